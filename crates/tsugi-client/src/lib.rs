@@ -1,0 +1,1 @@
+//! Keep upstream servers connected and answer calls through them.

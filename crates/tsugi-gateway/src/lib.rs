@@ -1,0 +1,1 @@
+//! Offer every upstream server to callers through many faces, guarded and measured.

@@ -1,0 +1,1 @@
+//! The project-management MCP server: its ideas, its storage, its MCP surface.

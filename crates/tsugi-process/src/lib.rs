@@ -1,0 +1,1 @@
+//! Run a child process confined, watched and stoppable; the only crate with unsafe code.

@@ -1,0 +1,1 @@
+//! Scripted servers, faulty links and golden-file helpers, for tests only.

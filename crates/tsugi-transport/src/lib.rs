@@ -1,0 +1,1 @@
+//! Carry messages to one upstream server over one kind of wire.

@@ -1,0 +1,3 @@
+//! The command: read configuration, put the parts together, run, report.
+
+fn main() {}
