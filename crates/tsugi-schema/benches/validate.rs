@@ -1,0 +1,70 @@
+//! Prints what compiling and checking cost, so that a slower version is noticed before a user notices it.
+#![allow(clippy::print_stdout)]
+
+use serde_json::{Map, Value, json};
+use std::hint::black_box;
+use std::time::Instant;
+use tsugi_schema::validate::{Limits, Validator};
+
+fn main() {
+    let schema = schema();
+    let value = value();
+    let validator = Validator::compile(&schema, Limits::default()).expect("the schema compiles");
+    assert!(validator.validate(&value).is_ok());
+    let text = serde_json::value::to_raw_value(&value).expect("the value is JSON");
+    let mut wrong = value.clone();
+    wrong["property_7"] = json!([]);
+
+    measure("compile, 20 properties", 200, || {
+        black_box(Validator::compile(&schema, Limits::default()).is_ok());
+    });
+    measure("validate, 20 properties", 100_000, || {
+        black_box(validator.validate(black_box(&value)).is_ok());
+    });
+    measure("parse and validate, 20 properties", 100_000, || {
+        black_box(validator.validate_raw(black_box(&text)).is_ok());
+    });
+    measure("validate with one fault", 50_000, || {
+        black_box(validator.validate(black_box(&wrong)).is_err());
+    });
+}
+
+fn schema() -> Value {
+    let properties: Map<String, Value> = (0..20).map(|number| (format!("property_{number}"), kind(number))).collect();
+    let required: Vec<&String> = properties.keys().collect();
+    json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+}
+
+fn kind(number: usize) -> Value {
+    match number % 5 {
+        0 => json!({"type": "string", "minLength": 1, "maxLength": 100}),
+        1 => json!({"type": "integer", "minimum": 0, "maximum": 1000}),
+        2 => json!({"type": "boolean"}),
+        3 => json!({"type": "string", "enum": ["red", "green", "blue"]}),
+        _ => json!({"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}}),
+    }
+}
+
+fn value() -> Value {
+    let members = (0..20).map(|number| {
+        let value = match number % 5 {
+            0 => json!("some text"),
+            1 => json!(42),
+            2 => json!(true),
+            3 => json!("blue"),
+            _ => json!(["one", "two"]),
+        };
+        (format!("property_{number}"), value)
+    });
+    Value::Object(members.collect())
+}
+
+fn measure(name: &str, rounds: u32, mut work: impl FnMut()) {
+    work();
+    let start = Instant::now();
+    for _ in 0..rounds {
+        work();
+    }
+    let each = start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds);
+    println!("{name:<36} {each:>10.2} µs");
+}

@@ -1,0 +1,153 @@
+//! Checks JSON values against a schema from an untrusted server, at a bounded cost and in words a model can act on.
+//!
+//! A schema is hostile until shown otherwise. Three bounds hold together:
+//! [`survey`] refuses schemas whose composition explodes on a single value, [`meter`] counts the work done on each
+//! value and stops it, and [`pattern`] runs regular expressions in linear time where they allow it.
+
+mod engine;
+mod fault;
+mod meter;
+mod node;
+mod pattern;
+mod survey;
+mod wording;
+
+pub use fault::{Fault, Faults};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+use crate::pointer::Pointer;
+
+/// What a schema and a check may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Size of a schema as JSON text, in bytes.
+    pub schema_bytes: usize,
+    /// How deep schemas may be nested, directly or through references on one value.
+    pub depth: usize,
+    /// How many schemas a document may hold.
+    pub subschemas: usize,
+    /// How many schemas may apply to one single value, counting every path through references.
+    pub branches: usize,
+    /// Units of work for one check; one unit is about one look at one value by one keyword, some tens of nanoseconds.
+    pub work: u64,
+    /// How deep a checked value may be nested.
+    pub value_depth: usize,
+    /// Size of a checked value as JSON text, in bytes; only known when it comes as text.
+    pub value_bytes: usize,
+    /// Faults reported before the rest is summed up.
+    pub faults: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            schema_bytes: 256 * 1024,
+            depth: 64,
+            subschemas: 10_000,
+            branches: 10_000,
+            work: 1_000_000,
+            value_depth: 128,
+            value_bytes: 16 * 1024 * 1024,
+            faults: 10,
+        }
+    }
+}
+
+/// Why a schema cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// The schema is not JSON text.
+    #[error("schema is not valid JSON: {0}")]
+    NotJson(String),
+    /// The schema goes beyond one of the [`Limits`].
+    #[error("schema is too costly: {what} is limited to {limit}")]
+    TooCostly {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much is allowed.
+        limit: usize,
+    },
+    /// A reference names another document, which is never fetched.
+    #[error("{pointer}: reference {reference:?} leaves the document")]
+    ReferenceLeaves {
+        /// Where the reference stands.
+        pointer: Pointer,
+        /// The reference as written.
+        reference: String,
+    },
+    /// A reference points to nothing.
+    #[error("{pointer}: reference {reference:?} points to nothing")]
+    ReferenceDangles {
+        /// Where the reference stands.
+        pointer: Pointer,
+        /// The reference as written.
+        reference: String,
+    },
+    /// A schema applies itself to the same value again, without end.
+    #[error("{pointer}: the schema refers to itself without end")]
+    EndlessReference {
+        /// A place on the loop.
+        pointer: Pointer,
+    },
+    /// The document is no schema of its draft.
+    #[error("{pointer}: {message}")]
+    Invalid {
+        /// Where.
+        pointer: Pointer,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A compiled schema; cloning shares it.
+#[derive(Clone)]
+pub struct Validator {
+    compiled: Arc<engine::Compiled>,
+}
+
+impl std::fmt::Debug for Validator {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Validator").finish_non_exhaustive()
+    }
+}
+
+impl Validator {
+    /// Compiles a schema. An unknown `$schema` is ignored; a missing one means draft 2020-12.
+    pub fn compile(schema: &Value, limits: Limits) -> Result<Self, CompileError> {
+        let compiled = engine::Compiled::new(schema, limits)?;
+        Ok(Self { compiled: Arc::new(compiled) })
+    }
+
+    /// Compiles a schema that is still text.
+    pub fn compile_raw(schema: &RawValue, limits: Limits) -> Result<Self, CompileError> {
+        if schema.get().len() > limits.schema_bytes {
+            return Err(CompileError::TooCostly { what: "its size in bytes", limit: limits.schema_bytes });
+        }
+        let schema: Value =
+            serde_json::from_str(schema.get()).map_err(|error| CompileError::NotJson(error.to_string()))?;
+        Self::compile(&schema, limits)
+    }
+
+    /// Checks a value. Costs at most [`Limits::work`], and as much again to explain what is wrong.
+    pub fn validate(&self, value: &Value) -> Result<(), Faults> {
+        self.compiled.check(value)
+    }
+
+    /// Checks a value that is still text, parsing it once.
+    pub fn validate_raw(&self, value: &RawValue) -> Result<(), Faults> {
+        self.parse_and_validate(value).map(drop)
+    }
+
+    /// As [`Validator::validate_raw`], handing out what was parsed so that nobody needs to parse it again.
+    pub fn parse_and_validate(&self, value: &RawValue) -> Result<Value, Faults> {
+        if value.get().len() > self.compiled.limits().value_bytes {
+            return Err(Faults::too_large(self.compiled.limits().value_bytes));
+        }
+        let value: Value = serde_json::from_str(value.get()).map_err(|error| Faults::not_json(&error))?;
+        self.validate(&value)?;
+        Ok(value)
+    }
+}

@@ -1,0 +1,146 @@
+//! Drives the validation library: compiles with every bound in place, then checks and explains within the budget.
+
+use jsonschema::{Draft, ValidationError};
+use serde_json::Value;
+use std::borrow::Cow;
+
+use super::meter::{self, Exhausted};
+use super::node::{Counted, Metered};
+use super::pattern::{self, Pattern};
+use super::{CompileError, Fault, Faults, Limits, survey, wording};
+use crate::pointer::Pointer;
+
+/// A schema ready to check values.
+pub(super) struct Compiled {
+    library: jsonschema::Validator<Metered>,
+    limits: Limits,
+    price: u64,
+}
+
+impl Compiled {
+    /// Surveys, then compiles.
+    pub(super) fn new(schema: &Value, limits: Limits) -> Result<Self, CompileError> {
+        let schema = with_known_dialect(schema);
+        let survey = survey::survey(&schema, &limits)?;
+        Ok(Self { library: build(&schema)?, limits, price: survey.price })
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Checks a value; a wrong one is looked at again, with a budget of its own, to say what is wrong.
+    pub(super) fn check(&self, value: &Value) -> Result<(), Faults> {
+        if is_deeper(value, self.limits.value_depth) {
+            return Err(Faults::too_deep(self.limits.value_depth));
+        }
+        let node = Counted(value);
+        let verdict = meter::run(self.limits.work, self.price, || self.library.is_valid(node));
+        match verdict {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.explain(value)),
+            Err(Exhausted) => Err(Faults::too_costly()),
+        }
+    }
+
+    fn explain(&self, value: &Value) -> Faults {
+        // Errors own memory, so explaining everything gets less than checking did.
+        self.all_faults(value)
+            .or_else(|Exhausted| self.first_fault(value))
+            .unwrap_or_else(|Exhausted| Faults::unexplained())
+    }
+
+    fn all_faults(&self, value: &Value) -> Result<Faults, Exhausted> {
+        meter::run(self.limits.work / 4, self.price, || {
+            let errors = self.library.iter_errors(Counted(value));
+            Faults::collect(errors.map(|error| to_fault(&error)), self.limits.faults)
+        })
+    }
+
+    fn first_fault(&self, value: &Value) -> Result<Faults, Exhausted> {
+        meter::run(self.limits.work / 4, self.price, || {
+            let error = self.library.validate(Counted(value)).err();
+            Faults::cut_short(error.map(|error| to_fault(&error)))
+        })
+    }
+}
+
+fn to_fault(error: &ValidationError<'_>) -> Fault {
+    Fault {
+        instance: Pointer::from(error.instance_path().as_str()),
+        schema: Pointer::from(error.schema_path().as_str()),
+        message: wording::describe(error),
+    }
+}
+
+/// Leaves out a `$schema` that names no known draft: the keywords are more likely familiar than not.
+fn with_known_dialect(schema: &Value) -> Cow<'_, Value> {
+    let Some(dialect) = schema.get("$schema") else {
+        return Cow::Borrowed(schema);
+    };
+    let draft = dialect.as_str().map(Draft::from_schema_uri);
+    if draft.is_some_and(|draft| draft != Draft::Unknown) {
+        return Cow::Borrowed(schema);
+    }
+    let mut schema = schema.clone();
+    if let Value::Object(members) = &mut schema {
+        members.shift_remove("$schema");
+    }
+    Cow::Owned(schema)
+}
+
+/// Compiles as 2020-12 unless the schema says otherwise. A schema that says nothing and does not fit may be older:
+/// `items` with a list and `exclusiveMinimum: true` are common.
+fn build(schema: &Value) -> Result<jsonschema::Validator<Metered>, CompileError> {
+    build_as(None, schema)
+        .or_else(|error| {
+            if schema.get("$schema").is_some() {
+                return Err(error);
+            }
+            build_as(Some(Draft::Draft7), schema).or_else(|_| build_as(Some(Draft::Draft4), schema)).map_err(|_| error)
+        })
+        .map_err(|error| invalid(&error))
+}
+
+/// Compiles with linear patterns; only when `patternProperties` needs look-around, with bounded backtracking.
+fn build_as(draft: Option<Draft>, schema: &Value) -> Result<jsonschema::Validator<Metered>, ValidationError<'static>> {
+    let options = || match draft {
+        Some(draft) => options().with_draft(draft),
+        None => options(),
+    };
+    let linear = options().with_pattern_options(pattern::linear(pattern::LARGE));
+    linear.build(schema).or_else(|error| {
+        // A second attempt only where the engine can be the reason: compiling is not cheap.
+        if !has_name_patterns(schema) {
+            return Err(error);
+        }
+        let backtracking = options().with_pattern_options(pattern::backtracking());
+        backtracking.build(schema)
+    })
+}
+
+fn has_name_patterns(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.contains_key("patternProperties") || members.values().any(has_name_patterns),
+        Value::Array(items) => items.iter().any(has_name_patterns),
+        _ => false,
+    }
+}
+
+fn options<'i>() -> jsonschema::ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, Metered> {
+    jsonschema::options_for::<Metered>()
+        .should_validate_formats(false)
+        .with_keyword("pattern", |_, pattern, _| Ok(Box::new(Pattern::compile(pattern)?)))
+}
+
+fn invalid(error: &ValidationError<'_>) -> CompileError {
+    CompileError::Invalid { pointer: Pointer::from(error.instance_path().as_str()), message: wording::describe(error) }
+}
+
+fn is_deeper(value: &Value, limit: usize) -> bool {
+    match value {
+        Value::Array(items) => limit == 0 || items.iter().any(|item| is_deeper(item, limit - 1)),
+        Value::Object(members) => limit == 0 || members.values().any(|member| is_deeper(member, limit - 1)),
+        _ => false,
+    }
+}
