@@ -1,0 +1,22 @@
+//! The one seam: a call goes down, notes and exactly one outcome come up.
+
+pub mod call;
+pub mod fault;
+pub mod reply;
+
+pub use call::{Call, CallOptions, Caller};
+pub use fault::{Blame, Fault, FaultCode, ProcessEnd, SentState, Stage};
+pub use reply::{Complete, Event, Failure, InputRequired, Note, Outcome, Reply, Source};
+
+/// Everything that answers calls: a connection, a layer, the hub, an in-process server, a test fake.
+pub trait Answer: Send + Sync {
+    /// Starts answering. Nothing blocks here; work happens while the reply is polled or elsewhere.
+    /// Dropping the reply cancels the call.
+    fn answer(&self, call: Call) -> Reply;
+}
+
+impl<T: Answer + ?Sized> Answer for std::sync::Arc<T> {
+    fn answer(&self, call: Call) -> Reply {
+        (**self).answer(call)
+    }
+}

@@ -1,0 +1,160 @@
+//! What goes down the seam: a modern request, who asks it, and how it may be treated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::json::{Object, Raw, Splice};
+use crate::mcp::Method;
+use crate::mcp::meta::RequestMeta;
+
+/// A request on its way down. It is always in the modern form: `params` without `_meta`, which is
+/// kept apart as [`RequestMeta`], because every era writes that part its own way.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// What is asked.
+    pub method: Method,
+    /// The parameters without `_meta`, raw.
+    pub params: Object,
+    /// What the request says about itself and its client.
+    pub meta: RequestMeta,
+    /// On whose behalf.
+    pub caller: Caller,
+    /// How layers may treat it.
+    pub options: CallOptions,
+}
+
+impl Call {
+    /// A call with these parameters from ourselves.
+    pub fn new(method: Method, params: Object) -> Self {
+        Self { method, params, meta: RequestMeta::default(), caller: Caller::local(), options: CallOptions::default() }
+    }
+
+    /// A call without parameters.
+    pub fn bare(method: Method) -> Self {
+        Self::new(method, Object::empty())
+    }
+
+    /// A `tools/call`. `arguments` must be an object; `None` sends none.
+    pub fn tool(name: &str, arguments: Option<&Raw>) -> Self {
+        let mut params = Splice::with_capacity(name.len() + 64);
+        params.string("name", name);
+        if let Some(arguments) = arguments {
+            params.raw("arguments", arguments);
+        }
+        Self::new(Method::ToolsCall, params.finish_object())
+    }
+
+    /// The same call from this caller.
+    pub fn from_caller(mut self, caller: Caller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// What the call is about: a tool's or prompt's name, a resource's address.
+    pub fn subject(&self) -> Option<std::borrow::Cow<'_, str>> {
+        self.method.subject_key().and_then(|key| self.params.get_str(key))
+    }
+
+    /// The same call about another subject (a public name becomes a server's own, say).
+    pub fn with_subject(mut self, subject: &str) -> Self {
+        if let Some(key) = self.method.subject_key() {
+            let mut params = Splice::with_capacity(self.params.bytes().len() + subject.len());
+            params.string(key, subject).members(&self.params, |member| member != key);
+            self.params = params.finish_object();
+        }
+        self
+    }
+
+    /// The same call as a retry that brings the answers to an [`InputRequired`](super::InputRequired) outcome.
+    /// `state` is echoed exactly, or absent when there was none.
+    pub fn retry_with(mut self, responses: Option<&Raw>, state: Option<&str>) -> Self {
+        let mut params = Splice::with_capacity(self.params.bytes().len() + 128);
+        params.members(&self.params, |key| key != "inputResponses" && key != "requestState");
+        if let Some(responses) = responses {
+            params.raw("inputResponses", responses);
+        }
+        if let Some(state) = state {
+            params.string("requestState", state);
+        }
+        self.params = params.finish_object();
+        self
+    }
+}
+
+/// How layers may treat one call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// How long the call may be silent; the server's setting applies when absent.
+    pub timeout: Option<Duration>,
+    /// Set when the caller vouches that repeating the call does no harm.
+    pub is_idempotent: bool,
+    /// Set for calls whose answer must come from the server itself, not from a cache.
+    pub skip_cache: bool,
+}
+
+/// Who asks. Parked calls, cached answers and fairness belong to a caller.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Caller(Arc<CallerIdentity>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CallerIdentity {
+    principal: String,
+    session: Option<String>,
+}
+
+impl Caller {
+    /// The program itself: the command at a terminal, or a program that embeds the library.
+    pub fn local() -> Self {
+        static LOCAL: std::sync::OnceLock<Caller> = std::sync::OnceLock::new();
+        LOCAL.get_or_init(|| Caller::new("local")).clone()
+    }
+
+    /// A caller known by this name (a key's name, a token's subject).
+    pub fn new(principal: impl Into<String>) -> Self {
+        Self(Arc::new(CallerIdentity { principal: principal.into(), session: None }))
+    }
+
+    /// The same caller in a session, for servers that keep an instance per session.
+    pub fn in_session(&self, session: impl Into<String>) -> Self {
+        let principal = self.0.principal.clone();
+        Self(Arc::new(CallerIdentity { principal, session: Some(session.into()) }))
+    }
+
+    /// The name.
+    pub fn principal(&self) -> &str {
+        &self.0.principal
+    }
+
+    /// The session, when the caller has one.
+    pub fn session(&self) -> Option<&str> {
+        self.0.session.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renaming_a_call_leaves_its_arguments_as_they_were() {
+        let arguments = Raw::literal(r#"{"x": 1.50,"name":"inner"}"#);
+        let call = Call::tool("files__read", Some(&arguments)).with_subject("read");
+        assert_eq!(call.params.raw().as_str(), r#"{"name":"read","arguments":{"x": 1.50,"name":"inner"}}"#);
+        assert_eq!(call.subject().unwrap(), "read");
+    }
+
+    #[test]
+    fn a_retry_carries_the_answers_and_exactly_the_state_it_was_given() {
+        let call = Call::tool("t", None).retry_with(Some(&Raw::literal("{\"k\":{}}")), Some("s1"));
+        assert_eq!(call.params.raw().as_str(), r#"{"name":"t","inputResponses":{"k":{}},"requestState":"s1"}"#);
+        let again = call.retry_with(Some(&Raw::literal("{}")), None);
+        assert_eq!(again.params.raw().as_str(), r#"{"name":"t","inputResponses":{}}"#);
+    }
+
+    #[test]
+    fn callers_are_equal_by_name_and_session() {
+        let caller = Caller::new("ann");
+        assert_eq!(caller, Caller::new("ann"));
+        assert_ne!(caller, caller.in_session("s"));
+    }
+}

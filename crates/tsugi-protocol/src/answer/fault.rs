@@ -1,0 +1,387 @@
+//! A failure of ours or of the way to a server, told the same way on every face.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::Raw;
+use crate::rpc::{RpcError, code};
+
+/// What went wrong, as a stable word. The command, the log, REST and JSON-RPC all show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FaultCode {
+    /// The configuration cannot be used.
+    ConfigInvalid,
+    /// The server's answer was not acceptable.
+    InvalidResponse,
+    /// The request was not acceptable.
+    InvalidRequest,
+    /// Nobody answers this method.
+    MethodNotFound,
+    /// No such tool.
+    ToolNotFound,
+    /// No such resource.
+    ResourceNotFound,
+    /// The arguments do not fit.
+    InvalidParams,
+    /// The tool ran and failed.
+    ExecutionFailed,
+    /// A program's own check refused the call.
+    CannotExecute,
+    /// No such server.
+    ServerNotFound,
+    /// The server is stopped, failed or parked.
+    ServerNotRunning,
+    /// The server died while it had the call.
+    ServerCrashed,
+    /// No connection could be made.
+    ConnectionFailed,
+    /// The connection broke while it had the call.
+    ConnectionLost,
+    /// The deadline passed.
+    Timeout,
+    /// Tried as often as allowed; the cause is inside.
+    MaxRetriesExceeded,
+    /// Not allowed.
+    PermissionDenied,
+    /// Too often.
+    RateLimitExceeded,
+    /// Too much at once.
+    Overloaded,
+    /// Larger than a limit.
+    TooLarge,
+    /// We are shutting down.
+    Draining,
+    /// The tool asks for input and the face cannot.
+    InputRequired,
+    /// The input asked for came too late, from someone else, or was changed.
+    StateRejected,
+    /// The server needs a capability that the client lacks.
+    MissingCapability,
+    /// The caller went away.
+    Cancelled,
+    /// A defect of tsugi.
+    Internal,
+}
+
+impl FaultCode {
+    /// The word itself.
+    pub fn as_str(self) -> &'static str {
+        use FaultCode::*;
+        match self {
+            ConfigInvalid => "CONFIG_INVALID",
+            InvalidResponse => "INVALID_RESPONSE",
+            InvalidRequest => "INVALID_REQUEST",
+            MethodNotFound => "METHOD_NOT_FOUND",
+            ToolNotFound => "TOOL_NOT_FOUND",
+            ResourceNotFound => "RESOURCE_NOT_FOUND",
+            InvalidParams => "INVALID_PARAMS",
+            ExecutionFailed => "EXECUTION_FAILED",
+            CannotExecute => "CANNOT_EXECUTE",
+            ServerNotFound => "SERVER_NOT_FOUND",
+            ServerNotRunning => "SERVER_NOT_RUNNING",
+            ServerCrashed => "SERVER_CRASHED",
+            ConnectionFailed => "CONNECTION_FAILED",
+            ConnectionLost => "CONNECTION_LOST",
+            Timeout => "TIMEOUT",
+            MaxRetriesExceeded => "MAX_RETRIES_EXCEEDED",
+            PermissionDenied => "PERMISSION_DENIED",
+            RateLimitExceeded => "RATE_LIMIT_EXCEEDED",
+            Overloaded => "OVERLOADED",
+            TooLarge => "TOO_LARGE",
+            Draining => "DRAINING",
+            InputRequired => "INPUT_REQUIRED",
+            StateRejected => "STATE_REJECTED",
+            MissingCapability => "MISSING_CAPABILITY",
+            Cancelled => "CANCELLED",
+            Internal => "INTERNAL_ERROR",
+        }
+    }
+
+    /// The JSON-RPC number under which a face reports it.
+    pub fn rpc_code(self) -> i64 {
+        use FaultCode::*;
+        match self {
+            InvalidRequest => code::INVALID_REQUEST,
+            MethodNotFound => code::METHOD_NOT_FOUND,
+            ToolNotFound | ResourceNotFound | InvalidParams | StateRejected | CannotExecute | InputRequired => {
+                code::INVALID_PARAMS
+            }
+            ServerNotFound => code::INVALID_PARAMS,
+            MissingCapability => code::MISSING_CLIENT_CAPABILITY,
+            ServerNotRunning | ConnectionFailed | ConfigInvalid => code::own::UPSTREAM_UNAVAILABLE,
+            ServerCrashed | ConnectionLost => code::own::UPSTREAM_LOST,
+            Timeout => code::own::UPSTREAM_TIMEOUT,
+            InvalidResponse => code::own::UPSTREAM_PROTOCOL,
+            PermissionDenied => code::own::PERMISSION_DENIED,
+            RateLimitExceeded => code::own::RATE_LIMITED,
+            Overloaded => code::own::OVERLOADED,
+            TooLarge => code::own::TOO_LARGE,
+            Draining => code::own::DRAINING,
+            MaxRetriesExceeded | ExecutionFailed | Cancelled | Internal => code::INTERNAL_ERROR,
+        }
+    }
+}
+
+/// How far a call had come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Reading the configuration.
+    Config,
+    /// Starting the process.
+    Spawn,
+    /// Making the connection.
+    Connect,
+    /// Agreeing on a revision.
+    Handshake,
+    /// Fetching what the server offers.
+    List,
+    /// Checking arguments or results.
+    Validate,
+    /// The call itself.
+    Call,
+}
+
+/// Who can do something about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Blame {
+    /// The one who called.
+    Caller,
+    /// The server, or the way to it.
+    Upstream,
+    /// We.
+    Tsugi,
+}
+
+/// What is known about the call's effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SentState {
+    /// No byte of the call reached the server: trying again cannot do it twice.
+    NotSent,
+    /// The server answered that it failed.
+    Failed,
+    /// The call was sent and its fate is not known.
+    Unknown,
+}
+
+/// How a server's process ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessEnd {
+    /// In words: "exit code 1", "signal 9 (SIGKILL)".
+    pub status: String,
+    /// The last lines it wrote to standard error, secrets masked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<String>,
+}
+
+/// A failure with everything a caller can act on. It becomes a response once, at the edge.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fault {
+    /// What went wrong.
+    pub code: FaultCode,
+    /// In words, lower case, without a final stop.
+    pub message: String,
+    /// How far the call had come.
+    pub stage: Stage,
+    /// Who can do something about it.
+    #[serde(rename = "fault")]
+    pub blame: Blame,
+    /// Whether trying again could help.
+    pub retryable: bool,
+    /// What is known about the effect.
+    #[serde(rename = "outcome")]
+    pub sent: SentState,
+    /// Which server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Which tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// How the process ended, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessEnd>,
+    /// What to try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// After how many milliseconds trying again makes sense, where the server said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Further facts, such as the faults of a validation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Raw>,
+    /// What lies behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Box<Fault>>,
+}
+
+impl Fault {
+    /// A fault of this kind, with what usually holds for it; the rest is added by the `with_` functions.
+    pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
+        let (stage, blame, retryable, sent) = usual(code);
+        Self {
+            code,
+            message: message.into(),
+            stage,
+            blame,
+            retryable,
+            sent,
+            server: None,
+            tool: None,
+            process: None,
+            hint: None,
+            retry_after_ms: None,
+            details: None,
+            cause: None,
+        }
+    }
+
+    /// At this stage.
+    pub fn at(mut self, stage: Stage) -> Self {
+        self.stage = stage;
+        self
+    }
+
+    /// With this knowledge about the effect.
+    pub fn sent(mut self, sent: SentState) -> Self {
+        self.sent = sent;
+        self
+    }
+
+    /// Concerning this server, unless one is named already.
+    pub fn on_server(mut self, server: &str) -> Self {
+        self.server.get_or_insert_with(|| server.to_owned());
+        self
+    }
+
+    /// Concerning this tool, unless one is named already.
+    pub fn on_tool(mut self, tool: &str) -> Self {
+        self.tool.get_or_insert_with(|| tool.to_owned());
+        self
+    }
+
+    /// With advice.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With the end of a process.
+    pub fn with_process(mut self, process: ProcessEnd) -> Self {
+        self.process = Some(process);
+        self
+    }
+
+    /// With further facts.
+    pub fn with_details(mut self, details: Raw) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// Because of another fault.
+    pub fn because(mut self, cause: Fault) -> Self {
+        self.cause = Some(Box::new(cause));
+        self
+    }
+
+    /// Whether trying again could help, where it differs from the usual.
+    pub fn retryable(mut self, retryable: bool) -> Self {
+        self.retryable = retryable;
+        self
+    }
+
+    /// The fault as a JSON-RPC error with all of it in `data`.
+    pub fn to_rpc(&self) -> RpcError {
+        let mut data = serde_json::to_value(self).expect("a fault is always JSON");
+        data["origin"] = "tsugi".into();
+        data["kind"] = self.code.as_str().into();
+        data["sent"] = (self.sent != SentState::NotSent).into();
+        if let Some(server) = &self.server {
+            data["upstream"] = server.as_str().into();
+        }
+        if let Some(members) = data.as_object_mut() {
+            members.remove("message");
+        }
+        RpcError::with_data(self.code.rpc_code(), &self.message, Some(&Raw::from(data)))
+    }
+}
+
+/// Stage, blame, whether to retry and what is known about the effect, as they usually are for a code.
+fn usual(code: FaultCode) -> (Stage, Blame, bool, SentState) {
+    use FaultCode::*;
+    use SentState::*;
+    match code {
+        ConfigInvalid => (Stage::Config, Blame::Caller, false, NotSent),
+        InvalidParams | InvalidRequest | ToolNotFound | ResourceNotFound | MethodNotFound | ServerNotFound
+        | CannotExecute | StateRejected | MissingCapability | InputRequired | TooLarge => {
+            (Stage::Validate, Blame::Caller, false, NotSent)
+        }
+        PermissionDenied => (Stage::Validate, Blame::Caller, false, NotSent),
+        RateLimitExceeded => (Stage::Validate, Blame::Caller, true, NotSent),
+        ServerNotRunning => (Stage::Connect, Blame::Upstream, true, NotSent),
+        ConnectionFailed => (Stage::Connect, Blame::Upstream, true, NotSent),
+        ServerCrashed | ConnectionLost => (Stage::Call, Blame::Upstream, true, Unknown),
+        Timeout => (Stage::Call, Blame::Upstream, true, Unknown),
+        InvalidResponse => (Stage::Call, Blame::Upstream, false, Unknown),
+        ExecutionFailed => (Stage::Call, Blame::Upstream, false, Failed),
+        MaxRetriesExceeded => (Stage::Call, Blame::Upstream, false, Unknown),
+        Overloaded | Draining => (Stage::Call, Blame::Tsugi, true, NotSent),
+        Cancelled => (Stage::Call, Blame::Caller, false, Unknown),
+        Internal => (Stage::Call, Blame::Tsugi, false, Unknown),
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(server) = &self.server {
+            write!(f, "{server}: ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(process) = &self.process {
+            write!(f, " ({})", process.status)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as &dyn std::error::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_says_in_json_rpc_where_it_comes_from_and_whether_it_was_sent() {
+        let fault = Fault::new(FaultCode::ServerCrashed, "the server died during the call")
+            .on_server("files")
+            .on_tool("read")
+            .with_process(ProcessEnd { status: "exit code 3".into(), stderr: vec!["boom".into()] });
+        let error = fault.to_rpc();
+        assert_eq!(error.code(), code::own::UPSTREAM_LOST);
+        let data: serde_json::Value = error.data().unwrap().to().unwrap();
+        assert_eq!(data["origin"], "tsugi");
+        assert_eq!(data["kind"], "SERVER_CRASHED");
+        assert_eq!(data["outcome"], "unknown");
+        assert_eq!(data["sent"], true);
+        assert_eq!(data["upstream"], "files");
+        assert_eq!(data["process"]["stderr"][0], "boom");
+    }
+
+    #[test]
+    fn the_words_of_a_code_are_the_same_in_text_and_in_json() {
+        for code in
+            [FaultCode::Timeout, FaultCode::ServerNotRunning, FaultCode::MaxRetriesExceeded, FaultCode::ToolNotFound]
+        {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+    }
+}

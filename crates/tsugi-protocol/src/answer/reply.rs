@@ -1,0 +1,234 @@
+//! What comes up the seam: notes while the call runs, then exactly one outcome.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::fault::Fault;
+use crate::json::{Object, Raw};
+use crate::mcp::Era;
+use crate::mcp::ServerIdentity;
+use crate::rpc::{Notification, RpcError};
+
+/// A notification that belongs to one call: progress, a log line, or one we do not know.
+pub type Note = Notification;
+
+/// One step of a reply.
+#[derive(Debug)]
+pub enum Event {
+    /// Something happened; the call goes on.
+    Note(Note),
+    /// The call ended. Nothing comes after this.
+    Done(Outcome),
+}
+
+/// How a call ended.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// With a result.
+    Complete(Complete),
+    /// With questions: answer them and ask again.
+    InputRequired(InputRequired),
+    /// With a failure.
+    Failed(Failure),
+}
+
+impl Outcome {
+    /// A result in the modern form.
+    pub fn complete(result: Object) -> Self {
+        Outcome::Complete(Complete { body: result, era: Era::Modern, server: None })
+    }
+
+    /// A failure of our own.
+    pub fn fault(fault: Fault) -> Self {
+        Outcome::Failed(Failure::Fault(Box::new(fault)))
+    }
+
+    /// A failure that the server itself reported.
+    pub fn error(error: RpcError) -> Self {
+        Outcome::Failed(Failure::Upstream(error))
+    }
+}
+
+/// A result as the server wrote it, with the era it was written in. Faces ask for the form they need
+/// (`era::to_modern`, `era::to_legacy`), so that a result between two peers of one era is never touched.
+#[derive(Debug, Clone)]
+pub struct Complete {
+    /// The result object.
+    pub body: Object,
+    /// The era of its form.
+    pub era: Era,
+    /// Who answered, for results that do not say it themselves.
+    pub server: Option<Arc<ServerIdentity>>,
+}
+
+/// A server's questions, to be answered by a retry of the same call
+/// ([MRTR](https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr)).
+#[derive(Debug, Clone)]
+pub struct InputRequired {
+    /// The questions by key: `{"key":{"method":…,"params":…}}`. Absent when only the state is to be brought back.
+    pub requests: Option<Object>,
+    /// To be echoed exactly in the retry; absent when there is none.
+    pub state: Option<String>,
+    /// Further members of the result, such as `_meta`.
+    pub rest: Object,
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// The server said so; passed on untouched.
+    Upstream(RpcError),
+    /// The way to the server failed, or we refused.
+    Fault(Box<Fault>),
+}
+
+impl Failure {
+    /// The failure as a JSON-RPC error.
+    pub fn to_rpc(&self) -> RpcError {
+        match self {
+            Failure::Upstream(error) => error.clone(),
+            Failure::Fault(fault) => fault.to_rpc(),
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Failure::Fault(Box::new(fault))
+    }
+}
+
+/// Where a reply comes from while it is not there yet.
+pub trait Source: Send {
+    /// The next step. After [`Event::Done`] it is not polled again.
+    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event>;
+}
+
+/// A reply on its way. Dropping it cancels the call: the server is told, and its late answer is ignored.
+/// A reply that is ready costs no allocation; one that is not costs one box, no channel and no task.
+pub struct Reply(State);
+
+enum State {
+    Ready(Outcome),
+    Waiting(Pin<Box<dyn Source>>),
+    Ended,
+}
+
+impl Reply {
+    /// A reply that is there already.
+    pub fn ready(outcome: Outcome) -> Self {
+        Reply(State::Ready(outcome))
+    }
+
+    /// A reply that failed before it began.
+    pub fn fault(fault: Fault) -> Self {
+        Self::ready(Outcome::fault(fault))
+    }
+
+    /// A reply from a source.
+    pub fn from_source(source: impl Source + 'static) -> Self {
+        Reply(State::Waiting(Box::pin(source)))
+    }
+
+    /// A reply without notes from a future.
+    pub fn from_future(future: impl Future<Output = Outcome> + Send + 'static) -> Self {
+        Self::from_source(FutureSource(Box::pin(future)))
+    }
+
+    /// A reply that a future will give: what takes time before the call can even start.
+    pub fn from_late(future: impl Future<Output = Reply> + Send + 'static) -> Self {
+        Self::from_source(LateSource::Starting(Box::pin(future)))
+    }
+
+    /// The next step, as a poll.
+    pub fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        match &mut self.0 {
+            State::Waiting(source) => match source.as_mut().poll_event(context) {
+                Poll::Ready(Event::Done(outcome)) => {
+                    self.0 = State::Ended;
+                    Poll::Ready(Event::Done(outcome))
+                }
+                other => other,
+            },
+            State::Ready(_) => match std::mem::replace(&mut self.0, State::Ended) {
+                State::Ready(outcome) => Poll::Ready(Event::Done(outcome)),
+                _ => Poll::Pending,
+            },
+            State::Ended => Poll::Pending,
+        }
+    }
+
+    /// The next step. After the outcome it never resolves again.
+    pub async fn next(&mut self) -> Event {
+        std::future::poll_fn(|context| self.poll_event(context)).await
+    }
+
+    /// The outcome; notes on the way are dropped.
+    pub async fn outcome(self) -> Outcome {
+        self.outcome_with(|_| {}).await
+    }
+
+    /// The outcome; `on_note` sees each note on the way.
+    pub async fn outcome_with(mut self, mut on_note: impl FnMut(Note)) -> Outcome {
+        loop {
+            match self.next().await {
+                Event::Note(note) => on_note(note),
+                Event::Done(outcome) => return outcome,
+            }
+        }
+    }
+
+    /// The outcome when it is there without waiting; otherwise the reply itself.
+    pub fn into_ready(self) -> Result<Outcome, Reply> {
+        match self.0 {
+            State::Ready(outcome) => Ok(outcome),
+            state => Err(Reply(state)),
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            State::Ready(_) => "Reply(ready)",
+            State::Waiting(_) => "Reply(waiting)",
+            State::Ended => "Reply(ended)",
+        })
+    }
+}
+
+struct FutureSource<F>(Pin<Box<F>>);
+
+impl<F: Future<Output = Outcome> + Send> Source for FutureSource<F> {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        self.0.as_mut().poll(context).map(Event::Done)
+    }
+}
+
+enum LateSource {
+    Starting(Pin<Box<dyn Future<Output = Reply> + Send>>),
+    Started(Reply),
+}
+
+impl Source for LateSource {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        if let LateSource::Starting(future) = &mut *self {
+            let reply = std::task::ready!(future.as_mut().poll(context));
+            *self = LateSource::Started(reply);
+        }
+        match &mut *self {
+            LateSource::Started(reply) => reply.poll_event(context),
+            LateSource::Starting(_) => Poll::Pending,
+        }
+    }
+}
+
+/// The raw value of a result, for callers that only want the JSON.
+impl From<Complete> for Raw {
+    fn from(complete: Complete) -> Self {
+        complete.body.raw()
+    }
+}

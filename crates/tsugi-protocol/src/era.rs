@@ -1,0 +1,1 @@
+//! Translation between the modern revision and the older ones, as pure functions.

@@ -1,0 +1,274 @@
+//! One JSON object seen from above: where its members are, not what is in them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::raw::Raw;
+use super::scan::{self, ScanError, ScanErrorKind};
+
+/// Where one member of an [`Object`] lies in its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Member {
+    key_start: u32,
+    key_end: u32,
+    value_start: u32,
+    value_end: u32,
+    escaped: bool,
+}
+
+impl Member {
+    /// The key between its quotes, as written.
+    fn key_range(self) -> Range<usize> {
+        self.key_start as usize..self.key_end as usize
+    }
+
+    fn value_range(self) -> Range<usize> {
+        self.value_start as usize..self.value_end as usize
+    }
+
+    /// From the opening quote of the key to the end of the value.
+    fn whole_range(self) -> Range<usize> {
+        self.key_start as usize - 1..self.value_end as usize
+    }
+}
+
+/// A proved JSON object with the places of its members. Keys are unique: a second spelling of the
+/// same key (also an escaped one) is refused, so that no two readers can disagree about it.
+#[derive(Debug, Clone)]
+pub struct Object {
+    bytes: Bytes,
+    members: SmallVec<[Member; 8]>,
+}
+
+impl Object {
+    /// Proves `bytes` to be one object in UTF-8 and finds its members.
+    pub fn parse(bytes: Bytes) -> Result<Self, ScanError> {
+        scan::prove_utf8(&bytes)?;
+        Self::scan(bytes)
+    }
+
+    /// The members of a value that was proved before; `None` when it is not an object or repeats a key.
+    pub fn of(raw: &Raw) -> Option<Self> {
+        Self::scan(raw.bytes().clone()).ok()
+    }
+
+    /// An object without members.
+    pub fn empty() -> Self {
+        Self { bytes: Bytes::from_static(b"{}"), members: SmallVec::new() }
+    }
+
+    /// Like [`Object::parse`] for bytes that are known to be UTF-8.
+    fn scan(bytes: Bytes) -> Result<Self, ScanError> {
+        let start = scan::skip_space(&bytes, 0);
+        match bytes.get(start) {
+            Some(b'{') if bytes.len() < u32::MAX as usize => {}
+            Some(_) => return Err(ScanError { at: start, kind: ScanErrorKind::Unexpected }),
+            None => return Err(ScanError { at: start, kind: ScanErrorKind::Truncated }),
+        }
+        let (members, end) = scan_members(&bytes, start)?;
+        scan::expect_end(&bytes, end)?;
+        let object = Self { bytes, members };
+        object.refuse_duplicates()?;
+        Ok(object)
+    }
+
+    fn refuse_duplicates(&self) -> Result<(), ScanError> {
+        let duplicate =
+            |member: &Member| ScanError { at: member.key_start as usize, kind: ScanErrorKind::DuplicateKey };
+        if self.members.len() <= 12 {
+            for (index, member) in self.members.iter().enumerate() {
+                if self.members[..index].iter().any(|earlier| self.same_key(*earlier, *member)) {
+                    return Err(duplicate(member));
+                }
+            }
+            return Ok(());
+        }
+        let mut seen = HashSet::with_capacity(self.members.len());
+        for member in &self.members {
+            if !seen.insert(self.key(*member)) {
+                return Err(duplicate(member));
+            }
+        }
+        Ok(())
+    }
+
+    fn same_key(&self, left: Member, right: Member) -> bool {
+        if left.escaped || right.escaped {
+            return self.key(left) == self.key(right);
+        }
+        self.bytes[left.key_range()] == self.bytes[right.key_range()]
+    }
+
+    /// The key of a member, unescaped.
+    pub fn key(&self, member: Member) -> Cow<'_, str> {
+        let text = std::str::from_utf8(&self.bytes[member.key_range()]).expect("an object was proved to be UTF-8");
+        if !member.escaped {
+            return Cow::Borrowed(text);
+        }
+        let quoted = &self.bytes[member.key_range().start - 1..member.key_range().end + 1];
+        // A lone surrogate cannot be unescaped; its written form is then its only name.
+        serde_json::from_slice::<String>(quoted).map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// The members, in the order they were written.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The value of a member, sharing this object's buffer.
+    pub fn value(&self, member: Member) -> Raw {
+        Raw::proved(self.bytes.slice(member.value_range()))
+    }
+
+    /// `"key":value` of a member, exactly as written.
+    pub fn written(&self, member: Member) -> &[u8] {
+        &self.bytes[member.whole_range()]
+    }
+
+    /// The member with this key.
+    pub fn find(&self, key: &str) -> Option<Member> {
+        self.members.iter().copied().find(|member| {
+            if member.escaped {
+                return self.key(*member) == key;
+            }
+            &self.bytes[member.key_range()] == key.as_bytes()
+        })
+    }
+
+    /// The value of this key.
+    pub fn get(&self, key: &str) -> Option<Raw> {
+        self.find(key).map(|member| self.value(member))
+    }
+
+    /// The bytes of this key's value, borrowed.
+    pub fn get_bytes(&self, key: &str) -> Option<&[u8]> {
+        self.find(key).map(|member| &self.bytes[member.value_range()])
+    }
+
+    /// The string under this key, unescaped; `None` when absent or not a string.
+    pub fn get_str(&self, key: &str) -> Option<Cow<'_, str>> {
+        let value = self.get_bytes(key)?;
+        let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if memchr::memchr(b'\\', inner).is_none() {
+            return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+        }
+        serde_json::from_slice::<String>(value).ok().map(Cow::Owned)
+    }
+
+    /// The object under this key, when it is one.
+    pub fn get_object(&self, key: &str) -> Option<Object> {
+        self.get(key).and_then(|raw| Object::of(&raw))
+    }
+
+    /// True when the key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// True when there is no member.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The whole object as it arrived, with any white space around it.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The whole object as a value.
+    pub fn raw(&self) -> Raw {
+        let start = scan::skip_space(&self.bytes, 0);
+        let end = self.bytes.iter().rposition(|byte| *byte == b'}').map_or(self.bytes.len(), |at| at + 1);
+        Raw::proved(self.bytes.slice(start..end))
+    }
+}
+
+impl From<serde_json::Value> for Object {
+    /// An object made from a value of our own; anything but an object becomes the empty object.
+    fn from(value: serde_json::Value) -> Self {
+        Object::of(&Raw::from(value)).unwrap_or_else(Object::empty)
+    }
+}
+
+type Members = SmallVec<[Member; 8]>;
+
+fn scan_members(bytes: &[u8], start: usize) -> Result<(Members, usize), ScanError> {
+    let mut members = Members::new();
+    let mut at = scan::skip_space(bytes, start + 1);
+    if bytes.get(at) == Some(&b'}') {
+        return Ok((members, at + 1));
+    }
+    loop {
+        let (key_end, value_start) = scan::skip_key(bytes, at)?;
+        let value_end = scan::skip_value(bytes, value_start)?;
+        let escaped = memchr::memchr(b'\\', &bytes[at..key_end]).is_some();
+        members.push(Member {
+            key_start: at as u32 + 1,
+            key_end: key_end as u32 - 1,
+            value_start: value_start as u32,
+            value_end: value_end as u32,
+            escaped,
+        });
+        at = scan::skip_space(bytes, value_end);
+        match bytes.get(at) {
+            Some(b',') => at = scan::skip_space(bytes, at + 1),
+            Some(b'}') => return Ok((members, at + 1)),
+            Some(_) => return Err(ScanError { at, kind: ScanErrorKind::Unexpected }),
+            None => return Err(ScanError { at, kind: ScanErrorKind::Truncated }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &str) -> Result<Object, ScanError> {
+        Object::parse(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn members_are_found_without_looking_into_them() {
+        let object = object(r#" {"a" : [1, {"b":2}], "name":"x\ny","n":null} "#).unwrap();
+        assert_eq!(object.get("a").unwrap().as_str(), r#"[1, {"b":2}]"#);
+        assert_eq!(object.get_str("name").unwrap(), "x\ny");
+        assert!(object.get("n").unwrap().is_null());
+        assert!(object.get("b").is_none());
+        assert_eq!(object.raw().as_str(), r#"{"a" : [1, {"b":2}], "name":"x\ny","n":null}"#);
+    }
+
+    #[test]
+    fn an_escaped_key_is_the_same_key() {
+        assert_eq!(object(r#"{"na\u006de":1}"#).unwrap().get("name").unwrap().as_str(), "1");
+        for twice in [r#"{"name":1,"name":2}"#, r#"{"name":1,"na\u006de":2}"#] {
+            assert_eq!(object(twice).unwrap_err().kind, ScanErrorKind::DuplicateKey);
+        }
+    }
+
+    #[test]
+    fn keys_differ_by_case() {
+        let object = object(r#"{"Name":"evil","name":"safe"}"#).unwrap();
+        assert_eq!(object.get_str("name").unwrap(), "safe");
+    }
+
+    #[test]
+    fn a_duplicate_among_very_many_keys_is_found_without_comparing_all_pairs() {
+        let mut text = String::from("{");
+        for index in 0..100_000 {
+            text.push_str(&format!("\"k{index}\":0,"));
+        }
+        text.push_str("\"k7\":1}");
+        assert_eq!(object(&text).unwrap_err().kind, ScanErrorKind::DuplicateKey);
+    }
+
+    #[test]
+    fn only_an_object_is_an_object() {
+        for other in ["[]", "1", "\"{}\"", "", "{} {}", "{"] {
+            assert!(object(other).is_err(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A JSON value as the bytes it came in, proved once.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::scan::{self, ScanError};
+
+/// One JSON value in UTF-8. Cloning and slicing share the buffer it arrived in.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Raw(Bytes);
+
+impl Raw {
+    /// Proves `bytes` and keeps them, without the white space around the value.
+    pub fn parse(bytes: Bytes) -> Result<Self, ScanError> {
+        scan::prove_utf8(&bytes)?;
+        let start = scan::skip_space(&bytes, 0);
+        let end = scan::skip_value(&bytes, start)?;
+        scan::expect_end(&bytes, end)?;
+        Ok(Self(bytes.slice(start..end)))
+    }
+
+    /// Keeps bytes that the caller has already proved to be exactly one value, or has just written.
+    pub(crate) fn proved(bytes: Bytes) -> Self {
+        debug_assert!(scan::prove(&bytes).is_ok(), "not JSON: {}", String::from_utf8_lossy(&bytes));
+        Self(bytes)
+    }
+
+    /// A constant that is known to be JSON.
+    pub fn literal(text: &'static str) -> Self {
+        Self::proved(Bytes::from_static(text.as_bytes()))
+    }
+
+    /// Writes a value of our own as JSON. Maps with keys that are not strings cannot be written.
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Self {
+        Self(Bytes::from(serde_json::to_vec(value).expect("our own types are written without failing")))
+    }
+
+    /// A JSON string.
+    pub fn string(text: &str) -> Self {
+        Self::from_value(text)
+    }
+
+    /// Reads the value as a type. Fails with the reason serde gives.
+    pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+
+    /// The string this value is, unescaped; `None` when it is not a string.
+    pub fn as_string(&self) -> Option<String> {
+        if self.0.first() != Some(&b'"') {
+            return None;
+        }
+        self.to().ok()
+    }
+
+    /// The bytes, exactly as they arrived.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// The text, exactly as it arrived.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("a raw value was proved to be UTF-8")
+    }
+
+    /// True when the value is an object.
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// True when the value is `null`.
+    pub fn is_null(&self) -> bool {
+        &self.0[..] == b"null"
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_json::from_slice::<&serde_json::value::RawValue>(&self.0)
+            .map_err(serde::ser::Error::custom)?
+            .serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Raw {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+        Ok(Self(Bytes::from(String::from(Box::<str>::from(raw)))))
+    }
+}
+
+impl From<serde_json::Value> for Raw {
+    fn from(value: serde_json::Value) -> Self {
+        Self::from_value(&value)
+    }
+}

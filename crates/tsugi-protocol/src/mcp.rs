@@ -1,0 +1,18 @@
+//! The vocabulary of MCP: methods, revisions, capabilities and typed views of what servers offer.
+
+pub mod capability;
+pub mod completion;
+pub mod freshness;
+pub mod input;
+pub mod log;
+pub mod meta;
+pub mod method;
+pub mod prompt;
+pub mod resource;
+pub mod subscription;
+pub mod tool;
+pub mod version;
+
+pub use capability::{ClientCapabilities, ClientProfile, ServerCapabilities, ServerIdentity};
+pub use method::Method;
+pub use version::{Era, Version};

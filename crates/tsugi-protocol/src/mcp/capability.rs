@@ -1,0 +1,234 @@
+//! What a client or a server says it can do, kept raw and read on demand.
+
+use crate::json::{Object, Raw, Splice};
+
+use super::version::Version;
+
+/// Who the client is and what it can do, as it said in `initialize` or in a request's `_meta`.
+#[derive(Debug, Clone)]
+pub struct ClientProfile {
+    /// The revision it speaks.
+    pub version: Version,
+    /// `clientInfo`, when it said.
+    pub info: Option<Raw>,
+    /// Its capabilities.
+    pub capabilities: ClientCapabilities,
+}
+
+impl Default for ClientProfile {
+    fn default() -> Self {
+        Self { version: Version::LATEST, info: None, capabilities: ClientCapabilities::none() }
+    }
+}
+
+/// A client's capabilities as it wrote them. Unknown ones and extensions survive.
+#[derive(Debug, Clone)]
+pub struct ClientCapabilities(Object);
+
+impl ClientCapabilities {
+    /// None at all.
+    pub fn none() -> Self {
+        Self(Object::empty())
+    }
+
+    /// As written.
+    pub fn from_object(object: Object) -> Self {
+        Self(object)
+    }
+
+    /// Everything a server may ask a client for.
+    pub fn all() -> Self {
+        Self(Object::from(serde_json::json!({
+            "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}
+        })))
+    }
+
+    /// As JSON.
+    pub fn raw(&self) -> Raw {
+        self.0.raw()
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Object {
+        &self.0
+    }
+
+    /// True when the client can show a form. `elicitation: {}` means forms, as 2025-06-18 wrote it.
+    pub fn has_form_elicitation(&self) -> bool {
+        self.0.get_object("elicitation").is_some_and(|modes| modes.has("form") || !modes.has("url"))
+    }
+
+    /// True when the client can send the user to an address.
+    pub fn has_url_elicitation(&self) -> bool {
+        self.0.get_object("elicitation").is_some_and(|modes| modes.has("url"))
+    }
+
+    /// True when the client lends its model.
+    pub fn has_sampling(&self) -> bool {
+        self.0.has("sampling")
+    }
+
+    /// True when the client tells its roots.
+    pub fn has_roots(&self) -> bool {
+        self.0.has("roots")
+    }
+
+    /// The capability a question needs, when this client lacks it: its name under `requiredCapabilities`.
+    pub fn lacks_for(&self, question: &super::Method, params: Option<&Object>) -> Option<Raw> {
+        use super::Method;
+        let is_url = params.and_then(|params| params.get_str("mode")).as_deref() == Some("url");
+        let (has, needed) = match question {
+            Method::Elicit if is_url => (self.has_url_elicitation(), r#"{"elicitation":{"url":{}}}"#),
+            Method::Elicit => (self.has_form_elicitation(), r#"{"elicitation":{"form":{}}}"#),
+            Method::CreateMessage => (self.has_sampling(), r#"{"sampling":{}}"#),
+            Method::RootsList => (self.has_roots(), r#"{"roots":{}}"#),
+            _ => (false, "{}"),
+        };
+        (!has).then(|| Raw::literal(needed))
+    }
+}
+
+/// Who a server is, as it said in `initialize` or `server/discover`.
+#[derive(Debug, Clone)]
+pub struct ServerIdentity {
+    /// `serverInfo`.
+    pub info: Option<Raw>,
+    /// The revision spoken with it.
+    pub version: Version,
+    /// What it can do.
+    pub capabilities: ServerCapabilities,
+    /// What it tells the model about itself.
+    pub instructions: Option<String>,
+    /// Further members of its answer, such as extensions.
+    pub supported_versions: Vec<String>,
+}
+
+impl ServerIdentity {
+    /// The name it gives itself, for people.
+    pub fn display_name(&self) -> Option<String> {
+        let info = Object::of(self.info.as_ref()?)?;
+        info.get_str("title").or_else(|| info.get_str("name")).map(|name| name.into_owned())
+    }
+}
+
+/// A server's capabilities as it wrote them.
+#[derive(Debug, Clone)]
+pub struct ServerCapabilities(Object);
+
+impl ServerCapabilities {
+    /// None at all.
+    pub fn none() -> Self {
+        Self(Object::empty())
+    }
+
+    /// As written.
+    pub fn from_object(object: Object) -> Self {
+        Self(object)
+    }
+
+    /// As JSON.
+    pub fn raw(&self) -> Raw {
+        self.0.raw()
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Object {
+        &self.0
+    }
+
+    /// True when the server offers `feature`: `tools`, `resources`, `prompts`, `completions`, `logging`.
+    pub fn has(&self, feature: &str) -> bool {
+        self.0.has(feature)
+    }
+
+    /// True when the server says that it announces changes of `feature`.
+    pub fn has_list_changed(&self, feature: &str) -> bool {
+        self.flag(feature, "listChanged")
+    }
+
+    /// True when single resources can be watched.
+    pub fn has_resource_subscriptions(&self) -> bool {
+        self.flag("resources", "subscribe")
+    }
+
+    fn flag(&self, feature: &str, flag: &str) -> bool {
+        self.0.get_object(feature).is_some_and(|settings| settings.get_bytes(flag) == Some(b"true"))
+    }
+
+    /// What several servers can do together: a feature is there when one has it, and so is each of its
+    /// settings. Unknown capabilities and extensions of every server are kept, the first one's value wins.
+    pub fn union<'a>(all: impl IntoIterator<Item = &'a ServerCapabilities>) -> Self {
+        let mut merged: Vec<(String, Vec<Object>, Raw)> = Vec::new();
+        for capabilities in all {
+            for member in capabilities.0.members() {
+                let key = capabilities.0.key(*member).into_owned();
+                let value = capabilities.0.value(*member);
+                match merged.iter_mut().find(|(known, ..)| *known == key) {
+                    Some((_, settings, _)) => settings.extend(Object::of(&value)),
+                    None => merged.push((key, Object::of(&value).into_iter().collect(), value)),
+                }
+            }
+        }
+        let mut union = Splice::with_capacity(256);
+        for (key, settings, first) in merged {
+            match settings.is_empty() {
+                true => union.raw(&key, &first),
+                false => union.raw(&key, &merge_settings(&settings)),
+            };
+        }
+        Self(union.finish_object())
+    }
+}
+
+fn merge_settings(all: &[Object]) -> Raw {
+    let mut keys: Vec<(String, Raw)> = Vec::new();
+    for settings in all {
+        for member in settings.members() {
+            let key = settings.key(*member).into_owned();
+            let value = settings.value(*member);
+            match keys.iter_mut().find(|(known, _)| *known == key) {
+                // `true` on any server makes the union true.
+                Some((_, known)) if known.as_str() == "false" => *known = value,
+                Some(_) => {}
+                None => keys.push((key, value)),
+            }
+        }
+    }
+    let mut merged = Splice::with_capacity(64);
+    for (key, value) in &keys {
+        merged.raw(key, value);
+    }
+    merged.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(json: serde_json::Value) -> ServerCapabilities {
+        ServerCapabilities::from_object(Object::from(json))
+    }
+
+    #[test]
+    fn an_empty_elicitation_capability_means_forms() {
+        let client = |json| ClientCapabilities::from_object(Object::from(json));
+        assert!(client(serde_json::json!({"elicitation": {}})).has_form_elicitation());
+        assert!(!client(serde_json::json!({"elicitation": {"url": {}}})).has_form_elicitation());
+        assert!(client(serde_json::json!({"elicitation": {"url": {}}})).has_url_elicitation());
+        assert!(!ClientCapabilities::none().has_form_elicitation());
+    }
+
+    #[test]
+    fn a_union_has_what_any_server_has() {
+        let one = server(serde_json::json!({"tools": {"listChanged": false}, "x": 1}));
+        let two = server(
+            serde_json::json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}, "logging": {}}),
+        );
+        let union = ServerCapabilities::union([&one, &two]);
+        assert!(union.has_list_changed("tools") && union.has_resource_subscriptions() && union.has("logging"));
+        assert_eq!(
+            union.raw().as_str(),
+            r#"{"tools":{"listChanged":true},"x":1,"resources":{"subscribe":true},"logging":{}}"#
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! What a completion is asked for: the prompt or the resource template it refers to.
+
+use crate::json::{Object, Splice};
+
+/// The thing whose argument is to be completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// A prompt by name.
+    Prompt(String),
+    /// A resource template by its pattern.
+    Resource(String),
+}
+
+impl Reference {
+    /// Reads `ref` of a `completion/complete` request; `None` for kinds we do not know.
+    pub fn of(params: &Object) -> Option<Self> {
+        let reference = params.get_object("ref")?;
+        match reference.get_str("type").as_deref()? {
+            "ref/prompt" => Some(Self::Prompt(reference.get_str("name")?.into_owned())),
+            "ref/resource" => Some(Self::Resource(reference.get_str("uri")?.into_owned())),
+            _ => None,
+        }
+    }
+
+    /// The parameters with this reference instead of their own; the rest byte for byte.
+    pub fn replace_in(&self, params: &Object) -> Object {
+        let Some(old) = params.get_object("ref") else { return params.clone() };
+        let (key, value) = match self {
+            Self::Prompt(name) => ("name", name),
+            Self::Resource(uri) => ("uri", uri),
+        };
+        let mut reference = Splice::with_capacity(64);
+        reference.members(&old, |member| member != key).string(key, value);
+        let mut replaced = Splice::with_capacity(params.bytes().len() + value.len());
+        replaced.raw("ref", &reference.finish()).members(params, |member| member != "ref");
+        replaced.finish_object()
+    }
+}

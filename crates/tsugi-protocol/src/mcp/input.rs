@@ -1,0 +1,104 @@
+//! The questions of an `input_required` result and the answers to them, as maps by key.
+
+use crate::answer::InputRequired;
+use crate::json::{Object, Raw, Splice};
+use crate::mcp::Method;
+use crate::rpc::Response;
+
+/// One question: what a server asks the client for.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The key under which the answer is expected.
+    pub key: String,
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: Method,
+    /// Its parameters.
+    pub params: Option<Raw>,
+}
+
+impl Question {
+    /// The parameters as an object.
+    pub fn params_object(&self) -> Object {
+        self.params.as_ref().and_then(Object::of).unwrap_or_else(Object::empty)
+    }
+}
+
+impl InputRequired {
+    /// One question under one key.
+    pub fn one(key: &str, method: &Method, params: Option<&Raw>, state: Option<String>) -> Self {
+        let mut question = Splice::with_capacity(128);
+        question.string("method", method.as_str());
+        if let Some(params) = params {
+            question.raw("params", params);
+        }
+        let mut requests = Splice::with_capacity(128);
+        requests.raw(key, &question.finish());
+        Self { requests: Some(requests.finish_object()), state, rest: Object::empty() }
+    }
+
+    /// Reads a result with `resultType: "input_required"`. `None` when it asks nothing and keeps no state,
+    /// which the specification forbids.
+    pub fn from_result(result: &Object) -> Option<Self> {
+        let requests = result.get_object("inputRequests");
+        let state = result.get_str("requestState").map(|state| state.into_owned());
+        if requests.is_none() && state.is_none() {
+            return None;
+        }
+        let mut rest = Splice::with_capacity(64);
+        rest.members(result, |key| !matches!(key, "resultType" | "inputRequests" | "requestState"));
+        Some(Self { requests, state, rest: rest.finish_object() })
+    }
+
+    /// The result as a modern server writes it.
+    pub fn to_result(&self) -> Object {
+        let mut result = Splice::with_capacity(256);
+        result.string("resultType", "input_required");
+        if let Some(requests) = &self.requests {
+            result.raw("inputRequests", &requests.raw());
+        }
+        if let Some(state) = &self.state {
+            result.string("requestState", state);
+        }
+        result.members(&self.rest, |_| true);
+        result.finish_object()
+    }
+
+    /// The questions, in the order they were written. Ones that cannot be read are left out.
+    pub fn questions(&self) -> Vec<Question> {
+        let Some(requests) = &self.requests else { return Vec::new() };
+        requests.members().iter().filter_map(|member| question(requests, *member)).collect()
+    }
+}
+
+fn question(requests: &Object, member: crate::json::Member) -> Option<Question> {
+    let body = Object::of(&requests.value(member))?;
+    let method = Method::from(body.get_str("method")?.as_ref());
+    Some(Question { key: requests.key(member).into_owned(), method, params: body.get("params") })
+}
+
+/// Collects answers into `inputResponses`.
+#[derive(Debug)]
+pub struct Answers(Splice);
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self(Splice::with_capacity(128))
+    }
+}
+
+impl Answers {
+    /// Adds the answer to one question.
+    pub fn add(&mut self, key: &str, answer: &Raw) {
+        self.0.raw(key, answer);
+    }
+
+    /// The map.
+    pub fn finish(self) -> Raw {
+        self.0.finish()
+    }
+}
+
+/// What a legacy server gets for its question: the answer under `key` of `inputResponses`, if there.
+pub fn answer_for(responses: &Object, key: &str, id: crate::rpc::Id) -> Option<Response> {
+    responses.get(key).map(|answer| Response::result(id, answer))
+}

@@ -1,0 +1,187 @@
+//! The `_meta` of a request: what each era puts there, and what everybody else put there.
+
+use std::sync::Arc;
+
+use super::capability::{ClientCapabilities, ClientProfile};
+use super::log::LogLevel;
+use super::version::{Era, Version};
+use crate::json::{Object, Raw, Splice};
+
+/// The revision a request is written in.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Who sends a request.
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// What the sender can do.
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// How much the sender wants logged.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Who answers.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// Which subscription a notification belongs to.
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// Asks for progress notifications under this token.
+pub const PROGRESS_TOKEN: &str = "progressToken";
+
+/// What a request says about itself, apart from its parameters.
+#[derive(Debug, Clone)]
+pub struct RequestMeta {
+    /// Who asks and what they can do.
+    pub client: Arc<ClientProfile>,
+    /// How much is to be logged for this request; `None` means nothing.
+    pub log_level: Option<LogLevel>,
+    /// The caller's token for progress; `None` means that none is wanted.
+    pub progress_token: Option<Raw>,
+    /// Every other entry, such as `traceparent` and those of extensions.
+    pub rest: Object,
+}
+
+impl Default for RequestMeta {
+    fn default() -> Self {
+        static NOBODY: std::sync::OnceLock<Arc<ClientProfile>> = std::sync::OnceLock::new();
+        let client = NOBODY.get_or_init(Arc::default).clone();
+        Self { client, log_level: None, progress_token: None, rest: Object::empty() }
+    }
+}
+
+/// Why a modern request's `_meta` cannot be accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MetaError {
+    /// A required entry is missing or has the wrong type.
+    #[error("_meta lacks {0}")]
+    Missing(&'static str),
+    /// A value that cannot be read.
+    #[error("_meta has an invalid {0}")]
+    Invalid(&'static str),
+    /// A revision that is not spoken here as a modern one.
+    #[error("unsupported protocol version {0:?}")]
+    Version(String),
+}
+
+const OURS: [&str; 5] = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN];
+
+impl RequestMeta {
+    /// Of a program that can do this.
+    pub fn of_client(client: Arc<ClientProfile>) -> Self {
+        Self { client, ..Self::default() }
+    }
+
+    /// Reads the `_meta` of a modern request
+    /// ([`_meta`](https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta)).
+    pub fn from_modern(meta: &Object) -> Result<Self, MetaError> {
+        let version = meta.get_str(PROTOCOL_VERSION).ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
+        let version = Version::parse(&version)
+            .filter(|version| version.era() == Era::Modern)
+            .ok_or_else(|| MetaError::Version(version.into_owned()))?;
+        let capabilities = meta.get_object(CLIENT_CAPABILITIES).ok_or(MetaError::Missing(CLIENT_CAPABILITIES))?;
+        let client = ClientProfile {
+            version,
+            info: meta.get(CLIENT_INFO),
+            capabilities: ClientCapabilities::from_object(capabilities),
+        };
+        Ok(Self {
+            client: Arc::new(client),
+            log_level: read_level(meta)?,
+            progress_token: meta.get(PROGRESS_TOKEN),
+            rest: rest_of(meta),
+        })
+    }
+
+    /// Reads the `_meta` of a request in a legacy session, whose client is known from `initialize`.
+    pub fn from_legacy(meta: Option<&Object>, client: Arc<ClientProfile>, log_level: Option<LogLevel>) -> Self {
+        let Some(meta) = meta else { return Self { client, log_level, ..Self::default() } };
+        Self { client, log_level, progress_token: meta.get(PROGRESS_TOKEN), rest: rest_of(meta) }
+    }
+
+    /// Writes `_meta` for a modern server. `token` is our own progress token.
+    pub fn write_modern(&self, token: Option<u64>) -> Raw {
+        let mut meta = Splice::with_capacity(256 + self.rest.bytes().len());
+        meta.string(PROTOCOL_VERSION, Version::LATEST.as_str());
+        if let Some(info) = &self.client.info {
+            meta.raw(CLIENT_INFO, info);
+        }
+        meta.raw(CLIENT_CAPABILITIES, &self.client.capabilities.raw());
+        if let Some(level) = self.log_level {
+            meta.string(LOG_LEVEL, level.as_str());
+        }
+        if let Some(token) = token {
+            meta.number(PROGRESS_TOKEN, token);
+        }
+        meta.members(&self.rest, |_| true);
+        meta.finish()
+    }
+
+    /// Writes `_meta` for a legacy server; `None` when there is nothing to say.
+    pub fn write_legacy(&self, token: Option<u64>) -> Option<Raw> {
+        if token.is_none() && self.rest.is_empty() {
+            return None;
+        }
+        let mut meta = Splice::with_capacity(32 + self.rest.bytes().len());
+        if let Some(token) = token {
+            meta.number(PROGRESS_TOKEN, token);
+        }
+        meta.members(&self.rest, |_| true);
+        Some(meta.finish())
+    }
+}
+
+fn read_level(meta: &Object) -> Result<Option<LogLevel>, MetaError> {
+    let Some(level) = meta.get(LOG_LEVEL) else { return Ok(None) };
+    let level = level.as_string().as_deref().and_then(LogLevel::parse);
+    level.map(Some).ok_or(MetaError::Invalid(LOG_LEVEL))
+}
+
+fn rest_of(meta: &Object) -> Object {
+    if meta.members().iter().all(|member| OURS.contains(&meta.key(*member).as_ref())) {
+        return Object::empty();
+    }
+    let mut rest = Splice::with_capacity(meta.bytes().len());
+    rest.members(meta, |key| !OURS.contains(&key));
+    rest.finish_object()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(json: serde_json::Value) -> Object {
+        Object::from(json)
+    }
+
+    #[test]
+    fn required_entries_are_required() {
+        let both = serde_json::json!({PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {}});
+        assert!(RequestMeta::from_modern(&meta(both.clone())).is_ok());
+        for missing in [PROTOCOL_VERSION, CLIENT_CAPABILITIES] {
+            let mut one = both.clone();
+            one.as_object_mut().unwrap().remove(missing);
+            assert_eq!(RequestMeta::from_modern(&meta(one)).unwrap_err(), MetaError::Missing(missing));
+        }
+        let mut old = both.clone();
+        old[PROTOCOL_VERSION] = "2025-11-25".into();
+        assert_eq!(RequestMeta::from_modern(&meta(old)).unwrap_err(), MetaError::Version("2025-11-25".into()));
+        let mut loud = both;
+        loud[LOG_LEVEL] = "loud".into();
+        assert_eq!(RequestMeta::from_modern(&meta(loud)).unwrap_err(), MetaError::Invalid(LOG_LEVEL));
+    }
+
+    #[test]
+    fn entries_of_others_survive_into_both_eras() {
+        let source = meta(serde_json::json!({
+            PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {"roots": {}}, "progressToken": "p",
+            "traceparent": "00-1", "com.example/x": [1]
+        }));
+        let read = RequestMeta::from_modern(&source).unwrap();
+        assert_eq!(
+            read.write_legacy(Some(7)).unwrap().as_str(),
+            r#"{"progressToken":7,"traceparent":"00-1","com.example/x":[1]}"#
+        );
+        let modern = read.write_modern(None);
+        assert!(modern.as_str().ends_with(r#""traceparent":"00-1","com.example/x":[1]}"#), "{modern}");
+        assert_eq!(read.progress_token.unwrap().as_str(), "\"p\"");
+    }
+
+    #[test]
+    fn a_legacy_request_with_nothing_to_say_has_no_meta() {
+        assert!(RequestMeta::default().write_legacy(None).is_none());
+    }
+}

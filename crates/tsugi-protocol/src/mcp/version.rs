@@ -1,0 +1,105 @@
+//! The five revisions of the protocol and the two eras they fall into.
+
+use std::fmt;
+
+/// A protocol revision that tsugi speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// Two-endpoint HTTP+SSE, no header for the version.
+    V2024_11_05,
+    /// Streamable HTTP, batches.
+    V2025_03_26,
+    /// Elicitation, structured results, version header; no batches.
+    V2025_06_18,
+    /// Url elicitation, icons, tasks, sampling with tools.
+    V2025_11_25,
+    /// Stateless.
+    V2026_07_28,
+}
+
+/// How a peer opens and keeps a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// `initialize`, sessions, requests in both directions: up to 2025-11-25.
+    Legacy,
+    /// Every request stands alone: from 2026-07-28.
+    Modern,
+}
+
+impl Version {
+    /// Every revision, oldest first.
+    pub const ALL: [Version; 5] =
+        [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25, Version::V2026_07_28];
+    /// The newest revision.
+    pub const LATEST: Version = Version::V2026_07_28;
+    /// The newest revision that opens with `initialize`.
+    pub const LATEST_LEGACY: Version = Version::V2025_11_25;
+
+    /// The date on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::V2024_11_05 => "2024-11-05",
+            Version::V2025_03_26 => "2025-03-26",
+            Version::V2025_06_18 => "2025-06-18",
+            Version::V2025_11_25 => "2025-11-25",
+            Version::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// The revision with this date.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.as_str() == text)
+    }
+
+    /// The era it belongs to.
+    pub fn era(self) -> Era {
+        if self >= Version::V2026_07_28 { Era::Modern } else { Era::Legacy }
+    }
+
+    /// The revision to answer an `initialize` with: the one asked for, if it is legacy and known, else our newest.
+    pub fn negotiate_legacy(requested: &str) -> Self {
+        Self::parse(requested).filter(|version| version.era() == Era::Legacy).unwrap_or(Self::LATEST_LEGACY)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Era {
+    /// The word for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Era::Legacy => "legacy",
+            Era::Modern => "modern",
+        }
+    }
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_read_back_and_only_the_newest_is_modern() {
+        for version in Version::ALL {
+            assert_eq!(Version::parse(version.as_str()), Some(version));
+            assert_eq!(version.era() == Era::Modern, version == Version::LATEST);
+        }
+    }
+
+    #[test]
+    fn an_unknown_or_modern_wish_in_initialize_gets_the_newest_legacy_revision() {
+        assert_eq!(Version::negotiate_legacy("2024-11-05"), Version::V2024_11_05);
+        assert_eq!(Version::negotiate_legacy("2026-07-28"), Version::V2025_11_25);
+        assert_eq!(Version::negotiate_legacy("1999-01-01"), Version::V2025_11_25);
+    }
+}

@@ -1,0 +1,109 @@
+//! A JSON-RPC error object, kept as it was written.
+
+use bytes::Bytes;
+
+use crate::json::{Object, Raw, Splice};
+
+/// The `error` member of a response. One that a server sent is passed on byte for byte.
+#[derive(Debug, Clone)]
+pub struct RpcError {
+    object: Object,
+    code: i64,
+}
+
+impl RpcError {
+    /// An error of our own.
+    pub fn new(code: i64, message: &str) -> Self {
+        Self::with_data(code, message, None)
+    }
+
+    /// An error of our own with data.
+    pub fn with_data(code: i64, message: &str, data: Option<&Raw>) -> Self {
+        let mut splice = Splice::with_capacity(64 + message.len());
+        splice.raw("code", &Raw::from_value(&code)).string("message", message);
+        if let Some(data) = data {
+            splice.raw("data", data);
+        }
+        Self { object: splice.finish_object(), code }
+    }
+
+    /// An error as a peer wrote it. A code that is no whole number reads as an internal error,
+    /// but is still passed on as written.
+    pub fn from_raw(raw: &Raw) -> Option<Self> {
+        let object = Object::of(raw)?;
+        let code = object.get("code").and_then(|code| code.to().ok()).unwrap_or(super::code::INTERNAL_ERROR);
+        Some(Self { object, code })
+    }
+
+    /// The number.
+    pub fn code(&self) -> i64 {
+        self.code
+    }
+
+    /// The message; empty when the peer sent none.
+    pub fn message(&self) -> String {
+        self.object.get_str("message").unwrap_or_default().into_owned()
+    }
+
+    /// The data, when there is any.
+    pub fn data(&self) -> Option<Raw> {
+        self.object.get("data")
+    }
+
+    /// The data as an object, when it is one.
+    pub fn data_object(&self) -> Option<Object> {
+        self.object.get_object("data")
+    }
+
+    /// The error object as JSON.
+    pub fn raw(&self) -> Raw {
+        self.object.raw()
+    }
+
+    /// The same error with another number; everything else stays as written.
+    pub fn with_code(&self, code: i64) -> Self {
+        let mut splice = Splice::with_capacity(self.object.bytes().len());
+        splice.raw("code", &Raw::from_value(&code)).members(&self.object, |key| key != "code");
+        Self { object: splice.finish_object(), code }
+    }
+
+    /// The same error with other data.
+    pub fn replace_data(&self, data: &Raw) -> Self {
+        let mut splice = Splice::with_capacity(self.object.bytes().len() + data.bytes().len());
+        splice.members(&self.object, |key| key != "data").raw("data", data);
+        Self { object: splice.finish_object(), code: self.code }
+    }
+
+    /// The response line that carries this error; without an id when the request's could not be read.
+    pub fn response(&self, id: Option<&super::Id>) -> Bytes {
+        let mut splice = Splice::with_capacity(self.object.bytes().len() + 48);
+        splice.string("jsonrpc", "2.0");
+        if let Some(id) = id {
+            splice.raw("id", id.raw());
+        }
+        splice.raw("error", &self.raw());
+        splice.finish_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peers_error_keeps_members_we_do_not_know() {
+        let raw = Raw::literal(r#"{"code":-32002,"message":"gone","data":{"uri":"a:b"},"vendor":[1]}"#);
+        let error = RpcError::from_raw(&raw).unwrap();
+        assert_eq!(error.raw(), raw);
+        let renumbered = error.with_code(-32602);
+        assert_eq!(renumbered.raw().as_str(), r#"{"code":-32602,"message":"gone","data":{"uri":"a:b"},"vendor":[1]}"#);
+    }
+
+    #[test]
+    fn a_code_that_is_no_whole_number_is_passed_on_as_written() {
+        let raw = Raw::literal(r#"{"code":"E1","message":"odd"}"#);
+        let error = RpcError::from_raw(&raw).unwrap();
+        assert_eq!(error.code(), super::super::code::INTERNAL_ERROR);
+        assert_eq!(error.raw(), raw);
+    }
+}

@@ -1,0 +1,81 @@
+//! A request id that keeps its type: `1` is not `"1"`.
+
+use std::fmt;
+
+use crate::json::Raw;
+
+/// The id of a request, as the JSON token it was written as. It is echoed verbatim.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Id(Raw);
+
+impl Id {
+    /// An id from a JSON value; only strings and numbers are ids (`null` is not, see
+    /// [Requests](https://modelcontextprotocol.io/specification/2026-07-28/basic#requests)).
+    pub fn from_raw(raw: Raw) -> Option<Self> {
+        matches!(raw.bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(Self(raw))
+    }
+
+    /// A number of our own.
+    pub fn number(value: u64) -> Self {
+        Self(Raw::from_value(&value))
+    }
+
+    /// The JSON token.
+    pub fn raw(&self) -> &Raw {
+        &self.0
+    }
+
+    /// The whole number this id stands for. A number that came back as a string of digits counts too,
+    /// because some servers answer `"7"` to `7`.
+    pub fn as_u64(&self) -> Option<u64> {
+        let text = self.0.as_str();
+        let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        digits.parse().ok()
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &'static str) -> Option<Id> {
+        Id::from_raw(Raw::literal(text))
+    }
+
+    #[test]
+    fn a_number_and_a_string_of_the_same_digits_differ() {
+        assert_ne!(id("1"), id("\"1\""));
+        assert_eq!(id("\"a\"").unwrap().raw().as_str(), "\"a\"");
+    }
+
+    #[test]
+    fn null_objects_and_arrays_are_no_ids() {
+        for text in ["null", "{}", "[1]", "true"] {
+            assert!(id(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_are_read_back_in_either_type() {
+        assert_eq!(id("7").unwrap().as_u64(), Some(7));
+        assert_eq!(id("\"7\"").unwrap().as_u64(), Some(7));
+        for other in ["7.0", "-7", "\"x\"", "1e3", "\"\""] {
+            assert_eq!(id(other).unwrap().as_u64(), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! One JSON-RPC message: a request, a notification or a response, with raw payloads.
+
+use bytes::Bytes;
+
+use super::error::RpcError;
+use super::id::Id;
+use crate::json::{Object, Raw, ScanError, Splice};
+use crate::mcp::Method;
+
+/// A message from a peer.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Wants exactly one response.
+    Request(Request),
+    /// Wants no response.
+    Notification(Notification),
+    /// Answers a request.
+    Response(Response),
+}
+
+/// A request. Members of the envelope that JSON-RPC does not know are kept.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Its id, echoed in the answer.
+    pub id: Id,
+    /// What is asked.
+    pub method: Method,
+    /// With what, when anything.
+    pub params: Option<Raw>,
+    extra: Bytes,
+}
+
+/// A notification.
+#[derive(Debug, Clone)]
+pub struct Notification {
+    /// What happened.
+    pub method: Method,
+    /// To what, when said.
+    pub params: Option<Raw>,
+    extra: Bytes,
+}
+
+/// A response.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The request it answers; absent when the peer could not read the request's id.
+    pub id: Option<Id>,
+    /// The answer.
+    pub body: Body,
+    extra: Bytes,
+}
+
+/// What a response carries.
+#[derive(Debug, Clone)]
+pub enum Body {
+    /// A result.
+    Result(Raw),
+    /// An error.
+    Error(RpcError),
+}
+
+/// Why bytes are not a JSON-RPC message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Not JSON at all, or an envelope with a repeated key.
+    #[error("not JSON: {0}")]
+    Json(#[from] ScanError),
+    /// JSON, but not a JSON-RPC 2.0 message.
+    #[error("not a JSON-RPC message: {0}")]
+    Envelope(&'static str),
+}
+
+impl Message {
+    /// Reads one message. The payloads share the buffer of `bytes`.
+    pub fn parse(bytes: Bytes) -> Result<Self, MessageError> {
+        Self::from_object(&Object::parse(bytes)?)
+    }
+
+    /// Reads a message from an object whose members are known.
+    pub fn from_object(object: &Object) -> Result<Self, MessageError> {
+        if object.get_bytes("jsonrpc") != Some(b"\"2.0\"") {
+            return Err(MessageError::Envelope("the member `jsonrpc` must be \"2.0\""));
+        }
+        if object.has("method") {
+            return Self::asking(object);
+        }
+        Response::from_object(object).map(Message::Response)
+    }
+
+    fn asking(object: &Object) -> Result<Self, MessageError> {
+        let method = object.get_str("method").ok_or(MessageError::Envelope("the member `method` must be a string"))?;
+        let method = Method::from(method.as_ref());
+        let params = object.get("params");
+        if object.has("result") || object.has("error") {
+            return Err(MessageError::Envelope("both a request and a response"));
+        }
+        let extra = unknown(object, &["jsonrpc", "id", "method", "params"]);
+        let Some(id) = object.get("id") else {
+            return Ok(Message::Notification(Notification { method, params, extra }));
+        };
+        let id = Id::from_raw(id).ok_or(MessageError::Envelope("the id must be a string or a number"))?;
+        Ok(Message::Request(Request { id, method, params, extra }))
+    }
+
+    /// Writes the message on one line, without a line end.
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Message::Request(request) => request.to_bytes(),
+            Message::Notification(notification) => notification.to_bytes(),
+            Message::Response(response) => response.to_bytes(),
+        }
+    }
+}
+
+/// The members of an envelope that JSON-RPC does not define, as they were written.
+fn unknown(object: &Object, known: &[&str]) -> Bytes {
+    if object.members().len() <= known.len()
+        && object.members().iter().all(|member| known.contains(&object.key(*member).as_ref()))
+    {
+        return Bytes::new();
+    }
+    let mut splice = Splice::with_capacity(0);
+    splice.members(object, |key| !known.contains(&key));
+    let written = splice.finish_bytes();
+    written.slice(1..written.len() - 1)
+}
+
+impl Request {
+    /// A request of our own.
+    pub fn new(id: Id, method: Method, params: Option<Raw>) -> Self {
+        Self { id, method, params, extra: Bytes::new() }
+    }
+
+    /// The parameters as an object; the empty object when there are none.
+    pub fn params_object(&self) -> Option<Object> {
+        match &self.params {
+            None => Some(Object::empty()),
+            Some(params) => Object::of(params),
+        }
+    }
+
+    /// Members of the envelope that JSON-RPC does not define: `"key":value` pairs as written.
+    pub fn extra(&self) -> &Bytes {
+        &self.extra
+    }
+
+    /// Writes the request on one line.
+    pub fn to_bytes(&self) -> Bytes {
+        write_request(&self.id, self.method.as_str(), self.params.as_ref(), &self.extra)
+    }
+}
+
+/// Writes a request on one line: the id and the parameters may be another caller's bytes.
+pub fn write_request(id: &Id, method: &str, params: Option<&Raw>, extra: &Bytes) -> Bytes {
+    let size = method.len() + params.map_or(0, |params| params.bytes().len()) + extra.len() + 64;
+    let mut splice = Splice::with_capacity(size);
+    splice.string("jsonrpc", "2.0").raw("id", id.raw()).string("method", method);
+    if let Some(params) = params {
+        splice.raw("params", params);
+    }
+    splice.written(extra);
+    crate::json::write::on_one_line(&splice.finish_bytes())
+}
+
+impl Notification {
+    /// A notification of our own.
+    pub fn new(method: Method, params: Option<Raw>) -> Self {
+        Self { method, params, extra: Bytes::new() }
+    }
+
+    /// The parameters as an object; the empty object when there are none.
+    pub fn params_object(&self) -> Object {
+        self.params.as_ref().and_then(Object::of).unwrap_or_else(Object::empty)
+    }
+
+    /// The same notification with other parameters; unknown members of the envelope stay.
+    pub fn with_params(&self, params: Option<Raw>) -> Self {
+        Self { method: self.method.clone(), params, extra: self.extra.clone() }
+    }
+
+    /// Writes the notification on one line.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut splice = Splice::with_capacity(64 + self.params.as_ref().map_or(0, |params| params.bytes().len()));
+        splice.string("jsonrpc", "2.0").string("method", self.method.as_str());
+        if let Some(params) = &self.params {
+            splice.raw("params", params);
+        }
+        splice.written(&self.extra);
+        crate::json::write::on_one_line(&splice.finish_bytes())
+    }
+}
+
+impl Response {
+    /// A response with a result.
+    pub fn result(id: Id, result: Raw) -> Self {
+        Self { id: Some(id), body: Body::Result(result), extra: Bytes::new() }
+    }
+
+    /// A response with an error.
+    pub fn error(id: Option<Id>, error: RpcError) -> Self {
+        Self { id, body: Body::Error(error), extra: Bytes::new() }
+    }
+
+    /// Reads a response. `"error":null` beside a result is not an error; a result beside an error is
+    /// refused, since two readers could disagree about it.
+    pub fn from_object(object: &Object) -> Result<Self, MessageError> {
+        let error = object.get("error").filter(|error| !error.is_null());
+        let body = match (object.get("result"), error) {
+            (Some(result), None) => Body::Result(result),
+            (None, Some(error)) => Body::Error(
+                RpcError::from_raw(&error).ok_or(MessageError::Envelope("the member `error` must be an object"))?,
+            ),
+            (Some(_), Some(_)) => return Err(MessageError::Envelope("both a result and an error")),
+            (None, None) => return Err(MessageError::Envelope("neither a method, a result nor an error")),
+        };
+        let id = object.get("id").and_then(Id::from_raw);
+        if id.is_none() && matches!(body, Body::Result(_)) {
+            return Err(MessageError::Envelope("a result without an id"));
+        }
+        Ok(Self { id, body, extra: unknown(object, &["jsonrpc", "id", "result", "error"]) })
+    }
+
+    /// Members of the envelope that JSON-RPC does not define.
+    pub fn extra(&self) -> &Bytes {
+        &self.extra
+    }
+
+    /// Writes the response on one line.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut splice = Splice::with_capacity(256);
+        splice.string("jsonrpc", "2.0");
+        if let Some(id) = &self.id {
+            splice.raw("id", id.raw());
+        }
+        match &self.body {
+            Body::Result(result) => splice.raw("result", result),
+            Body::Error(error) => splice.raw("error", &error.raw()),
+        };
+        splice.written(&self.extra);
+        crate::json::write::on_one_line(&splice.finish_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Message, MessageError> {
+        Message::parse(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn messages_survive_byte_for_byte() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","a":1.50,"b":1e3}}"#,
+            r#"{"jsonrpc":"2.0","id":"1","method":"vendor/unknown","params":[1,2],"trace":{"a":[]}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/odd","params":{"é":"é"},"x":0}"#,
+            r#"{"jsonrpc":"2.0","id":12345678901234567890123,"result":{"z":1,"a":2},"took":3}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m","data":null,"more":true}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#,
+        ] {
+            assert_eq!(&parse(text).unwrap().to_bytes()[..], text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_says_why() {
+        for text in [
+            "1",
+            "[]",
+            "{}",
+            r#"{"jsonrpc":"1.0","method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"result":1}"#,
+            r#"{"jsonrpc":"2.0","method":5}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#,
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_null_error_beside_a_result_is_no_error() {
+        let message = parse(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":null}"#).unwrap();
+        assert!(matches!(message, Message::Response(Response { body: Body::Result(_), .. })));
+    }
+}
