@@ -1,0 +1,67 @@
+//! Context: what agents learn and decide, kept beside the task or the project, never rewritten.
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{AgentId, ContextId, ProjectId, SessionId, TaskId};
+use super::time::Moment;
+use super::word::words;
+
+words! {
+    /// What kind of knowledge it is.
+    ContextType {
+        /// Something worth remembering.
+        Note = "note",
+        /// Something that was decided.
+        Decision = "decision",
+        /// Something taken for true.
+        Assumption = "assumption",
+        /// Something in the way.
+        Blocker = "blocker",
+        /// Something to read.
+        Reference = "reference",
+        /// Something that was made.
+        Artifact = "artifact",
+    }
+}
+
+words! {
+    /// Whether it still holds.
+    ContextState {
+        /// It holds.
+        Active = "active",
+        /// A newer one replaces it.
+        Superseded = "superseded",
+        /// It was taken back.
+        Retracted = "retracted",
+    }
+}
+
+/// A piece of context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Context {
+    /// Its id.
+    pub id: ContextId,
+    /// The project.
+    pub project_id: ProjectId,
+    /// The task, unless it belongs to the whole project.
+    pub task_id: Option<TaskId>,
+    /// Who wrote it.
+    pub agent_id: AgentId,
+    /// In which session.
+    pub session_id: Option<SessionId>,
+    /// What kind of knowledge it is.
+    #[serde(rename = "type")]
+    pub kind: ContextType,
+    /// The knowledge.
+    pub content: String,
+    /// Where more is to be found.
+    pub uri: Option<String>,
+    /// The one it replaces.
+    pub supersedes: Option<ContextId>,
+    /// Whether it still holds.
+    pub state: ContextState,
+    /// When it was written.
+    pub created_at: Moment,
+    /// Grows by one with each change.
+    pub version: i64,
+}

@@ -1,0 +1,157 @@
+//! An event: one change, who made it and why, chained by hash to the one before.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::id::{AgentId, ClaimId, EventId, ProjectId, SessionId};
+use super::time::Moment;
+use super::word::words;
+
+words! {
+    /// What kind of thing changed.
+    EntityType {
+        /// A project.
+        Project = "project",
+        /// An agent.
+        Agent = "agent",
+        /// A membership.
+        Membership = "membership",
+        /// A session.
+        Session = "session",
+        /// A task.
+        Task = "task",
+        /// A dependency.
+        Dependency = "dependency",
+        /// A claim.
+        Claim = "claim",
+        /// A piece of context.
+        Context = "context",
+        /// A handoff.
+        Handoff = "handoff",
+        /// An access token.
+        Token = "token",
+    }
+}
+
+/// One field before and after.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The field.
+    pub field: String,
+    /// Its value before; null when the thing is new.
+    pub old: Value,
+    /// Its value after; null when the thing is gone.
+    pub new: Value,
+}
+
+/// One entry of the history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its place in this store's history; grows, and no event ever appears before one already seen.
+    pub seq: i64,
+    /// Its id, the same in every store it is copied to.
+    pub id: EventId,
+    /// When.
+    pub at: Moment,
+    /// In which project, if in one.
+    pub project_id: Option<ProjectId>,
+    /// What kind of thing changed.
+    pub entity_type: EntityType,
+    /// Which one.
+    pub entity_id: String,
+    /// What happened: `task.claimed`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Who did it; the system when unset.
+    pub actor_agent_id: Option<AgentId>,
+    /// In which session.
+    pub session_id: Option<SessionId>,
+    /// Under which claim.
+    pub claim_id: Option<ClaimId>,
+    /// Why.
+    pub reason: Option<String>,
+    /// The fields that changed.
+    pub changes: Vec<Change>,
+    /// The thing's version afterwards.
+    pub version_after: i64,
+    /// The hash of the event before it on the same thing; empty for the first.
+    pub prev_hash: String,
+    /// The hash of this event.
+    pub hash: String,
+}
+
+/// The changes from one set of fields to the next, in the order of the fields; fields that are absent count as null.
+pub fn changes(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Change> {
+    let removed = before.keys().filter(|field| !after.contains_key(*field));
+    let fields = after.keys().chain(removed);
+    fields
+        .filter_map(|field| {
+            let old = before.get(field).cloned().unwrap_or(Value::Null);
+            let new = after.get(field).cloned().unwrap_or(Value::Null);
+            (old != new).then(|| Change { field: field.clone(), old, new })
+        })
+        .collect()
+}
+
+/// Applies changes to a set of fields, as `verify` does to rebuild a thing from its history.
+///
+/// Fails with the field's name when its value is not the one the change started from.
+pub fn replay(fields: &mut Map<String, Value>, changes: &[Change]) -> Result<(), String> {
+    for change in changes {
+        let current = fields.get(&change.field).cloned().unwrap_or(Value::Null);
+        if current != change.old {
+            return Err(change.field.clone());
+        }
+        fields.insert(change.field.clone(), change.new.clone());
+    }
+    Ok(())
+}
+
+impl Event {
+    /// The text whose digest is the event's hash: everything but its place in this store.
+    pub fn digest_text(&self) -> String {
+        serde_json::json!([
+            self.prev_hash,
+            self.id,
+            self.at,
+            self.project_id,
+            self.entity_type,
+            self.entity_id,
+            self.kind,
+            self.actor_agent_id,
+            self.session_id,
+            self.claim_id,
+            self.reason,
+            self.changes,
+            self.version_after,
+        ])
+        .to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fields(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn replaying_the_changes_gives_the_later_fields() {
+        let before = fields(json!({"a": 1, "b": "x", "gone": true}));
+        let after = fields(json!({"a": 2, "b": "x", "new": [1]}));
+        let changes = changes(&before, &after);
+        assert_eq!(changes.iter().map(|change| change.field.as_str()).collect::<Vec<_>>(), ["a", "new", "gone"]);
+        let mut rebuilt = before.clone();
+        replay(&mut rebuilt, &changes).unwrap();
+        assert_eq!(rebuilt, fields(json!({"a": 2, "b": "x", "gone": null, "new": [1]})));
+    }
+
+    #[test]
+    fn replaying_on_other_fields_names_the_first_that_differs() {
+        let changes = [Change { field: "a".into(), old: json!(1), new: json!(2) }];
+        assert_eq!(replay(&mut fields(json!({"a": 5})), &changes), Err("a".to_owned()));
+    }
+}

@@ -1,0 +1,224 @@
+//! Names of things, each its own type, so that a task never passes for a session.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::Fault;
+
+/// Thirty-two letters, so that one letter carries exactly five random bits.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Twenty letters: one hundred random bits.
+const RANDOM_LETTERS: usize = 20;
+/// The longest tail that is accepted, so that ids made by older systems stay valid.
+const LONGEST_TAIL: usize = 60;
+
+/// Spells one hundred bits as the tail of an id.
+fn tail(mut bits: u128) -> String {
+    (0..RANDOM_LETTERS)
+        .map(|_| {
+            let letter = ALPHABET[(bits & 31) as usize];
+            bits >>= 5;
+            char::from(letter)
+        })
+        .collect()
+}
+
+fn check(prefix: &str, text: &str) -> Result<(), Fault> {
+    let tail = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
+    let is_valid = tail.is_some_and(|tail| {
+        (1..=LONGEST_TAIL).contains(&tail.len())
+            && tail.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    });
+    if is_valid { Ok(()) } else { Err(Fault::invalid(format!("`{text}` is not an id of the form {prefix}_…"))) }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// What every id of this kind begins with.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// Makes a new id from random bits.
+            pub fn mint(bits: u128) -> Self {
+                Self(format!("{}_{}", $prefix, tail(bits)))
+            }
+
+            /// Reads an id, refusing other kinds.
+            pub fn parse(text: &str) -> Result<Self, Fault> {
+                check($prefix, text)?;
+                Ok(Self(text.to_owned()))
+            }
+
+            /// The written form.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Fault;
+
+            fn try_from(text: String) -> Result<Self, Fault> {
+                check($prefix, &text)?;
+                Ok(Self(text))
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A project.
+    ProjectId, "prj"
+);
+id!(
+    /// An agent: a person or a program that works.
+    AgentId, "agt"
+);
+id!(
+    /// A session: one stretch of work of one agent. A name, not a capability.
+    SessionId, "ses"
+);
+id!(
+    /// A task.
+    TaskId, "tsk"
+);
+id!(
+    /// A claim: one session's hold on one task.
+    ClaimId, "clm"
+);
+id!(
+    /// A piece of context.
+    ContextId, "ctx"
+);
+id!(
+    /// A handoff.
+    HandoffId, "hnd"
+);
+id!(
+    /// An audit event.
+    EventId, "evt"
+);
+id!(
+    /// An access token's public name.
+    TokenId, "tok"
+);
+
+/// How a caller may name a task: by id or by its reference `KEY-n`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum TaskRef {
+    /// `tsk_…`
+    Id(TaskId),
+    /// `WEB-42`
+    Reference(String),
+}
+
+impl TaskRef {
+    /// Reads either form.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        if text.starts_with("tsk_") {
+            return TaskId::parse(text).map(Self::Id);
+        }
+        let is_reference = text
+            .split_once('-')
+            .is_some_and(|(key, number)| is_project_key(key) && !number.starts_with('0') && is_number(number));
+        if is_reference {
+            Ok(Self::Reference(text.to_owned()))
+        } else {
+            Err(Fault::invalid(format!("`{text}` is neither tsk_… nor KEY-n")))
+        }
+    }
+}
+
+impl TryFrom<String> for TaskRef {
+    type Error = Fault;
+
+    fn try_from(text: String) -> Result<Self, Fault> {
+        Self::parse(&text)
+    }
+}
+
+impl From<TaskRef> for String {
+    fn from(reference: TaskRef) -> Self {
+        match reference {
+            TaskRef::Id(id) => id.into(),
+            TaskRef::Reference(text) => text,
+        }
+    }
+}
+
+impl From<TaskId> for TaskRef {
+    fn from(id: TaskId) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl fmt::Display for TaskRef {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(formatter),
+            Self::Reference(text) => formatter.write_str(text),
+        }
+    }
+}
+
+/// Whether a text may be a project's key: `^[A-Z][A-Z0-9]{1,9}$`.
+pub fn is_project_key(text: &str) -> bool {
+    (2..=10).contains(&text.len())
+        && text.starts_with(|first: char| first.is_ascii_uppercase())
+        && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+}
+
+fn is_number(text: &str) -> bool {
+    (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minted_id_has_a_prefix_and_twenty_letters_and_reads_back() {
+        let id = TaskId::mint(u128::MAX);
+        assert_eq!(id.as_str(), "tsk_zzzzzzzzzzzzzzzzzzzz");
+        assert_eq!(TaskId::parse(id.as_str()).unwrap(), id);
+    }
+
+    #[test]
+    fn ids_of_older_systems_stay_valid_and_other_kinds_are_refused() {
+        for valid in ["agt_abc123", "agt_frontend01", "agt_A-b"] {
+            assert!(AgentId::parse(valid).is_ok(), "{valid}");
+        }
+        let long = format!("agt_{}", "a".repeat(61));
+        for wrong in ["agt_", "agt", "tsk_abc", "agt_a b", "agt_é", "agt_a/b", "agt_a\0", long.as_str()] {
+            assert!(AgentId::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_task_is_named_by_id_or_by_reference() {
+        assert!(matches!(TaskRef::parse("tsk_9b82dbc1-34b"), Ok(TaskRef::Id(_))));
+        assert!(matches!(TaskRef::parse("WEB-42"), Ok(TaskRef::Reference(_))));
+        for wrong in ["WEB", "web-1", "WEB-", "WEB-x", "W-1", "WEB-01", "WEB-1-2", "prj_x", ""] {
+            assert!(TaskRef::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A session: one stretch of work of one agent, which outlives the process that began it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fault::{Code, Fault};
+use super::id::{AgentId, ProjectId, SessionId};
+use super::time::Moment;
+use super::word::words;
+
+/// A hosted session whose process has not written for this long is taken for disconnected.
+pub const HEARTBEAT_LOST_S: i64 = 60;
+/// A session that no process hosts is taken for disconnected after this long without a call.
+pub const CALL_TTL_S: i64 = 12 * 3600;
+
+words! {
+    /// Where a session stands.
+    SessionState {
+        /// It works.
+        Active = "active",
+        /// Its process is gone or silent; its claims wait.
+        Disconnected = "disconnected",
+        /// It said goodbye, or somebody resumed it.
+        Ended = "ended",
+        /// Nobody came back for it in time.
+        Expired = "expired",
+    }
+}
+
+words! {
+    /// How a session came to its end, or lost its process.
+    EndKind {
+        /// The tool `end_session`.
+        Tool = "tool",
+        /// Standard input closed.
+        Eof = "eof",
+        /// A signal, or the parent went away.
+        Signal = "signal",
+        /// Nobody came back in time.
+        Expired = "expired",
+        /// A person ended it.
+        Admin = "admin",
+        /// Another session took over.
+        Resumed = "resumed",
+    }
+}
+
+words! {
+    /// Which generation of the protocol the client speaks.
+    Era {
+        /// With a handshake.
+        Legacy = "legacy",
+        /// Without one.
+        Modern = "modern",
+    }
+}
+
+/// The process that hosts a session, when one does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The machine's name.
+    pub host: String,
+    /// The process id.
+    pub pid: i64,
+    /// Random, so that a reused process id is not mistaken for this process.
+    pub process_nonce: String,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// Whose it is.
+    pub agent_id: AgentId,
+    /// The project it was begun for, if any.
+    pub project_id: Option<ProjectId>,
+    /// Where it stands.
+    pub state: SessionState,
+    /// Which generation of the protocol its client speaks.
+    pub era: Era,
+    /// The client's name.
+    pub client_name: Option<String>,
+    /// The client's version.
+    pub client_version: Option<String>,
+    /// What the client said about itself.
+    pub client_note: Option<String>,
+    /// The machine, when a process hosts it.
+    pub host: Option<String>,
+    /// The process, when one hosts it.
+    pub pid: Option<i64>,
+    /// That process's random mark.
+    pub process_nonce: Option<String>,
+    /// When it began.
+    pub started_at: Moment,
+    /// The last call that carried it, to within a few seconds. Not versioned.
+    pub last_activity_at: Moment,
+    /// The last sign of life of its process. Not versioned.
+    pub heartbeat_at: Option<Moment>,
+    /// Since when its process is gone.
+    pub disconnected_at: Option<Moment>,
+    /// When it ended.
+    pub ended_at: Option<Moment>,
+    /// How it ended or lost its process.
+    pub end_kind: Option<EndKind>,
+    /// What it said in the end.
+    pub summary: Option<String>,
+    /// The session it took over from.
+    pub resumes: Option<SessionId>,
+    /// What `end_session` answered, so that asking twice gives the same answer.
+    pub end_result: Option<Value>,
+    /// Grows by one with each change.
+    pub version: i64,
+}
+
+/// What can happen to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A call carries it.
+    Call,
+    /// Its process is gone or silent.
+    Disconnect,
+    /// It says goodbye.
+    End,
+    /// A new session takes over.
+    Resume,
+    /// The grace period is over.
+    GraceOver,
+}
+
+impl Session {
+    /// Whether a process hosts it.
+    pub fn is_hosted(&self) -> bool {
+        self.process_nonce.is_some()
+    }
+
+    /// Whether it has been silent for so long that it counts as disconnected.
+    pub fn is_silent(&self, now: Moment) -> bool {
+        match self.heartbeat_at.filter(|_| self.is_hosted()) {
+            Some(heartbeat_at) => heartbeat_at.plus_seconds(HEARTBEAT_LOST_S) <= now,
+            None => self.last_activity_at.plus_seconds(CALL_TTL_S) <= now,
+        }
+    }
+
+    /// Whether its claims have waited long enough.
+    pub fn is_grace_over(&self, grace_s: i64, now: Moment) -> bool {
+        self.state == SessionState::Disconnected
+            && self.disconnected_at.is_some_and(|since| since.plus_seconds(grace_s) <= now)
+    }
+}
+
+/// The state after a signal, or why it is too late.
+pub fn next(state: SessionState, signal: Signal) -> Result<SessionState, Fault> {
+    use SessionState as State;
+    match (state, signal) {
+        (State::Active | State::Disconnected, Signal::Call) => Ok(State::Active),
+        (State::Active | State::Disconnected, Signal::Disconnect) => Ok(State::Disconnected),
+        (State::Active | State::Disconnected, Signal::End | Signal::Resume) => Ok(State::Ended),
+        (State::Active, Signal::GraceOver) => Ok(State::Active),
+        (State::Disconnected, Signal::GraceOver) => Ok(State::Expired),
+        (State::Ended | State::Expired, _) => Err(Fault::new(Code::SessionEnded, format!("the session is {state}"))
+            .hint("begin a new one with start_session")
+            .with("state", state)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_session_machine_is_this_table() {
+        use SessionState::{Active, Disconnected, Ended, Expired};
+        let table = [
+            (Active, [Some(Active), Some(Disconnected), Some(Ended), Some(Ended), Some(Active)]),
+            (Disconnected, [Some(Active), Some(Disconnected), Some(Ended), Some(Ended), Some(Expired)]),
+            (Ended, [None; 5]),
+            (Expired, [None; 5]),
+        ];
+        let signals = [Signal::Call, Signal::Disconnect, Signal::End, Signal::Resume, Signal::GraceOver];
+        for (state, row) in table {
+            for (signal, expected) in signals.into_iter().zip(row) {
+                assert_eq!(next(state, signal).ok(), expected, "{state} + {signal:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Which status moves exist, who may make them, and what each brings about: the table of the design, as data.
+
+use super::super::claim::ClaimState;
+use super::super::fault::{Code, Fault};
+use super::super::member::Role;
+use super::super::permission::Power;
+use super::TaskStatus;
+
+/// How the caller stands to the task.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// The caller's role in the project.
+    pub role: Role,
+    /// Whether the caller's session holds the live claim.
+    pub is_holder: bool,
+    /// Whether the task is assigned to the caller.
+    pub is_assignee: bool,
+    /// Whether the caller's agent held the last claim, and would be judging its own work.
+    pub is_last_worker: bool,
+    /// Whether finished work needs a second pair of eyes here.
+    pub is_review_required: bool,
+}
+
+/// What a move brings about besides the new status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// The caller's session claims the task.
+    Claim,
+    /// The live claim ends in this state.
+    EndClaim(ClaimState),
+}
+
+/// What a move asks of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// A reason.
+    Reason,
+    /// What came out of the work.
+    Result,
+}
+
+/// Who may make a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Manager,
+    Worker,
+    Assignee,
+    Holder,
+    HolderUnlessReviewed,
+    Reviewer,
+}
+
+impl Who {
+    fn admits(self, standing: &Standing) -> bool {
+        let manages = standing.role.may(Power::Manage);
+        let works = standing.role.may(Power::Work);
+        match self {
+            Self::Manager => manages,
+            Self::Worker => works,
+            Self::Assignee => works && standing.is_assignee,
+            Self::Holder => manages || (works && standing.is_holder),
+            Self::HolderUnlessReviewed => manages || (works && standing.is_holder && !standing.is_review_required),
+            Self::Reviewer => manages || (standing.role.may(Power::Review) && !standing.is_last_worker),
+        }
+    }
+}
+
+/// A legal move.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    from: TaskStatus,
+    to: TaskStatus,
+    who: Who,
+    /// What it asks of the caller.
+    pub need: Need,
+    /// What it brings about.
+    pub effect: Effect,
+}
+
+const fn row(from: TaskStatus, to: TaskStatus, who: Who, need: Need, effect: Effect) -> Move {
+    Move { from, to, who, need, effect }
+}
+
+use TaskStatus::{Backlog, Blocked, Cancelled, Done, InProgress, Review, Todo};
+
+/// Every legal move. A cancelled prerequisite does not satisfy its dependents; somebody has to decide.
+const MOVES: &[Move] = &[
+    row(Backlog, Todo, Who::Manager, Need::Nothing, Effect::None),
+    row(Todo, Backlog, Who::Manager, Need::Nothing, Effect::None),
+    row(Todo, InProgress, Who::Worker, Need::Nothing, Effect::Claim),
+    // Giving back. `release_task` is the usual way; a status move to `todo` means the same.
+    row(InProgress, Todo, Who::Holder, Need::Nothing, Effect::EndClaim(ClaimState::Released)),
+    row(InProgress, Blocked, Who::Holder, Need::Reason, Effect::EndClaim(ClaimState::Released)),
+    row(InProgress, Review, Who::Holder, Need::Result, Effect::EndClaim(ClaimState::Completed)),
+    row(InProgress, Done, Who::HolderUnlessReviewed, Need::Result, Effect::EndClaim(ClaimState::Completed)),
+    row(Review, Done, Who::Reviewer, Need::Nothing, Effect::None),
+    row(Review, Todo, Who::Reviewer, Need::Reason, Effect::None),
+    row(Blocked, Todo, Who::Worker, Need::Nothing, Effect::None),
+    row(Blocked, InProgress, Who::Assignee, Need::Nothing, Effect::Claim),
+    row(Done, Todo, Who::Manager, Need::Reason, Effect::None),
+    row(Backlog, Cancelled, Who::Manager, Need::Reason, Effect::None),
+    row(Todo, Cancelled, Who::Manager, Need::Reason, Effect::None),
+    row(InProgress, Cancelled, Who::Manager, Need::Reason, Effect::EndClaim(ClaimState::Revoked)),
+    row(Review, Cancelled, Who::Manager, Need::Reason, Effect::None),
+    row(Blocked, Cancelled, Who::Manager, Need::Reason, Effect::None),
+    row(Cancelled, Backlog, Who::Manager, Need::Nothing, Effect::None),
+];
+
+/// The statuses this caller could move the task to.
+pub fn allowed(from: TaskStatus, standing: &Standing) -> Vec<TaskStatus> {
+    MOVES.iter().filter(|one| one.from == from && one.who.admits(standing)).map(|one| one.to).collect()
+}
+
+/// The move from one status to another, or why this caller cannot make it. Staying is not a move; ask before.
+pub fn next(from: TaskStatus, to: TaskStatus, standing: &Standing) -> Result<Move, Fault> {
+    let found = MOVES.iter().find(|one| one.from == from && one.to == to);
+    match found {
+        Some(one) if one.who.admits(standing) => Ok(*one),
+        Some(one) if one.who == Who::HolderUnlessReviewed && standing.is_holder => Err(review_first()),
+        Some(one) if one.who == Who::Reviewer && standing.is_last_worker => Err(own_work(standing.role)),
+        Some(_) | None => Err(refused(from, to, standing)),
+    }
+}
+
+fn review_first() -> Fault {
+    Fault::new(Code::ApprovalRequired, "finished work needs a review in this project")
+        .hint("use review: update_task_status with status `review`")
+}
+
+fn own_work(role: Role) -> Fault {
+    Fault::new(Code::PermissionDenied, "nobody reviews their own work")
+        .hint("ask another worker or a manager")
+        .with("required", ["owner", "manager", "another worker"])
+        .with("role", role)
+}
+
+fn refused(from: TaskStatus, to: TaskStatus, standing: &Standing) -> Fault {
+    let allowed = allowed(from, standing);
+    let hint = match allowed.as_slice() {
+        [] => format!("a {} cannot move a task that is {from}", standing.role),
+        some => format!("allowed: {}", some.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ")),
+    };
+    Fault::new(Code::InvalidTransition, format!("no move from {from} to {to} for you"))
+        .hint(hint)
+        .with("from", from)
+        .with("to", to)
+        .with("allowed", allowed)
+}
+
+#[cfg(test)]
+mod tests;
