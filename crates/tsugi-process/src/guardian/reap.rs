@@ -1,0 +1,91 @@
+//! Signals to everything below the guardian, and burying what has ended.
+#![allow(unsafe_code, reason = "wait4 is the only call that gives a child's use of resources with its status")]
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
+
+use super::message::Event;
+use crate::tree::{Stat, descendants};
+
+/// What a round of burying found.
+#[derive(Debug, Default)]
+pub(super) struct Buried {
+    /// The end of the main child, if it was among them.
+    pub(super) main: Option<Event>,
+    /// How many others there were.
+    pub(super) others: u32,
+    /// Whether any child, and so any descendant, is left.
+    pub(super) is_last: bool,
+}
+
+/// Buries every child that has ended, without waiting for others.
+pub(super) fn bury(main: Pid) -> Buried {
+    let mut buried = Buried::default();
+    loop {
+        let (mut status, mut usage) = (0, empty_usage());
+        // SAFETY: both pointers are to local values of the right type.
+        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+        match pid {
+            1.. if Pid::from_raw(pid) == Some(main) => buried.main = Some(exited(status, &usage)),
+            1.. => buried.others += 1,
+            0 => return buried,
+            _ => {
+                buried.is_last = std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD);
+                return buried;
+            }
+        }
+    }
+}
+
+fn empty_usage() -> libc::rusage {
+    // SAFETY: a structure of plain numbers.
+    unsafe { std::mem::zeroed() }
+}
+
+fn exited(status: i32, usage: &libc::rusage) -> Event {
+    let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+    let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
+    Event::Exited { code, signal, cpu, peak_bytes: usage.ru_maxrss as u64 * 1024 }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+}
+
+/// Asks all descendants to end; a stopped one is woken so that it can hear.
+pub(super) fn terminate_all() {
+    let pids = descendants(own_id());
+    signal_each(&pids, Signal::TERM);
+    signal_each(&pids, Signal::CONT);
+}
+
+/// Ends all descendants that exist now; call it again until nothing is left to bury.
+///
+/// Whole groups go first: the kernel signals a group at once, so a group of forking processes cannot outrun us.
+pub(super) fn kill_all() {
+    let pids = descendants(own_id());
+    let own_group = getpgrp().as_raw_nonzero().get() as u32;
+    let groups: BTreeSet<u32> = pids.iter().filter_map(|pid| Some(Stat::read(*pid)?.group)).collect();
+    // A descendant may have joined our own group; it is reached by its own id below.
+    for group in groups.into_iter().filter(|group| *group > 1 && *group != own_group).filter_map(to_pid) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    signal_each(&pids, Signal::KILL);
+}
+
+fn signal_each(pids: &[u32], signal: Signal) {
+    for pid in pids.iter().copied().filter_map(to_pid) {
+        // One that has ended meanwhile is what we want.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn own_id() -> u32 {
+    getpid().as_raw_nonzero().get() as u32
+}
+
+fn to_pid(pid: u32) -> Option<Pid> {
+    Pid::from_raw(pid as i32)
+}

@@ -1,0 +1,115 @@
+//! The owner of a child that has only a process group, where no guardian can be had.
+
+use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{net::unix::pipe::Receiver, process::Child};
+
+use super::{
+    Tier,
+    control::Inner,
+    state::Exit,
+    task::{Asked, Desk, Plan},
+};
+use crate::{
+    Error, Stderr,
+    stop::{Ladder, Push, Stage},
+    stray::Mark,
+};
+
+/// Starts the child in its own process group.
+///
+/// It gets no parent-death signal: that one fires when the *thread* that started it ends,
+/// and threads of a runtime come and go.
+pub(super) fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
+    let at = |step: &'static str| {
+        let label = plan.label.clone();
+        move |error| Error::spawn(label, step, error)
+    };
+    let (ladder, options, mark) = (Ladder::new(plan.options.grace), plan.options.clone(), plan.mark.clone());
+    let child = command(&plan).and_then(|mut command| command.spawn()).map_err(at("execute"))?;
+    let pid = child.id().ok_or(io::ErrorKind::NotFound.into()).map_err(at("learn its id"))?;
+    let (desk, inner) = Desk::open(options, stderr, pipe, pid, pid, Tier::ProcessGroup);
+    let group = Pid::from_raw(pid as i32);
+    tokio::spawn(Owner { child, group, desk, ladder, mark }.run());
+    Ok(inner)
+}
+
+#[allow(clippy::disallowed_methods, reason = "this crate is the one that starts processes")]
+fn command(plan: &Plan) -> io::Result<tokio::process::Command> {
+    let mut command = tokio::process::Command::new(&plan.resolved.program);
+    command.args(&plan.resolved.args).env_clear().envs(plan.resolved.env.iter().cloned());
+    command.current_dir(&plan.resolved.cwd).process_group(0).kill_on_drop(true);
+    command.stdin(plan.ends.stdin.try_clone()?);
+    command.stdout(plan.ends.stdout.try_clone()?);
+    command.stderr(plan.ends.stderr.try_clone()?);
+    Ok(command)
+}
+
+struct Owner {
+    child: Child,
+    group: Option<Pid>,
+    desk: Desk,
+    ladder: Ladder,
+    mark: Mark,
+}
+
+impl Owner {
+    async fn run(mut self) {
+        let status = loop {
+            let deadline = self.ladder.deadline;
+            tokio::select! {
+                status = self.child.wait() => break status,
+                asked = self.desk.asked() => self.push(push(asked)),
+                () = sleep_until(deadline) => self.push(Push::Expired),
+            }
+        };
+        // What is left gets no time of its own: without a guardian we cannot see when it has ended.
+        self.signal(Signal::KILL);
+        self.desk.exited(status.map_or(Exit::Unknown, exit), Duration::ZERO, 0).await;
+        let mark = self.mark.clone();
+        let swept = tokio::task::spawn_blocking(move || mark.kill_bearers()).await.unwrap_or_default();
+        self.desk.gone(swept.len() as u32, Vec::new()).await;
+    }
+
+    fn push(&mut self, push: Push) {
+        match self.ladder.push(push, std::time::Instant::now()) {
+            Some(Stage::Terminating) => {
+                self.signal(Signal::TERM);
+                self.signal(Signal::CONT);
+            }
+            Some(Stage::Killing) => self.signal(Signal::KILL),
+            _ => {}
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // An empty group is what we want.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<std::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn push(asked: Asked) -> Push {
+    match asked {
+        Asked::Stop => Push::Stop,
+        Asked::Abandon => Push::Abandon,
+        Asked::Kill => Push::Kill,
+    }
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (_, Some(signal)) => Exit::Signal(signal),
+        _ => Exit::Unknown,
+    }
+}

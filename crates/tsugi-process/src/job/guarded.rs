@@ -1,0 +1,140 @@
+//! The owner of a child that has a guardian.
+
+use std::time::Duration;
+
+use tokio::net::unix::pipe::Receiver;
+
+use super::{
+    Tier,
+    control::Inner,
+    state::Exit,
+    task::{Asked, Desk, Plan},
+};
+use crate::{
+    Error, Stderr,
+    guardian::{
+        launch::Guardian,
+        message::{self, Event, Request},
+    },
+    stray::Mark,
+    tree,
+};
+
+/// Starts the child under a guardian and waits until it runs.
+pub(super) async fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
+    let Plan { label, resolved, ends, options, mark } = plan;
+    let at = |step: &'static str| {
+        let label = label.clone();
+        move |error| Error::spawn(label, step, error)
+    };
+    let mut guardian = start_guardian(label.clone()).await.map_err(at("start its guardian"))?;
+    let request = Request::new(&resolved, options.grace);
+    guardian.send(&request, ends).await.map_err(at("instruct its guardian"))?;
+    let pid = match guardian.event().await {
+        Some(Event::Started { pid }) => pid,
+        Some(Event::Failed { step, errno }) => {
+            tokio::spawn(guardian.bury());
+            return Err(failed(label, &resolved.program, step, errno));
+        }
+        _ => return Err(at("hear from its guardian")(std::io::ErrorKind::BrokenPipe.into())),
+    };
+    let root = guardian.pid().unwrap_or(pid);
+    let (desk, inner) = Desk::open(options, stderr, pipe, pid, root, Tier::Guardian);
+    tokio::spawn(Owner { guardian, desk, mark, root, swept: 0 }.run());
+    Ok(inner)
+}
+
+/// `posix_spawn` waits until the new process has its own memory, which takes about a millisecond.
+async fn start_guardian(label: String) -> std::io::Result<Guardian> {
+    tokio::task::spawn_blocking(move || Guardian::start(&label)).await?
+}
+
+fn failed(label: String, program: &std::path::Path, step: String, errno: i32) -> Error {
+    match (step.as_str(), errno) {
+        // The file itself was there a moment ago.
+        ("execute", libc::ENOENT) => Error::NoInterpreter { path: program.to_owned() },
+        ("execute", libc::EACCES) => Error::NotExecutable { path: program.to_owned() },
+        _ => Error::spawn(label, step, std::io::Error::from_raw_os_error(errno)),
+    }
+}
+
+struct Owner {
+    guardian: Guardian,
+    desk: Desk,
+    mark: Mark,
+    root: u32,
+    swept: u32,
+}
+
+impl Owner {
+    async fn run(mut self) {
+        let mut overdue = std::pin::pin!(tokio::time::sleep(Duration::MAX));
+        let mut is_stopping = false;
+        loop {
+            tokio::select! {
+                event = self.guardian.event() => {
+                    if self.note(event).await {
+                        break;
+                    }
+                }
+                asked = self.desk.asked() => {
+                    if !is_stopping {
+                        is_stopping = true;
+                        overdue.as_mut().reset(tokio::time::Instant::now() + self.desk.patience());
+                    }
+                    self.guardian.say(letter(asked)).await;
+                }
+                () = &mut overdue, if is_stopping => {
+                    is_stopping = false;
+                    let survivors = tree::descendants(self.root);
+                    self.desk.gone(self.swept, survivors).await;
+                }
+            }
+        }
+        self.guardian.bury().await;
+    }
+
+    /// Takes one event; true after the last one.
+    async fn note(&mut self, event: Option<Event>) -> bool {
+        match event {
+            Some(Event::Started { .. } | Event::Failed { .. }) => {}
+            Some(Event::Exited { code, signal, cpu, peak_bytes }) => {
+                self.desk.exited(exit(code, signal), cpu, peak_bytes).await;
+            }
+            Some(Event::Gone { swept }) => {
+                self.desk.gone(swept, Vec::new()).await;
+                return true;
+            }
+            None => {
+                self.end_without_guardian().await;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The child has died with its guardian, by its parent-death signal; its descendants are found by their mark.
+    async fn end_without_guardian(&mut self) {
+        tracing::warn!(guardian = self.root, "a guardian was killed; ending its processes by their mark");
+        let mark = self.mark.clone();
+        let killed = tokio::task::spawn_blocking(move || mark.kill_bearers()).await.unwrap_or_default();
+        self.desk.lost_guardian();
+        self.desk.gone(killed.len() as u32, Vec::new()).await;
+    }
+}
+
+fn letter(asked: Asked) -> u8 {
+    match asked {
+        Asked::Stop => message::STOP,
+        Asked::Abandon => message::ABANDON,
+        Asked::Kill => message::KILL,
+    }
+}
+
+fn exit(code: Option<i32>, signal: Option<i32>) -> Exit {
+    match (code, signal) {
+        (Some(code), _) => Exit::Code(code),
+        (_, Some(signal)) => Exit::Signal(signal),
+        _ => Exit::Unknown,
+    }
+}

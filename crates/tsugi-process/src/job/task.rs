@@ -1,0 +1,199 @@
+//! The task that owns a child from its start to the burial of its last descendant.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    net::unix::pipe::Receiver,
+    sync::watch,
+    task::{JoinHandle, spawn_blocking},
+};
+
+use super::{
+    Tier,
+    control::Inner,
+    grouped,
+    state::{Cause, Exit, ExitReport, Phase, State, Wish},
+};
+use crate::{
+    Command, Error, JobOptions, Pipes, Stderr,
+    command::Resolved,
+    pipes::{self, ChildEnds},
+    stray::Mark,
+};
+
+/// How long the end of a child waits for its last words, which another process may keep open.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// All that is needed to start a child.
+pub(super) struct Plan {
+    pub(super) label: String,
+    pub(super) resolved: Resolved,
+    pub(super) ends: ChildEnds,
+    pub(super) options: JobOptions,
+    pub(super) mark: Mark,
+}
+
+/// Starts the child and the task that owns it.
+pub(super) async fn spawn(command: Command, mut options: JobOptions) -> Result<(Inner, Pipes), Error> {
+    let label = command.label();
+    options.redact.extend(command.secrets());
+    let (pipes, stderr_pipe, ends) = pipes::open().map_err(|error| Error::spawn(&label, "open pipes", error))?;
+    let mark = Mark::next();
+    let resolved = resolve(command, &mark).await?;
+    let stderr = Stderr::new(options.redact.clone());
+    let plan = Plan { label, resolved, ends, options, mark };
+    let inner = start(plan, stderr, stderr_pipe).await?;
+    Ok((inner, pipes))
+}
+
+/// Looking for a program reads directories, which may be slow ones.
+async fn resolve(command: Command, mark: &Mark) -> Result<Resolved, Error> {
+    let resolve = spawn_blocking(move || command.resolve());
+    let mut resolved = resolve.await.expect("resolving a command does not panic")?;
+    resolved.env.push(mark.variable());
+    Ok(resolved)
+}
+
+#[cfg(target_os = "linux")]
+async fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
+    match Tier::available() {
+        Tier::ProcessGroup => grouped::start(plan, stderr, pipe),
+        _ => super::guarded::start(plan, stderr, pipe).await,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
+    grouped::start(plan, stderr, pipe)
+}
+
+/// What both kinds of owner do alike: hear wishes, collect last words, publish the state.
+pub(super) struct Desk {
+    started: Instant,
+    options: JobOptions,
+    stderr: Stderr,
+    drain: Option<JoinHandle<()>>,
+    state: watch::Sender<State>,
+    wish: watch::Receiver<Wish>,
+    cause: Cause,
+}
+
+/// What handles ask of the owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Stop,
+    Abandon,
+    Kill,
+}
+
+impl Desk {
+    /// The owner's side and the handle's side.
+    pub(super) fn open(
+        options: JobOptions,
+        stderr: Stderr,
+        pipe: Receiver,
+        pid: u32,
+        root: u32,
+        tier: Tier,
+    ) -> (Desk, Inner) {
+        let (state_sender, state) = watch::channel(State::running());
+        let (wish, wish_receiver) = watch::channel(Wish::Run);
+        let drain = tokio::spawn(stderr.clone().drain(pipe));
+        let desk = Desk {
+            started: Instant::now(),
+            options,
+            stderr: stderr.clone(),
+            drain: Some(drain),
+            state: state_sender,
+            wish: wish_receiver,
+            cause: Cause::Itself,
+        };
+        (desk, Inner { pid, root, tier, stderr, state, wish })
+    }
+
+    /// The longest that anything should be left after a request to stop.
+    pub(super) fn patience(&self) -> Duration {
+        self.options.grace.total() + Duration::from_secs(1)
+    }
+
+    /// Waits for the next request; once every handle is gone there is one `Abandon` and then silence.
+    pub(super) async fn asked(&mut self) -> Asked {
+        if self.cause == Cause::Abandoned {
+            return std::future::pending().await;
+        }
+        let wish = self.wish.changed().await.map(|()| *self.wish.borrow_and_update());
+        let is_first = self.cause == Cause::Itself && self.state.borrow().report.is_none();
+        let (asked, cause) = match wish {
+            Ok(Wish::Kill) => (Asked::Kill, Cause::Killed),
+            Ok(Wish::Stop | Wish::Run) => (Asked::Stop, Cause::Stopped),
+            Err(_) => (Asked::Abandon, Cause::Abandoned),
+        };
+        if is_first || wish.is_err() {
+            self.cause = cause;
+        }
+        self.advance(Phase::Stopping);
+        asked
+    }
+
+    fn advance(&self, phase: Phase) {
+        self.state.send_if_modified(|state| {
+            let is_later = phase > state.phase;
+            state.phase = phase.max(state.phase);
+            is_later
+        });
+    }
+
+    /// Publishes the main child's end, with its last words.
+    pub(super) async fn exited(&mut self, status: Exit, cpu: Duration, peak_bytes: u64) {
+        let ran_for = self.started.elapsed();
+        self.collect_last_words().await;
+        let report = ExitReport {
+            status,
+            cause: self.cause,
+            stderr_tail: self.stderr.tail(self.options.tail_lines),
+            ran_for,
+            cpu,
+            peak_bytes,
+            swept: 0,
+            survivors: Vec::new(),
+        };
+        self.state.send_modify(|state| *state = State { phase: Phase::Exited, report: Some(Arc::new(report)) });
+    }
+
+    /// Publishes that nothing is left, or who is.
+    pub(super) async fn gone(&mut self, swept: u32, survivors: Vec<u32>) {
+        if self.state.borrow().report.is_none() {
+            self.exited(Exit::Unknown, Duration::ZERO, 0).await;
+        }
+        self.state.send_modify(|state| {
+            state.phase = Phase::Gone;
+            let report = state.report.as_deref().expect("set above");
+            state.report = Some(Arc::new(ExitReport { swept, survivors, ..report.clone() }));
+        });
+    }
+
+    /// The guardian itself was killed.
+    pub(super) fn lost_guardian(&mut self) {
+        self.cause = Cause::GuardianLost;
+    }
+
+    async fn collect_last_words(&mut self) {
+        if let Some(drain) = &mut self.drain
+            && tokio::time::timeout(LAST_WORDS, drain).await.is_ok()
+        {
+            self.drain = None;
+        }
+    }
+}
+
+impl Drop for Desk {
+    /// Nobody reads stderr for a job that is over, even if a process that hangs in the kernel holds it open.
+    fn drop(&mut self) {
+        if let Some(drain) = &self.drain {
+            drain.abort();
+        }
+    }
+}
