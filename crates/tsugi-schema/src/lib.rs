@@ -4,7 +4,9 @@
 
 pub mod header_param;
 pub mod keyword;
+pub mod loss;
 pub mod pointer;
 pub mod resolve;
+pub mod rewrite;
 pub mod tool_name;
 pub mod validate;

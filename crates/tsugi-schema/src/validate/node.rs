@@ -16,6 +16,8 @@ pub(super) struct Counted<'a>(pub(super) &'a Value);
 
 /// Bytes of text read for one unit of work.
 const TEXT_PER_UNIT: usize = 256;
+/// Units of work that building one error takes.
+const ERROR_COST: u64 = 32;
 
 impl Json for Metered {
     type Node<'a> = Counted<'a>;
@@ -87,6 +89,8 @@ impl<'a> Node<'a, Metered> for Counted<'a> {
     }
 
     fn to_value(&self) -> Cow<'a, Value> {
+        // Asked for when an error is built, which takes far more time and memory than a look.
+        charge(ERROR_COST);
         Cow::Borrowed(self.0)
     }
 

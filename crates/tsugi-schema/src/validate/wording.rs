@@ -62,18 +62,26 @@ fn bound(kind: &Kind, value: &Value) -> Option<String> {
 }
 
 /// Names the branch that came nearest, since it is most likely the one that was meant.
-fn none_of(branches: &[Vec<ValidationError<'_>>]) -> String {
-    let nearest = branches
-        .iter()
-        .filter_map(|errors| errors.iter().max_by_key(|error| depth(error)))
-        .max_by_key(|error| (depth(error), !matches!(error.kind(), Kind::Type { .. })));
-    let Some(error) = nearest else {
+fn none_of(branches: &[Vec<ValidationError<'static>>]) -> String {
+    let Some(error) = nearest(branches) else {
         return "matches none of the allowed forms".to_owned();
     };
     let place = error.instance_path().as_str();
     let separator = if place.is_empty() { "" } else { ": " };
     let reason = cut_to(&describe(error), 300);
     format!("matches none of the allowed forms; nearest: {place}{separator}{reason}")
+}
+
+/// The error that lies deepest in the value, looking through unions inside unions.
+fn nearest<'e>(branches: &'e [Vec<ValidationError<'static>>]) -> Option<&'e ValidationError<'static>> {
+    let error = branches
+        .iter()
+        .filter_map(|errors| errors.iter().max_by_key(|error| depth(error)))
+        .max_by_key(|error| (depth(error), !matches!(error.kind(), Kind::Type { .. })))?;
+    match error.kind() {
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => nearest(context).or(Some(error)),
+        _ => Some(error),
+    }
 }
 
 fn depth(error: &ValidationError<'_>) -> usize {

@@ -1,0 +1,44 @@
+//! Brings any schema into one plain form, so that each dialect has one kind of input and not five drafts of it.
+//!
+//! The plain form is 2020-12 and well typed: each keyword has a value of the kind it should have. References are
+//! `{"$ref": "#/$defs/name"}` with nothing beside them, or inlined; `allOf` is merged where that is possible.
+
+mod flatten;
+mod inline;
+mod strip;
+
+pub use flatten::merge;
+
+use serde_json::{Map, Value};
+
+use crate::loss::Loss;
+
+/// What to do with references.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum References {
+    /// Keep them where nothing stands beside them.
+    Keep,
+    /// Put the target in place of each; a recursive one is cut off and described.
+    Inline,
+}
+
+/// A schema in plain form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plain {
+    /// The schema itself; never a bare reference.
+    pub root: Map<String, Value>,
+    /// What its references point to, by name.
+    pub definitions: Map<String, Value>,
+    /// What could not be understood or kept.
+    pub losses: Vec<Loss>,
+}
+
+/// Rewrites a schema into plain form. Total: whatever JSON comes in, a schema comes out.
+pub fn rewrite(schema: &Value, references: References) -> Plain {
+    inline::Rewriter::new(schema, references).run()
+}
+
+/// Where a kept reference points to: the name in `$defs`.
+pub fn definition_name(schema: &Map<String, Value>) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
+}
