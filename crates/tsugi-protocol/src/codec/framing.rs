@@ -1,0 +1,207 @@
+//! Which of the two framings a peer speaks, found out from its first bytes and answered in kind.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::limit::Limits;
+use super::line::BOM;
+use super::{CodecError, content_length, line};
+
+/// A framing of byte streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// One message per line: what the specification says.
+    Line,
+    /// Header lines before each message.
+    ContentLength,
+}
+
+impl Kind {
+    /// Writes a message, on one line, in this framing.
+    pub fn encode(self, message: &[u8], out: &mut impl BufMut) {
+        match self {
+            Kind::Line => line::encode(message, out),
+            Kind::ContentLength => content_length::encode(message, out),
+        }
+    }
+}
+
+/// Decodes one peer's stream in whichever framing the peer uses.
+#[derive(Debug)]
+pub struct Framing {
+    kind: Option<Kind>,
+    line: line::Decoder,
+    content_length: content_length::Decoder,
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Self::new(Limits::LINE)
+    }
+}
+
+/// What the first bytes of a stream tell.
+enum Opening {
+    /// The peer speaks this.
+    Known(Kind),
+    /// A line that belongs to neither, such as a greeting for people.
+    Noise,
+    /// Too few bytes to tell.
+    Short,
+}
+
+impl Framing {
+    /// A decoder that finds out; messages have at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { kind: None, line: line::Decoder::new(limit), content_length: content_length::Decoder::new(limit) }
+    }
+
+    /// A decoder for a peer whose framing is known.
+    pub fn of(kind: Kind, limit: usize) -> Self {
+        Self { kind: Some(kind), ..Self::new(limit) }
+    }
+
+    /// What the peer speaks; lines until it has shown otherwise.
+    pub fn kind(&self) -> Kind {
+        self.kind.unwrap_or(Kind::Line)
+    }
+
+    /// True once the peer has shown what it speaks.
+    pub fn is_known(&self) -> bool {
+        self.kind.is_some()
+    }
+
+    /// The next message. Lines that come before the peer has shown its framing are given as they are.
+    /// Bytes may only be appended to `buffer` between calls.
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+        match self.kind {
+            Some(Kind::Line) => self.line.next(buffer),
+            Some(Kind::ContentLength) => self.content_length.next(buffer),
+            None => self.find_out(buffer),
+        }
+    }
+
+    fn find_out(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+        loop {
+            // A line that the line decoder has begun to scan or to drop is noise already.
+            let opening = if self.line.is_within_line() { Opening::Noise } else { opening(buffer) };
+            match opening {
+                Opening::Short => return None,
+                Opening::Known(kind) => {
+                    self.kind = Some(kind);
+                    return self.next(buffer);
+                }
+                Opening::Noise => match self.line.step(buffer) {
+                    line::Step::Skipped => {}
+                    line::Step::Line(line) => return Some(line),
+                    line::Step::Wait => return None,
+                },
+            }
+        }
+    }
+
+    /// What is left when the stream has ended; see [`line::Decoder::finish`].
+    pub fn finish(&mut self, buffer: &mut BytesMut) -> Option<Bytes> {
+        match self.kind() {
+            Kind::Line => self.line.finish(buffer),
+            Kind::ContentLength => None,
+        }
+    }
+
+    /// Writes a message in the framing that the peer speaks.
+    pub fn encode(&self, message: &[u8], out: &mut impl BufMut) {
+        self.kind().encode(message, out);
+    }
+}
+
+/// Skips what is blank and looks at what comes first.
+fn opening(buffer: &mut BytesMut) -> Opening {
+    loop {
+        match buffer.first() {
+            Some(byte) if byte.is_ascii_whitespace() => buffer.advance(1),
+            Some(_) if buffer.starts_with(BOM) => buffer.advance(BOM.len()),
+            _ => break,
+        }
+    }
+    match buffer.first() {
+        None => Opening::Short,
+        Some(b'{' | b'[') => Opening::Known(Kind::Line),
+        Some(_) if BOM.starts_with(buffer) => Opening::Short,
+        Some(_) => header_opening(buffer),
+    }
+}
+
+fn header_opening(buffer: &[u8]) -> Opening {
+    for header in [content_length::HEADER, b"content-type:"] {
+        let shown = buffer.len().min(header.len());
+        if buffer[..shown].eq_ignore_ascii_case(&header[..shown]) {
+            return if shown == header.len() { Opening::Known(Kind::ContentLength) } else { Opening::Short };
+        }
+    }
+    Opening::Noise
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(input: &[u8], step: usize) -> (Option<Kind>, Vec<String>) {
+        let mut framing = Framing::new(64);
+        let mut buffer = BytesMut::new();
+        let mut messages = Vec::new();
+        for chunk in input.chunks(step) {
+            buffer.extend_from_slice(chunk);
+            while let Some(message) = framing.next(&mut buffer) {
+                messages.push(
+                    message.map_or_else(
+                        |error| format!("! {error}"),
+                        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+                    ),
+                );
+            }
+        }
+        messages.extend(framing.finish(&mut buffer).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+        (framing.kind, messages)
+    }
+
+    fn check(input: &[u8], kind: Option<Kind>, expected: &[&str]) {
+        for step in 1..=input.len() {
+            let (found, messages) = decode(input, step);
+            assert_eq!((found, messages), (kind, expected.iter().map(|text| text.to_string()).collect()), "{step}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_recognised_by_its_first_bytes() {
+        check(b"{\"a\":1}\n[2]\n", Some(Kind::Line), &["{\"a\":1}", "[2]"]);
+        check(b"\r\n\xef\xbb\xbf {}\n", Some(Kind::Line), &["{}"]);
+        check(b"Content-Length: 2\r\n\r\n{}", Some(Kind::ContentLength), &["{}"]);
+        check(b"\n\ncontent-type: x\r\ncontent-length: 2\r\n\r\n{}", Some(Kind::ContentLength), &["{}"]);
+    }
+
+    #[test]
+    fn noise_before_the_first_message_decides_nothing() {
+        check(b"Content server up\nC\n{}\n", Some(Kind::Line), &["Content server up", "C", "{}"]);
+        check(b"hello {\nContent-Length: 2\r\n\r\n{}", Some(Kind::ContentLength), &["hello {", "{}"]);
+        check(b"only words", None, &["only words"]);
+    }
+
+    #[test]
+    fn noise_over_the_limit_is_dropped_without_being_mistaken_for_a_message() {
+        let mut input = vec![b'x'; 100];
+        input.extend_from_slice(b"{\nContent-Length: 2\r\n\r\n{}");
+        for step in [1, 64, 65, 100, 101, 105, 200] {
+            let (kind, messages) = decode(&input, step);
+            assert_eq!(kind, Some(Kind::ContentLength));
+            assert_eq!(messages, ["! a message is larger than 64 bytes", "{}"], "{step}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_answered_in_its_own_framing() {
+        for (kind, written) in [(Kind::Line, &b"{ }\n"[..]), (Kind::ContentLength, b"Content-Length: 3\r\n\r\n{ }")] {
+            let mut out = BytesMut::new();
+            Framing::of(kind, 64).encode(b"{\n}", &mut out);
+            assert_eq!(&out[..], written);
+        }
+    }
+}
