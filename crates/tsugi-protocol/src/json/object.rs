@@ -56,6 +56,41 @@ impl Object {
         Self::scan(raw.bytes().clone()).ok()
     }
 
+    /// Proves `bytes` to be one object, and gives the object under `key` too, found in the same pass.
+    /// This is how a response and its result are read without going over the result twice.
+    pub fn parse_nested(bytes: Bytes, key: &str) -> Result<(Self, Option<Self>), ScanError> {
+        scan::prove_utf8(&bytes)?;
+        let start = opening(&bytes)?;
+        let mut inner = None;
+        let (members, end) = scan_members(&bytes, start, |name, value_start| {
+            if name != key.as_bytes() || inner.is_some() || bytes.get(value_start) != Some(&b'{') {
+                return scan::skip_value(&bytes, value_start);
+            }
+            let (members, end) = scan_members(&bytes, value_start, |_, at| scan::skip_value(&bytes, at))?;
+            inner = Some(Self::within(&bytes, value_start, end, members));
+            Ok(end)
+        })?;
+        scan::expect_end(&bytes, end)?;
+        let outer = Self { bytes, members };
+        outer.refuse_duplicates()?;
+        if let Some(inner) = &inner {
+            inner.refuse_duplicates()?;
+        }
+        Ok((outer, inner))
+    }
+
+    /// An object that lies inside `bytes`, with members whose places count from the start of `bytes`.
+    fn within(bytes: &Bytes, start: usize, end: usize, mut members: Members) -> Self {
+        let shift = start as u32;
+        for member in &mut members {
+            member.key_start -= shift;
+            member.key_end -= shift;
+            member.value_start -= shift;
+            member.value_end -= shift;
+        }
+        Self { bytes: bytes.slice(start..end), members }
+    }
+
     /// An object without members.
     pub fn empty() -> Self {
         Self { bytes: Bytes::from_static(b"{}"), members: SmallVec::new() }
@@ -63,13 +98,8 @@ impl Object {
 
     /// Like [`Object::parse`] for bytes that are known to be UTF-8.
     fn scan(bytes: Bytes) -> Result<Self, ScanError> {
-        let start = scan::skip_space(&bytes, 0);
-        match bytes.get(start) {
-            Some(b'{') if bytes.len() < u32::MAX as usize => {}
-            Some(_) => return Err(ScanError { at: start, kind: ScanErrorKind::Unexpected }),
-            None => return Err(ScanError { at: start, kind: ScanErrorKind::Truncated }),
-        }
-        let (members, end) = scan_members(&bytes, start)?;
+        let start = opening(&bytes)?;
+        let (members, end) = scan_members(&bytes, start, |_, at| scan::skip_value(&bytes, at))?;
         scan::expect_end(&bytes, end)?;
         let object = Self { bytes, members };
         object.refuse_duplicates()?;
@@ -196,7 +226,23 @@ impl From<serde_json::Value> for Object {
 
 type Members = SmallVec<[Member; 8]>;
 
-fn scan_members(bytes: &[u8], start: usize) -> Result<(Members, usize), ScanError> {
+/// Where the object's brace stands.
+fn opening(bytes: &[u8]) -> Result<usize, ScanError> {
+    let start = scan::skip_space(bytes, 0);
+    match bytes.get(start) {
+        Some(b'{') if bytes.len() < u32::MAX as usize => Ok(start),
+        Some(_) => Err(ScanError { at: start, kind: ScanErrorKind::Unexpected }),
+        None => Err(ScanError { at: start, kind: ScanErrorKind::Truncated }),
+    }
+}
+
+/// Finds the members of the object at `start`. `skip` gets a key as written and where its value starts,
+/// and says where the value ends.
+fn scan_members(
+    bytes: &[u8],
+    start: usize,
+    mut skip: impl FnMut(&[u8], usize) -> Result<usize, ScanError>,
+) -> Result<(Members, usize), ScanError> {
     let mut members = Members::new();
     let mut at = scan::skip_space(bytes, start + 1);
     if bytes.get(at) == Some(&b'}') {
@@ -204,7 +250,7 @@ fn scan_members(bytes: &[u8], start: usize) -> Result<(Members, usize), ScanErro
     }
     loop {
         let (key_end, value_start) = scan::skip_key(bytes, at)?;
-        let value_end = scan::skip_value(bytes, value_start)?;
+        let value_end = skip(&bytes[at + 1..key_end - 1], value_start)?;
         let escaped = memchr::memchr(b'\\', &bytes[at..key_end]).is_some();
         members.push(Member {
             key_start: at as u32 + 1,
@@ -239,6 +285,18 @@ mod tests {
         assert!(object.get("n").unwrap().is_null());
         assert!(object.get("b").is_none());
         assert_eq!(object.raw().as_str(), r#"{"a" : [1, {"b":2}], "name":"x\ny","n":null}"#);
+    }
+
+    #[test]
+    fn a_nested_object_is_found_in_the_same_pass() {
+        let text = Bytes::from_static(br#" {"id":1,"result":{"a":{"result":{}},"b":[1]},"x":0} "#);
+        let (outer, inner) = Object::parse_nested(text, "result").unwrap();
+        assert_eq!(outer.get("x").unwrap().as_str(), "0");
+        let inner = inner.unwrap();
+        assert_eq!(inner.raw(), outer.get("result").unwrap());
+        assert_eq!(inner.get("b").unwrap().as_str(), "[1]");
+        let twice = Bytes::from_static(br#"{"result":{"a":1,"a":2}}"#);
+        assert!(Object::parse_nested(twice, "result").is_err());
     }
 
     #[test]

@@ -14,22 +14,24 @@ const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 const GENERATION_MASK: u64 = (1 << (53 - INDEX_BITS)) - 1;
 
 /// Calls in flight on one link. `T` is what arrives for a call: notes, questions, the answer.
+/// `G` is what is remembered of the call itself.
 #[derive(Debug)]
-pub struct Pending<T> {
-    table: Mutex<Table<T>>,
+pub struct Pending<T, G = ()> {
+    table: Mutex<Table<T, G>>,
 }
 
 #[derive(Debug)]
-struct Table<T> {
-    slots: Slab<Slot<T>>,
+struct Table<T, G> {
+    slots: Slab<Slot<T, G>>,
     opened: u64,
     is_closed: bool,
 }
 
 /// The first arrival lies in the slot itself: a call without notes never allocates a queue.
 #[derive(Debug)]
-struct Slot<T> {
+struct Slot<T, G> {
     generation: u64,
+    tag: G,
     waker: Option<Waker>,
     first: Option<T>,
     rest: VecDeque<T>,
@@ -44,15 +46,15 @@ pub enum OpenError {
     Full,
 }
 
-impl<T> Default for Pending<T> {
+impl<T, G> Default for Pending<T, G> {
     fn default() -> Self {
         Self { table: Mutex::new(Table { slots: Slab::new(), opened: 0, is_closed: false }) }
     }
 }
 
-impl<T> Pending<T> {
+impl<T, G> Pending<T, G> {
     /// Opens a slot. Dropping the ticket forgets the call; what arrives for it later is refused.
-    pub fn open(self: &Arc<Self>) -> Result<Ticket<T>, OpenError> {
+    pub fn open(self: &Arc<Self>, tag: G) -> Result<Ticket<T, G>, OpenError> {
         let mut table = self.table.lock();
         if table.is_closed {
             return Err(OpenError::Closed);
@@ -62,7 +64,7 @@ impl<T> Pending<T> {
         }
         table.opened += 1;
         let generation = table.opened & GENERATION_MASK;
-        let index = table.slots.insert(Slot { generation, waker: None, first: None, rest: VecDeque::new() });
+        let index = table.slots.insert(Slot { generation, tag, waker: None, first: None, rest: VecDeque::new() });
         let key = generation << INDEX_BITS | index as u64;
         Ok(Ticket { pending: self.clone(), key })
     }
@@ -121,6 +123,14 @@ impl<T> Pending<T> {
         self.table.lock().slot(key).is_some()
     }
 
+    /// Looks at every call in flight: its key and what is remembered of it. For rare questions only.
+    pub fn for_each(&self, mut look: impl FnMut(u64, &G)) {
+        let table = self.table.lock();
+        for (index, slot) in &table.slots {
+            look(slot.generation << INDEX_BITS | index as u64, &slot.tag);
+        }
+    }
+
     /// How many calls are in flight.
     pub fn len(&self) -> usize {
         self.table.lock().slots.len()
@@ -138,8 +148,8 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-impl<T> Table<T> {
-    fn slot(&mut self, key: u64) -> Option<&mut Slot<T>> {
+impl<T, G> Table<T, G> {
+    fn slot(&mut self, key: u64) -> Option<&mut Slot<T, G>> {
         let slot = self.slots.get_mut((key & INDEX_MASK) as usize)?;
         (slot.generation == key >> INDEX_BITS).then_some(slot)
     }
@@ -153,7 +163,7 @@ impl<T> Table<T> {
     }
 }
 
-impl<T> Slot<T> {
+impl<T, G> Slot<T, G> {
     fn push(&mut self, arrival: T) {
         if self.first.is_none() && self.rest.is_empty() {
             self.first = Some(arrival);
@@ -169,12 +179,12 @@ impl<T> Slot<T> {
 
 /// The right to what arrives for one call.
 #[derive(Debug)]
-pub struct Ticket<T> {
-    pending: Arc<Pending<T>>,
+pub struct Ticket<T, G = ()> {
+    pending: Arc<Pending<T, G>>,
     key: u64,
 }
 
-impl<T> Ticket<T> {
+impl<T, G> Ticket<T, G> {
     /// The number to use as request id and progress token.
     pub fn key(&self) -> u64 {
         self.key
@@ -200,7 +210,7 @@ impl<T> Ticket<T> {
     }
 }
 
-impl<T> Drop for Ticket<T> {
+impl<T, G> Drop for Ticket<T, G> {
     fn drop(&mut self) {
         let mut table = self.pending.table.lock();
         // The slot is taken out under the lock and dropped after it: an arrival may own other tickets.
@@ -223,8 +233,8 @@ mod tests {
 
     #[test]
     fn arrivals_come_in_order_and_only_to_their_own_call() {
-        let pending = Arc::new(Pending::default());
-        let (mut one, mut two) = (pending.open().unwrap(), pending.open().unwrap());
+        let pending = Arc::new(Pending::<_, ()>::default());
+        let (mut one, mut two) = (pending.open(()).unwrap(), pending.open(()).unwrap());
         for arrival in ["a", "b", "c"] {
             pending.post(one.key(), arrival).unwrap();
         }
@@ -238,11 +248,11 @@ mod tests {
 
     #[test]
     fn a_late_answer_to_a_forgotten_call_never_reaches_the_next_one() {
-        let pending = Arc::new(Pending::default());
-        let old = pending.open().unwrap();
+        let pending = Arc::new(Pending::<_, ()>::default());
+        let old = pending.open(()).unwrap();
         let old_key = old.key();
         drop(old);
-        let mut new = pending.open().unwrap();
+        let mut new = pending.open(()).unwrap();
         assert_eq!(pending.post(old_key, "late"), Err("late"));
         assert_eq!(take(&mut new), None);
         assert_eq!(pending.len(), 1);
@@ -250,25 +260,25 @@ mod tests {
 
     #[test]
     fn keys_stay_below_two_to_the_fifty_third() {
-        let pending: Arc<Pending<()>> = Arc::new(Pending::default());
+        let pending: Arc<Pending<()>> = Arc::new(Pending::<_, ()>::default());
         pending.table.lock().opened = u64::MAX / 2;
-        assert!(pending.open().unwrap().key() < 1 << 53);
+        assert!(pending.open(()).unwrap().key() < 1 << 53);
     }
 
     #[test]
     fn closing_reaches_every_call_after_what_arrived_before() {
-        let pending = Arc::new(Pending::default());
-        let (mut one, mut two) = (pending.open().unwrap(), pending.open().unwrap());
+        let pending = Arc::new(Pending::<_, ()>::default());
+        let (mut one, mut two) = (pending.open(()).unwrap(), pending.open(()).unwrap());
         pending.post(one.key(), "answer").unwrap();
         pending.close(|| "lost");
         assert_eq!((take(&mut one), take(&mut one), take(&mut two)), (Some("answer"), Some("lost"), Some("lost")));
-        assert_eq!(pending.open().unwrap_err(), OpenError::Closed);
+        assert_eq!(pending.open(()).unwrap_err(), OpenError::Closed);
     }
 
     #[test]
     fn a_flood_of_notes_is_bounded_but_the_answer_still_arrives() {
-        let pending = Arc::new(Pending::default());
-        let mut ticket = pending.open().unwrap();
+        let pending = Arc::new(Pending::<_, ()>::default());
+        let mut ticket = pending.open(()).unwrap();
         for note in 0..1000 {
             pending.post_bounded(ticket.key(), note, 8).unwrap();
         }

@@ -1,0 +1,10 @@
+//! Messages over HTTP: each request has its own answer, as one JSON body or as a stream of events.
+
+mod client;
+pub(crate) mod connector;
+pub mod headers;
+mod response;
+
+pub use client::{HttpClient, HttpTarget};
+pub(crate) use connector::tls_config;
+pub use response::{EventStream, HttpResponse, Kind};

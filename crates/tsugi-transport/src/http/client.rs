@@ -1,0 +1,175 @@
+//! Requests to one HTTP server: pooled connections, custom headers, no redirect that leaves the origin.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use url::Url;
+
+use super::connector::Connector;
+use super::response::HttpResponse;
+use crate::error::{ErrorKind, TransportError, chain};
+
+/// How many redirects within the origin are followed.
+const MAX_REDIRECTS: usize = 3;
+
+/// Where an HTTP server is and what it wants to see on every request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HttpTarget {
+    /// The address.
+    pub url: Url,
+    /// Headers of the user, such as `Authorization`. They are never sent to another origin.
+    pub headers: HeaderMap,
+}
+
+impl std::fmt::Debug for HttpTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Header values may be secrets, and so may a query.
+        f.debug_struct("HttpTarget").field("origin", &self.url.origin().ascii_serialization()).finish_non_exhaustive()
+    }
+}
+
+/// A client for one server. Cheap to clone; clones share the pool.
+#[derive(Debug, Clone)]
+pub struct HttpClient {
+    client: Client<Connector, Full<Bytes>>,
+    target: HttpTarget,
+}
+
+impl HttpClient {
+    /// A client with a pool of its own. Nothing is connected yet.
+    pub fn new(target: HttpTarget) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(60))
+            .retry_canceled_requests(false)
+            .build(Connector::new());
+        Self { client, target }
+    }
+
+    /// The address that requests go to.
+    pub fn url(&self) -> &Url {
+        &self.target.url
+    }
+
+    /// The same client for another address of the same origin; `None` for another origin.
+    pub fn at(&self, url: Url) -> Option<Self> {
+        (url.origin() == self.target.url.origin()).then(|| Self {
+            client: self.client.clone(),
+            target: HttpTarget { url, headers: self.target.headers.clone() },
+        })
+    }
+
+    /// Posts one message. `headers` are those of the protocol.
+    pub async fn post(&self, message: Bytes, headers: HeaderMap) -> Result<HttpResponse, TransportError> {
+        self.send(Method::POST, message, headers).await
+    }
+
+    /// Opens a stream of events.
+    pub async fn get(&self, headers: HeaderMap) -> Result<HttpResponse, TransportError> {
+        self.send(Method::GET, Bytes::new(), headers).await
+    }
+
+    /// Ends a session.
+    pub async fn delete(&self, headers: HeaderMap) -> Result<HttpResponse, TransportError> {
+        self.send(Method::DELETE, Bytes::new(), headers).await
+    }
+
+    async fn send(&self, method: Method, body: Bytes, headers: HeaderMap) -> Result<HttpResponse, TransportError> {
+        let mut url = self.target.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let request = self.request(&method, &url, body.clone(), &headers)?;
+            let response = self.client.request(request).await.map_err(|error| request_error(&error, &url))?;
+            match redirect(&url, response.status(), response.headers())? {
+                Some(next) => url = next,
+                None => return Ok(HttpResponse::new(response)),
+            }
+        }
+        Err(TransportError::unsent(ErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
+    }
+
+    fn request(
+        &self,
+        method: &Method,
+        url: &Url,
+        body: Bytes,
+        protocol: &HeaderMap,
+    ) -> Result<Request<Full<Bytes>>, TransportError> {
+        let uri: Uri = url.as_str().parse().map_err(|error| {
+            TransportError::unsent(ErrorKind::Connect, format!("the address cannot be used: {error}"))
+        })?;
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        headers.reserve(self.target.headers.len() + protocol.len() + 2);
+        headers.insert(ACCEPT, accept_for(method));
+        if method == Method::POST {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        extend(headers, &self.target.headers);
+        extend(headers, protocol);
+        Ok(request)
+    }
+}
+
+fn accept_for(method: &Method) -> HeaderValue {
+    match *method {
+        Method::GET => HeaderValue::from_static("text/event-stream"),
+        _ => HeaderValue::from_static("application/json, text/event-stream"),
+    }
+}
+
+fn extend(headers: &mut HeaderMap, more: &HeaderMap) {
+    for (name, value) in more {
+        headers.insert(HeaderName::clone(name), value.clone());
+    }
+}
+
+/// Where a redirect leads, when it may be followed: same origin, and only the two kinds that repeat
+/// the request as it was. Everything else would leak headers or change the meaning.
+fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<Url>, TransportError> {
+    if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+        return Ok(None);
+    }
+    let refuse = |why: &str| Err(TransportError::unsent(ErrorKind::Protocol, format!("redirect ({status}) {why}")));
+    if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+        return refuse("that would change the request is not followed");
+    }
+    let target = headers.get(LOCATION).and_then(|value| value.to_str().ok()).and_then(|text| from.join(text).ok());
+    match target {
+        Some(url) if url.origin() == from.origin() => Ok(Some(url)),
+        Some(_) => refuse("to another origin is not followed"),
+        None => refuse("without a usable address"),
+    }
+}
+
+fn request_error(error: &hyper_util::client::legacy::Error, url: &Url) -> TransportError {
+    let host = url.host_str().unwrap_or("the server");
+    let cause = chain(error).replace("client error (Connect): ", "").replace("client error (SendRequest): ", "");
+    if error.is_connect() {
+        let hint = connect_hint(&cause);
+        return TransportError::unsent(ErrorKind::Connect, format!("cannot connect to {host}: {cause}"))
+            .with_hint(hint);
+    }
+    TransportError::sent(ErrorKind::Lost, format!("the connection to {host} broke: {cause}"))
+}
+
+fn connect_hint(cause: &str) -> Option<String> {
+    let hint = if cause.contains("refused") {
+        "is the server running, and is the port right?"
+    } else if cause.contains("certificate") || cause.contains("Certificate") {
+        "the server's certificate is not trusted; check the name in the address, or add the authority with SSL_CERT_FILE"
+    } else if cause.contains("lookup") || cause.contains("resolve") {
+        "check the host name in the address"
+    } else if cause.contains("no connection within") {
+        "nothing answers at that address; check host, port and firewall"
+    } else {
+        return None;
+    };
+    Some(hint.to_owned())
+}

@@ -1,0 +1,76 @@
+//! The headers that mirror a request's body, and values that cannot stand in a header as they are.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+
+/// The revision of a request.
+pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+/// The method of a request.
+pub const METHOD: &str = "mcp-method";
+/// What the request is about.
+pub const NAME: &str = "mcp-name";
+/// The session of a legacy conversation.
+pub const SESSION_ID: &str = "mcp-session-id";
+/// The last event that was seen of a legacy stream.
+pub const LAST_EVENT_ID: &str = "last-event-id";
+/// The front part of a header that mirrors a tool's parameter.
+pub const PARAM_PREFIX: &str = "mcp-param-";
+
+const SENTINEL_START: &str = "=?base64?";
+const SENTINEL_END: &str = "?=";
+
+/// A text as a header value: as it is where that is safe, otherwise in the base64 sentinel
+/// ([Value Encoding](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#value-encoding)).
+pub fn encode(text: &str) -> HeaderValue {
+    let is_plain = is_safe(text) && !(text.starts_with(SENTINEL_START) && text.ends_with(SENTINEL_END));
+    if is_plain && let Ok(value) = HeaderValue::from_str(text) {
+        return value;
+    }
+    let wrapped = format!("{SENTINEL_START}{}{SENTINEL_END}", STANDARD.encode(text));
+    HeaderValue::from_str(&wrapped).expect("base64 in its sentinel is plain ASCII")
+}
+
+fn is_safe(text: &str) -> bool {
+    let has_space_outside = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
+    !has_space_outside && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t'))
+}
+
+/// The text of a header value; `None` when it has bytes that no header may have, or a broken sentinel.
+pub fn decode(value: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(value).ok()?;
+    if !text.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t')) {
+        return None;
+    }
+    match text.strip_prefix(SENTINEL_START).and_then(|rest| rest.strip_suffix(SENTINEL_END)) {
+        Some(body) => String::from_utf8(STANDARD.decode(body).ok()?).ok(),
+        None => Some(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_the_specification_shows() {
+        for (text, written) in [
+            ("us-west1", "us-west1"),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ("", ""),
+        ] {
+            assert_eq!(encode(text), written);
+            assert_eq!(decode(encode(text).as_bytes()).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_broken_sentinel_is_refused() {
+        for broken in ["=?base64?*?=", "=?base64?/w==?=", "caf\u{e9}", "a\u{1}"] {
+            assert_eq!(decode(broken.as_bytes()), None, "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The answer to one HTTP request: a bounded body, or a bounded stream of events.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tsugi_protocol::codec::sse;
+
+use crate::error::{ErrorKind, TransportError, chain};
+
+/// An answer larger than this is refused.
+const MAX_BODY: usize = 64 << 20;
+
+/// What an answer's body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One JSON message.
+    Json,
+    /// A stream of events.
+    Events,
+    /// Anything else, or nothing.
+    Other,
+}
+
+/// The head of an answer, with its body still to come. Dropping it closes the stream.
+#[derive(Debug)]
+pub struct HttpResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+}
+
+impl HttpResponse {
+    pub(super) fn new(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self { status: head.status, headers: head.headers, body }
+    }
+
+    /// What the body says it is.
+    pub fn kind(&self) -> Kind {
+        let kind = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        match kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase().as_str() {
+            "application/json" => Kind::Json,
+            "text/event-stream" => Kind::Events,
+            _ => Kind::Other,
+        }
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// How long the server asks to wait. Only the form in seconds is understood.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.header(RETRY_AFTER.as_str())?.trim().parse().ok().map(Duration::from_secs)
+    }
+
+    /// The error for a status that is not an answer.
+    pub fn status_error(&self) -> TransportError {
+        let kind = ErrorKind::Status { status: self.status.as_u16(), retry_after: self.retry_after() };
+        TransportError::sent(kind, format!("the server answered {}", self.status)).with_hint(status_hint(self.status))
+    }
+
+    fn refuse_encoding(&self) -> Result<(), TransportError> {
+        match self.header(CONTENT_ENCODING.as_str()) {
+            None | Some("identity") => Ok(()),
+            Some(other) => Err(TransportError::sent(
+                ErrorKind::Protocol,
+                format!("the answer is encoded as {other:?}, which was not asked for"),
+            )),
+        }
+    }
+
+    /// The whole body.
+    pub async fn bytes(mut self) -> Result<Bytes, TransportError> {
+        self.refuse_encoding()?;
+        let Some(first) = next_data(&mut self.body).await? else { return Ok(Bytes::new()) };
+        let Some(second) = next_data(&mut self.body).await? else { return Ok(first) };
+        let mut all = BytesMut::from(first);
+        all.extend_from_slice(&second);
+        while let Some(more) = next_data(&mut self.body).await? {
+            if all.len() + more.len() > MAX_BODY {
+                return Err(too_large());
+            }
+            all.extend_from_slice(&more);
+        }
+        Ok(all.freeze())
+    }
+
+    /// The body as events.
+    pub fn events(self) -> Result<EventStream, TransportError> {
+        self.refuse_encoding()?;
+        Ok(EventStream {
+            body: self.body,
+            buffer: BytesMut::new(),
+            decoder: sse::Decoder::default(),
+            received: 0,
+            is_over: false,
+        })
+    }
+}
+
+fn too_large() -> TransportError {
+    TransportError::sent(ErrorKind::TooLarge, format!("the answer is larger than {} MiB", MAX_BODY >> 20))
+}
+
+fn status_hint(status: StatusCode) -> Option<String> {
+    let hint = match status.as_u16() {
+        401 => "the server wants credentials; set `headers.Authorization` for it",
+        403 => "the credentials do not allow this",
+        404 => "check the path of the address",
+        429 | 503 => "the server asks to wait",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, TransportError> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| broke(&error))?;
+        if let Ok(data) = frame.into_data()
+            && !data.is_empty()
+        {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+fn broke(error: &hyper::Error) -> TransportError {
+    TransportError::sent(ErrorKind::Lost, format!("the answer broke off: {}", chain(error)))
+}
+
+/// Events of one answer, in order. Dropping it closes the stream.
+#[derive(Debug)]
+pub struct EventStream {
+    body: Incoming,
+    buffer: BytesMut,
+    decoder: sse::Decoder,
+    received: usize,
+    is_over: bool,
+}
+
+impl EventStream {
+    /// The next event; `None` at the end of the stream.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<sse::Event, TransportError>>> {
+        loop {
+            if let Some(event) = self.decoder.next(&mut self.buffer) {
+                self.received = self.buffer.len();
+                return Poll::Ready(Some(event.map_err(|error| {
+                    TransportError::sent(ErrorKind::TooLarge, format!("an event cannot be read: {error}"))
+                })));
+            }
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+                Some(Err(error)) => {
+                    self.is_over = true;
+                    return Poll::Ready(Some(Err(broke(&error))));
+                }
+                None => self.is_over = true,
+            }
+        }
+    }
+
+    /// The next event; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Option<Result<sse::Event, TransportError>> {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Reads to the end and forgets, so that the connection can be used again.
+    pub fn drain(mut self) {
+        tokio::spawn(async move {
+            let drained = async { while self.body.frame().await.is_some_and(|frame| frame.is_ok()) {} };
+            let _ = tokio::time::timeout(Duration::from_secs(2), drained).await;
+        });
+    }
+}

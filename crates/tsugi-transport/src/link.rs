@@ -1,0 +1,120 @@
+//! A stream wire seen from above: an outbox that never blocks its sender and an inbox that gives whole messages.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::error::TransportError;
+use crate::stdio::{PipeReader, PipeWriter};
+
+/// One connected stream wire.
+#[derive(Debug)]
+pub struct Link {
+    /// Where messages to the server go.
+    pub outbox: Outbox,
+    /// Where messages from the server come from.
+    pub inbox: Inbox,
+    /// The server's process, when this wire started one.
+    pub job: Option<tsugi_process::Job>,
+}
+
+/// When a message should leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// At once: right when few calls are in flight.
+    Now,
+    /// With others that are just being written: right when many are.
+    Soon,
+}
+
+/// The sending half. Cheap to clone; sending never waits.
+#[derive(Debug, Clone)]
+pub enum Outbox {
+    /// To a child's standard input.
+    Pipe(PipeWriter),
+    /// To a task that owns the wire.
+    Queue(mpsc::Sender<Bytes>),
+}
+
+/// The wire is gone or cannot take more; the message was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendError {
+    /// Gone.
+    Closed,
+    /// So much is waiting that the server has stopped reading.
+    Full,
+}
+
+impl Outbox {
+    /// Takes one message, which must not contain line ends.
+    pub fn send(&self, message: &[u8], flush: Flush) -> Result<(), SendError> {
+        match self {
+            Outbox::Pipe(writer) => writer.send(message, flush),
+            Outbox::Queue(queue) => queue.try_send(Bytes::copy_from_slice(message)).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => SendError::Full,
+                mpsc::error::TrySendError::Closed(_) => SendError::Closed,
+            }),
+        }
+    }
+
+    /// True while so much is waiting that new calls should wait too.
+    pub fn is_congested(&self) -> bool {
+        match self {
+            Outbox::Pipe(writer) => writer.is_congested(),
+            Outbox::Queue(queue) => queue.capacity() == 0,
+        }
+    }
+
+    /// Waits until the outbox takes messages again, or is closed.
+    pub async fn ready(&self) {
+        match self {
+            Outbox::Pipe(writer) => writer.ready().await,
+            Outbox::Queue(queue) => drop(queue.reserve().await),
+        }
+    }
+
+    /// Ends the stream after what is waiting has been written.
+    pub fn close(&self) {
+        if let Outbox::Pipe(writer) = self {
+            writer.close();
+        }
+    }
+}
+
+/// The receiving half; one task owns it.
+#[derive(Debug)]
+pub enum Inbox {
+    /// From a child's standard output.
+    Pipe(PipeReader),
+    /// From a task that owns the wire.
+    Queue(mpsc::Receiver<Result<Bytes, TransportError>>),
+}
+
+impl Inbox {
+    /// Appends at least one message to `batch`, and as many more as have arrived already.
+    /// `Err(None)` is the end of the stream. Dropping the future loses nothing.
+    pub async fn receive(&mut self, batch: &mut Vec<Bytes>) -> Result<(), Option<TransportError>> {
+        match self {
+            Inbox::Pipe(reader) => reader.receive(batch).await,
+            Inbox::Queue(queue) => receive_queued(queue, batch).await,
+        }
+    }
+}
+
+async fn receive_queued(
+    queue: &mut mpsc::Receiver<Result<Bytes, TransportError>>,
+    batch: &mut Vec<Bytes>,
+) -> Result<(), Option<TransportError>> {
+    match queue.recv().await {
+        Some(Ok(message)) => batch.push(message),
+        Some(Err(error)) => return Err(Some(error)),
+        None => return Err(None),
+    }
+    while batch.len() < 256 {
+        match queue.try_recv() {
+            Ok(Ok(message)) => batch.push(message),
+            Ok(Err(error)) => return Err(Some(error)),
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Messages over the standard streams of a child process.
+
+mod reader;
+mod writer;
+
+pub use reader::PipeReader;
+pub use writer::PipeWriter;
+
+use tsugi_process::{Command, Job, JobOptions};
+
+use crate::error::{ErrorKind, TransportError, chain};
+use crate::link::{Inbox, Link, Outbox};
+
+/// Starts the program and connects to its standard streams. The program runs when this returns;
+/// whether it speaks MCP is for the handshake to find out.
+pub async fn connect(command: Command, options: JobOptions) -> Result<Link, TransportError> {
+    let (job, pipes) = Job::spawn(command, options).await.map_err(spawn_error)?;
+    let framing = reader::shared_framing();
+    let writer = PipeWriter::spawn(pipes.stdin, framing.clone());
+    let reader = PipeReader::new(pipes.stdout, framing);
+    Ok(Link { outbox: Outbox::Pipe(writer), inbox: Inbox::Pipe(reader), job: Some(job) })
+}
+
+fn spawn_error(error: tsugi_process::Error) -> TransportError {
+    TransportError::unsent(ErrorKind::Spawn, chain(&error)).with_hint(error.hint())
+}

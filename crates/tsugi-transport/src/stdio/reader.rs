@@ -1,0 +1,111 @@
+//! Reading from a child: whole messages, as slices of the buffer that they were read into.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use tokio::net::unix::pipe::Receiver;
+use tsugi_protocol::codec::CodecError;
+use tsugi_protocol::codec::framing::{Framing, Kind};
+use tsugi_protocol::codec::limit::Limits;
+
+use crate::error::{ErrorKind, TransportError};
+
+/// A quiet connection holds this much; a busy one grows.
+const SMALL_BUFFER: usize = 8 << 10;
+const LARGE_BUFFER: usize = 256 << 10;
+
+/// How the child frames its messages, found out by the reader and used by the writer.
+#[derive(Debug, Clone)]
+pub(super) struct SharedFraming(Arc<AtomicBool>);
+
+pub(super) fn shared_framing() -> SharedFraming {
+    SharedFraming(Arc::new(AtomicBool::new(false)))
+}
+
+impl SharedFraming {
+    pub(super) fn encode(&self, message: &[u8], out: &mut Vec<u8>) {
+        let is_content_length = self.0.load(Ordering::Relaxed);
+        let kind = if is_content_length { Kind::ContentLength } else { Kind::Line };
+        kind.encode(message, out);
+    }
+
+    fn learn(&self, framing: &Framing) {
+        self.0.store(framing.kind() == Kind::ContentLength, Ordering::Relaxed);
+    }
+}
+
+/// The receiving half of a child's pipe.
+#[derive(Debug)]
+pub struct PipeReader {
+    pipe: Receiver,
+    buffer: BytesMut,
+    framing: Framing,
+    shared: SharedFraming,
+    is_learned: bool,
+}
+
+impl PipeReader {
+    pub(super) fn new(pipe: Receiver, shared: SharedFraming) -> Self {
+        Self { pipe, buffer: BytesMut::new(), framing: Framing::new(Limits::LINE), shared, is_learned: false }
+    }
+
+    /// Appends at least one message to `batch`; `Err(None)` is the end of the stream.
+    pub(crate) async fn receive(&mut self, batch: &mut Vec<Bytes>) -> Result<(), Option<TransportError>> {
+        loop {
+            self.decode(batch)?;
+            if !batch.is_empty() {
+                return Ok(());
+            }
+            self.read().await?;
+        }
+    }
+
+    /// Takes every whole message out of the buffer. A message over the limit is passed over: its
+    /// caller's deadline tells, and the messages after it are fine.
+    fn decode(&mut self, batch: &mut Vec<Bytes>) -> Result<(), Option<TransportError>> {
+        while let Some(message) = self.framing.next(&mut self.buffer) {
+            match message {
+                Ok(message) => batch.push(message),
+                Err(error) => note_unreadable(&error),
+            }
+        }
+        if !self.is_learned && self.framing.is_known() {
+            self.shared.learn(&self.framing);
+            self.is_learned = true;
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), Option<TransportError>> {
+        self.make_room();
+        loop {
+            match self.pipe.try_read_buf(&mut self.buffer) {
+                Ok(0) => return Err(None),
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.pipe.readable().await.map_err(|error| Some(broken(&error)))?;
+                }
+                Err(error) => return Err(Some(broken(&error))),
+            }
+        }
+    }
+
+    /// Grows with the traffic: a message that did not fit the small buffer brings the large one.
+    fn make_room(&mut self) {
+        if self.buffer.capacity() - self.buffer.len() > 0 && !self.buffer.is_empty() {
+            self.buffer.reserve(LARGE_BUFFER);
+        } else if self.buffer.capacity() < SMALL_BUFFER {
+            self.buffer.reserve(SMALL_BUFFER);
+        }
+    }
+}
+
+fn note_unreadable(error: &CodecError) {
+    tracing::warn!(%error, "a message from the server was passed over");
+}
+
+fn broken(error: &io::Error) -> TransportError {
+    TransportError::sent(ErrorKind::Lost, format!("reading from the server failed: {error}"))
+}

@@ -1,0 +1,176 @@
+//! Writing to a child: callers append to one buffer, and whoever finds the pipe free writes it.
+//!
+//! With few calls in flight the caller itself writes, which saves a task switch. With many, a writer
+//! task is woken, lets the others append (one yield), and writes all of it in one system call.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::net::unix::pipe::Sender;
+use tokio::sync::Notify;
+
+use super::reader::SharedFraming;
+use crate::link::{Flush, SendError};
+
+/// Above this many waiting bytes new calls wait.
+const HIGH_WATER: usize = 1 << 20;
+/// Above this many waiting bytes nothing is taken any more: the child does not read.
+const FULL: usize = 64 << 20;
+
+/// The sending half of a child's pipe. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PipeWriter(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    framing: SharedFraming,
+    wake: Notify,
+    drained: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Gone once the stream has ended, which closes the child's standard input.
+    pipe: Option<Arc<Sender>>,
+    waiting: Vec<u8>,
+    /// True while the writer task has been woken and has not found the buffer empty yet.
+    is_armed: bool,
+    is_closing: bool,
+}
+
+impl PipeWriter {
+    /// Takes the pipe and starts the task that writes what callers could not write themselves.
+    pub(super) fn spawn(pipe: Sender, framing: SharedFraming) -> Self {
+        let state = State { pipe: Some(Arc::new(pipe)), waiting: Vec::new(), is_armed: false, is_closing: false };
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), framing, wake: Notify::new(), drained: Notify::new() });
+        tokio::spawn(run(shared.clone()));
+        Self(shared)
+    }
+
+    pub(crate) fn send(&self, message: &[u8], flush: Flush) -> Result<(), SendError> {
+        let mut state = self.0.state.lock();
+        if state.is_closing || state.pipe.is_none() {
+            return Err(SendError::Closed);
+        }
+        if state.waiting.len() > FULL {
+            return Err(SendError::Full);
+        }
+        self.0.framing.encode(message, &mut state.waiting);
+        if state.is_armed {
+            return Ok(());
+        }
+        if flush == Flush::Now && state.write_inline()? {
+            return Ok(());
+        }
+        state.is_armed = true;
+        drop(state);
+        self.0.wake.notify_one();
+        Ok(())
+    }
+
+    pub(crate) fn is_congested(&self) -> bool {
+        self.0.state.lock().waiting.len() > HIGH_WATER
+    }
+
+    pub(crate) async fn ready(&self) {
+        loop {
+            let drained = self.0.drained.notified();
+            let is_waiting = {
+                let state = self.0.state.lock();
+                state.pipe.is_some() && state.waiting.len() > HIGH_WATER
+            };
+            if !is_waiting {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let mut state = self.0.state.lock();
+        state.is_closing = true;
+        state.is_armed = true;
+        drop(state);
+        self.0.wake.notify_one();
+    }
+}
+
+impl State {
+    /// Tries to write everything at once. `true` when nothing is left.
+    fn write_inline(&mut self) -> Result<bool, SendError> {
+        let Some(pipe) = &self.pipe else { return Err(SendError::Closed) };
+        match pipe.try_write(&self.waiting) {
+            Ok(written) if written == self.waiting.len() => {
+                self.waiting.clear();
+                Ok(true)
+            }
+            Ok(written) => {
+                self.waiting.drain(..written);
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(_) => {
+                self.pipe = None;
+                Err(SendError::Closed)
+            }
+        }
+    }
+}
+
+/// The writer task: sleeps until woken, then writes until the buffer is empty. It ends with the stream.
+async fn run(shared: Arc<Shared>) {
+    let mut batch = Vec::new();
+    loop {
+        shared.wake.notified().await;
+        // Let the callers that are just running append their messages too.
+        tokio::task::yield_now().await;
+        while let Some(pipe) = take_batch(&shared, &mut batch) {
+            if write_all(&pipe, &batch).await.is_err() {
+                end(&shared);
+                return;
+            }
+            batch.clear();
+            shared.drained.notify_waiters();
+        }
+        if shared.state.lock().is_closing {
+            end(&shared);
+            return;
+        }
+    }
+}
+
+/// Swaps the waiting bytes out; `None` when there are none, which disarms the task.
+fn take_batch(shared: &Shared, batch: &mut Vec<u8>) -> Option<Arc<Sender>> {
+    let mut state = shared.state.lock();
+    if state.waiting.is_empty() || state.pipe.is_none() {
+        state.is_armed = false;
+        return None;
+    }
+    std::mem::swap(&mut state.waiting, batch);
+    if state.waiting.capacity() > HIGH_WATER {
+        state.waiting = Vec::new();
+    }
+    state.pipe.clone()
+}
+
+async fn write_all(pipe: &Sender, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match pipe.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => pipe.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn end(shared: &Shared) {
+    let mut state = shared.state.lock();
+    state.pipe = None;
+    state.waiting = Vec::new();
+    drop(state);
+    shared.drained.notify_waiters();
+}
