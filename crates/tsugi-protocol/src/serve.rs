@@ -1,1 +1,57 @@
 //! A small way to write a server of one's own: tools, resources and prompts with typed arguments.
+//!
+//! ```
+//! use tsugi_protocol::answer::{Answer, Call};
+//! use tsugi_protocol::serve::{Server, Structured, Tool};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add { a: i64, b: i64 }
+//! #[derive(serde::Serialize, schemars::JsonSchema)]
+//! struct Sum { sum: i64 }
+//!
+//! let server = Server::builder("demo", "1.0.0")
+//!     .title("Demo")
+//!     .tool(Tool::new("add", "Adds two numbers.").read_only().handler(|add: Add, _cx| async move {
+//!         Ok(Structured(Sum { sum: add.a + add.b }))
+//!     }))
+//!     .build();
+//! let reply = server.answer(Call::tool("add", Some(&serde_json::json!({"a": 1, "b": 2}).into())));
+//! # drop(reply);
+//! ```
+//!
+//! A server is an [`Answer`](crate::answer::Answer) in the modern form and nothing else: it has no
+//! connection, no session and no clock. Handlers run inside the reply, so dropping the reply drops the
+//! handler at its current `await`; a call without notes costs no channel and no task. A handler that
+//! needs the user ends with [`NeedInput`] and is called again with the answers, see [`Context`].
+
+mod arguments;
+mod builder;
+mod completion;
+mod context;
+mod error;
+mod input;
+mod listing;
+mod output;
+mod pattern;
+mod prompt;
+mod resource;
+mod running;
+mod schema;
+mod server;
+mod subscription;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+pub use builder::Builder;
+pub use completion::{CompletionRequest, Completions};
+pub use context::Context;
+pub use error::Error;
+pub use input::{Elicited, NeedInput};
+pub use output::{IntoOutput, Structured, Text, ToolOutput, block};
+pub use prompt::{BoundPrompt, Prompt, PromptOutput, Role};
+pub use resource::{BoundResource, BoundTemplate, Contents, Resource, Template};
+pub use schema::schema_of;
+pub use server::Server;
+pub use subscription::Notifier;
+pub use tool::{BoundTool, NoArguments, Tool};

@@ -1,0 +1,178 @@
+//! Putting a server together.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::json::{Object, Raw, Splice};
+use crate::mcp::freshness::{CacheScope, Freshness};
+
+use super::completion::{CompletionHandler, CompletionRequest, CompletionWork, Completions};
+use super::context::Context;
+use super::error::Error;
+use super::output::IntoOutput;
+use super::prompt::BoundPrompt;
+use super::resource::{BoundResource, BoundTemplate};
+use super::server::{Features, Offer, Server};
+use super::tool::{BoundTool, Tool};
+
+/// A server on its way to being one.
+pub struct Builder {
+    info: Vec<(String, Raw)>,
+    instructions: Option<String>,
+    offer: Offer,
+    features: Features,
+    completion: Option<CompletionHandler>,
+    can_log: bool,
+    extensions: Vec<(String, Raw)>,
+    list_freshness: Freshness,
+    page_size: usize,
+}
+
+impl Builder {
+    pub(super) fn new(name: &str, version: &str) -> Self {
+        Self {
+            info: vec![("name".into(), Raw::string(name)), ("version".into(), Raw::string(version))],
+            instructions: None,
+            offer: Offer::default(),
+            features: Features::default(),
+            completion: None,
+            can_log: false,
+            extensions: Vec::new(),
+            // The lists are the same for everyone, and listeners hear of changes at once.
+            list_freshness: Freshness { ttl_ms: 60_000, scope: CacheScope::Public },
+            page_size: usize::MAX,
+        }
+    }
+
+    /// With a title for people.
+    pub fn title(self, title: &str) -> Self {
+        self.info("title", Raw::string(title))
+    }
+
+    /// With a further member of `serverInfo`, such as `websiteUrl` or `icons`.
+    pub fn info(mut self, key: impl Into<String>, value: Raw) -> Self {
+        self.info.push((key.into(), value));
+        self
+    }
+
+    /// With guidance for the model.
+    pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
+    }
+
+    /// With a tool. A second one of the same name replaces the first.
+    pub fn tool(mut self, tool: BoundTool) -> Self {
+        self.offer.tools.add(tool);
+        self.with_tools()
+    }
+
+    /// With a tool that has a schema of its own and takes its arguments as they come.
+    pub fn raw_tool<O, F, R>(self, name: &str, description: &str, input_schema: Raw, handler: F) -> Self
+    where
+        O: IntoOutput,
+        F: Fn(Object, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Error>> + Send + 'static,
+    {
+        self.tool(Tool::new(name, description).input_schema(input_schema).raw_handler(handler))
+    }
+
+    /// With a resource.
+    pub fn resource(mut self, resource: BoundResource) -> Self {
+        self.offer.resources.add(resource);
+        self.with_resources()
+    }
+
+    /// With a family of resources. Of several that match an address, the one added first is asked.
+    pub fn template(mut self, template: BoundTemplate) -> Self {
+        self.offer.templates.add(template);
+        self.with_resources()
+    }
+
+    /// With a prompt.
+    pub fn prompt(mut self, prompt: BoundPrompt) -> Self {
+        self.offer.prompts.add(prompt);
+        self.with_prompts()
+    }
+
+    /// With suggestions for the arguments of its prompts and templates.
+    pub fn completion<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(CompletionRequest, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Completions, Error>> + Send + 'static,
+    {
+        let handler = move |request, context| -> CompletionWork { Box::pin(handler(request, context)) };
+        self.completion = Some(Arc::new(handler));
+        self
+    }
+
+    /// Offers tools even if none is there yet.
+    pub fn with_tools(mut self) -> Self {
+        self.features.tools = true;
+        self
+    }
+
+    /// Offers resources even if none is there yet.
+    pub fn with_resources(mut self) -> Self {
+        self.features.resources = true;
+        self
+    }
+
+    /// Offers prompts even if none is there yet.
+    pub fn with_prompts(mut self) -> Self {
+        self.features.prompts = true;
+        self
+    }
+
+    /// Lets handlers send log lines to callers that ask for them.
+    pub fn with_logging(mut self) -> Self {
+        self.can_log = true;
+        self
+    }
+
+    /// Declares a further capability, such as `extensions` or `experimental`.
+    pub fn capability(mut self, name: impl Into<String>, settings: Raw) -> Self {
+        self.extensions.push((name.into(), settings));
+        self
+    }
+
+    /// How long lists and the answer to `server/discover` may be kept, and for whom.
+    pub fn list_freshness(mut self, freshness: Freshness) -> Self {
+        self.list_freshness = freshness;
+        self
+    }
+
+    /// Lists this many entries at a time instead of all.
+    pub fn page_size(mut self, size: usize) -> Self {
+        self.page_size = size.max(1);
+        self
+    }
+
+    /// The server.
+    pub fn build(self) -> Arc<Server> {
+        let mut info = Splice::with_capacity(128);
+        for (key, value) in &self.info {
+            info.raw(key, value);
+        }
+        Arc::new(Server {
+            info: info.finish(),
+            instructions: self.instructions,
+            offer: RwLock::new(self.offer),
+            features: RwLock::new(self.features),
+            completion: self.completion,
+            can_log: self.can_log,
+            extensions: self.extensions,
+            list_freshness: self.list_freshness,
+            page_size: self.page_size,
+            notifier: Default::default(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("info", &self.info).finish_non_exhaustive()
+    }
+}

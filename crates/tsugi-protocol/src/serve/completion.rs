@@ -1,0 +1,77 @@
+//! Completing an argument of a prompt or a template while a person types it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::json::{Object, Raw, Splice};
+use crate::mcp::completion::Reference;
+
+use super::context::Context;
+use super::error::Error;
+
+/// How many suggestions an answer may have
+/// ([Completion Results](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion#completion-results)).
+const MAX_VALUES: usize = 100;
+
+/// What is to be completed.
+#[derive(Debug, Clone)]
+pub struct CompletionRequest {
+    /// Of which prompt or template.
+    pub reference: Reference,
+    /// Which argument.
+    pub argument: String,
+    /// What has been typed.
+    pub value: String,
+    /// Arguments that are filled in already.
+    pub arguments: HashMap<String, String>,
+}
+
+impl CompletionRequest {
+    /// Reads the parameters of `completion/complete`.
+    pub(super) fn of(params: &Object) -> Result<Self, Error> {
+        let reference =
+            Reference::of(params).ok_or_else(|| Error::invalid_params("`ref` is missing or of an unknown kind"))?;
+        let argument = params.get_object("argument").ok_or_else(|| Error::invalid_params("`argument` is missing"))?;
+        let text = |key: &str| argument.get_str(key).map(|text| text.into_owned());
+        let missing = || Error::invalid_params("`argument` needs a name and a value");
+        let known = params.get_object("context").and_then(|context| context.get("arguments"));
+        Ok(Self {
+            reference,
+            argument: text("name").ok_or_else(missing)?,
+            value: text("value").ok_or_else(missing)?,
+            arguments: known.and_then(|arguments| arguments.to().ok()).unwrap_or_default(),
+        })
+    }
+}
+
+/// Suggestions, best first. Only the first 100 travel; the caller is told that there are more.
+#[derive(Debug, Clone, Default)]
+pub struct Completions(Vec<String>);
+
+impl Completions {
+    /// These.
+    pub fn new<T: Into<String>>(values: impl IntoIterator<Item = T>) -> Self {
+        Self(values.into_iter().map(Into::into).collect())
+    }
+
+    /// Those of `values` that begin with what was typed.
+    pub fn starting_with<T: Into<String>>(typed: &str, values: impl IntoIterator<Item = T>) -> Self {
+        Self(values.into_iter().map(Into::into).filter(|value: &String| value.starts_with(typed)).collect())
+    }
+
+    pub(super) fn write(&self, result: &mut Splice) {
+        let shown = &self.0[..self.0.len().min(MAX_VALUES)];
+        let has_more = Raw::literal(if shown.len() < self.0.len() { "true" } else { "false" });
+        let mut completion = Splice::with_capacity(256);
+        completion
+            .raw("values", &Raw::from_value(shown))
+            .number("total", self.0.len() as u64)
+            .raw("hasMore", &has_more);
+        result.raw("completion", &completion.finish());
+    }
+}
+
+pub(super) type CompletionWork = Pin<Box<dyn Future<Output = Result<Completions, Error>> + Send>>;
+pub(super) type CompletionHandler = Arc<dyn Fn(CompletionRequest, Context) -> CompletionWork + Send + Sync>;

@@ -1,0 +1,398 @@
+//! The server itself: which call goes to which handler, and what the answers look like.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::answer::{Answer, Call, InputRequired, Outcome, Reply};
+use crate::json::{Object, Raw, Splice};
+use crate::mcp::completion::Reference;
+use crate::mcp::freshness::Freshness;
+use crate::mcp::subscription::Filter;
+use crate::mcp::{ClientCapabilities, Method, ServerCapabilities, ServerIdentity, Version, meta};
+use crate::rpc::{RpcError, code};
+
+use super::builder::Builder;
+use super::completion::{CompletionHandler, CompletionRequest};
+use super::context::Context;
+use super::error::Error;
+use super::listing::{Entry, Listing};
+use super::output::ToolOutput;
+use super::prompt::BoundPrompt;
+use super::resource::{BoundResource, BoundTemplate, Contents};
+use super::running;
+use super::subscription::{Notifier, agreed};
+use super::tool::BoundTool;
+
+/// A server in this process. What it offers may change while it runs; listeners are told.
+pub struct Server {
+    pub(super) info: Raw,
+    pub(super) instructions: Option<String>,
+    pub(super) offer: RwLock<Offer>,
+    pub(super) features: RwLock<Features>,
+    pub(super) completion: Option<CompletionHandler>,
+    pub(super) can_log: bool,
+    pub(super) extensions: Vec<(String, Raw)>,
+    pub(super) list_freshness: Freshness,
+    pub(super) page_size: usize,
+    pub(super) notifier: Notifier,
+}
+
+/// Everything on offer.
+#[derive(Debug, Default)]
+pub(super) struct Offer {
+    pub(super) tools: Listing<BoundTool>,
+    pub(super) resources: Listing<BoundResource>,
+    pub(super) templates: Listing<BoundTemplate>,
+    pub(super) prompts: Listing<BoundPrompt>,
+}
+
+/// Which lists a server has at all. Once offered, a feature stays, even when its list becomes empty.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Features {
+    pub(super) tools: bool,
+    pub(super) resources: bool,
+    pub(super) prompts: bool,
+}
+
+impl Features {
+    fn has(self, feature: &str) -> bool {
+        match feature {
+            "tools" => self.tools,
+            "resources" => self.resources,
+            "prompts" => self.prompts,
+            _ => false,
+        }
+    }
+}
+
+impl Answer for Server {
+    fn answer(&self, call: Call) -> Reply {
+        let answered = match &call.method {
+            Method::Discover => Ok(Reply::ready(self.discover())),
+            Method::ToolsList => self.list(&call, "tools", "tools", |offer| &offer.tools),
+            Method::ResourcesList => self.list(&call, "resources", "resources", |offer| &offer.resources),
+            Method::TemplatesList => self.list(&call, "resources", "resourceTemplates", |offer| &offer.templates),
+            Method::PromptsList => self.list(&call, "prompts", "prompts", |offer| &offer.prompts),
+            Method::ToolsCall => self.call_tool(&call),
+            Method::ResourcesRead => self.read(&call),
+            Method::PromptsGet => self.render(&call),
+            Method::Complete => self.complete(&call),
+            Method::Listen => self.listen(&call),
+            _ => Err(unknown_method(&call)),
+        };
+        answered.unwrap_or_else(|error| Reply::ready(error.into_outcome()))
+    }
+}
+
+impl Server {
+    /// Starts a server of this name and version.
+    pub fn builder(name: &str, version: &str) -> Builder {
+        Builder::new(name, version)
+    }
+
+    /// The handle that announces changes.
+    pub fn notifier(&self) -> &Notifier {
+        &self.notifier
+    }
+
+    /// Who this server is, as `server/discover` says it.
+    pub fn identity(&self) -> ServerIdentity {
+        ServerIdentity {
+            info: Some(self.info.clone()),
+            version: Version::LATEST,
+            capabilities: self.capabilities(),
+            instructions: self.instructions.clone(),
+            supported_versions: vec![Version::LATEST.as_str().to_owned()],
+        }
+    }
+
+    /// What this server can do.
+    pub fn capabilities(&self) -> ServerCapabilities {
+        let features = *self.features.read();
+        let announced = Raw::literal(r#"{"listChanged":true}"#);
+        let watched = Raw::literal(r#"{"listChanged":true,"subscribe":true}"#);
+        let nothing_more = Raw::literal("{}");
+        let mut capabilities = Splice::with_capacity(256);
+        for (is_there, name, settings) in [
+            (features.tools, "tools", &announced),
+            (features.resources, "resources", &watched),
+            (features.prompts, "prompts", &announced),
+            (self.completion.is_some(), "completions", &nothing_more),
+            (self.can_log, "logging", &nothing_more),
+        ] {
+            if is_there {
+                capabilities.raw(name, settings);
+            }
+        }
+        for (name, settings) in &self.extensions {
+            capabilities.raw(name, settings);
+        }
+        ServerCapabilities::from_object(capabilities.finish_object())
+    }
+
+    /// Adds a tool, or replaces the one of the same name.
+    pub fn add_tool(&self, tool: BoundTool) {
+        self.features.write().tools = true;
+        self.offer.write().tools.add(tool);
+        self.notifier.tools_changed();
+    }
+
+    /// Takes a tool away; false when there was none. Calls that run already are not touched.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        let is_removed = self.offer.write().tools.remove(name);
+        is_removed.then(|| self.notifier.tools_changed()).is_some()
+    }
+
+    /// Adds a resource, or replaces the one at the same address.
+    pub fn add_resource(&self, resource: BoundResource) {
+        self.features.write().resources = true;
+        self.offer.write().resources.add(resource);
+        self.notifier.resources_changed();
+    }
+
+    /// Takes a resource away; false when there was none.
+    pub fn remove_resource(&self, uri: &str) -> bool {
+        let is_removed = self.offer.write().resources.remove(uri);
+        is_removed.then(|| self.notifier.resources_changed()).is_some()
+    }
+
+    /// Adds a template, or replaces the one of the same pattern.
+    pub fn add_template(&self, template: BoundTemplate) {
+        self.features.write().resources = true;
+        self.offer.write().templates.add(template);
+        self.notifier.resources_changed();
+    }
+
+    /// Takes a template away; false when there was none.
+    pub fn remove_template(&self, uri_template: &str) -> bool {
+        let is_removed = self.offer.write().templates.remove(uri_template);
+        is_removed.then(|| self.notifier.resources_changed()).is_some()
+    }
+
+    /// Adds a prompt, or replaces the one of the same name.
+    pub fn add_prompt(&self, prompt: BoundPrompt) {
+        self.features.write().prompts = true;
+        self.offer.write().prompts.add(prompt);
+        self.notifier.prompts_changed();
+    }
+
+    /// Takes a prompt away; false when there was none.
+    pub fn remove_prompt(&self, name: &str) -> bool {
+        let is_removed = self.offer.write().prompts.remove(name);
+        is_removed.then(|| self.notifier.prompts_changed()).is_some()
+    }
+
+    fn context(&self, call: &Call) -> Context {
+        Context::new(call, self.notifier.clone(), self.can_log)
+    }
+
+    fn discover(&self) -> Outcome {
+        complete(&self.info, |result| {
+            result.raw("supportedVersions", &Raw::from_value(&[Version::LATEST.as_str()]));
+            result.raw("capabilities", &self.capabilities().raw());
+            if let Some(instructions) = &self.instructions {
+                result.string("instructions", instructions);
+            }
+            let freshness = self.list_freshness;
+            result.number("ttlMs", freshness.ttl_ms).string("cacheScope", freshness.scope.as_str());
+        })
+    }
+
+    fn list<T: Entry>(
+        &self,
+        call: &Call,
+        feature: &str,
+        key: &str,
+        listing: fn(&Offer) -> &Listing<T>,
+    ) -> Result<Reply, Error> {
+        self.must_have(call, feature)?;
+        let cursor = cursor_of(&call.params)?;
+        let page = listing(&self.offer.read()).page(cursor.as_deref(), self.page_size)?;
+        Ok(Reply::ready(complete(&self.info, |result| page.write(result, key, self.list_freshness))))
+    }
+
+    fn must_have(&self, call: &Call, feature: &str) -> Result<(), Error> {
+        if self.features.read().has(feature) { Ok(()) } else { Err(unknown_method(call)) }
+    }
+
+    fn call_tool(&self, call: &Call) -> Result<Reply, Error> {
+        self.must_have(call, "tools")?;
+        let name = subject(call)?;
+        let tool = self.offer.read().tools.get(&name);
+        let tool = tool.ok_or_else(|| Error::invalid_params(format!("unknown tool: {name}")))?;
+        let arguments = arguments_of(call)?;
+        let info = self.info.clone();
+        Ok(self.run(call, move |context| async move {
+            match tool.call(arguments, context).await {
+                Ok(output) => Ok(tool_outcome(&info, &output)),
+                Err(Error::Failed(output)) => Ok(tool_outcome(&info, &output)),
+                Err(error) => Err(error),
+            }
+        }))
+    }
+
+    fn read(&self, call: &Call) -> Result<Reply, Error> {
+        self.must_have(call, "resources")?;
+        let uri = subject(call)?.into_owned();
+        let info = self.info.clone();
+        let resource = self.offer.read().resources.get(&uri);
+        if let Some(resource) = resource {
+            return Ok(self.run(call, move |context| async move {
+                let mime_type = resource.mime_type();
+                Ok(read_outcome(&info, &uri, mime_type, &resource.read(context).await?))
+            }));
+        }
+        let (template, variables) = self.template_for(&uri).ok_or_else(|| Error::resource_not_found(&uri))?;
+        Ok(self.run(call, move |context| async move {
+            let mime_type = template.mime_type();
+            Ok(read_outcome(&info, &uri, mime_type, &template.read(variables, context).await?))
+        }))
+    }
+
+    fn template_for(&self, uri: &str) -> Option<(Arc<BoundTemplate>, Raw)> {
+        let offer = self.offer.read();
+        offer.templates.iter().find_map(|template| Some((template.clone(), template.variables(uri)?)))
+    }
+
+    fn render(&self, call: &Call) -> Result<Reply, Error> {
+        self.must_have(call, "prompts")?;
+        let name = subject(call)?;
+        let prompt = self.offer.read().prompts.get(&name);
+        let prompt = prompt.ok_or_else(|| Error::invalid_params(format!("unknown prompt: {name}")))?;
+        let arguments = arguments_of(call)?;
+        let info = self.info.clone();
+        Ok(self.run(call, move |context| async move {
+            let output = prompt.render(arguments, context).await?;
+            Ok(complete(&info, |result| output.write(result)))
+        }))
+    }
+
+    fn complete(&self, call: &Call) -> Result<Reply, Error> {
+        let handler = self.completion.clone().ok_or_else(|| unknown_method(call))?;
+        let request = CompletionRequest::of(&call.params)?;
+        if !self.knows(&request.reference) {
+            return Err(Error::invalid_params("unknown prompt or resource template"));
+        }
+        let info = self.info.clone();
+        Ok(self.run(call, move |context| async move {
+            let completions = handler(request, context).await?;
+            Ok(complete(&info, |result| completions.write(result)))
+        }))
+    }
+
+    fn knows(&self, reference: &Reference) -> bool {
+        let offer = self.offer.read();
+        match reference {
+            Reference::Prompt(name) => offer.prompts.get(name).is_some(),
+            Reference::Resource(uri) => offer.templates.get(uri).is_some() || offer.resources.get(uri).is_some(),
+        }
+    }
+
+    fn listen(&self, call: &Call) -> Result<Reply, Error> {
+        let asked = call
+            .params
+            .get_object("notifications")
+            .ok_or_else(|| Error::invalid_params("`notifications` is missing"))?;
+        let features = *self.features.read();
+        let filter = agreed(Filter::from_object(&asked), |feature| features.has(feature));
+        Ok(self.notifier.listen(filter, meta_of(&self.info, None)))
+    }
+
+    /// Runs a handler inside the reply. It starts when the reply is first polled.
+    fn run<R>(&self, call: &Call, work: impl FnOnce(Context) -> R + Send + 'static) -> Reply
+    where
+        R: Future<Output = Result<Outcome, Error>> + Send,
+    {
+        let context = self.context(call);
+        let notes = context.notes();
+        let may_ask = call.method.may_ask();
+        let client = call.meta.client.clone();
+        let work = async move {
+            let ended = work(context).await;
+            ended.unwrap_or_else(|error| checked(error, may_ask, &client.capabilities).into_outcome())
+        };
+        running::reply(Box::pin(work), notes)
+    }
+}
+
+/// Questions are only let through where the protocol allows them and to clients that can answer them.
+fn checked(error: Error, may_ask: bool, client: &ClientCapabilities) -> Error {
+    match error {
+        Error::NeedInput(_) if !may_ask => Error::internal("this request cannot ask for input"),
+        Error::NeedInput(input) => input.checked(client).map_or_else(|error| error, Error::NeedInput),
+        other => other,
+    }
+}
+
+/// A complete result that says who gave it.
+fn complete(info: &Raw, write: impl FnOnce(&mut Splice)) -> Outcome {
+    let mut result = Splice::with_capacity(512);
+    result.string("resultType", "complete");
+    write(&mut result);
+    result.raw("_meta", &meta_of(info, None).raw());
+    Outcome::complete(result.finish_object())
+}
+
+fn meta_of(info: &Raw, own: Option<&Object>) -> Object {
+    let mut members = Splice::with_capacity(256);
+    if let Some(own) = own {
+        members.members(own, |_| true);
+    }
+    if own.is_none_or(|own| !own.has(meta::SERVER_INFO)) {
+        members.raw(meta::SERVER_INFO, info);
+    }
+    members.finish_object()
+}
+
+fn tool_outcome(info: &Raw, output: &ToolOutput) -> Outcome {
+    let own_meta = output.own("_meta").as_ref().and_then(Object::of);
+    let kind = output.own("resultType").unwrap_or_else(|| Raw::literal("\"complete\""));
+    let mut result = Splice::with_capacity(512);
+    result.raw("resultType", &kind);
+    output.write(&mut result);
+    result.raw("_meta", &meta_of(info, own_meta.as_ref()).raw());
+    let result = result.finish_object();
+    if kind.as_str() != "\"input_required\"" {
+        return Outcome::complete(result);
+    }
+    let empty = || Outcome::error(RpcError::new(code::INTERNAL_ERROR, "the tool asks nothing and keeps no state"));
+    InputRequired::from_result(&result).map_or_else(empty, Outcome::InputRequired)
+}
+
+fn read_outcome(info: &Raw, uri: &str, mime_type: Option<String>, contents: &Contents) -> Outcome {
+    complete(info, |result| contents.write(result, uri, mime_type.as_deref()))
+}
+
+fn unknown_method(call: &Call) -> Error {
+    RpcError::new(code::METHOD_NOT_FOUND, &format!("unknown method: {}", call.method)).into()
+}
+
+/// The name or address that a request is about.
+fn subject(call: &Call) -> Result<Cow<'_, str>, Error> {
+    let key = call.method.subject_key().unwrap_or_default();
+    call.subject().ok_or_else(|| Error::invalid_params(format!("`{key}` is missing or not a string")))
+}
+
+/// The arguments; none at all, or `null` as some clients write it, is an empty object.
+fn arguments_of(call: &Call) -> Result<Object, Error> {
+    match call.params.get("arguments").filter(|arguments| !arguments.is_null()) {
+        None => Ok(Object::empty()),
+        Some(arguments) => Object::of(&arguments).ok_or_else(|| Error::invalid_params("`arguments` must be an object")),
+    }
+}
+
+fn cursor_of(params: &Object) -> Result<Option<Cow<'_, str>>, Error> {
+    match params.get_str("cursor") {
+        None if params.has("cursor") => Err(Error::invalid_params("`cursor` must be a string")),
+        cursor => Ok(cursor),
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("info", &self.info).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,203 @@
+//! A tool: how it is described, and the function behind it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::json::{Object, Raw, Splice};
+
+use super::arguments;
+use super::context::Context;
+use super::error::Error;
+use super::listing::Entry;
+use super::output::{IntoOutput, ToolOutput};
+use super::schema::arguments_schema;
+
+/// The description of a tool. [`Tool::handler`] makes it callable.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    name: String,
+    description: String,
+    title: Option<String>,
+    input_schema: Option<Raw>,
+    output_schema: Option<Raw>,
+    hints: Vec<(&'static str, bool)>,
+    more: Vec<(String, Raw)>,
+}
+
+/// The arguments of a tool that takes none.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct NoArguments {}
+
+impl Tool {
+    /// A tool of this name; the description is for the model.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            title: None,
+            input_schema: None,
+            output_schema: None,
+            hints: Vec::new(),
+            more: Vec::new(),
+        }
+    }
+
+    /// With a title for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// It changes nothing.
+    pub fn read_only(self) -> Self {
+        self.hint("readOnlyHint", true)
+    }
+
+    /// Calling it twice with the same arguments is as calling it once.
+    pub fn idempotent(self) -> Self {
+        self.hint("idempotentHint", true)
+    }
+
+    /// Whether it may destroy something. Clients assume that it may.
+    pub fn destructive(self, is_destructive: bool) -> Self {
+        self.hint("destructiveHint", is_destructive)
+    }
+
+    /// Whether it reaches out to a world that the server does not own. Clients assume that it does.
+    pub fn open_world(self, is_open: bool) -> Self {
+        self.hint("openWorldHint", is_open)
+    }
+
+    fn hint(mut self, key: &'static str, value: bool) -> Self {
+        self.hints.retain(|(known, _)| *known != key);
+        self.hints.push((key, value));
+        self
+    }
+
+    /// With a schema of one's own for the arguments, instead of the derived one.
+    pub fn input_schema(mut self, schema: Raw) -> Self {
+        self.input_schema = Some(schema);
+        self
+    }
+
+    /// With a schema of one's own for the structured content, instead of the derived one.
+    pub fn output_schema(mut self, schema: Raw) -> Self {
+        self.output_schema = Some(schema);
+        self
+    }
+
+    /// With a further member of the description, such as `icons` or `_meta`.
+    pub fn member(mut self, key: impl Into<String>, value: Raw) -> Self {
+        self.more.push((key.into(), value));
+        self
+    }
+
+    /// Answered by `handler`, which takes typed arguments. Arguments that do not fit never reach it: the
+    /// caller gets a result with `isError` that names the argument, so that a model can correct itself
+    /// ([Error Handling](https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling)).
+    pub fn handler<A, O, F, R>(mut self, handler: F) -> BoundTool
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        O: IntoOutput,
+        F: Fn(A, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Error>> + Send + 'static,
+    {
+        self.input_schema.get_or_insert_with(arguments_schema::<A>);
+        self.raw_handler(move |raw, context| {
+            let work = arguments::read(&raw.raw()).map(|arguments| handler(arguments, context));
+            async move { work.map_err(Error::failed)?.await }
+        })
+    }
+
+    /// Answered by `handler`, which takes the arguments as they came. Without [`Tool::input_schema`] any
+    /// object is accepted.
+    pub fn raw_handler<O, F, R>(mut self, handler: F) -> BoundTool
+    where
+        O: IntoOutput,
+        F: Fn(Object, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Error>> + Send + 'static,
+    {
+        if self.output_schema.is_none() {
+            self.output_schema = O::output_schema();
+        }
+        let described = self.describe();
+        let handler = move |arguments, context| -> ToolWork {
+            let work = handler(arguments, context);
+            Box::pin(async move { work.await.map(IntoOutput::into_output) })
+        };
+        BoundTool { name: self.name, described, handler: Arc::new(handler) }
+    }
+
+    fn describe(&self) -> Raw {
+        let mut tool = Splice::with_capacity(512);
+        tool.string("name", &self.name);
+        if let Some(title) = &self.title {
+            tool.string("title", title);
+        }
+        tool.string("description", &self.description);
+        let any_object = Raw::literal(r#"{"type":"object"}"#);
+        tool.raw("inputSchema", self.input_schema.as_ref().unwrap_or(&any_object));
+        if let Some(schema) = &self.output_schema {
+            tool.raw("outputSchema", schema);
+        }
+        if !self.hints.is_empty() {
+            let hints: serde_json::Map<_, _> =
+                self.hints.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+            tool.raw("annotations", &Raw::from_value(&hints));
+        }
+        for (key, value) in &self.more {
+            tool.raw(key, value);
+        }
+        tool.finish()
+    }
+}
+
+/// What a tool's handler is doing.
+pub(super) type ToolWork = std::pin::Pin<Box<dyn Future<Output = Result<ToolOutput, Error>> + Send>>;
+type ToolHandler = dyn Fn(Object, Context) -> ToolWork + Send + Sync;
+
+/// A tool that can be called.
+#[derive(Clone)]
+pub struct BoundTool {
+    name: String,
+    described: Raw,
+    handler: Arc<ToolHandler>,
+}
+
+impl BoundTool {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The description, as `tools/list` shows it.
+    pub fn description(&self) -> &Raw {
+        &self.described
+    }
+
+    pub(super) fn call(&self, arguments: Object, context: Context) -> ToolWork {
+        (self.handler)(arguments, context)
+    }
+}
+
+impl std::fmt::Debug for BoundTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BoundTool({})", self.name)
+    }
+}
+
+impl Entry for BoundTool {
+    fn key(&self) -> &str {
+        &self.name
+    }
+
+    fn described(&self) -> &Raw {
+        &self.described
+    }
+}
