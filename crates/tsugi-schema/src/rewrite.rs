@@ -8,6 +8,7 @@ mod inline;
 mod strip;
 
 pub use flatten::merge;
+pub(crate) use flatten::names as type_names;
 
 use serde_json::{Map, Value};
 

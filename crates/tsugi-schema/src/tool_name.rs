@@ -121,6 +121,15 @@ pub fn safe_name(server: &str, tool: &str) -> String {
     alias(&wanted, &Target::new(server, tool), 0, MAX_NAME)
 }
 
+/// Makes one name fit by itself, for names that did not come from a [`NameMap`].
+pub fn fit(name: &str) -> String {
+    let wanted = sanitize(name);
+    if wanted.len() <= MAX_NAME {
+        return wanted;
+    }
+    alias(&wanted, &Target::new("", name), 0, MAX_NAME)
+}
+
 /// Replaces what no provider accepts, so that the text matches `^[A-Za-z_][A-Za-z0-9_-]*$`.
 pub fn sanitize(text: &str) -> String {
     let mut name: String = text

@@ -1,0 +1,289 @@
+//! Gemini's older `parameters`: an OpenAPI-like schema with upper-case types, without references.
+
+use serde_json::{Map, Value, json};
+
+use super::Parameters;
+use super::emit::{
+    self, Emitted, Notes, Treatment, Union, as_schema, is_decoration, is_identifier, is_impossible, null_meaning,
+    properties, required, shown_names, types,
+};
+use super::plan::{ArgumentPlan, Member, Plan};
+use super::root::make_object;
+use crate::loss::{Fate, Loss};
+use crate::pointer::Pointer;
+use crate::rewrite::{Plain, References, rewrite};
+
+/// How deep the result may be nested.
+const MAX_DEPTH: usize = 40;
+
+pub(super) fn convert(schema: &Value) -> Parameters {
+    let mut plain = rewrite(schema, References::Inline);
+    let wrapped_in = make_object(&mut plain);
+    let mut losses = std::mem::take(&mut plain.losses);
+    let mut emitter = Emitter { plain: &plain, losses: &mut losses };
+    let root = emitter.schema(&plain.root, &Pointer::root(), 0);
+    let plan = ArgumentPlan { root: root.plan, wrapped_in, ..ArgumentPlan::default() };
+    Parameters { schema: Value::Object(root.schema), losses, plan, is_strict: false }
+}
+
+struct Emitter<'p, 'l> {
+    plain: &'p Plain,
+    losses: &'l mut Vec<Loss>,
+}
+
+/// Bounds that the classic schema knows, by the type they may stand beside.
+fn treatment(kind: &str, keyword: &str, value: &Value) -> Treatment {
+    match (keyword, kind) {
+        ("minLength" | "maxLength" | "pattern", "string")
+        | ("minimum" | "maximum", "integer" | "number")
+        | ("minItems" | "maxItems", "array")
+        | ("minProperties" | "maxProperties", "object") => Treatment::Keep,
+        ("format", _) if is_known_format(kind, value) => Treatment::Keep,
+        _ if is_decoration(keyword) => Treatment::Strip,
+        _ => Treatment::Fold,
+    }
+}
+
+fn is_known_format(kind: &str, value: &Value) -> bool {
+    let format = value.as_str().unwrap_or_default();
+    match kind {
+        "string" => format == "date-time",
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
+}
+
+impl Emitter<'_, '_> {
+    fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Emitted {
+        if depth > MAX_DEPTH {
+            self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
+            return json_text(schema, at, self.losses);
+        }
+        match emit::union(schema, self.plain) {
+            Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
+            Union::Words { keyword } => {
+                let words = emit::words(keyword, &schema[keyword]);
+                let mut rest = schema.clone();
+                rest.shift_remove(keyword);
+                self.typed(&rest, at, depth, Some((keyword, words)))
+            }
+            Union::None => self.typed(schema, at, depth, None),
+        }
+    }
+
+    fn union(
+        &mut self,
+        schema: &Map<String, Value>,
+        keyword: &'static str,
+        branches: Vec<Map<String, Value>>,
+        at: &Pointer,
+        depth: usize,
+    ) -> Emitted {
+        let is_null = |branch: &Map<String, Value>| types(branch) == ["null"];
+        let is_nullable = branches.len() > 1 && branches.iter().any(is_null);
+        let mut kept: Vec<(usize, Map<String, Value>)> = branches.into_iter().enumerate().collect();
+        kept.retain(|(_, branch)| !is_nullable || !is_null(branch));
+        let (mut shown, mut plans) = (Vec::new(), Vec::new());
+        for (index, branch) in &kept {
+            let emitted = self.schema(branch, &at.child(keyword).child(index), depth + 1);
+            shown.push(emitted.schema);
+            plans.push(emitted.plan);
+        }
+        let mut notes = Notes::new(at, self.losses);
+        if keyword == "oneOf" && shown.len() > 1 {
+            notes.fold("oneOf", "exactly one of these");
+        }
+        if let Some(value) = schema.get("default") {
+            notes.fold_keyword("default", value);
+        }
+        let kept: Vec<Map<String, Value>> = kept.into_iter().map(|(_, branch)| branch).collect();
+        let (mut result, description) = match shown.len() {
+            1 => {
+                let mut only = shown.remove(0);
+                let inner = only.shift_remove("description");
+                (only, schema.get("description").cloned().or(inner))
+            }
+            _ => (Map::from_iter([("anyOf".to_owned(), json!(shown))]), schema.get("description").cloned()),
+        };
+        if is_nullable {
+            result.insert("nullable".to_owned(), json!(true));
+        }
+        notes.finish(description.as_ref(), &mut result);
+        Emitted { schema: result, plan: emit::union_plan(&kept, plans, self.plain) }
+    }
+
+    /// A schema without a union, of one type or of several.
+    fn typed(
+        &mut self,
+        schema: &Map<String, Value>,
+        at: &Pointer,
+        depth: usize,
+        words: Option<(&str, String)>,
+    ) -> Emitted {
+        let mut types = types(schema);
+        let is_nullable = types.len() > 1 && types.iter().any(|name| name == "null");
+        types.retain(|name| !is_nullable || name != "null");
+        match types.as_slice() {
+            [] => json_text(schema, at, self.losses),
+            [kind] => self.single(schema, &kind.clone(), is_nullable, at, depth, words),
+            _ => {
+                let mut around = schema.clone();
+                around.retain(|keyword, _| matches!(keyword.as_str(), "description" | "default"));
+                let mut branches = emit::split_by_type(schema, &types);
+                if is_nullable {
+                    branches.push(as_schema(&json!({"type": "null"})));
+                }
+                self.union(&around, "anyOf", branches, at, depth)
+            }
+        }
+    }
+
+    fn single(
+        &mut self,
+        schema: &Map<String, Value>,
+        kind: &str,
+        is_nullable: bool,
+        at: &Pointer,
+        depth: usize,
+        words: Option<(&str, String)>,
+    ) -> Emitted {
+        let mut result = Map::from_iter([("type".to_owned(), json!(kind.to_uppercase()))]);
+        if is_nullable {
+            result.insert("nullable".to_owned(), json!(true));
+        }
+        let plan = match kind {
+            "object" => self.object(schema, &mut result, at, depth),
+            "array" => self.array(schema, &mut result, at, depth),
+            _ => Plan::Keep,
+        };
+        let mut notes = Notes::new(at, self.losses);
+        if let Some((keyword, words)) = words {
+            notes.fold(keyword, words);
+        }
+        emit::fold_unlisted_required(schema, &mut notes);
+        choices(schema, kind, &mut result, &mut notes);
+        fold_shapes(schema, &mut notes);
+        emit::simple_keywords(schema, &mut result, &mut notes, |keyword, value| treatment(kind, keyword, value));
+        notes.finish(schema.get("description"), &mut result);
+        Emitted { schema: result, plan }
+    }
+
+    fn object(
+        &mut self,
+        schema: &Map<String, Value>,
+        result: &mut Map<String, Value>,
+        at: &Pointer,
+        depth: usize,
+    ) -> Plan {
+        let needed = required(schema);
+        let names = shown_names(properties(schema).map(|(name, _)| name.clone()), is_identifier);
+        let (mut shown, mut shown_required, mut members) = (Map::new(), Vec::new(), Vec::new());
+        for (name, property) in properties(schema) {
+            let at = at.child("properties").child(name);
+            if is_impossible(&as_schema(property)) {
+                self.losses.push(Loss::new(&at, "not", Fate::Dropped, "no value fits, so the property is left out"));
+                continue;
+            }
+            let emitted = self.schema(&as_schema(property), &at, depth + 1);
+            let is_required = needed.contains(&name.as_str());
+            if names[name] != *name {
+                let note = format!("called {} there", names[name]);
+                self.losses.push(Loss::new(&at, "properties", Fate::Changed, note));
+            }
+            if is_required {
+                shown_required.push(names[name].clone());
+            }
+            members.push(Member {
+                shown: names[name].clone(),
+                name: name.clone(),
+                null: null_meaning(property, is_required, self.plain),
+                plan: emitted.plan,
+            });
+            shown.insert(names[name].clone(), Value::Object(emitted.schema));
+        }
+        if !shown.is_empty() {
+            result.insert("properties".to_owned(), Value::Object(shown));
+        }
+        if !shown_required.is_empty() {
+            result.insert("required".to_owned(), json!(shown_required));
+        }
+        Plan::object(members, Plan::Keep)
+    }
+
+    /// An ARRAY must say what its items are; a tuple's items may be any of its places'.
+    fn array(
+        &mut self,
+        schema: &Map<String, Value>,
+        result: &mut Map<String, Value>,
+        at: &Pointer,
+        depth: usize,
+    ) -> Plan {
+        let mut kinds: Vec<Map<String, Value>> = Vec::new();
+        for member in schema.get("prefixItems").and_then(Value::as_array).into_iter().flatten() {
+            let member = as_schema(member);
+            if !kinds.contains(&member) {
+                kinds.push(member);
+            }
+        }
+        match schema.get("items") {
+            Some(Value::Object(items)) => kinds.push(items.clone()),
+            Some(Value::Bool(false)) if !kinds.is_empty() => {}
+            _ => kinds.push(Map::new()),
+        }
+        let items = match kinds.as_slice() {
+            [only] => only.clone(),
+            _ => as_schema(&json!({"anyOf": kinds})),
+        };
+        let emitted = self.schema(&items, &at.child("items"), depth + 1);
+        result.insert("items".to_owned(), Value::Object(emitted.schema));
+        Plan::array(Vec::new(), emitted.plan)
+    }
+}
+
+/// Only a STRING may have an `enum` there.
+fn choices(schema: &Map<String, Value>, kind: &str, result: &mut Map<String, Value>, notes: &mut Notes<'_>) {
+    let (keyword, values) = match (schema.get("const"), schema.get("enum")) {
+        (Some(value), _) => ("const", vec![value.clone()]),
+        (None, Some(Value::Array(values))) => ("enum", values.clone()),
+        _ => return,
+    };
+    let texts: Vec<Value> = values.into_iter().filter(|value| !value.is_null()).collect();
+    let is_listable = kind == "string" && !texts.is_empty() && texts.iter().all(Value::is_string);
+    // An empty text among the choices is refused by the service.
+    if is_listable && !texts.contains(&json!("")) {
+        result.insert("enum".to_owned(), Value::Array(texts));
+    } else {
+        notes.fold_keyword(keyword, &schema[keyword]);
+    }
+}
+
+/// Maps and tuples in words; a closed object needs none, since the gateway checks the arguments anyway.
+fn fold_shapes(schema: &Map<String, Value>, notes: &mut Notes<'_>) {
+    match schema.get("additionalProperties") {
+        Some(Value::Bool(false)) => {
+            notes.lose("additionalProperties", Fate::Dropped, "no other properties are allowed");
+        }
+        Some(others @ Value::Object(_)) => notes.fold_keyword("additionalProperties", others),
+        _ => {}
+    }
+    if let Some(places) = schema.get("prefixItems") {
+        notes.fold_keyword("prefixItems", places);
+        if let Some(Value::Bool(false)) = schema.get("items") {
+            notes.fold("items", "no further items");
+        }
+    }
+}
+
+/// Any value at all: the model writes JSON as text, which the plan reads back.
+fn json_text(schema: &Map<String, Value>, at: &Pointer, losses: &mut Vec<Loss>) -> Emitted {
+    let mut result = Map::from_iter([("type".to_owned(), json!("STRING"))]);
+    let mut notes = Notes::new(at, losses);
+    notes.lose("type", Fate::Changed, "any value, written as JSON text");
+    notes.hint("any value, JSON-encoded");
+    emit::simple_keywords(schema, &mut result, &mut notes, |keyword, _| {
+        if is_decoration(keyword) { Treatment::Strip } else { Treatment::Fold }
+    });
+    notes.finish(schema.get("description"), &mut result);
+    Emitted { schema: result, plan: Plan::JsonText }
+}

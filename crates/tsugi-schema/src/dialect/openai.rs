@@ -1,0 +1,320 @@
+//! OpenAI functions: strict where the schema can be said strictly, else the whole schema, not strict.
+
+use serde_json::{Map, Value, json};
+
+use super::emit::{
+    self, Notes, Treatment, Union, as_schema, is_decoration, is_impossible, properties, required, types,
+};
+use super::plan::{ArgumentPlan, Member, Null, Plan};
+use super::root::make_object;
+use super::{Parameters, Strictness, anthropic};
+use crate::loss::{Fate, Loss};
+use crate::pointer::Pointer;
+use crate::rewrite::{Plain, References, definition_name, rewrite};
+
+/// The service's limits for strict schemas.
+const MAX_DEPTH: usize = 10;
+const MAX_PROPERTIES: usize = 5_000;
+const MAX_CHOICES: usize = 1_000;
+const MAX_CHARACTERS: usize = 120_000;
+
+/// Formats that strict schemas may name.
+const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// Why a schema cannot be said strictly.
+#[derive(Debug)]
+struct NotStrict {
+    pointer: Pointer,
+    keyword: String,
+}
+
+pub(super) fn convert(schema: &Value, strictness: Strictness) -> Parameters {
+    if strictness == Strictness::Never {
+        return anthropic::whole(schema, |_| true, Vec::new());
+    }
+    strict(schema).unwrap_or_else(|reason| {
+        let note = format!("{} cannot be said strictly", reason.keyword);
+        let loss = Loss::new(&reason.pointer, "strict", Fate::Dropped, note);
+        anthropic::whole(schema, |_| true, vec![loss])
+    })
+}
+
+fn strict(schema: &Value) -> Result<Parameters, NotStrict> {
+    let mut plain = rewrite(schema, References::Keep);
+    if let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(|keyword| plain.root.contains_key(*keyword)) {
+        return Err(refuse(&Pointer::root(), keyword));
+    }
+    let wrapped_in = make_object(&mut plain);
+    close_empty_root(&mut plain);
+    let mut losses = std::mem::take(&mut plain.losses);
+    let mut emitter = Emitter { plain: &plain, losses: &mut losses, properties: 0, choices: 0, characters: 0 };
+    let (mut root, plan) = emitter.schema(&plain.root, &Pointer::root(), 1)?;
+    let mut plan = ArgumentPlan { root: plan, wrapped_in, ..ArgumentPlan::default() };
+    let mut definitions = Map::new();
+    for (name, schema) in &plain.definitions {
+        let at = Pointer::root().child("$defs").child(name);
+        let (schema, definition) = emitter.schema(&as_schema(schema), &at, 1)?;
+        definitions.insert(name.clone(), Value::Object(schema));
+        plan.definitions.insert(name.clone(), definition);
+    }
+    if !definitions.is_empty() {
+        root.insert("$defs".to_owned(), Value::Object(definitions));
+    }
+    Ok(Parameters { schema: Value::Object(root), losses, plan, is_strict: true })
+}
+
+fn refuse(at: &Pointer, keyword: &str) -> NotStrict {
+    NotStrict { pointer: at.clone(), keyword: keyword.to_owned() }
+}
+
+/// `{"type": "object"}` is how tools say that they take nothing; elsewhere it means any object.
+fn close_empty_root(plain: &mut Plain) {
+    let has_properties = properties(&plain.root).next().is_some();
+    if !has_properties && !plain.root.contains_key("additionalProperties") {
+        plain.root.insert("additionalProperties".to_owned(), json!(false));
+    }
+}
+
+struct Emitter<'p, 'l> {
+    plain: &'p Plain,
+    losses: &'l mut Vec<Loss>,
+    properties: usize,
+    choices: usize,
+    characters: usize,
+}
+
+type Strict = Result<(Map<String, Value>, Plan), NotStrict>;
+
+fn treatment(keyword: &str, value: &Value) -> Treatment {
+    match keyword {
+        "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "minItems" | "maxItems" => {
+            Treatment::Keep
+        }
+        // The grammar behind strict schemas knows no look-around.
+        "pattern" if !value.as_str().unwrap_or_default().contains("(?") => Treatment::Keep,
+        "format" if FORMATS.contains(&value.as_str().unwrap_or_default()) => Treatment::Keep,
+        _ if is_decoration(keyword) => Treatment::Strip,
+        _ => Treatment::Fold,
+    }
+}
+
+/// Keywords that make values invalid in ways words would not keep a strict model to.
+const NEVER: &[&str] = &[
+    "allOf",
+    "not",
+    "if",
+    "dependentRequired",
+    "dependentSchemas",
+    "patternProperties",
+    "propertyNames",
+    "prefixItems",
+    "contains",
+    "unevaluatedItems",
+    "contentSchema",
+];
+
+impl Emitter<'_, '_> {
+    fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Strict {
+        if let Some(name) = definition_name(schema) {
+            return Ok((schema.clone(), Plan::Definition(name.to_owned())));
+        }
+        if depth > MAX_DEPTH {
+            return Err(refuse(at, "so deep a nesting"));
+        }
+        if let Some(keyword) = NEVER.iter().find(|keyword| schema.contains_key(**keyword)) {
+            return Err(refuse(at, keyword));
+        }
+        match emit::union(schema, self.plain) {
+            Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
+            Union::Words { keyword } => Err(refuse(at, keyword)),
+            Union::None => self.typed(schema, at, depth),
+        }
+    }
+
+    fn union(
+        &mut self,
+        schema: &Map<String, Value>,
+        keyword: &'static str,
+        branches: Vec<Map<String, Value>>,
+        at: &Pointer,
+        depth: usize,
+    ) -> Strict {
+        let (mut shown, mut plans) = (Vec::new(), Vec::new());
+        for (index, branch) in branches.iter().enumerate() {
+            let at = at.child(keyword).child(index);
+            let (emitted, plan) = self.schema(branch, &at, depth + 1)?;
+            shown.push(Value::Object(emitted));
+            plans.push(plan);
+        }
+        let mut notes = Notes::new(at, self.losses);
+        if keyword == "oneOf" && shown.len() > 1 {
+            notes.fold("oneOf", "exactly one of these");
+        }
+        if let Some(value) = schema.get("default") {
+            notes.fold_keyword("default", value);
+        }
+        let mut result = Map::from_iter([("anyOf".to_owned(), Value::Array(shown))]);
+        notes.finish(schema.get("description"), &mut result);
+        Ok((result, emit::union_plan(&branches, plans, self.plain)))
+    }
+
+    fn typed(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Strict {
+        let types = types(schema);
+        let mut result = Map::new();
+        match types.as_slice() {
+            [] => return Err(refuse(at, "a value of any type")),
+            [single] => drop(result.insert("type".to_owned(), json!(single))),
+            _ => drop(result.insert("type".to_owned(), json!(types))),
+        }
+        let has = |name: &str| types.iter().any(|kind| kind == name);
+        let object = match has("object") {
+            true => self.object(schema, &mut result, at, depth)?,
+            false => Plan::Keep,
+        };
+        let array = match has("array") {
+            true => self.array(schema, &mut result, at, depth)?,
+            false => Plan::Keep,
+        };
+        self.choices(schema, &mut result, at)?;
+        let mut notes = Notes::new(at, self.losses);
+        emit::simple_keywords(schema, &mut result, &mut notes, treatment);
+        notes.finish(schema.get("description"), &mut result);
+        let plan = if object == Plan::Keep { array } else { object };
+        Ok((result, plan))
+    }
+
+    fn choices(
+        &mut self,
+        schema: &Map<String, Value>,
+        result: &mut Map<String, Value>,
+        at: &Pointer,
+    ) -> Result<(), NotStrict> {
+        if let Some(value) = schema.get("const") {
+            self.count_characters(value.to_string().len(), at)?;
+            result.insert("const".to_owned(), value.clone());
+        }
+        if let Some(Value::Array(values)) = schema.get("enum") {
+            self.choices += values.len();
+            if self.choices > MAX_CHOICES {
+                return Err(refuse(at, "so many choices"));
+            }
+            for value in values {
+                self.count_characters(value.to_string().len(), at)?;
+            }
+            result.insert("enum".to_owned(), json!(values));
+        }
+        Ok(())
+    }
+
+    fn count_characters(&mut self, more: usize, at: &Pointer) -> Result<(), NotStrict> {
+        self.characters += more;
+        if self.characters > MAX_CHARACTERS {
+            return Err(refuse(at, "so much text in names and choices"));
+        }
+        Ok(())
+    }
+
+    fn object(
+        &mut self,
+        schema: &Map<String, Value>,
+        result: &mut Map<String, Value>,
+        at: &Pointer,
+        depth: usize,
+    ) -> Result<Plan, NotStrict> {
+        self.check_closed(schema, at)?;
+        let needed = required(schema);
+        if needed.iter().any(|name| !properties(schema).any(|(known, _)| known == name)) {
+            return Err(refuse(at, "a required property without a schema"));
+        }
+        let (mut shown, mut members) = (Map::new(), Vec::new());
+        for (name, property) in properties(schema) {
+            let is_required = needed.contains(&name.as_str());
+            let property = as_schema(property);
+            let at = at.child("properties").child(name);
+            if is_impossible(&property) {
+                self.losses.push(Loss::new(&at, "not", Fate::Dropped, "no value fits, so the property is left out"));
+                continue;
+            }
+            self.properties += 1;
+            self.count_characters(name.len(), &at)?;
+            let (emitted, plan) = self.schema(&property, &at, depth + 1)?;
+            let accepts_null = emit::accepts_null(&Value::Object(property), self.plain);
+            let (emitted, null) = match (is_required, accepts_null) {
+                (true, _) => (emitted, Null::Value),
+                (false, true) => (emitted, Null::Value),
+                (false, false) => (with_null(emitted), Null::AbsentRequired),
+            };
+            if !is_required {
+                let note = "optional there means null";
+                self.losses.push(Loss::new(&at, "required", Fate::Changed, note));
+            }
+            members.push(Member { shown: name.clone(), name: name.clone(), null, plan });
+            shown.insert(name.clone(), Value::Object(emitted));
+        }
+        if self.properties > MAX_PROPERTIES {
+            return Err(refuse(at, "so many properties"));
+        }
+        let every: Vec<&String> = shown.keys().collect();
+        result.insert("required".to_owned(), json!(every));
+        result.insert("properties".to_owned(), Value::Object(shown));
+        result.insert("additionalProperties".to_owned(), json!(false));
+        Ok(Plan::object(members, Plan::Keep))
+    }
+
+    /// A strict object is closed. An open one with properties may be closed, one that is only open may not.
+    fn check_closed(&mut self, schema: &Map<String, Value>, at: &Pointer) -> Result<(), NotStrict> {
+        match schema.get("additionalProperties") {
+            Some(Value::Bool(false)) => return Ok(()),
+            Some(Value::Object(_)) => return Err(refuse(at, "additionalProperties")),
+            _ => {}
+        }
+        if properties(schema).next().is_none() {
+            return Err(refuse(at, "an object with any properties"));
+        }
+        let note = "other properties are not allowed there";
+        self.losses.push(Loss::new(at, "additionalProperties", Fate::Changed, note));
+        Ok(())
+    }
+
+    fn array(
+        &mut self,
+        schema: &Map<String, Value>,
+        result: &mut Map<String, Value>,
+        at: &Pointer,
+        depth: usize,
+    ) -> Result<Plan, NotStrict> {
+        let Some(Value::Object(items)) = schema.get("items") else {
+            return Err(refuse(at, "an array of anything"));
+        };
+        let (emitted, plan) = self.schema(items, &at.child("items"), depth + 1)?;
+        result.insert("items".to_owned(), Value::Object(emitted));
+        Ok(Plan::array(Vec::new(), plan))
+    }
+}
+
+/// The same schema, taking `null` as well.
+fn with_null(mut schema: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Array(branches)) = schema.get_mut("anyOf") {
+        branches.push(json!({"type": "null"}));
+        return schema;
+    }
+    if schema.contains_key("$ref") || schema.contains_key("const") {
+        let description = schema.shift_remove("description");
+        let mut either = as_schema(&json!({"anyOf": [schema, {"type": "null"}]}));
+        if let Some(description) = description {
+            either.insert("description".to_owned(), description);
+        }
+        return either;
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.push(Value::Null);
+    }
+    let mut types: Vec<Value> = match schema.get("type") {
+        Some(Value::Array(names)) => names.clone(),
+        Some(name) => vec![name.clone()],
+        None => Vec::new(),
+    };
+    types.push(json!("null"));
+    schema.insert("type".to_owned(), Value::Array(types));
+    schema
+}

@@ -1,0 +1,253 @@
+//! Turns the arguments a model wrote into the arguments the tool takes, by what the conversion changed.
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+use super::emit::type_name;
+
+/// How to turn a model's arguments back. Cheap to keep beside the declaration; apply it before validating.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ArgumentPlan {
+    pub(super) root: Plan,
+    pub(super) definitions: BTreeMap<String, Plan>,
+    /// The property that holds the whole value, for tools that do not take an object.
+    pub(super) wrapped_in: Option<String>,
+}
+
+/// What to do with one value.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) enum Plan {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// The model writes JSON as text.
+    JsonText,
+    /// The model writes an object.
+    Object {
+        members: Vec<Member>,
+        /// For members with other names.
+        others: Box<Plan>,
+    },
+    /// The model writes an array.
+    Array { prefix: Vec<Plan>, items: Box<Plan> },
+    /// One of several, chosen by what the value looks like.
+    OneOf(Vec<Branch>),
+    /// As a definition says.
+    Definition(String),
+}
+
+/// A property of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Member {
+    /// As the model knows it.
+    pub(super) shown: String,
+    /// As the tool knows it.
+    pub(super) name: String,
+    /// What `null` means.
+    pub(super) null: Null,
+    pub(super) plan: Plan,
+}
+
+/// What `null` means where a model wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Null {
+    /// The value `null`.
+    Value,
+    /// The property is left out.
+    Absent,
+    /// As [`Null::Absent`], and the model must write it, since the provider knows no optional properties.
+    AbsentRequired,
+}
+
+/// An alternative of a union.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Branch {
+    /// The types it takes; none means any.
+    pub(super) types: Vec<String>,
+    pub(super) plan: Plan,
+}
+
+impl ArgumentPlan {
+    /// Whether arguments pass unchanged.
+    pub fn is_identity(&self) -> bool {
+        self.wrapped_in.is_none() && self.root == Plan::Keep
+    }
+
+    /// Turns a model's arguments into those of the tool. What does not look as planned is left for validation.
+    pub fn restore(&self, arguments: Value) -> Value {
+        let arguments = match &self.wrapped_in {
+            Some(name) => unwrap(arguments, name),
+            None => arguments,
+        };
+        self.walk(&self.root, arguments, Direction::Restore, 0)
+    }
+
+    /// The other way round: arguments of the tool as this model would have written them,
+    /// for showing it earlier calls that another model made.
+    pub fn show(&self, arguments: Value) -> Value {
+        let shown = self.walk(&self.root, arguments, Direction::Show, 0);
+        match &self.wrapped_in {
+            Some(name) => Value::Object(Map::from_iter([(name.clone(), shown)])),
+            None => shown,
+        }
+    }
+
+    fn walk(&self, plan: &Plan, value: Value, direction: Direction, depth: usize) -> Value {
+        // Definitions may be recursive, and so may hostile arguments: no deeper than JSON text can be.
+        if depth > 128 {
+            return value;
+        }
+        match (plan, value) {
+            (Plan::Keep, value) => value,
+            (Plan::JsonText, value) => direction.json_text(value),
+            (Plan::Object { members, others }, Value::Object(entries)) => {
+                Value::Object(self.walk_object(members, others, entries, direction, depth + 1))
+            }
+            (Plan::Array { prefix, items }, Value::Array(list)) => {
+                let plans = prefix.iter().chain(std::iter::repeat(&**items));
+                let walked =
+                    list.into_iter().zip(plans).map(|(item, plan)| self.walk(plan, item, direction, depth + 1));
+                Value::Array(walked.collect())
+            }
+            (Plan::OneOf(branches), value) => match self.choose(branches, &value, direction) {
+                Some(plan) => self.walk(plan, value, direction, depth + 1),
+                None => value,
+            },
+            (Plan::Definition(name), value) => match self.definitions.get(name) {
+                Some(plan) => self.walk(plan, value, direction, depth + 1),
+                None => value,
+            },
+            (_, value) => value,
+        }
+    }
+
+    fn walk_object(
+        &self,
+        members: &[Member],
+        others: &Plan,
+        mut entries: Map<String, Value>,
+        direction: Direction,
+        depth: usize,
+    ) -> Map<String, Value> {
+        let mut result = Map::new();
+        for member in members {
+            let (from, to) = direction.names(member);
+            match entries.shift_remove(from) {
+                Some(Value::Null) if direction.is_left_out(member) => {}
+                Some(value) => {
+                    let value = self.walk(&member.plan, value, direction, depth);
+                    result.insert(to.to_owned(), value);
+                }
+                None if direction.is_written_as_null(member) => {
+                    result.insert(to.to_owned(), Value::Null);
+                }
+                None => {}
+            }
+        }
+        for (name, value) in entries {
+            let value = self.walk(others, value, direction, depth);
+            result.entry(name).or_insert(value);
+        }
+        result
+    }
+
+    fn choose<'p>(&'p self, branches: &'p [Branch], value: &Value, direction: Direction) -> Option<&'p Plan> {
+        let kind = type_name(value);
+        branches
+            .iter()
+            .filter(|branch| branch.types.is_empty() || branch.types.iter().any(|name| fits(name, kind)))
+            .rev()
+            .max_by_key(|branch| self.likeness(&branch.plan, value, direction))
+            .map(|branch| &branch.plan)
+    }
+
+    /// Known names count for an alternative, unknown ones against it.
+    fn likeness(&self, plan: &Plan, value: &Value, direction: Direction) -> i64 {
+        let plan = match plan {
+            Plan::Definition(name) => self.definitions.get(name).unwrap_or(plan),
+            plan => plan,
+        };
+        match (plan, value) {
+            (Plan::Object { members, .. }, Value::Object(entries)) => entries
+                .keys()
+                .map(|key| {
+                    let is_known = members.iter().any(|member| direction.names(member).0 == key);
+                    if is_known { 1 } else { -1 }
+                })
+                .sum(),
+            _ => 0,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Restore,
+    Show,
+}
+
+impl Direction {
+    fn names(self, member: &Member) -> (&str, &str) {
+        match self {
+            Self::Restore => (&member.shown, &member.name),
+            Self::Show => (&member.name, &member.shown),
+        }
+    }
+
+    fn is_left_out(self, member: &Member) -> bool {
+        self == Self::Restore && member.null != Null::Value
+    }
+
+    fn is_written_as_null(self, member: &Member) -> bool {
+        self == Self::Show && member.null == Null::AbsentRequired
+    }
+
+    fn json_text(self, value: Value) -> Value {
+        match (self, &value) {
+            // Text that is no JSON was meant as it stands.
+            (Self::Restore, Value::String(text)) => serde_json::from_str(text).unwrap_or(value),
+            (Self::Restore, _) => value,
+            (Self::Show, _) => Value::String(value.to_string()),
+        }
+    }
+}
+
+fn unwrap(arguments: Value, name: &str) -> Value {
+    match arguments {
+        Value::Object(mut entries) if entries.len() == 1 && entries.contains_key(name) => {
+            entries.shift_remove(name).unwrap_or_default()
+        }
+        other => other,
+    }
+}
+
+fn fits(name: &str, kind: &str) -> bool {
+    name == kind || (name == "integer" && kind == "number")
+}
+
+impl Plan {
+    /// `Keep` when nothing inside needs doing, so that most tools have the smallest plan.
+    pub(super) fn object(members: Vec<Member>, others: Plan) -> Self {
+        let is_plain = members
+            .iter()
+            .all(|member| member.shown == member.name && member.null == Null::Value && member.plan == Self::Keep);
+        if is_plain && others == Self::Keep {
+            return Self::Keep;
+        }
+        Self::Object { members, others: Box::new(others) }
+    }
+
+    pub(super) fn array(prefix: Vec<Plan>, items: Plan) -> Self {
+        if items == Self::Keep && prefix.iter().all(|plan| *plan == Self::Keep) {
+            return Self::Keep;
+        }
+        Self::Array { prefix, items: Box::new(items) }
+    }
+
+    pub(super) fn one_of(branches: Vec<Branch>) -> Self {
+        if branches.iter().all(|branch| branch.plan == Self::Keep) {
+            return Self::Keep;
+        }
+        Self::OneOf(branches)
+    }
+}
