@@ -13,6 +13,8 @@ use std::{
 pub(crate) use environment::looks_secret;
 pub(crate) use resolve::Resolved;
 
+use crate::Policy;
+
 /// Which of our own variables a child receives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Inherit {
@@ -29,7 +31,7 @@ pub enum Inherit {
 }
 
 /// A program to run as a [`Job`](crate::Job).
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Command {
     /// A name looked up in the child's `PATH`, or a path.
     pub program: OsString,
@@ -41,6 +43,8 @@ pub struct Command {
     pub inherit: Inherit,
     /// Its working directory; ours if left out.
     pub cwd: Option<PathBuf>,
+    /// What it may touch.
+    pub sandbox: Policy,
 }
 
 impl Command {
@@ -52,6 +56,7 @@ impl Command {
             env: BTreeMap::new(),
             inherit: Inherit::default(),
             cwd: None,
+            sandbox: Policy::Off,
         }
     }
 
@@ -85,6 +90,12 @@ impl Command {
         self
     }
 
+    /// Confines the child.
+    pub fn sandbox(mut self, policy: Policy) -> Self {
+        self.sandbox = policy;
+        self
+    }
+
     /// The program's name as people should read it.
     pub(crate) fn label(&self) -> String {
         self.program.to_string_lossy().into_owned()
@@ -108,6 +119,7 @@ impl fmt::Debug for Command {
             .field("env", &names)
             .field("inherit", &self.inherit)
             .field("cwd", &self.cwd)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }

@@ -38,6 +38,12 @@ pub enum Error {
         /// Which argument or variable.
         what: String,
     },
+    /// The sandbox policy cannot be enforced on this machine.
+    #[error("the sandbox cannot be enforced: {what}")]
+    Sandbox {
+        /// Which parts, and why.
+        what: String,
+    },
     /// The system refused to start the process.
     #[error("could not start {program}: {step}")]
     Spawn {
@@ -64,6 +70,9 @@ impl Error {
             }
             Error::NoSuchDirectory { .. } => Some("create it, or correct `cwd`".to_owned()),
             Error::BadText { .. } => None,
+            Error::Sandbox { .. } => {
+                Some("change the policy, or set `required: false` to run with what can be enforced".to_owned())
+            }
             Error::Spawn { .. } => self
                 .is_retryable()
                 .then(|| "the system is short of processes, memory or files; try again later".to_owned()),

@@ -38,3 +38,10 @@ pub(crate) fn open() -> io::Result<(Pipes, Receiver, ChildEnds)> {
     let ends = ChildEnds { stdin: stdin_read, stdout: stdout_write, stderr: stderr_write };
     Ok((pipes, Receiver::from_owned_fd(stderr_read)?, ends))
 }
+
+/// Ends of a child that has nothing to read and to whom nobody listens.
+#[cfg(target_os = "linux")]
+pub(crate) fn closed_ends() -> io::Result<ChildEnds> {
+    let nothing = || std::fs::File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
+    Ok(ChildEnds { stdin: nothing()?, stdout: nothing()?, stderr: nothing()? })
+}

@@ -1,6 +1,11 @@
 //! Who descends from a process, read from the process table.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
 
 use serde::Serialize;
 
@@ -31,23 +36,23 @@ pub(crate) fn inspect_below(root: u32) -> Vec<ProcessInfo> {
 
 /// The ids of all descendants, dead ones that nobody has reaped included.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
-    let children: &dyn Fn(u32) -> Vec<u32> = if has_children_files() {
-        &children_of
-    } else {
-        &{
-            let table = parent_table();
-            move |pid| table.get(&pid).cloned().unwrap_or_default()
-        }
-    };
-    let mut found = children(root);
+    if has_children_files() {
+        return walk(root, children_of);
+    }
+    let table = parent_table();
+    walk(root, |pid| table.get(&pid).cloned().unwrap_or_default())
+}
+
+fn walk(root: u32, children: impl Fn(u32) -> Vec<u32>) -> Vec<u32> {
+    // A process cannot be its own descendant, but ids may be reused between two reads.
+    let mut seen = HashSet::from([root]);
+    let mut found = vec![root];
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
-        // A process cannot be its own descendant, but ids may be reused between two reads.
-        let new: Vec<u32> = children(pid).into_iter().filter(|pid| !found.contains(pid)).collect();
-        found.extend(new);
+        found.extend(children(pid).into_iter().filter(|child| seen.insert(*child)));
         next += 1;
     }
-    found
+    found.split_off(1)
 }
 
 /// Some kernels are built without the `children` files; the whole table is read there.
@@ -90,7 +95,7 @@ fn inspect(pid: u32) -> Option<ProcessInfo> {
         parent: stat.parent,
         group: stat.group,
         command: command_line(pid).unwrap_or_else(|| format!("[{}]", stat.name)),
-        resident_bytes: stat.resident_pages * units::page_bytes(),
+        resident_bytes: stat.resident_bytes(),
         cpu: ticks(stat.cpu_ticks),
     })
 }
@@ -114,7 +119,8 @@ pub(crate) struct Stat {
     pub(crate) group: u32,
     cpu_ticks: u64,
     pub(crate) start_ticks: u64,
-    pub(crate) resident_pages: u64,
+    pub(crate) threads: u64,
+    resident_pages: u64,
 }
 
 impl Stat {
@@ -136,9 +142,15 @@ impl Stat {
             parent: number(1)? as u32,
             group: number(2)? as u32,
             cpu_ticks: number(11)? + number(12)?,
+            threads: number(17)?,
             start_ticks: number(19)?,
             resident_pages: number(21)?,
         })
+    }
+
+    /// Memory it holds.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.resident_pages * units::page_bytes()
     }
 
     /// Neither a zombie nor about to vanish.

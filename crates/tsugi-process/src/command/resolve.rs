@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Command, environment::assemble};
+use super::{Command, Inherit, environment::assemble};
 use crate::Error;
 
 /// Used when the child has no `PATH`, as the C library does.
@@ -24,13 +24,24 @@ pub(crate) struct Resolved {
 impl Command {
     /// Checks the command against this machine, now.
     pub(crate) fn resolve(&self) -> Result<Resolved, Error> {
-        let env = assemble(&self.inherit, std::env::vars_os(), &self.env);
+        let env = assemble(&self.inherited(), std::env::vars_os(), &self.env);
         let cwd = self.resolve_cwd()?;
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| FALLBACK_PATH.into());
         let program = find_program(&self.program, &path, &cwd)?;
         let resolved = Resolved { program, args: self.args.clone(), env: env.into_iter().collect(), cwd };
         check_text(&resolved)?;
         Ok(resolved)
+    }
+
+    /// A confined child never receives all of our variables.
+    fn inherited(&self) -> Inherit {
+        let Some(rules) = self.sandbox.rules() else { return self.inherit.clone() };
+        let named = rules.env.into_iter().map(OsString::from);
+        match &self.inherit {
+            Inherit::Nothing => Inherit::Nothing,
+            Inherit::Also(names) => Inherit::Also(names.iter().cloned().chain(named).collect()),
+            Inherit::Usual | Inherit::All => Inherit::Also(named.collect()),
+        }
     }
 
     fn resolve_cwd(&self) -> Result<PathBuf, Error> {

@@ -1,4 +1,4 @@
-//! Forking and executing the child inside the guardian, which has one thread and may therefore use all of Rust.
+//! Forking, confining and executing the child inside the guardian, which has one thread and may use all of Rust.
 #![allow(unsafe_code, reason = "fork, execve and signal masks have no safe form")]
 
 use std::{
@@ -18,75 +18,155 @@ use rustix::{
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
 };
 
-use super::message::{Event, Request};
-use crate::pipes::ChildEnds;
+use super::{
+    message::{Event, Run},
+    reap,
+};
+use crate::{
+    pipes::ChildEnds,
+    sandbox::linux::{
+        apply,
+        namespace::{Identity, Namespaces},
+    },
+    tree::descendants,
+};
 
 /// A child on its way to `execve`.
 #[derive(Debug)]
 pub(super) struct Birth {
+    /// The guardian's own child: the program, or the first process of its namespaces.
     pub(super) pid: Pid,
     /// Ends without a word when the program runs; otherwise says what failed.
+    failure: File,
+    /// In namespaces, where the guardian cannot wait for the program itself: how it ended.
+    exit: Option<File>,
+}
+
+/// What the child needs besides the run.
+struct Cradle<'a> {
+    run: &'a Run,
+    ends: ChildEnds,
     failure: File,
 }
 
 impl Birth {
     /// Forks; the child executes the program.
-    pub(super) fn begin(request: &Request, ends: ChildEnds) -> io::Result<Birth> {
-        let (failure_read, failure_write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let guardian = getpid();
-        // SAFETY: this process has one thread, so no lock can be held by another one.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => live(request, &ends, guardian, failure_write.into()),
-            pid => {
-                let pid = Pid::from_raw(pid).expect("fork gives a positive id");
-                // The child does the same; whoever is first wins, and a signal to the group finds it in any case.
-                let _ = setpgid(Some(pid), Some(pid));
-                Ok(Birth { pid, failure: failure_read.into() })
-            }
-        }
+    pub(super) fn begin(run: &Run, ends: ChildEnds) -> io::Result<Birth> {
+        let (failure, failure_write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let cradle = Cradle { run, ends, failure: failure_write.into() };
+        let namespaces = run.confinement.as_ref().and_then(|confinement| confinement.namespaces);
+        let (pid, exit) = match namespaces {
+            None => (fork_program(cradle)?, None),
+            Some(namespaces) => fork_world(cradle, namespaces).map(|(pid, exit)| (pid, Some(exit)))?,
+        };
+        Ok(Birth { pid, failure: failure.into(), exit })
     }
 
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.failure.as_fd()
     }
 
-    /// Reads how it went; call it when the pipe is readable, it waits otherwise.
-    pub(super) fn outcome(mut self) -> Event {
+    /// Reads how it went, and gives the file that will say how the program ended; waits if called too early.
+    pub(super) fn outcome(mut self) -> (Event, Option<File>) {
         let mut text = Vec::new();
         // What cannot be read was not written.
         let _ = self.failure.read_to_end(&mut text);
-        serde_json::from_slice(&text).unwrap_or(Event::Started { pid: self.pid.as_raw_nonzero().get() as u32 })
+        let event = serde_json::from_slice(&text).unwrap_or_else(|_| Event::Started { pid: self.program_id() });
+        (event, self.exit)
+    }
+
+    /// In namespaces, the program is the only child of the first process.
+    fn program_id(&self) -> u32 {
+        let own = self.pid.as_raw_nonzero().get() as u32;
+        let inner = self.exit.as_ref().and_then(|_| descendants(own).first().copied());
+        inner.unwrap_or(own)
+    }
+}
+
+fn fork_program(cradle: Cradle<'_>) -> io::Result<Pid> {
+    let parent = getpid();
+    // SAFETY: this process has one thread, so no lock can be held by another one.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => live(cradle, parent),
+        pid => {
+            let pid = Pid::from_raw(pid).expect("fork gives a positive id");
+            // The child does the same; whoever is first wins, and a signal to the group finds it in any case.
+            let _ = setpgid(Some(pid), Some(pid));
+            Ok(pid)
+        }
+    }
+}
+
+/// Forks the first process of new namespaces, which starts the program and waits for it.
+fn fork_world(cradle: Cradle<'_>, namespaces: Namespaces) -> io::Result<(Pid, File)> {
+    let (exit, exit_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let identity = Identity::ours();
+    match namespaces.fork()? {
+        0 => lead_world(cradle, namespaces, identity, exit_write.into()),
+        pid => Ok((Pid::from_raw(pid).expect("clone gives a positive id"), exit.into())),
+    }
+}
+
+/// The life of the first process: when it ends, the kernel ends everyone in its namespace. Does not return.
+///
+/// It is not the program itself, because the kernel ignores most signals to a first process,
+/// and few programs bury the orphans that a first process is given.
+fn lead_world(mut cradle: Cradle<'_>, namespaces: Namespaces, identity: Identity, mut exit: File) -> ! {
+    let settled = set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
+    if let Err(error) = settled.and_then(|()| namespaces.settle(identity)) {
+        report(&mut cradle.failure, "set up the sandbox's namespaces", &error);
+        end(1);
+    }
+    let Cradle { run, ends, failure } = cradle;
+    // The end of both pipes must be seen when the program has them no more, so ours are closed by the move.
+    match fork_program(Cradle { run, ends, failure }) {
+        Ok(program) => {
+            let ended = serde_json::to_vec(&reap::wait_for(program)).expect("events are plain data");
+            let _ = exit.write_all(&ended);
+            end(0)
+        }
+        Err(_) => end(1),
     }
 }
 
 /// The life of the child up to the program; does not return.
-fn live(request: &Request, ends: &ChildEnds, guardian: Pid, mut failure: File) -> ! {
-    let (step, error) = match prepare(request, ends, guardian) {
-        Ok(()) => ("execute", execute(request)),
+fn live(mut cradle: Cradle<'_>, parent: Pid) -> ! {
+    let (step, error) = match prepare(&cradle, parent) {
+        Ok(()) => ("execute", execute(cradle.run)),
         Err(failed) => failed,
     };
+    report(&mut cradle.failure, step, &error);
+    end(127)
+}
+
+fn report(failure: &mut File, step: &str, error: &io::Error) {
     let event = Event::Failed { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(libc::EINVAL) };
     let text = serde_json::to_vec(&event).expect("events are plain data");
+    // A guardian that is gone does not hear it.
     let _ = failure.write_all(&text);
+}
+
+fn end(code: i32) -> ! {
     // SAFETY: ends this process without running anything that belongs to the guardian.
-    unsafe { libc::_exit(127) }
+    unsafe { libc::_exit(code) }
 }
 
 type Failed = (&'static str, io::Error);
 
-fn prepare(request: &Request, ends: &ChildEnds, guardian: Pid) -> Result<(), Failed> {
+fn prepare(cradle: &Cradle<'_>, parent: Pid) -> Result<(), Failed> {
     let at = |step| move |error: rustix::io::Errno| (step, error.into());
     setpgid(None, None).map_err(at("make a process group"))?;
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("set the parent-death signal"))?;
-    if getppid() != Some(guardian) {
+    if getppid() != Some(parent) {
         return Err(("stay with the guardian", io::ErrorKind::BrokenPipe.into()));
     }
-    dup2_stdin(&ends.stdin).map_err(at("set stdin"))?;
-    dup2_stdout(&ends.stdout).map_err(at("set stdout"))?;
-    dup2_stderr(&ends.stderr).map_err(at("set stderr"))?;
+    dup2_stdin(&cradle.ends.stdin).map_err(at("set stdin"))?;
+    dup2_stdout(&cradle.ends.stdout).map_err(at("set stdout"))?;
+    dup2_stderr(&cradle.ends.stderr).map_err(at("set stderr"))?;
     reset_signals();
-    chdir(&*request.cwd).map_err(at("enter the working directory"))
+    chdir(&*cradle.run.cwd).map_err(at("enter the working directory"))?;
+    cradle.run.confinement.as_ref().map_or(Ok(()), apply::confine)
 }
 
 /// Handlers do not survive `execve`, but ignored and blocked signals would, and a child that cannot hear SIGTERM
@@ -105,11 +185,11 @@ fn reset_signals() {
 }
 
 /// Becomes the program; only a failure returns.
-fn execute(request: &Request) -> io::Error {
-    let arguments = std::iter::once(&request.program).chain(&request.args);
-    let variables = request.env.iter().map(|(name, value)| variable(name, value));
+fn execute(run: &Run) -> io::Error {
+    let arguments = std::iter::once(&run.program).chain(&run.args);
+    let variables = run.env.iter().map(|(name, value)| variable(name, value));
     let (Ok(program), Ok(arguments), Ok(variables)) = (
-        c_string(&request.program),
+        c_string(&run.program),
         arguments.map(|text| c_string(text)).collect::<Result<Vec<_>, _>>(),
         variables.map(|text| c_string(&text)).collect::<Result<Vec<_>, _>>(),
     ) else {

@@ -4,7 +4,11 @@ use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{command::Resolved, stop::Grace};
+use crate::{
+    command::Resolved,
+    sandbox::linux::{Confinement, ability::Ability, limit::Passed},
+    stop::Grace,
+};
 
 /// Asks for the polite ladder.
 pub(crate) const STOP: u8 = b'S';
@@ -13,26 +17,37 @@ pub(crate) const ABANDON: u8 = b'A';
 /// Asks for SIGKILL at once.
 pub(crate) const KILL: u8 = b'K';
 
-/// The one request a guardian receives, together with the child's stdin, stdout and stderr.
+/// The one request a guardian receives, together with three files.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Try what the kernel allows, tell it and end.
+    Probe,
+    /// Run a program; the files are its stdin, stdout and stderr.
+    Run(Box<Run>),
+}
+
+/// What to run.
 ///
 /// Paths travel as `OsString`, which keeps names that are not UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct Run {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: OsString,
     pub(crate) grace: Grace,
+    pub(crate) confinement: Option<Confinement>,
 }
 
-impl Request {
-    pub(crate) fn new(resolved: &Resolved, grace: Grace) -> Self {
-        Request {
+impl Run {
+    pub(crate) fn new(resolved: &Resolved, grace: Grace, confinement: Option<Confinement>) -> Self {
+        Run {
             program: resolved.program.clone().into(),
             args: resolved.args.clone(),
             env: resolved.env.clone(),
             cwd: resolved.cwd.clone().into(),
             grace,
+            confinement,
         }
     }
 }
@@ -40,12 +55,26 @@ impl Request {
 /// What a guardian tells, one JSON text per line.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
+    /// What the kernel allows.
+    Probed(Ability),
     /// The program runs.
     Started { pid: u32 },
     /// The program could not be run; the guardian ends.
     Failed { step: String, errno: i32 },
     /// The main child has ended.
     Exited { code: Option<i32>, signal: Option<i32>, cpu: Duration, peak_bytes: u64 },
+    /// The job has passed a limit and is being ended.
+    Passed(Passed),
     /// Nothing is left; the guardian ends.
     Gone { swept: u32 },
+}
+
+impl Event {
+    /// The same, if it is an end, with a peak of memory of at least this; the kernel tells only that of one process.
+    pub(crate) fn with_peak(mut self, seen: u64) -> Event {
+        if let Event::Exited { peak_bytes, .. } = &mut self {
+            *peak_bytes = seen.max(*peak_bytes);
+        }
+        self
+    }
 }

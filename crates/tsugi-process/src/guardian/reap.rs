@@ -1,5 +1,5 @@
 //! Signals to everything below the guardian, and burying what has ended.
-#![allow(unsafe_code, reason = "wait4 is the only call that gives a child's use of resources with its status")]
+#![allow(unsafe_code, reason = "wait4, which gives use of resources with a status, and scheduling have no safe form")]
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,18 +23,43 @@ pub(super) struct Buried {
 pub(super) fn bury(main: Pid) -> Buried {
     let mut buried = Buried::default();
     loop {
-        let (mut status, mut usage) = (0, empty_usage());
-        // SAFETY: both pointers are to local values of the right type.
-        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
-        match pid {
-            1.. if Pid::from_raw(pid) == Some(main) => buried.main = Some(exited(status, &usage)),
-            1.. => buried.others += 1,
-            0 => return buried,
-            _ => {
-                buried.is_last = std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD);
+        match wait(libc::WNOHANG) {
+            Waited::Ended(pid, exited) if pid == main => buried.main = Some(exited),
+            Waited::Ended(..) => buried.others += 1,
+            Waited::NotYet => return buried,
+            Waited::NoChild => {
+                buried.is_last = true;
                 return buried;
             }
         }
+    }
+}
+
+/// Waits for one child, burying all others on the way.
+pub(super) fn wait_for(main: Pid) -> Event {
+    loop {
+        match wait(0) {
+            Waited::Ended(pid, exited) if pid == main => return exited,
+            Waited::NoChild => return Event::Exited { code: None, signal: None, cpu: Duration::ZERO, peak_bytes: 0 },
+            Waited::Ended(..) | Waited::NotYet => {}
+        }
+    }
+}
+
+enum Waited {
+    Ended(Pid, Event),
+    NotYet,
+    NoChild,
+}
+
+fn wait(options: libc::c_int) -> Waited {
+    let (mut status, mut usage) = (0, empty_usage());
+    // SAFETY: both pointers are to local values of the right type.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, options, &raw mut usage) };
+    match pid {
+        1.. => Waited::Ended(Pid::from_raw(pid).expect("it is positive"), exited(status, &usage)),
+        -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) => Waited::NoChild,
+        _ => Waited::NotYet,
     }
 }
 
@@ -61,6 +86,19 @@ pub(super) fn terminate_all() {
     signal_each(&pids, Signal::CONT);
 }
 
+/// Puts this process before all others, if we may: among thousands that fork as fast as they can,
+/// a process that waits for its turn comes too late. Whoever may not is bound by the kernel's limit of processes.
+pub(super) fn hurry() {
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: changes the scheduling of this process only.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) };
+}
+
+/// Ends a whole namespace by its first process; the kernel lets nobody in it fork from then on.
+pub(super) fn kill_world(first: Pid) {
+    let _ = kill_process(first, Signal::KILL);
+}
+
 /// Ends all descendants that exist now; call it again until nothing is left to bury.
 ///
 /// Whole groups go first: the kernel signals a group at once, so a group of forking processes cannot outrun us.
@@ -82,7 +120,7 @@ fn signal_each(pids: &[u32], signal: Signal) {
     }
 }
 
-fn own_id() -> u32 {
+pub(super) fn own_id() -> u32 {
     getpid().as_raw_nonzero().get() as u32
 }
 

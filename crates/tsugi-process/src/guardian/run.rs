@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "signal masks, signalfd and the borrowed stdin have no safe form")]
 
 use std::{
-    io,
+    fs::File,
+    io::{self, Read},
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
     time::{Duration, Instant},
@@ -17,22 +18,36 @@ use super::{
     birth::Birth,
     control::{Control, Heard},
     hook,
-    message::{self, Event},
+    message::{self, Event, Request, Run},
     reap,
 };
-use crate::stop::{Ladder, Push, Stage};
+use crate::{
+    pipes::ChildEnds,
+    sandbox::linux::{ability, limit::Watch},
+    stop::{Ladder, Push, Stage},
+};
 
 /// Between two rounds of SIGKILL.
 const KILL_ROUND: Duration = Duration::from_millis(10);
+/// Between two looks at memory and processes: short, since a child that forks or allocates as fast as it can
+/// passes its limit by what it gets in this time.
+const WATCH_ROUND: Duration = Duration::from_millis(40);
 
 /// Entered from the start-up hook; ends the process.
 pub(super) fn main() -> ! {
-    let code = match prepare().and_then(Guardian::start) {
-        Ok(mut guardian) => guardian.run(),
-        Err(_) => 1,
-    };
+    let code = i32::from(prepare().and_then(serve).is_err());
     // SAFETY: ends this process; nothing of the program around us has been started.
     unsafe { libc::_exit(code) }
+}
+
+fn serve(signals: OwnedFd) -> io::Result<()> {
+    // SAFETY: stdin is open for the whole life of the guardian and never closed.
+    let control = Control::new(unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) });
+    match control.receive_request()? {
+        (Request::Probe, _) => control.tell(&Event::Probed(ability::try_all())),
+        (Request::Run(run), ends) => Guardian::start(control, signals, &run, ends)?.run(),
+    }
+    Ok(())
 }
 
 /// Lets go of everything inherited: files, session, signals, working directory.
@@ -77,31 +92,36 @@ struct Guardian {
     /// Until the program runs.
     birth: Option<Birth>,
     main: Pid,
+    /// Whether it has namespaces of its own, of which `main` is the first process.
+    has_world: bool,
+    /// Says how the program ended, if it has namespaces of its own.
+    exit: Option<File>,
     is_supervised: bool,
     ladder: Ladder,
+    watch: Option<Watch>,
     swept: u32,
 }
 
 impl Guardian {
-    fn start(signals: OwnedFd) -> io::Result<Guardian> {
-        // SAFETY: stdin is open for the whole life of the guardian and never closed.
-        let control = Control::new(unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) });
-        let (request, ends) = control.receive_request()?;
-        let birth = Birth::begin(&request, ends).inspect_err(|error| {
+    fn start(control: Control, signals: OwnedFd, run: &Run, ends: ChildEnds) -> io::Result<Guardian> {
+        let birth = Birth::begin(run, ends).inspect_err(|error| {
             control.tell(&Event::Failed { step: "fork".into(), errno: error.raw_os_error().unwrap_or(0) });
         })?;
         Ok(Guardian {
             control,
             signals,
             main: birth.pid,
+            has_world: run.confinement.as_ref().is_some_and(|confinement| confinement.namespaces.is_some()),
             birth: Some(birth),
+            exit: None,
             is_supervised: true,
-            ladder: Ladder::new(request.grace),
+            ladder: Ladder::new(run.grace),
+            watch: run.confinement.as_ref().and_then(Watch::new),
             swept: 0,
         })
     }
 
-    fn run(&mut self) -> i32 {
+    fn run(&mut self) {
         loop {
             let (is_born, is_heard) = self.wait();
             if is_born {
@@ -112,9 +132,10 @@ impl Guardian {
             }
             let stage = self.ladder.tick(Instant::now());
             self.enter(stage);
+            self.keep_watch();
             if self.bury() {
                 self.control.tell(&Event::Gone { swept: self.swept });
-                return 0;
+                return;
             }
         }
     }
@@ -140,12 +161,26 @@ impl Guardian {
             Stage::Killing => Some(KILL_ROUND),
             _ => self.ladder.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         };
-        left.and_then(|left| Timespec::try_from(left).ok())
+        let next_look = self.watch.as_ref().map(|_| WATCH_ROUND);
+        let earliest = left.into_iter().chain(next_look).min();
+        earliest.and_then(|time| Timespec::try_from(time).ok())
+    }
+
+    /// Ends the job if it has passed a limit.
+    fn keep_watch(&mut self) {
+        let Some(watch) = self.watch.as_mut().filter(|_| self.ladder.stage != Stage::Killing) else { return };
+        if let Some(passed) = watch.look(reap::own_id()) {
+            self.control.tell(&Event::Passed(passed));
+            let stage = self.ladder.push(Push::Kill, Instant::now());
+            self.enter(stage);
+        }
     }
 
     fn end_birth(&mut self) {
         if let Some(birth) = self.birth.take() {
-            self.control.tell(&birth.outcome());
+            let (event, exit) = birth.outcome();
+            self.exit = exit;
+            self.control.tell(&event);
         }
     }
 
@@ -174,8 +209,13 @@ impl Guardian {
         if stage == Some(Stage::Terminating) {
             reap::terminate_all();
         }
-        if self.ladder.stage == Stage::Killing {
-            reap::kill_all();
+        if stage == Some(Stage::Killing) {
+            reap::hurry();
+        }
+        match self.ladder.stage {
+            Stage::Killing if self.has_world => reap::kill_world(self.main),
+            Stage::Killing => reap::kill_all(),
+            _ => {}
         }
     }
 
@@ -187,13 +227,21 @@ impl Guardian {
         if let Some(exited) = buried.main {
             // The pipe of the birth has ended with its writer, so this does not wait.
             self.end_birth();
-            self.control.tell(&exited);
+            let exited = self.exit_in_world().unwrap_or(exited);
+            self.control.tell(&exited.with_peak(self.watch.as_ref().map_or(0, |watch| watch.peak)));
             let stage = self.ladder.push(Push::MainExited, Instant::now());
             if !buried.is_last {
                 self.enter(stage);
             }
         }
         buried.is_last
+    }
+
+    /// How the program ended, as the first process of its namespaces has seen it; that one is dead, so this does not wait.
+    fn exit_in_world(&mut self) -> Option<Event> {
+        let mut text = Vec::new();
+        self.exit.take()?.read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
     fn forget_signals(&self) {

@@ -9,7 +9,7 @@ use super::{
     state::{ExitReport, Phase, State, Wish},
     task,
 };
-use crate::{Command, Error, JobOptions, Pipes, ProcessInfo, Stderr, tree};
+use crate::{Command, Error, JobOptions, Pipes, ProcessInfo, Report, Stderr, tree};
 
 /// A running child; cheap to clone.
 ///
@@ -24,7 +24,7 @@ pub(super) struct Inner {
     pub(super) pid: u32,
     /// Whose descendants belong to the job.
     pub(super) root: u32,
-    pub(super) tier: Tier,
+    pub(super) sandbox: Report,
     pub(super) stderr: Stderr,
     pub(super) state: watch::Receiver<State>,
     pub(super) wish: watch::Sender<Wish>,
@@ -49,7 +49,12 @@ impl Job {
 
     /// What makes sure that no descendant survives.
     pub fn tier(&self) -> Tier {
-        self.inner.tier
+        self.inner.sandbox.tier
+    }
+
+    /// What is truly enforced of the sandbox policy.
+    pub fn sandbox_report(&self) -> &Report {
+        &self.inner.sandbox
     }
 
     /// What the child says on stderr.

@@ -3,16 +3,15 @@
 use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::{net::unix::pipe::Receiver, process::Child};
+use tokio::process::Child;
 
 use super::{
-    Tier,
     control::Inner,
     state::Exit,
-    task::{Asked, Desk, Plan},
+    task::{Asked, Desk, NewDesk, Plan},
 };
 use crate::{
-    Error, Stderr,
+    Error,
     stop::{Ladder, Push, Stage},
     stray::Mark,
 };
@@ -21,7 +20,7 @@ use crate::{
 ///
 /// It gets no parent-death signal: that one fires when the *thread* that started it ends,
 /// and threads of a runtime come and go.
-pub(super) fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
+pub(super) fn start(plan: Plan) -> Result<Inner, Error> {
     let at = |step: &'static str| {
         let label = plan.label.clone();
         move |error| Error::spawn(label, step, error)
@@ -29,7 +28,8 @@ pub(super) fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner,
     let (ladder, options, mark) = (Ladder::new(plan.options.grace), plan.options.clone(), plan.mark.clone());
     let child = command(&plan).and_then(|mut command| command.spawn()).map_err(at("execute"))?;
     let pid = child.id().ok_or(io::ErrorKind::NotFound.into()).map_err(at("learn its id"))?;
-    let (desk, inner) = Desk::open(options, stderr, pipe, pid, pid, Tier::ProcessGroup);
+    let Plan { stderr, stderr_pipe, sandbox, .. } = plan;
+    let (desk, inner) = Desk::open(NewDesk { options, stderr, stderr_pipe, sandbox }, pid, pid);
     let group = Pid::from_raw(pid as i32);
     tokio::spawn(Owner { child, group, desk, ladder, mark }.run());
     Ok(inner)

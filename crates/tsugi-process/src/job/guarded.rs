@@ -2,33 +2,31 @@
 
 use std::time::Duration;
 
-use tokio::net::unix::pipe::Receiver;
-
 use super::{
-    Tier,
     control::Inner,
-    state::Exit,
-    task::{Asked, Desk, Plan},
+    state::{Cause, Exit},
+    task::{Asked, Desk, NewDesk, Plan},
 };
 use crate::{
-    Error, Stderr,
+    Error,
     guardian::{
         launch::Guardian,
-        message::{self, Event, Request},
+        message::{self, Event, Request, Run},
     },
+    sandbox::linux::limit::Passed,
     stray::Mark,
     tree,
 };
 
 /// Starts the child under a guardian and waits until it runs.
-pub(super) async fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
-    let Plan { label, resolved, ends, options, mark } = plan;
+pub(super) async fn start(plan: Plan) -> Result<Inner, Error> {
+    let Plan { label, resolved, ends, options, mark, stderr, stderr_pipe, confinement, sandbox } = plan;
     let at = |step: &'static str| {
         let label = label.clone();
         move |error| Error::spawn(label, step, error)
     };
     let mut guardian = start_guardian(label.clone()).await.map_err(at("start its guardian"))?;
-    let request = Request::new(&resolved, options.grace);
+    let request = Request::Run(Box::new(Run::new(&resolved, options.grace, confinement)));
     guardian.send(&request, ends).await.map_err(at("instruct its guardian"))?;
     let pid = match guardian.event().await {
         Some(Event::Started { pid }) => pid,
@@ -39,7 +37,7 @@ pub(super) async fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<
         _ => return Err(at("hear from its guardian")(std::io::ErrorKind::BrokenPipe.into())),
     };
     let root = guardian.pid().unwrap_or(pid);
-    let (desk, inner) = Desk::open(options, stderr, pipe, pid, root, Tier::Guardian);
+    let (desk, inner) = Desk::open(NewDesk { options, stderr, stderr_pipe, sandbox }, pid, root);
     tokio::spawn(Owner { guardian, desk, mark, root, swept: 0 }.run());
     Ok(inner)
 }
@@ -97,7 +95,9 @@ impl Owner {
     /// Takes one event; true after the last one.
     async fn note(&mut self, event: Option<Event>) -> bool {
         match event {
-            Some(Event::Started { .. } | Event::Failed { .. }) => {}
+            Some(Event::Started { .. } | Event::Failed { .. } | Event::Probed(_)) => {}
+            Some(Event::Passed(Passed::Memory)) => self.desk.ended_by(Cause::MemoryLimit),
+            Some(Event::Passed(Passed::Processes)) => self.desk.ended_by(Cause::ProcessLimit),
             Some(Event::Exited { code, signal, cpu, peak_bytes }) => {
                 self.desk.exited(exit(code, signal), cpu, peak_bytes).await;
             }
@@ -118,7 +118,7 @@ impl Owner {
         tracing::warn!(guardian = self.root, "a guardian was killed; ending its processes by their mark");
         let mark = self.mark.clone();
         let killed = tokio::task::spawn_blocking(move || mark.kill_bearers()).await.unwrap_or_default();
-        self.desk.lost_guardian();
+        self.desk.ended_by(Cause::GuardianLost);
         self.desk.gone(killed.len() as u32, Vec::new()).await;
     }
 }

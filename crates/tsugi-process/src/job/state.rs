@@ -78,6 +78,10 @@ pub enum Cause {
     Killed,
     /// The last handle was dropped.
     Abandoned,
+    /// It held more memory than its sandbox allows.
+    MemoryLimit,
+    /// It had more processes than its sandbox allows.
+    ProcessLimit,
     /// The guardian was killed, and the rest of the job with it.
     GuardianLost,
 }

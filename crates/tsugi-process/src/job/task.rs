@@ -17,10 +17,13 @@ use super::{
     grouped,
     state::{Cause, Exit, ExitReport, Phase, State, Wish},
 };
+#[cfg(target_os = "linux")]
+use crate::sandbox::linux::Confinement;
 use crate::{
-    Command, Error, JobOptions, Pipes, Stderr,
+    Command, Error, JobOptions, Pipes, Report, Stderr,
     command::Resolved,
     pipes::{self, ChildEnds},
+    sandbox,
     stray::Mark,
 };
 
@@ -34,6 +37,12 @@ pub(super) struct Plan {
     pub(super) ends: ChildEnds,
     pub(super) options: JobOptions,
     pub(super) mark: Mark,
+    pub(super) stderr: Stderr,
+    /// Our end of the child's stderr.
+    pub(super) stderr_pipe: Receiver,
+    #[cfg(target_os = "linux")]
+    pub(super) confinement: Option<Confinement>,
+    pub(super) sandbox: Report,
 }
 
 /// Starts the child and the task that owns it.
@@ -42,11 +51,23 @@ pub(super) async fn spawn(command: Command, mut options: JobOptions) -> Result<(
     options.redact.extend(command.secrets());
     let (pipes, stderr_pipe, ends) = pipes::open().map_err(|error| Error::spawn(&label, "open pipes", error))?;
     let mark = Mark::next();
+    let policy = command.sandbox.clone();
     let resolved = resolve(command, &mark).await?;
+    let (confinement, sandbox) = sandbox::plan(&policy, &resolved).await?;
     let stderr = Stderr::new(options.redact.clone());
-    let plan = Plan { label, resolved, ends, options, mark };
-    let inner = start(plan, stderr, stderr_pipe).await?;
-    Ok((inner, pipes))
+    let inner = start(Plan {
+        label,
+        resolved,
+        ends,
+        options,
+        mark,
+        stderr,
+        stderr_pipe,
+        #[cfg(target_os = "linux")]
+        confinement,
+        sandbox,
+    });
+    Ok((inner.await?, pipes))
 }
 
 /// Looking for a program reads directories, which may be slow ones.
@@ -58,16 +79,16 @@ async fn resolve(command: Command, mark: &Mark) -> Result<Resolved, Error> {
 }
 
 #[cfg(target_os = "linux")]
-async fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
+async fn start(plan: Plan) -> Result<Inner, Error> {
     match Tier::available() {
-        Tier::ProcessGroup => grouped::start(plan, stderr, pipe),
-        _ => super::guarded::start(plan, stderr, pipe).await,
+        Tier::ProcessGroup => grouped::start(plan),
+        _ => super::guarded::start(plan).await,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-async fn start(plan: Plan, stderr: Stderr, pipe: Receiver) -> Result<Inner, Error> {
-    grouped::start(plan, stderr, pipe)
+async fn start(plan: Plan) -> Result<Inner, Error> {
+    grouped::start(plan)
 }
 
 /// What both kinds of owner do alike: hear wishes, collect last words, publish the state.
@@ -79,6 +100,15 @@ pub(super) struct Desk {
     state: watch::Sender<State>,
     wish: watch::Receiver<Wish>,
     cause: Cause,
+    is_abandoned: bool,
+}
+
+/// The parts of a plan that the desk needs.
+pub(super) struct NewDesk {
+    pub(super) options: JobOptions,
+    pub(super) stderr: Stderr,
+    pub(super) stderr_pipe: Receiver,
+    pub(super) sandbox: Report,
 }
 
 /// What handles ask of the owner.
@@ -90,18 +120,12 @@ pub(super) enum Asked {
 }
 
 impl Desk {
-    /// The owner's side and the handle's side.
-    pub(super) fn open(
-        options: JobOptions,
-        stderr: Stderr,
-        pipe: Receiver,
-        pid: u32,
-        root: u32,
-        tier: Tier,
-    ) -> (Desk, Inner) {
+    /// The owner's side and the handle's side; `root` is the process below which everything belongs to the job.
+    pub(super) fn open(desk: NewDesk, pid: u32, root: u32) -> (Desk, Inner) {
+        let NewDesk { options, stderr, stderr_pipe, sandbox } = desk;
         let (state_sender, state) = watch::channel(State::running());
         let (wish, wish_receiver) = watch::channel(Wish::Run);
-        let drain = tokio::spawn(stderr.clone().drain(pipe));
+        let drain = tokio::spawn(stderr.clone().drain(stderr_pipe));
         let desk = Desk {
             started: Instant::now(),
             options,
@@ -110,8 +134,9 @@ impl Desk {
             state: state_sender,
             wish: wish_receiver,
             cause: Cause::Itself,
+            is_abandoned: false,
         };
-        (desk, Inner { pid, root, tier, stderr, state, wish })
+        (desk, Inner { pid, root, sandbox, stderr, state, wish })
     }
 
     /// The longest that anything should be left after a request to stop.
@@ -121,17 +146,17 @@ impl Desk {
 
     /// Waits for the next request; once every handle is gone there is one `Abandon` and then silence.
     pub(super) async fn asked(&mut self) -> Asked {
-        if self.cause == Cause::Abandoned {
+        if self.is_abandoned {
             return std::future::pending().await;
         }
         let wish = self.wish.changed().await.map(|()| *self.wish.borrow_and_update());
-        let is_first = self.cause == Cause::Itself && self.state.borrow().report.is_none();
+        self.is_abandoned = wish.is_err();
         let (asked, cause) = match wish {
             Ok(Wish::Kill) => (Asked::Kill, Cause::Killed),
             Ok(Wish::Stop | Wish::Run) => (Asked::Stop, Cause::Stopped),
             Err(_) => (Asked::Abandon, Cause::Abandoned),
         };
-        if is_first || wish.is_err() {
+        if self.cause == Cause::Itself {
             self.cause = cause;
         }
         self.advance(Phase::Stopping);
@@ -175,9 +200,9 @@ impl Desk {
         });
     }
 
-    /// The guardian itself was killed.
-    pub(super) fn lost_guardian(&mut self) {
-        self.cause = Cause::GuardianLost;
+    /// The job is being ended for a reason that no handle gave.
+    pub(super) fn ended_by(&mut self, cause: Cause) {
+        self.cause = cause;
     }
 
     async fn collect_last_words(&mut self) {

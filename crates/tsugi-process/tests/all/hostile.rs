@@ -4,6 +4,7 @@
 //! and the role has a single thread and may fork.
 #![allow(unsafe_code, reason = "fork and signal dispositions, which misbehaving children need, have no safe form")]
 
+mod attack;
 mod supervisor;
 
 use std::{
@@ -41,6 +42,7 @@ fn play(role: &str, arguments: &[String]) {
         "speak" => speak(arguments),
         "environment" => environment(),
         "files" => files(),
+        "attack" => attack::run(arguments),
         "supervise" => supervisor::guarded(arguments),
         "careless" => supervisor::careless(arguments),
         _ => panic!("no such role: {role}"),

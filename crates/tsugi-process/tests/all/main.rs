@@ -3,6 +3,7 @@
 
 mod hostile;
 mod output;
+mod sandbox;
 mod spawn;
 mod stop;
 mod survive;

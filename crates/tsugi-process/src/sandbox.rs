@@ -1,0 +1,19 @@
+//! What a child may touch: the policy people write, what becomes of it here, and the report of what was enforced.
+//!
+//! Confinement happens in the child itself, between the guardian's fork and `execve`; see [`linux`].
+
+mod policy;
+mod report;
+
+#[cfg(target_os = "linux")]
+pub(crate) mod linux;
+#[cfg(not(target_os = "linux"))]
+mod none;
+
+pub use policy::{Caches, Isolation, Memory, Net, Policy, Rules};
+pub use report::{Enforcement, Report};
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::plan;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use none::plan;

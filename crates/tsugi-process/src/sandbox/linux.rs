@@ -1,0 +1,173 @@
+//! Confinement on Linux: Landlock for files and TCP, seccomp for system calls, limits, and namespaces where asked.
+//!
+//! The supervisor decides everything in [`plan`] from what the kernel was seen to allow ([`ability`]);
+//! the guardian carries it out in the child between fork and `execve` ([`apply`]).
+//! What was planned and then fails is an error, never a warning.
+
+pub(crate) mod ability;
+pub(crate) mod apply;
+mod filter;
+mod landlock;
+pub(crate) mod limit;
+pub(crate) mod namespace;
+mod place;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Enforcement, Isolation, Net, Policy, Report, Rules};
+use crate::{Error, Tier, command::Resolved};
+use ability::Ability;
+use namespace::Namespaces;
+use place::Places;
+
+/// A policy checked against this machine, as the guardian receives it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// None where Landlock is missing and the policy does not insist.
+    pub(crate) places: Option<Places>,
+    pub(crate) net: Net,
+    pub(crate) has_filter: bool,
+    pub(crate) namespaces: Option<Namespaces>,
+    /// Bytes of the whole job.
+    pub(crate) memory: Option<u64>,
+    pub(crate) processes: Option<u32>,
+    /// The cores it may use.
+    pub(crate) cores: Option<Vec<usize>>,
+}
+
+/// Decides what will be enforced; an error if the policy insists on something that cannot be.
+pub(crate) async fn plan(policy: &Policy, resolved: &Resolved) -> Result<(Option<Confinement>, Report), Error> {
+    let tier = Tier::available();
+    let Some(rules) = policy.rules() else { return Ok((None, Report::off(tier))) };
+    if tier == Tier::ProcessGroup {
+        let report =
+            Report::all(tier, &Enforcement::missing("a sandbox needs a guardian, which cannot be started here"));
+        return check(&rules, report).map(|report| (None, report));
+    }
+    let ability = ability::probe().await.map_err(|error| Error::spawn("the sandbox probe", "ask the kernel", error))?;
+    let confinement = confine(&rules, resolved, &ability)?;
+    let report = check(&rules, describe(&rules, &confinement, &ability))?;
+    Ok((Some(confinement), report))
+}
+
+fn check(rules: &Rules, report: Report) -> Result<Report, Error> {
+    match report.shortcomings() {
+        Some(what) if rules.required => Err(Error::Sandbox { what }),
+        _ => Ok(report),
+    }
+}
+
+fn confine(rules: &Rules, resolved: &Resolved, ability: &Ability) -> Result<Confinement, Error> {
+    let places = Places::find(rules, resolved).map_err(|what| Error::Sandbox { what })?;
+    Ok(Confinement {
+        places: (ability.landlock > 0).then_some(places),
+        net: rules.net,
+        has_filter: ability.has_seccomp,
+        namespaces: choose_namespaces(rules, ability)?,
+        memory: Some(rules.memory.0).filter(|bytes| *bytes > 0),
+        processes: Some(rules.processes).filter(|count| *count > 0),
+        cores: rules.cpu.map(choose_cores),
+    })
+}
+
+fn choose_namespaces(rules: &Rules, ability: &Ability) -> Result<Option<Namespaces>, Error> {
+    let tasks = Some(limit::tasks_for(rules.processes)).filter(|tasks| *tasks > 0);
+    let chosen = |found: &Namespaces| Namespaces { has_net: rules.net != Net::All, tasks, ..*found };
+    match (rules.isolation, &ability.namespaces) {
+        (Isolation::Standard, _) => Ok(None),
+        (Isolation::Strict, Err(reason)) if rules.required => {
+            Err(Error::Sandbox { what: format!("strict isolation: {reason}") })
+        }
+        (_, found) => Ok(found.as_ref().ok().map(chosen)),
+    }
+}
+
+/// Jobs take turns, so that several with one core each do not share the same one.
+fn choose_cores(count: u32) -> Vec<usize> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let allowed = limit::allowed_cores();
+    let count = (count.max(1) as usize).min(allowed.len());
+    let first = NEXT.fetch_add(count, Ordering::Relaxed);
+    (0..count).map(|index| allowed[(first + index) % allowed.len()]).collect()
+}
+
+fn describe(rules: &Rules, confinement: &Confinement, ability: &Ability) -> Report {
+    let tier = if confinement.namespaces.is_some() { Tier::PidNamespace } else { Tier::Guardian };
+    let (tcp, udp) = describe_net(confinement, ability);
+    Report {
+        tier,
+        files: describe_files(ability),
+        tcp,
+        udp,
+        local_sockets: describe_local_sockets(ability),
+        signals: describe_signals(confinement, ability),
+        syscalls: when(ability.has_seccomp, "seccomp is not available"),
+        memory: if rules.memory.0 == 0 { Enforcement::NotAsked } else { Enforcement::Enforced },
+        processes: describe_processes(rules, confinement),
+        cpu: if rules.cpu.is_none() {
+            Enforcement::NotAsked
+        } else {
+            when(ability.has_seccomp, "it could undo it without seccomp")
+        },
+        environment: Enforcement::Enforced,
+    }
+}
+
+fn when(holds: bool, otherwise: &str) -> Enforcement {
+    if holds { Enforcement::Enforced } else { Enforcement::missing(otherwise) }
+}
+
+/// Before ABI 3 truncating, and before ABI 2 moving between folders, could not be controlled.
+fn describe_files(ability: &Ability) -> Enforcement {
+    match ability.landlock {
+        0 => Enforcement::missing("Landlock is not available"),
+        1..3 => Enforcement::partial(format!("Landlock ABI {} does not control truncating files", ability.landlock)),
+        _ => Enforcement::Enforced,
+    }
+}
+
+fn describe_net(confinement: &Confinement, ability: &Ability) -> (Enforcement, Enforcement) {
+    let has_namespace = confinement.namespaces.is_some_and(|namespaces| namespaces.has_net);
+    match confinement.net {
+        Net::All => (Enforcement::NotAsked, Enforcement::NotAsked),
+        Net::Loopback => {
+            let part = when(has_namespace, "a loopback of its own needs a network namespace");
+            (part.clone(), part)
+        }
+        Net::None => {
+            let udp = when(has_namespace || ability.has_seccomp, "it needs a network namespace or seccomp");
+            let tcp = if ability.landlock >= 4 { Enforcement::Enforced } else { udp.clone() };
+            (tcp, udp)
+        }
+    }
+}
+
+/// Nobody asks for this part, so its absence is told but is no error.
+fn describe_local_sockets(ability: &Ability) -> Enforcement {
+    match ability.landlock {
+        9.. => Enforcement::Enforced,
+        6.. => Enforcement::partial("sockets that are files can be connected to where their permissions allow it"),
+        _ => Enforcement::partial("sockets can be connected to where their permissions allow it"),
+    }
+}
+
+fn describe_signals(confinement: &Confinement, ability: &Ability) -> Enforcement {
+    let holds = confinement.namespaces.is_some() || ability.landlock >= 6;
+    match (holds, ability.landlock) {
+        (true, _) => Enforcement::Enforced,
+        (false, 1..) => Enforcement::partial("signals to other processes of the same user are possible"),
+        (false, _) => Enforcement::missing("it needs Landlock ABI 6 or a namespace of processes"),
+    }
+}
+
+fn describe_processes(rules: &Rules, confinement: &Confinement) -> Enforcement {
+    let is_root = rustix::process::geteuid().is_root();
+    match (rules.processes, confinement.namespaces) {
+        (0, _) => Enforcement::NotAsked,
+        (_, Some(_)) if !is_root || namespace::can_count_tasks() => Enforcement::Enforced,
+        _ if is_root => Enforcement::partial("the kernel's limit does not bind root; a watchdog ends the job instead"),
+        _ => Enforcement::partial("the kernel counts all processes of the user; a watchdog ends the job besides"),
+    }
+}

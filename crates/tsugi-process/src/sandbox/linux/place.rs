@@ -1,0 +1,452 @@
+//! Which places a child may read and write: Landlock can only allow, so secrets are left out by allowing around them.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    command::Resolved,
+    sandbox::{Caches, Rules},
+};
+
+/// Needed by every program.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/snap",
+    "/proc",
+    "/sys",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/nscd",
+    "/run/current-system",
+    "/var/lib/ca-certificates",
+    "/var/cache/fontconfig",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// Written by ordinary programs.
+const SCRATCH: &[&str] =
+    &["/tmp", "/var/tmp", "/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm", "/dev/pts", "/dev/ptmx"];
+
+/// Installations of languages and tools below the home directory.
+const TOOLS: &[&str] = &[
+    ".nvm",
+    ".volta",
+    ".fnm",
+    ".n",
+    ".asdf",
+    ".pyenv",
+    ".rbenv",
+    ".bun",
+    ".deno",
+    ".sdkman",
+    ".dotnet",
+    ".rustup",
+    ".cargo/bin",
+    "go/bin",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/mise",
+    ".local/share/fnm",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".config/uv",
+    ".config/pip",
+    ".config/fontconfig",
+];
+
+/// What package managers fill below the home directory.
+const CACHES: &[&str] = &[
+    ".npm",
+    ".cache",
+    ".yarn",
+    ".pnpm-store",
+    ".bun/install/cache",
+    ".local/share/uv",
+    ".local/share/pnpm",
+    ".m2",
+    ".gradle",
+    ".nuget",
+    "go/pkg",
+    ".cargo/registry",
+    ".serena",
+];
+
+/// Secrets known by their place below the home directory.
+const HOME_SECRETS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".password-store",
+    ".vault-token",
+    ".terraform.d",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".mozilla",
+    ".thunderbird",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git",
+    ".config/op",
+    ".config/sops",
+    ".config/tsugi",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/Code",
+    ".config/Cursor",
+    ".config/Slack",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".local/share/tsugi",
+    ".cache/mozilla",
+    ".cache/google-chrome",
+    ".cache/chromium",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".cache/huggingface/token",
+    "Library",
+];
+
+/// Secrets of the machine; ordinary users cannot read them anyway.
+const SYSTEM_SECRETS: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/wireguard",
+    "/root",
+    "/home",
+];
+
+/// How names of scripts end; a script needs the rest of its project.
+const SCRIPTS: &[&str] = &["js", "mjs", "cjs", "ts", "mts", "py", "pyz", "rb", "php", "pl", "sh", "jar"];
+
+/// Files that mark the folder of a script's project.
+const PROJECT_MARKS: &[&str] = &["package.json", "pyproject.toml", "setup.py", "composer.json", "Gemfile"];
+
+/// What may be read, and what may be written too. Existing paths without symbolic links.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Places {
+    pub(crate) read: Vec<OsString>,
+    pub(crate) write: Vec<OsString>,
+}
+
+impl Places {
+    /// Finds the places of these rules for this command; a place that people named and does not exist is an error.
+    pub(super) fn find(rules: &Rules, resolved: &Resolved) -> Result<Places, String> {
+        let home = variable(resolved, "HOME").and_then(|home| home.canonicalize().ok());
+        let mut finder = Finder { secrets: secrets(home.as_deref()), home, places: Places::default() };
+        finder.add_basics(rules, resolved);
+        finder.add_named(rules, resolved)?;
+        Ok(finder.places)
+    }
+}
+
+fn variable(resolved: &Resolved, name: &str) -> Option<PathBuf> {
+    let value = resolved.env.iter().find(|(other, _)| other == name);
+    value.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute())
+}
+
+/// Those that exist, so that folders without any are allowed as a whole.
+fn secrets(home: Option<&Path>) -> Vec<PathBuf> {
+    let own = HOME_SECRETS.iter().filter_map(|name| Some(home?.join(name)));
+    let all = own.chain(SYSTEM_SECRETS.iter().map(PathBuf::from));
+    let readable = all.filter(|path| rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok());
+    readable.filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+struct Finder {
+    home: Option<PathBuf>,
+    secrets: Vec<PathBuf>,
+    places: Places,
+}
+
+impl Finder {
+    fn add_basics(&mut self, rules: &Rules, resolved: &Resolved) {
+        for path in SYSTEM {
+            self.read(Path::new(path));
+        }
+        for path in SCRATCH {
+            self.write(Path::new(path));
+        }
+        if let Some(temporary) = variable(resolved, "TMPDIR") {
+            self.write(&temporary);
+        }
+        self.add_home(rules.caches);
+        self.add_program(resolved);
+    }
+
+    fn add_home(&mut self, caches: Caches) {
+        let Some(home) = self.home.clone() else { return };
+        for tool in TOOLS {
+            self.read(&home.join(tool));
+        }
+        for cache in CACHES.iter().map(|cache| home.join(cache)) {
+            match caches {
+                Caches::None => {}
+                Caches::Read => self.read(&cache),
+                Caches::Write => self.write(&cache),
+            }
+        }
+    }
+
+    /// The program with its installation, and files named among its arguments, scripts with their project.
+    fn add_program(&mut self, resolved: &Resolved) {
+        let arguments = resolved.args.iter().map(|argument| resolved.cwd.join(argument)).filter(|path| path.is_file());
+        for file in arguments {
+            self.read(&file);
+            let is_script = file.extension().is_some_and(|ending| SCRIPTS.iter().any(|script| ending == *script));
+            self.read_if_narrow(project_of(&file).filter(|_| is_script));
+        }
+        self.read(&resolved.program);
+        self.read_if_narrow(installation_of(&resolved.program));
+        // A link stands in one installation and leads into another, as in virtual environments.
+        if let Ok(real) = resolved.program.canonicalize() {
+            self.read_if_narrow(installation_of(&real));
+            self.read_if_narrow(
+                project_of(&real).filter(|_| real.components().any(|part| part.as_os_str() == "node_modules")),
+            );
+        }
+    }
+
+    /// Reads a folder that was guessed, unless it holds a whole home.
+    fn read_if_narrow(&mut self, folder: Option<PathBuf>) {
+        let is_narrow = |folder: &PathBuf| {
+            folder.parent().is_some() && !self.home.as_ref().is_some_and(|home| home.starts_with(folder))
+        };
+        if let Some(folder) = folder.filter(is_narrow) {
+            self.read(&folder);
+        }
+    }
+
+    /// What people wrote, or else the working directory.
+    fn add_named(&mut self, rules: &Rules, resolved: &Resolved) -> Result<(), String> {
+        let default = vec![resolved.cwd.clone()];
+        for path in rules.read.as_ref().unwrap_or(&default) {
+            let found = self.named(path, resolved, "read")?;
+            self.places.read.extend(found);
+        }
+        for path in rules.write.as_ref().unwrap_or(&default) {
+            let found = self.named(path, resolved, "write")?;
+            self.places.write.extend(found);
+        }
+        Ok(())
+    }
+
+    /// Whoever names a secret or something inside it, and not a folder above it, wants it.
+    fn named(&self, path: &Path, resolved: &Resolved, key: &str) -> Result<Vec<OsString>, String> {
+        let path = self.expand_home(path);
+        let real = resolved.cwd.join(&path).canonicalize();
+        let real = real.map_err(|error| format!("`{key}` names {}: {error}", path.display()))?;
+        let allowed = if self.is_secret(&real) { vec![real] } else { self.around_secrets(&real) };
+        Ok(allowed.into_iter().map(PathBuf::into_os_string).collect())
+    }
+
+    fn expand_home(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), &self.home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => path.to_owned(),
+        }
+    }
+
+    fn read(&mut self, path: &Path) {
+        let around = self.around_secrets(path);
+        self.places.read.extend(around.into_iter().map(PathBuf::into_os_string));
+    }
+
+    fn write(&mut self, path: &Path) {
+        let around = self.around_secrets(path);
+        self.places.write.extend(around.into_iter().map(PathBuf::into_os_string));
+    }
+
+    /// The path itself if no secret is in it; otherwise those of its children that are none and hold none.
+    fn around_secrets(&self, path: &Path) -> Vec<PathBuf> {
+        let Ok(path) = path.canonicalize() else { return Vec::new() };
+        if self.is_secret(&path) {
+            return Vec::new();
+        }
+        if !self.secrets.iter().any(|secret| secret.starts_with(&path) && *secret != path) {
+            return vec![path];
+        }
+        let children = fs::read_dir(&path).into_iter().flatten().flatten();
+        // Links are followed by the kernel to places that have rules of their own.
+        let children = children.filter(|child| child.file_type().is_ok_and(|kind| !kind.is_symlink()));
+        children.flat_map(|child| self.around_secrets(&child.path())).collect()
+    }
+
+    /// Homes are secrets to others; in our own, only what is below it can be one.
+    fn is_secret(&self, path: &Path) -> bool {
+        let is_ours =
+            |holder: &Path| self.home.as_ref().is_some_and(|home| home.starts_with(holder) && path.starts_with(home));
+        self.secrets.iter().any(|secret| path.starts_with(secret) && !is_ours(secret))
+    }
+}
+
+/// The folder of a program; with its siblings `lib` and `share` if it is a `bin`.
+fn installation_of(program: &Path) -> Option<PathBuf> {
+    let folder = program.parent()?;
+    let is_bin = folder.ends_with("bin") || folder.ends_with(".bin");
+    Some(if is_bin { folder.parent()? } else { folder }.to_owned())
+}
+
+/// The outermost folder of packages that a script belongs to, or the nearest that looks like a project, or its own.
+fn project_of(script: &Path) -> Option<PathBuf> {
+    let folder = script.parent()?;
+    let packages = folder.ancestors().filter(|folder| folder.ends_with("node_modules")).last();
+    let is_project = |folder: &&Path| PROJECT_MARKS.iter().any(|mark| folder.join(mark).exists());
+    Some(packages.or_else(|| folder.ancestors().find(is_project)).unwrap_or(folder).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Home(tempfile::TempDir);
+
+    impl Home {
+        fn new() -> Home {
+            // Not below the machine's temporary directory, which children may use.
+            let own = std::env::current_exe().unwrap();
+            let home = Home(tempfile::tempdir_in(own.parent().unwrap()).unwrap());
+            for folder in [".ssh", ".npm", ".cache/pip", ".cache/mozilla", "work/.git", "work/src", "notes", "bin"] {
+                fs::create_dir_all(home.path(folder)).unwrap();
+            }
+            home
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().canonicalize().unwrap().join(name)
+        }
+
+        fn places(&self, rules: &Rules, cwd: &str) -> Result<Places, String> {
+            let env = vec![("HOME".into(), self.path("").into())];
+            Places::find(rules, &Resolved { program: "/usr/bin/env".into(), args: vec![], env, cwd: self.path(cwd) })
+        }
+    }
+
+    fn allows(paths: &[OsString], path: &Path) -> bool {
+        paths.iter().any(|allowed| path.starts_with(allowed))
+    }
+
+    /// What lies in the home.
+    fn below(paths: &[OsString], home: &Home) -> Vec<OsString> {
+        paths.iter().filter(|path| Path::new(path).starts_with(home.path(""))).cloned().collect()
+    }
+
+    #[test]
+    fn caches_and_the_working_directory_are_allowed_and_secrets_are_not() {
+        let home = Home::new();
+        let places = home.places(&Rules::default(), "work").unwrap();
+        let write = below(&places.write, &home);
+        for (name, is_allowed) in [
+            (".npm", true),
+            (".cache/pip", true),
+            ("work/src", true),
+            (".ssh", false),
+            (".cache/mozilla", false),
+            ("notes", false),
+        ] {
+            assert_eq!(allows(&write, &home.path(name)), is_allowed, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_home_directory_as_a_working_directory_is_allowed_around_its_secrets() {
+        let home = Home::new();
+        let places = home.places(&Rules::default(), "").unwrap();
+        let write = below(&places.write, &home);
+        assert!(allows(&write, &home.path("notes")));
+        assert!(!allows(&write, &home.path(".ssh")));
+    }
+
+    #[test]
+    fn a_secret_that_is_named_itself_is_allowed() {
+        let home = Home::new();
+        let rules = Rules { read: Some(vec!["~/.ssh".into()]), ..Rules::default() };
+        let places = home.places(&rules, "work").unwrap();
+        assert!(allows(&below(&places.read, &home), &home.path(".ssh")));
+    }
+
+    #[test]
+    fn a_named_place_that_does_not_exist_is_an_error_with_its_name() {
+        let home = Home::new();
+        let rules = Rules { write: Some(vec!["nowhere".into()]), ..Rules::default() };
+        assert!(home.places(&rules, "work").unwrap_err().contains("nowhere"));
+    }
+
+    #[test]
+    fn caches_can_be_withheld() {
+        let home = Home::new();
+        let rules = Rules { caches: Caches::None, ..Rules::default() };
+        let places = home.places(&rules, "work").unwrap();
+        assert!(!allows(&below(&places.write, &home), &home.path(".npm")));
+        assert!(!allows(&below(&places.read, &home), &home.path(".npm")));
+    }
+
+    #[test]
+    fn a_script_brings_its_project_a_plain_file_only_itself_and_neither_the_whole_home() {
+        let home = Home::new();
+        fs::create_dir_all(home.path("code/src")).unwrap();
+        for file in ["code/package.json", "code/src/main.js", "bin/tool.py", "tool.py", "notes/list.db", "notes/other"]
+        {
+            fs::write(home.path(file), "").unwrap();
+        }
+        let allowed_by = |argument: &str, wanted: &str| {
+            let env = vec![("HOME".into(), home.path("").into())];
+            let resolved = Resolved {
+                program: "/usr/bin/env".into(),
+                args: vec![home.path(argument).into()],
+                env,
+                cwd: home.path("work"),
+            };
+            let places = Places::find(&Rules::default(), &resolved).unwrap();
+            allows(&below(&places.read, &home), &home.path(wanted))
+        };
+        assert!(allowed_by("code/src/main.js", "code/package.json"));
+        assert!(allowed_by("bin/tool.py", "bin"));
+        assert!(allowed_by("notes/list.db", "notes/list.db"));
+        assert!(!allowed_by("notes/list.db", "notes/other"));
+        assert!(allowed_by("tool.py", "tool.py"));
+        assert!(!allowed_by("tool.py", "notes"));
+    }
+}

@@ -1,0 +1,257 @@
+//! The policy as people write it: `off`, `default`, or rules.
+
+use std::{fmt, path::PathBuf};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+/// What a child may touch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Whatever the user may who runs us.
+    #[default]
+    Off,
+    /// [`Rules::default`], which ordinary npm and PyPI servers can live with.
+    Default,
+    /// These rules.
+    Rules(Rules),
+}
+
+impl Policy {
+    /// The rules to enforce, if any.
+    pub fn rules(&self) -> Option<Rules> {
+        match self {
+            Policy::Off => None,
+            Policy::Default => Some(Rules::default()),
+            Policy::Rules(rules) => Some(rules.clone()),
+        }
+    }
+}
+
+/// What a child may touch; whatever is left out is as in the default.
+///
+/// System directories, language installations and the program's own files can always be read, and the
+/// system's temporary directories written, since nothing runs without them.
+/// Keys and credentials known by their place (`~/.ssh`, `~/.aws`, browser profiles and others) cannot be read
+/// even where a rule would include them; name one itself to allow it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Rules {
+    /// What can be read besides; the working directory if left out.
+    pub read: Option<Vec<PathBuf>>,
+    /// What can be written (and read); the working directory if left out.
+    pub write: Option<Vec<PathBuf>>,
+    /// Package caches in the home directory, which `npx` and `uvx` fill.
+    pub caches: Caches,
+    /// Whom it may talk to.
+    pub net: Net,
+    /// Variables of ours that it receives besides the usual ones.
+    pub env: Vec<String>,
+    /// Memory of all its processes together; 0 means no limit.
+    pub memory: Memory,
+    /// Whole processor cores it may use; no limit if left out.
+    pub cpu: Option<u32>,
+    /// How many processes it may have at once; 0 means no limit.
+    pub processes: u32,
+    /// How far it is separated from other processes.
+    pub isolation: Isolation,
+    /// Whether a rule that cannot be enforced here is an error; otherwise it is only reported.
+    pub required: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            read: None,
+            write: None,
+            caches: Caches::Write,
+            net: Net::All,
+            env: Vec::new(),
+            memory: Memory(2 << 30),
+            cpu: None,
+            processes: 256,
+            isolation: Isolation::Auto,
+            required: true,
+        }
+    }
+}
+
+/// What a child may do with package caches.
+///
+/// A child that can write them can leave code there that another program later runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Caches {
+    /// Not even read them.
+    None,
+    /// Read them: enough for a server that is already installed.
+    Read,
+    /// Read and write them.
+    #[default]
+    Write,
+}
+
+/// Whom a child may talk to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Net {
+    /// Nobody.
+    None,
+    /// Its own processes, over a loopback device of its own.
+    /// Services on *this machine's* loopback cannot be reached: the kernel can only give all of it or none.
+    Loopback,
+    /// Everybody.
+    #[default]
+    All,
+}
+
+/// How far a child is separated from other processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Isolation {
+    /// As strict where the kernel allows it, as standard elsewhere.
+    #[default]
+    Auto,
+    /// No namespaces: process ids and the network look as they do to everyone.
+    Standard,
+    /// Namespaces of its own for processes, mounts, IPC and (unless `net` is `all`) the network:
+    /// it sees only its own processes, and the kernel ends them together.
+    Strict,
+}
+
+/// An amount of memory: bytes, or text such as `512M` or `2GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Memory(pub u64);
+
+impl Memory {
+    fn parse(text: &str) -> Option<Memory> {
+        let text = text.trim();
+        let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let unit = unit.trim().to_ascii_uppercase();
+        let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+            "" => 0,
+            "K" => 10,
+            "M" => 20,
+            "G" => 30,
+            _ => return None,
+        };
+        number.parse::<u64>().ok()?.checked_mul(1 << shift).map(Memory)
+    }
+}
+
+impl<'de> Deserialize<'de> for Memory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MemoryVisitor)
+    }
+}
+
+struct MemoryVisitor;
+
+impl Visitor<'_> for MemoryVisitor {
+    type Value = Memory;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("bytes, or text such as \"512M\" or \"2G\"")
+    }
+
+    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Memory, E> {
+        Ok(Memory(bytes))
+    }
+
+    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Memory, E> {
+        u64::try_from(bytes).map(Memory).map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Memory, E> {
+        Memory::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+}
+
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Policy::Off => serializer.serialize_str("off"),
+            Policy::Default => serializer.serialize_str("default"),
+            Policy::Rules(rules) => rules.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PolicyVisitor)
+    }
+}
+
+/// Written by hand because an untagged enum would hide which key of the rules is wrong.
+struct PolicyVisitor;
+
+impl<'de> Visitor<'de> for PolicyVisitor {
+    type Value = Policy;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("`off`, `default` or a map of sandbox rules")
+    }
+
+    /// Some dialects of YAML read `off` as false.
+    fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<Policy, E> {
+        Ok(if is_on { Policy::Default } else { Policy::Off })
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Policy, E> {
+        match text {
+            "off" => Ok(Policy::Off),
+            "default" => Ok(Policy::Default),
+            _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Policy, A::Error> {
+        Rules::deserialize(MapAccessDeserializer::new(map)).map(Policy::Rules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Policy, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_policy_is_a_word_or_rules() {
+        assert_eq!(parse("\"off\""), Ok(Policy::Off));
+        assert_eq!(parse("false"), Ok(Policy::Off));
+        assert_eq!(parse("\"default\""), Ok(Policy::Default));
+        assert_eq!(parse("{}"), Ok(Policy::Rules(Rules::default())));
+        let rules =
+            Rules { net: Net::None, write: Some(vec!["/data".into()]), memory: Memory(512 << 20), ..Rules::default() };
+        assert_eq!(parse(r#"{"net":"none","write":["/data"],"memory":"512M"}"#), Ok(Policy::Rules(rules)));
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        assert!(parse(r#"{"nett":"none"}"#).unwrap_err().contains("nett"));
+        assert!(parse("\"on\"").unwrap_err().contains("`off`, `default`"));
+        assert!(parse(r#"{"memory":"much"}"#).unwrap_err().contains("much"));
+    }
+
+    #[test]
+    fn memory_is_read_in_the_usual_units() {
+        for (text, bytes) in [("12", 12), ("1K", 1 << 10), ("2MiB", 2 << 20), ("3 GB", 3 << 30)] {
+            assert_eq!(Memory::parse(text), Some(Memory(bytes)), "{text}");
+        }
+        assert_eq!(Memory::parse("1T"), None);
+    }
+
+    #[test]
+    fn a_policy_survives_being_written_and_read() {
+        for policy in [Policy::Off, Policy::Default, Policy::Rules(Rules { cpu: Some(1), ..Rules::default() })] {
+            assert_eq!(parse(&serde_json::to_string(&policy).unwrap()), Ok(policy));
+        }
+    }
+}

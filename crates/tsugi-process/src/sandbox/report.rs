@@ -1,0 +1,127 @@
+//! What was truly enforced, part by part, so that nobody believes in a wall that is not there.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Tier;
+
+/// How well one part of a policy holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "state", content = "reason")]
+pub enum Enforcement {
+    /// The policy asks for nothing here.
+    NotAsked,
+    /// It holds.
+    Enforced,
+    /// It holds with an exception.
+    Partial(String),
+    /// It does not hold.
+    NotEnforced(String),
+}
+
+impl Enforcement {
+    pub(crate) fn partial(reason: impl Into<String>) -> Self {
+        Enforcement::Partial(reason.into())
+    }
+
+    pub(crate) fn missing(reason: impl Into<String>) -> Self {
+        Enforcement::NotEnforced(reason.into())
+    }
+}
+
+impl fmt::Display for Enforcement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Enforcement::NotAsked => formatter.write_str("not asked for"),
+            Enforcement::Enforced => formatter.write_str("enforced"),
+            Enforcement::Partial(reason) => write!(formatter, "partly: {reason}"),
+            Enforcement::NotEnforced(reason) => write!(formatter, "NOT enforced: {reason}"),
+        }
+    }
+}
+
+/// What was truly enforced for one job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What makes sure that no process survives.
+    pub tier: Tier,
+    /// Which files can be read and written.
+    pub files: Enforcement,
+    /// TCP.
+    pub tcp: Enforcement,
+    /// UDP and every other kind of network socket.
+    pub udp: Enforcement,
+    /// Sockets of services on this machine that are files, such as Docker's.
+    pub local_sockets: Enforcement,
+    /// Signals to processes outside, and reading their memory.
+    pub signals: Enforcement,
+    /// System calls that only administrators of a machine need.
+    pub syscalls: Enforcement,
+    /// Memory of the whole job.
+    pub memory: Enforcement,
+    /// Number of processes of the job.
+    pub processes: Enforcement,
+    /// Processor cores.
+    pub cpu: Enforcement,
+    /// Our own variables are kept from it.
+    pub environment: Enforcement,
+}
+
+impl Report {
+    /// The report of a job without a sandbox.
+    pub(crate) fn off(tier: Tier) -> Report {
+        Report::all(tier, &Enforcement::NotAsked)
+    }
+
+    /// The same answer for every part.
+    pub(crate) fn all(tier: Tier, enforcement: &Enforcement) -> Report {
+        Report {
+            tier,
+            files: enforcement.clone(),
+            tcp: enforcement.clone(),
+            udp: enforcement.clone(),
+            local_sockets: enforcement.clone(),
+            signals: enforcement.clone(),
+            syscalls: enforcement.clone(),
+            memory: enforcement.clone(),
+            processes: enforcement.clone(),
+            cpu: enforcement.clone(),
+            environment: enforcement.clone(),
+        }
+    }
+
+    /// Every part with its name, in the order people should read them.
+    pub fn parts(&self) -> [(&'static str, &Enforcement); 10] {
+        [
+            ("files", &self.files),
+            ("tcp", &self.tcp),
+            ("udp", &self.udp),
+            ("local sockets", &self.local_sockets),
+            ("signals", &self.signals),
+            ("syscalls", &self.syscalls),
+            ("memory", &self.memory),
+            ("processes", &self.processes),
+            ("cpu", &self.cpu),
+            ("environment", &self.environment),
+        ]
+    }
+
+    /// What does not hold, as one text; none if everything asked for holds at least in part.
+    pub fn shortcomings(&self) -> Option<String> {
+        let missing = self.parts().into_iter().filter_map(|(name, part)| match part {
+            Enforcement::NotEnforced(reason) => Some(format!("{name}: {reason}")),
+            _ => None,
+        });
+        let missing: Vec<String> = missing.collect();
+        (!missing.is_empty()).then(|| missing.join("; "))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:<14}{}", "tier", self.tier)?;
+        self.parts().into_iter().try_for_each(|(name, part)| write!(formatter, "\n{name:<14}{part}"))
+    }
+}

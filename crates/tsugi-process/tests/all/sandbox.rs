@@ -1,0 +1,256 @@
+//! A confined child attacks, and the test looks from outside at what became of it.
+//!
+//! Every attack is first made without a sandbox, where it must succeed: a row that cannot fail proves nothing.
+
+use std::{
+    io::ErrorKind,
+    net::{TcpListener, UdpSocket},
+    path::PathBuf,
+    time::Duration,
+};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tsugi_process::{Cause, Command, Enforcement, Error, Isolation, Job, Memory, Net, Policy, Rules, Tier};
+
+use crate::world::{World, quick, wait_ready};
+
+/// A home with a secret, and a project in it where the child stands.
+struct Scene {
+    world: World,
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        // Not below the machine's temporary directory, which children may use.
+        let place = std::env::var_os("SCENE_FOLDER").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let folder = tempfile::Builder::new().prefix("scene-").tempdir_in(place).unwrap();
+        for name in ["home/.ssh", "home/project", "outside"] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        for name in ["home/.ssh/key", "home/diary", "outside/file", "home/project/mine"] {
+            std::fs::write(folder.path().join(name), "the-secret").unwrap();
+        }
+        Scene { world: World::new(), folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, policy: &Policy, attack: &str, target: &str) -> Command {
+        let command = self.world.command("attack").arg(attack).env("TARGET", target).sandbox(policy.clone());
+        // A file named among the arguments could be read; the target is told otherwise.
+        command.env("HOME", self.path("home")).cwd(self.path("home/project"))
+    }
+
+    /// Runs an attack to its end and gives what it said.
+    async fn attack(&self, policy: &Policy, attack: &str, target: &str) -> String {
+        let (job, mut pipes) = Job::spawn(self.command(policy, attack, target), quick()).await.unwrap();
+        let mut said = String::new();
+        pipes.stdout.read_to_string(&mut said).await.unwrap();
+        let report = job.gone().await;
+        assert!(report.status.is_success(), "{attack}: {report} {:?}", report.stderr_tail);
+        said
+    }
+}
+
+fn rules(net: Net, isolation: Isolation) -> Policy {
+    Policy::Rules(Rules { net, isolation, ..Rules::default() })
+}
+
+/// Each with the name shown in the table.
+fn policies() -> Vec<(&'static str, Policy)> {
+    vec![
+        ("default", Policy::Default),
+        ("net: none, standard", rules(Net::None, Isolation::Standard)),
+        ("default, standard", rules(Net::All, Isolation::Standard)),
+        ("net: none", rules(Net::None, Isolation::Auto)),
+        ("net: loopback", rules(Net::Loopback, Isolation::Auto)),
+    ]
+}
+
+async fn reads(scene: &Scene, policy: &Policy, name: &str) -> bool {
+    scene.attack(policy, "read", scene.path(name).to_str().unwrap()).await.contains("the-secret")
+}
+
+async fn writes(scene: &Scene, policy: &Policy, name: &str) -> bool {
+    let path = scene.path(name);
+    scene.attack(policy, "write", path.to_str().unwrap()).await;
+    std::fs::remove_file(path).is_ok()
+}
+
+async fn reaches_tcp(scene: &Scene, policy: &Policy) -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    scene.attack(policy, "tcp", &listener.local_addr().unwrap().to_string()).await;
+    listener.accept().is_ok()
+}
+
+async fn reaches_udp(scene: &Scene, policy: &Policy) -> bool {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    scene.attack(policy, "udp", &socket.local_addr().unwrap().to_string()).await;
+    match socket.recv(&mut [0; 16]) {
+        Ok(_) => true,
+        Err(error) => panic_unless(error.kind() == ErrorKind::WouldBlock),
+    }
+}
+
+fn panic_unless(is_expected: bool) -> bool {
+    assert!(is_expected, "the socket of the test itself failed");
+    false
+}
+
+/// Attacks another child of ours, of the same user, and looks whether it still answers.
+async fn harms(scene: &Scene, policy: &Policy, attack: &str) -> bool {
+    let victim_world = World::new();
+    let (victim, mut pipes) = Job::spawn(victim_world.command("echo"), quick()).await.unwrap();
+    wait_ready(&mut pipes.stdout, 1).await;
+    let said = scene.attack(policy, attack, &victim.pid().to_string()).await;
+    let limit = std::fs::read_to_string(format!("/proc/{}/limits", victim.pid())).unwrap_or_default();
+    let is_limited = limit.lines().any(|line| line.starts_with("Max open files") && line.contains(" 3 "));
+    let is_alive = pipes.stdin.write_all(b"ready\n").await.is_ok()
+        && tokio::time::timeout(Duration::from_secs(5), pipes.stdout.read_u8()).await.is_ok_and(|byte| byte.is_ok());
+    victim.kill();
+    victim.gone().await;
+    !is_alive || is_limited || said.contains(&victim_world.mark) || (attack == "ptrace" && said.contains("done"))
+}
+
+/// One line of the table: what got through.
+async fn breaches(scene: &Scene, policy: &Policy) -> Vec<&'static str> {
+    let mut through = Vec::new();
+    let mut note = |name, got_through: bool| {
+        if got_through {
+            through.push(name)
+        }
+    };
+    note("read key", reads(scene, policy, "home/.ssh/key").await);
+    note("read diary", reads(scene, policy, "home/diary").await);
+    note("read outside", reads(scene, policy, "outside/file").await);
+    note("write outside", writes(scene, policy, "outside/new").await);
+    note("write home", writes(scene, policy, "home/new").await);
+    note("tcp", reaches_tcp(scene, policy).await);
+    note("udp", reaches_udp(scene, policy).await);
+    note("signal", harms(scene, policy, "signal").await);
+    note("ptrace", harms(scene, policy, "ptrace").await);
+    note("limit", harms(scene, policy, "limit").await);
+    note("read memory", harms(scene, policy, "environment").await);
+    note("namespace", scene.attack(policy, "mount", "-").await.contains("done"));
+    through
+}
+
+#[tokio::test]
+async fn every_attack_succeeds_without_a_sandbox() {
+    let scene = Scene::new();
+    let through = breaches(&scene, &Policy::Off).await;
+    println!("{:<22}{through:?}", "off");
+    assert_eq!(through.len(), 12, "only these succeed: {through:?}");
+}
+
+#[tokio::test]
+async fn nothing_gets_through_that_the_policy_does_not_allow() {
+    for (name, policy) in policies() {
+        let scene = Scene::new();
+        let (job, _pipes) = Job::spawn(scene.command(&policy, "read", "/dev/null"), quick()).await.unwrap();
+        let report = job.sandbox_report().clone();
+        let through = breaches(&scene, &policy).await;
+        println!("{name}: got through {through:?}\n{report}\n");
+        let allowed: &[&str] = if name.starts_with("default") { &["tcp", "udp"] } else { &[] };
+        assert_eq!(through, allowed, "{name}");
+        assert_eq!(report.shortcomings(), None);
+        assert_eq!(report.files, Enforcement::Enforced);
+    }
+}
+
+#[tokio::test]
+async fn a_confined_child_can_use_what_is_its_own() {
+    for (name, policy) in policies() {
+        let scene = Scene::new();
+        assert!(reads(&scene, &policy, "home/project/mine").await, "{name}");
+        assert!(writes(&scene, &policy, "home/project/new").await, "{name}");
+        let temporary = tempfile::tempdir().unwrap();
+        scene.attack(&policy, "write", temporary.path().join("x").to_str().unwrap()).await;
+        assert!(temporary.path().join("x").exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn loopback_means_a_loopback_of_its_own() {
+    let scene = Scene::new();
+    assert_eq!(scene.attack(&rules(Net::Loopback, Isolation::Auto), "loopback", "-").await, "done\n");
+    assert!(scene.attack(&rules(Net::None, Isolation::Auto), "loopback", "-").await.contains("refused"));
+}
+
+#[tokio::test]
+async fn a_child_that_forks_without_end_is_ended_and_nothing_of_it_is_left() {
+    for isolation in [Isolation::Standard, Isolation::Strict] {
+        let scene = Scene::new();
+        let policy = Policy::Rules(Rules { processes: 60, isolation, ..Rules::default() });
+        let (job, _pipes) = Job::spawn(scene.command(&policy, "forks", "-"), quick()).await.unwrap();
+        let report = job.gone().await;
+        assert_eq!(report.cause, Cause::ProcessLimit, "{report}");
+        println!("{isolation:?}: {} processes were swept", report.swept);
+        scene.world.assert_empty("fork bomb").await;
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_allocates_without_end_is_ended() {
+    let scene = Scene::new();
+    let policy = Policy::Rules(Rules { memory: Memory(100 << 20), ..Rules::default() });
+    let (job, _pipes) = Job::spawn(scene.command(&policy, "memory", "-"), quick()).await.unwrap();
+    let report = job.gone().await;
+    assert_eq!(report.cause, Cause::MemoryLimit, "{report}");
+    println!("it held {} MiB of 100", report.peak_bytes >> 20);
+    assert!(report.peak_bytes < 1 << 30, "it held {} MiB", report.peak_bytes >> 20);
+}
+
+#[tokio::test]
+async fn our_own_variables_reach_a_confined_child_only_by_name() {
+    // CARGO_MANIFEST_DIR and CARGO_PKG_NAME are in our environment while tests run.
+    let scene = Scene::new();
+    let policy = Policy::Rules(Rules { env: vec!["CARGO_PKG_NAME".into()], ..Rules::default() });
+    let command = scene.world.command("environment").inherit(tsugi_process::Inherit::All).sandbox(policy);
+    let (_job, mut pipes) = Job::spawn(command, quick()).await.unwrap();
+    let mut said = String::new();
+    pipes.stdout.read_to_string(&mut said).await.unwrap();
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+    assert!(said.contains("CARGO_PKG_NAME=") && !said.contains("CARGO_MANIFEST_DIR="), "{said}");
+}
+
+#[tokio::test]
+async fn a_child_can_be_kept_on_one_core() {
+    let scene = Scene::new();
+    let policy = Policy::Rules(Rules { cpu: Some(1), ..Rules::default() });
+    let (job, mut pipes) = Job::spawn(scene.world.command("echo").sandbox(policy), quick()).await.unwrap();
+    wait_ready(&mut pipes.stdout, 1).await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", job.pid())).unwrap();
+    let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    assert!(cores.parse::<u32>().is_ok(), "{cores}");
+    assert_eq!(job.sandbox_report().cpu, Enforcement::Enforced);
+}
+
+#[tokio::test]
+async fn a_strict_sandbox_is_stopped_like_any_other_job() {
+    for (role, said) in [("echo", 1), ("stubborn", 1), ("daemon", 1), ("launcher", 2)] {
+        let world = World::new();
+        let command = world.command(role).sandbox(rules(Net::None, Isolation::Strict));
+        let (job, mut pipes) = Job::spawn(command, quick()).await.unwrap();
+        wait_ready(&mut pipes.stdout, said).await;
+        assert_eq!(job.tier(), Tier::PidNamespace);
+        assert!(job.tree().iter().any(|process| process.pid == job.pid() && process.command.contains(role)));
+        drop(pipes.stdin);
+        let report = job.stop().await;
+        assert_eq!(report.status.is_success(), role != "stubborn", "{role}: {report}");
+        world.assert_empty(role).await;
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_names_a_missing_place_is_an_error_before_anything_runs() {
+    let scene = Scene::new();
+    let policy = Policy::Rules(Rules { write: Some(vec!["/no/such/place".into()]), ..Rules::default() });
+    let error = Job::spawn(scene.command(&policy, "read", "/dev/null"), quick()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&error, Error::Sandbox { what } if what.contains("/no/such/place")), "{error}");
+}
