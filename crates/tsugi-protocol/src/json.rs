@@ -4,6 +4,7 @@
 //! are JSON ([`Raw`]), finds the members of one object without looking deeper ([`Object`]), and
 //! writes changed objects by splicing ([`Splice`]).
 
+pub(crate) mod edit;
 pub mod object;
 pub mod raw;
 pub mod scan;

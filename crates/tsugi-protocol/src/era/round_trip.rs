@@ -1,0 +1,146 @@
+//! A server's requests to its client: sent on the wire in legacy revisions, questions of a result in the modern one.
+
+use super::revision;
+use crate::answer::InputRequired;
+use crate::json::edit::{self, Edit};
+use crate::json::{Object, Raw, Splice};
+use crate::mcp::input::Question;
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::{Method, Version};
+use crate::rpc::{Body, Id, Request, RpcError, code};
+
+/// A legacy server's request as a modern question; `None` when it is none of the three that can be asked.
+/// Its key is the request's id as written, so that no two open requests share one.
+///
+/// What belongs to a request on the wire is left out: its progress token, its task, and the
+/// `elicitationId` that 2026-07-28 removed.
+pub fn question(request: &Request) -> Option<Question> {
+    if !matches!(request.method, Method::Elicit | Method::CreateMessage | Method::RootsList) {
+        return None;
+    }
+    let params = match &request.params {
+        None => None,
+        Some(params) => asked(&Object::of(params)?, &request.method),
+    };
+    Some(Question { key: request.id.raw().as_str().to_owned(), method: request.method.clone(), params })
+}
+
+fn asked(params: &Object, method: &Method) -> Option<Raw> {
+    let asked = edit::members(params, |key, member| match key {
+        "task" => Edit::Drop,
+        "elicitationId" if *method == Method::Elicit => Edit::Drop,
+        "_meta" => without_token(&params.value(member)),
+        _ => Edit::Keep,
+    });
+    (!asked.is_empty()).then(|| asked.raw())
+}
+
+fn without_token(meta: &Raw) -> Edit {
+    let Some(meta) = Object::of(meta).filter(|meta| meta.has(PROGRESS_TOKEN)) else { return Edit::Keep };
+    let rest = edit::without(&meta, |key| key == PROGRESS_TOKEN);
+    if rest.is_empty() { Edit::Drop } else { Edit::Replace(rest.raw()) }
+}
+
+/// A modern question as the request that a legacy client of this revision understands; `None` when that
+/// revision has no words for it.
+pub fn to_request(question: &Question, id: Id, version: Version) -> Option<Request> {
+    let params = question.params_object();
+    let params = match question.method {
+        Method::Elicit => Some(elicitation(&params, &id, version)?),
+        Method::CreateMessage => Some(revision::sampling_params(&params, version)?),
+        Method::RootsList => (!params.is_empty()).then_some(params),
+        _ => return None,
+    };
+    Some(Request::new(id, question.method.clone(), params.map(|params| params.raw())))
+}
+
+fn elicitation(params: &Object, id: &Id, version: Version) -> Option<Object> {
+    let is_url = params.get_str("mode").as_deref() == Some("url");
+    if is_url {
+        return (version >= Version::V2025_11_25).then(|| with_elicitation_id(params, id));
+    }
+    if version < Version::V2025_06_18 {
+        return None;
+    }
+    let schema = match params.get("requestedSchema") {
+        Some(schema) => Some(revision::requested_schema(&schema, version)?),
+        None => None,
+    };
+    Some(edit::members(params, |key, _| match key {
+        // 2025-06-18 has forms only, and no word for them.
+        "mode" if version < Version::V2025_11_25 => Edit::Drop,
+        "requestedSchema" => Edit::replace(schema.clone()),
+        _ => Edit::Keep,
+    }))
+}
+
+/// 2025-11-25 demands an id by which the end of the visit could be announced. The request's own is as good
+/// as any: it is unique in its session, and the end is never announced.
+fn with_elicitation_id(params: &Object, id: &Id) -> Object {
+    let id = id.raw().as_string().unwrap_or_else(|| id.raw().to_string());
+    edit::with(params, "elicitationId", &Raw::string(&id))
+}
+
+/// A legacy client's answer as the answer to a modern question. A modern answer cannot be an error: an
+/// elicitation that failed counts as dismissed, and for the others there is `None`.
+pub fn answer_to_modern(method: &Method, body: &Body) -> Option<Raw> {
+    match body {
+        Body::Result(result) if result.is_object() => Some(result.clone()),
+        _ if *method == Method::Elicit => Some(dismissed()),
+        _ => None,
+    }
+}
+
+/// The answer to a modern question as what a legacy server of this revision gets for its request. Without
+/// an answer, because nobody retried in time or the client left the question out, the server hears that the
+/// user did not want to.
+pub fn answer_to_legacy(method: &Method, answer: Option<&Raw>, version: Version) -> Body {
+    let Some(answer) = answer.and_then(Object::of) else { return unanswered(method) };
+    let answer = edit::without(&answer, |key| key == "resultType");
+    match method {
+        Method::CreateMessage => Body::Result(revision::sampling_result(&answer, version).raw()),
+        _ => Body::Result(answer.raw()),
+    }
+}
+
+fn unanswered(method: &Method) -> Body {
+    match method {
+        Method::Elicit => Body::Result(dismissed()),
+        // https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling
+        Method::CreateMessage => Body::Error(RpcError::new(-1, "User rejected sampling request")),
+        _ => Body::Error(RpcError::new(code::INTERNAL_ERROR, "the client gave no answer")),
+    }
+}
+
+fn dismissed() -> Raw {
+    Raw::literal(r#"{"action":"cancel"}"#)
+}
+
+/// The error by which a server of 2025-11-25 says that the user must visit addresses first, as an
+/// `input_required` result; `None` for any other error, and when it names no address. It has no state:
+/// retrying the call is all that the server expects
+/// ([URL Elicitation Required](https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error)).
+pub fn url_required(error: &RpcError) -> Option<InputRequired> {
+    if error.code() != code::URL_ELICITATION_REQUIRED {
+        return None;
+    }
+    let elicitations = edit::items(&error.data_object()?.get("elicitations")?)?;
+    let mut requests = Splice::with_capacity(256);
+    for (index, elicitation) in elicitations.iter().enumerate() {
+        let params = Object::of(elicitation).filter(|params| params.has("url"))?;
+        requests.raw(&format!("url-{index}"), &url_question(&params));
+    }
+    if requests.is_empty() {
+        return None;
+    }
+    Some(InputRequired { requests: Some(requests.finish_object()), state: None, rest: Object::empty() })
+}
+
+fn url_question(params: &Object) -> Raw {
+    let mut question = Splice::with_capacity(params.bytes().len() + 48);
+    question.string("method", Method::Elicit.as_str());
+    if let Some(params) = asked(params, &Method::Elicit) {
+        question.raw("params", &params);
+    }
+    question.finish()
+}

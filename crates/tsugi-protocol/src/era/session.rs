@@ -1,0 +1,141 @@
+//! What each era opens with: `initialize` and its answer, `server/discover` and its answer.
+
+use super::revision;
+use crate::json::edit::{self, Edit};
+use crate::json::{Object, Raw, Splice};
+use crate::mcp::freshness::Freshness;
+use crate::mcp::meta::SERVER_INFO;
+use crate::mcp::{ClientCapabilities, ClientProfile, Era, ServerCapabilities, ServerIdentity, Version};
+
+/// Who we are, for peers that must be told and profiles that do not say.
+fn own_info() -> Raw {
+    let mut info = Splice::with_capacity(48);
+    info.string("name", "tsugi").string("version", env!("CARGO_PKG_VERSION"));
+    info.finish()
+}
+
+/// The parameters of the `initialize` that we send to a legacy server.
+pub fn initialize_params(profile: &ClientProfile, version: Version) -> Raw {
+    let mut params = Splice::with_capacity(256);
+    params
+        .string("protocolVersion", version.as_str())
+        .raw("capabilities", &revision::client_capabilities(&profile.capabilities, version).raw())
+        .raw("clientInfo", &profile.info.clone().unwrap_or_else(own_info));
+    params.finish()
+}
+
+/// Reads a legacy client's `initialize`: the revision to answer with, and who the client is.
+/// What only works between a client and the server it is connected to is left out of its capabilities:
+/// tasks of its own, and the promise to announce new roots, which no modern client makes.
+pub fn read_initialize(params: &Object) -> (Version, ClientProfile) {
+    let version = Version::negotiate_legacy(&params.get_str("protocolVersion").unwrap_or_default());
+    let capabilities = params.get_object("capabilities").unwrap_or_else(Object::empty);
+    let capabilities = edit::members(&capabilities, |key, member| match key {
+        "tasks" => Edit::Drop,
+        "roots" => Edit::replace(without_list_changed(&capabilities.value(member))),
+        _ => Edit::Keep,
+    });
+    let capabilities = ClientCapabilities::from_object(capabilities);
+    (version, ClientProfile { version, info: params.get("clientInfo"), capabilities })
+}
+
+fn without_list_changed(settings: &Raw) -> Option<Raw> {
+    let settings = Object::of(settings).filter(|settings| settings.has("listChanged"))?;
+    Some(edit::without(&settings, |key| key == "listChanged").raw())
+}
+
+/// The answer to a legacy client's `initialize`.
+pub fn initialize_result(identity: &ServerIdentity, version: Version) -> Raw {
+    let mut result = Splice::with_capacity(512);
+    result
+        .string("protocolVersion", version.as_str())
+        .raw("capabilities", &identity.capabilities.raw())
+        .raw("serverInfo", &identity.info.clone().unwrap_or_else(own_info));
+    if let Some(instructions) = &identity.instructions {
+        result.string("instructions", instructions);
+    }
+    result.finish()
+}
+
+/// Reads a legacy server's answer to `initialize`. Fails when it chose a revision that we do not speak with
+/// legacy servers; the connection then ends
+/// ([Version Negotiation](https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation)).
+pub fn read_initialize_result(result: &Object) -> Result<ServerIdentity, &'static str> {
+    let chosen = result.get_str("protocolVersion").ok_or("the server named no protocol version")?;
+    let version = Version::parse(&chosen).ok_or("the server chose a protocol version that is not spoken here")?;
+    if version.era() == Era::Modern {
+        return Err("the server answered initialize with a protocol version that has none");
+    }
+    Ok(ServerIdentity {
+        info: result.get("serverInfo"),
+        version,
+        capabilities: capabilities_of(result),
+        instructions: result.get_str("instructions").map(|text| text.into_owned()),
+        supported_versions: vec![version.as_str().to_owned()],
+    })
+}
+
+fn capabilities_of(result: &Object) -> ServerCapabilities {
+    ServerCapabilities::from_object(result.get_object("capabilities").unwrap_or_else(Object::empty))
+}
+
+/// The answer to `server/discover`
+/// ([DiscoverResult](https://modelcontextprotocol.io/specification/2026-07-28/server/discover#discoverresult)).
+/// The newest revision is always among the supported ones; the identity may name more. Tasks, which the
+/// modern revision moved into an extension, are left out.
+pub fn discover_result(identity: &ServerIdentity) -> Object {
+    let newest = Version::LATEST.as_str();
+    let others = identity.supported_versions.iter().map(String::as_str).filter(|version| *version != newest);
+    let versions: Vec<&str> = std::iter::once(newest).chain(others).collect();
+    let capabilities = edit::without(identity.capabilities.object(), |key| key == "tasks");
+    let mut meta = Splice::with_capacity(128);
+    meta.raw(SERVER_INFO, &identity.info.clone().unwrap_or_else(own_info));
+    let mut result = Splice::with_capacity(512);
+    result
+        .string("resultType", "complete")
+        .raw("supportedVersions", &Raw::from_value(&versions))
+        .raw("capabilities", &capabilities.raw());
+    if let Some(instructions) = &identity.instructions {
+        result.string("instructions", instructions);
+    }
+    result
+        .raw("_meta", &meta.finish())
+        .number("ttlMs", Freshness::NONE.ttl_ms)
+        .string("cacheScope", Freshness::NONE.scope.as_str());
+    result.finish_object()
+}
+
+/// Reads a server's answer to `server/discover`. Fails when it is none, or when the server speaks no modern
+/// revision that we speak.
+pub fn read_discover_result(result: &Object) -> Result<ServerIdentity, &'static str> {
+    let supported_versions = supported_versions(result).ok_or("the answer names no supported versions")?;
+    let version = newest_modern(&supported_versions).ok_or("no modern protocol version is spoken on both sides")?;
+    let named = result.get_object("_meta").and_then(|meta| meta.get(SERVER_INFO));
+    Ok(ServerIdentity {
+        // Drafts of the revision had the name beside the capabilities, and servers written then still do.
+        info: named.or_else(|| result.get("serverInfo")),
+        version,
+        capabilities: capabilities_of(result),
+        instructions: result.get_str("instructions").map(|text| text.into_owned()),
+        supported_versions,
+    })
+}
+
+/// The versions that an answer to `server/discover` lists; `None` when it is no such answer.
+pub(super) fn supported_versions(result: &Object) -> Option<Vec<String>> {
+    result.get("supportedVersions")?.to().ok()
+}
+
+/// The newest modern revision in a list that we speak too.
+pub(super) fn newest_modern(versions: &[String]) -> Option<Version> {
+    known(versions).filter(|version| version.era() == Era::Modern).max()
+}
+
+/// The newest legacy revision in a list that we speak too.
+pub(super) fn newest_legacy(versions: &[String]) -> Option<Version> {
+    known(versions).filter(|version| version.era() == Era::Legacy).max()
+}
+
+fn known(versions: &[String]) -> impl Iterator<Item = Version> {
+    versions.iter().filter_map(|version| Version::parse(version))
+}
