@@ -280,12 +280,15 @@ pub(super) fn split_by_type(schema: &Map<String, Value>, types: &[String]) -> Ve
 }
 
 fn only_type(schema: &Map<String, Value>, name: &str) -> Map<String, Value> {
+    let mut only = Map::from_iter([("type".to_owned(), Value::from(name))]);
+    if name == "null" {
+        return only;
+    }
     let foreign: Vec<&str> = [("object", OBJECT), ("array", ARRAY), ("string", STRING), ("number", NUMBER)]
         .into_iter()
         .filter(|(group, _)| !(*group == name || (*group == "number" && name == "integer")))
         .flat_map(|(_, keywords)| keywords.iter().copied())
         .collect();
-    let mut only = Map::from_iter([("type".to_owned(), Value::from(name))]);
     for (keyword, value) in schema {
         if foreign.contains(&keyword.as_str()) || matches!(keyword.as_str(), "type" | "description") {
             continue;

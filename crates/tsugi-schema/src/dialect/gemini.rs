@@ -108,7 +108,9 @@ impl Emitter<'_, '_> {
     ) -> Emitted {
         let types = types(schema);
         let several = types.iter().filter(|name| *name != "null").count() > 1;
-        if several && words.is_none() {
+        // `null` among the choices cannot be listed, but can be a branch of its own.
+        let lists_null = types.len() > 1 && lists_null(schema);
+        if (several || lists_null) && words.is_none() {
             let mut split = schema.clone();
             split.retain(|keyword, _| matches!(keyword.as_str(), "description" | "default"));
             let branches = emit::split_by_type(schema, &types);
@@ -208,6 +210,12 @@ impl Emitter<'_, '_> {
         at: &Pointer,
         depth: usize,
     ) -> Plan {
+        // Properties allowed by a pattern would be forbidden by what stands for the others.
+        if schema.contains_key("patternProperties") && schema.contains_key("additionalProperties") {
+            let note = "properties are described by their names";
+            self.losses.push(Loss::new(at, "additionalProperties", Fate::Dropped, note));
+            return Plan::Keep;
+        }
         match schema.get("additionalProperties") {
             Some(flag @ Value::Bool(_)) => {
                 result.insert("additionalProperties".to_owned(), flag.clone());
@@ -255,6 +263,11 @@ impl Emitter<'_, '_> {
         };
         Plan::array(prefix, items)
     }
+}
+
+fn lists_null(schema: &Map<String, Value>) -> bool {
+    let choices = schema.get("enum").and_then(Value::as_array);
+    choices.is_some_and(|values| values.contains(&Value::Null))
 }
 
 /// `enum` may hold texts and numbers; `const` is an `enum` of one.

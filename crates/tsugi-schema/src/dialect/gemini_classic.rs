@@ -80,6 +80,10 @@ impl Emitter<'_, '_> {
         at: &Pointer,
         depth: usize,
     ) -> Emitted {
+        // One branch for any value makes the whole any value: text could not be told from JSON as text otherwise.
+        if branches.iter().any(is_any) {
+            return json_text(schema, at, self.losses);
+        }
         let is_null = |branch: &Map<String, Value>| types(branch) == ["null"];
         let is_nullable = branches.len() > 1 && branches.iter().any(is_null);
         let mut kept: Vec<(usize, Map<String, Value>)> = branches.into_iter().enumerate().collect();
@@ -219,26 +223,39 @@ impl Emitter<'_, '_> {
         at: &Pointer,
         depth: usize,
     ) -> Plan {
-        let mut kinds: Vec<Map<String, Value>> = Vec::new();
-        for member in schema.get("prefixItems").and_then(Value::as_array).into_iter().flatten() {
-            let member = as_schema(member);
-            if !kinds.contains(&member) {
-                kinds.push(member);
+        let places = schema.get("prefixItems").and_then(Value::as_array);
+        let (mut shown, mut plans): (Vec<Map<String, Value>>, _) = (Vec::new(), Vec::new());
+        for (index, place) in places.into_iter().flatten().enumerate() {
+            let at = at.child("prefixItems").child(index);
+            let emitted = self.schema(&as_schema(place), &at, depth + 1);
+            plans.push(emitted.plan);
+            if !shown.contains(&emitted.schema) {
+                shown.push(emitted.schema);
             }
         }
-        match schema.get("items") {
-            Some(Value::Object(items)) => kinds.push(items.clone()),
-            Some(Value::Bool(false)) if !kinds.is_empty() => {}
-            _ => kinds.push(Map::new()),
-        }
-        let items = match kinds.as_slice() {
-            [only] => only.clone(),
-            _ => as_schema(&json!({"anyOf": kinds})),
+        let rest = match schema.get("items") {
+            Some(Value::Bool(false)) if !shown.is_empty() => Plan::Keep,
+            items => {
+                let items = items.map(as_schema).unwrap_or_default();
+                let emitted = self.schema(&items, &at.child("items"), depth + 1);
+                if !shown.contains(&emitted.schema) {
+                    shown.push(emitted.schema);
+                }
+                emitted.plan
+            }
         };
-        let emitted = self.schema(&items, &at.child("items"), depth + 1);
-        result.insert("items".to_owned(), Value::Object(emitted.schema));
-        Plan::array(Vec::new(), emitted.plan)
+        let items = match shown.as_slice() {
+            [only] => json!(only),
+            _ => json!({"anyOf": shown}),
+        };
+        result.insert("items".to_owned(), items);
+        Plan::array(plans, rest)
     }
+}
+
+fn is_any(branch: &Map<String, Value>) -> bool {
+    let has_union = branch.contains_key("anyOf") || branch.contains_key("oneOf");
+    types(branch).is_empty() && !has_union
 }
 
 /// Only a STRING may have an `enum` there.
@@ -281,6 +298,11 @@ fn json_text(schema: &Map<String, Value>, at: &Pointer, losses: &mut Vec<Loss>) 
     let mut notes = Notes::new(at, losses);
     notes.lose("type", Fate::Changed, "any value, written as JSON text");
     notes.hint("any value, JSON-encoded");
+    for keyword in ["anyOf", "oneOf"] {
+        if let Some(branches) = schema.get(keyword) {
+            notes.fold_keyword(keyword, branches);
+        }
+    }
     emit::simple_keywords(schema, &mut result, &mut notes, |keyword, _| {
         if is_decoration(keyword) { Treatment::Strip } else { Treatment::Fold }
     });

@@ -306,7 +306,9 @@ fn with_null(mut schema: Map<String, Value>) -> Map<String, Value> {
         }
         return either;
     }
-    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+    if let Some(Value::Array(values)) = schema.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
         values.push(Value::Null);
     }
     let mut types: Vec<Value> = match schema.get("type") {
@@ -314,7 +316,9 @@ fn with_null(mut schema: Map<String, Value>) -> Map<String, Value> {
         Some(name) => vec![name.clone()],
         None => Vec::new(),
     };
-    types.push(json!("null"));
+    if !types.contains(&json!("null")) {
+        types.push(json!("null"));
+    }
     schema.insert("type".to_owned(), Value::Array(types));
     schema
 }

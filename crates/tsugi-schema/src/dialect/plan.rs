@@ -169,10 +169,15 @@ impl ArgumentPlan {
         };
         match (plan, value) {
             (Plan::Object { members, .. }, Value::Object(entries)) => entries
-                .keys()
-                .map(|key| {
-                    let is_known = members.iter().any(|member| direction.names(member).0 == key);
-                    if is_known { 1 } else { -1 }
+                .iter()
+                .map(|(key, value)| {
+                    let known = members.iter().find(|member| direction.names(member).0 == key);
+                    match known {
+                        // An alternative where `null` is a value is the likelier one.
+                        Some(member) if value.is_null() && member.null == Null::Absent => 0,
+                        Some(_) => 1,
+                        None => -1,
+                    }
                 })
                 .sum(),
             _ => 0,

@@ -1,4 +1,8 @@
 //! The integration tests of `tsugi-schema`, in one binary.
 
+mod generate;
+mod golden;
 mod hostile;
+mod property;
+mod rules;
 mod validate;
