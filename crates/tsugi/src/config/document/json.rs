@@ -1,0 +1,75 @@
+//! JSON, with the comments and trailing commas that editors allow, into the tree.
+
+use jsonc_parser::ast;
+use jsonc_parser::common::Range;
+use jsonc_parser::{CollectOptions, ParseOptions};
+
+use super::{Entry, Node, Source, Span, Value, duplicates};
+use crate::config::problem::Problem;
+
+/// Reads JSON, or says what is wrong with it.
+pub(super) fn parse(source: &Source) -> Result<Node, Vec<Problem>> {
+    let result = jsonc_parser::parse_to_ast(&source.text, &CollectOptions::default(), &options());
+    let parsed = result.map_err(|error| {
+        let message = format!("this is not valid JSON: {}", error.kind().to_string().to_lowercase());
+        vec![source.problem(span(error.range()), message)]
+    })?;
+    let Some(value) = parsed.value else {
+        return Ok(Node { span: Span::default(), value: Value::Empty });
+    };
+    let mut problems = Vec::new();
+    let node = node(source, value, &mut problems);
+    if problems.is_empty() { Ok(node) } else { Err(problems) }
+}
+
+/// What VS Code and Zed accept in their own files, and no more.
+fn options() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    }
+}
+
+fn span(range: Range) -> Span {
+    Span { start: range.start, end: range.end }
+}
+
+fn node(source: &Source, value: ast::Value<'_>, problems: &mut Vec<Problem>) -> Node {
+    match value {
+        ast::Value::StringLit(string) => scalar(string.range, string.value.into_owned()),
+        ast::Value::NumberLit(number) => scalar(number.range, number.value.to_owned()),
+        ast::Value::BooleanLit(boolean) => scalar(boolean.range, boolean.value.to_string()),
+        ast::Value::NullKeyword(null) => Node { span: span(null.range), value: Value::Empty },
+        ast::Value::Array(array) => {
+            let items = array.elements.into_iter().map(|item| node(source, item, problems)).collect();
+            Node { span: span(array.range), value: Value::List(items) }
+        }
+        ast::Value::Object(object) => map(source, object, problems),
+    }
+}
+
+fn scalar(range: Range, text: String) -> Node {
+    Node { span: span(range), value: Value::Scalar(text) }
+}
+
+fn map(source: &Source, object: ast::Object<'_>, problems: &mut Vec<Problem>) -> Node {
+    let entries: Vec<Entry> = object.properties.into_iter().map(|property| entry(source, property, problems)).collect();
+    problems.extend(duplicates(source, &entries));
+    Node { span: span(object.range), value: Value::Map(entries) }
+}
+
+fn entry(source: &Source, property: ast::ObjectProp<'_>, problems: &mut Vec<Problem>) -> Entry {
+    let key_span = match &property.name {
+        ast::ObjectPropName::String(string) => span(string.range),
+        ast::ObjectPropName::Word(word) => span(word.range),
+    };
+    Entry { key: property.name.into_string(), key_span, node: node(source, property.value, problems) }
+}

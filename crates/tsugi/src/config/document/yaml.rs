@@ -1,0 +1,203 @@
+//! YAML into the tree; the only place that knows the YAML library.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, Spanned};
+
+use super::{Entry, Node, Source, Span, Value};
+use crate::config::problem::Problem;
+
+/// Reads YAML, or says what is wrong with it: one problem, since the parser cannot go on after a fault.
+pub(super) fn parse(source: &Source) -> Result<Node, Vec<Problem>> {
+    let raw: Option<Spanned<Raw>> =
+        serde_saphyr::from_str_with_options(&source.text, options()).map_err(|error| vec![explain(source, &error)])?;
+    match raw {
+        Some(raw) => Ok(node(source, raw)),
+        None => Ok(Node { span: Span::default(), value: Value::Empty }),
+    }
+}
+
+/// Limits far above any honest configuration and far below what an alias bomb needs.
+fn options() -> serde_saphyr::Options {
+    let budget = serde_saphyr::budget! {
+        max_events: 200_000,
+        max_nodes: 100_000,
+        max_aliases: 1_000,
+        max_anchors: 1_000,
+        max_depth: 32,
+        max_documents: 1,
+        max_recorded_anchor_events: 100_000,
+    };
+    let alias_limits = serde_saphyr::alias_limits! {
+        max_total_replayed_events: 20_000,
+    };
+    serde_saphyr::options! {
+        budget: budget,
+        alias_limits: alias_limits,
+        strict_booleans: true,
+        non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::AsString,
+        with_snippet: false,
+    }
+}
+
+/// A value as the parser gives it. What it took for a number or a boolean is read again from the source.
+enum Raw {
+    Text(String),
+    Plain,
+    Empty,
+    List(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<Raw>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(text.to_owned()))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Raw, E> {
+        Ok(Raw::Plain)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Raw, E> {
+        Ok(Raw::Plain)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Raw, E> {
+        Ok(Raw::Plain)
+    }
+
+    fn visit_i128<E>(self, _: i128) -> Result<Raw, E> {
+        Ok(Raw::Plain)
+    }
+
+    fn visit_u128<E>(self, _: u128) -> Result<Raw, E> {
+        Ok(Raw::Plain)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Raw, E> {
+        Ok(Raw::Plain)
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Empty)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Empty)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        Raw::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Raw::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
+        let mut map = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            map.push(entry);
+        }
+        Ok(Raw::Map(map))
+    }
+}
+
+fn node(source: &Source, raw: Spanned<Raw>) -> Node {
+    let (used, written) = (span(source, &raw.referenced), span(source, &raw.defined));
+    let value = match raw.value {
+        Raw::Text(text) => Value::Scalar(text),
+        Raw::Plain => Value::Scalar(source.slice(written).trim().to_owned()),
+        Raw::Empty => Value::Empty,
+        Raw::List(items) => Value::List(items.into_iter().map(|item| node(source, item)).collect()),
+        Raw::Map(entries) => Value::Map(entries.into_iter().map(|(key, value)| entry(source, key, value)).collect()),
+    };
+    Node { span: used, value }
+}
+
+fn entry(source: &Source, key: Spanned<Raw>, value: Spanned<Raw>) -> Entry {
+    let key = node(source, key);
+    let text = key.text().unwrap_or_default().to_owned();
+    Entry { key: text, key_span: key.span, node: node(source, value) }
+}
+
+/// The parser counts characters; we count bytes.
+fn span(source: &Source, location: &Location) -> Span {
+    let span = location.span();
+    if let (Some(start), Some(length)) = (span.byte_offset(), span.byte_len()) {
+        let start = usize::try_from(start).unwrap_or(usize::MAX).min(source.text.len());
+        let end = start.saturating_add(usize::try_from(length).unwrap_or(0)).min(source.text.len());
+        return Span { start, end };
+    }
+    let line = usize::try_from(location.line()).unwrap_or(1);
+    let column = usize::try_from(location.column()).unwrap_or(1);
+    let start = offset(&source.text, line, column);
+    Span { start, end: start }
+}
+
+/// The byte at which a line and column begin, both counted from one.
+fn offset(text: &str, line: usize, column: usize) -> usize {
+    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let rest = &text[before..];
+    let within = rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(index, _)| index);
+    before + within
+}
+
+/// The parser's complaint in our form, with advice for the faults that people make most.
+fn explain(source: &Source, error: &serde_saphyr::Error) -> Problem {
+    let error = error.without_snippet();
+    let location = error.location().unwrap_or(Location::UNKNOWN);
+    let mut at = span(source, &location);
+    at.end = at.start;
+    let problem = Problem::new(format!("this is not valid YAML: {}", message(error))).at(source.place(at));
+    match advice(source, at) {
+        Some(advice) => problem.with_hint(advice),
+        None => problem,
+    }
+}
+
+/// The complaint alone: the place is said in our own way, and only the first line says what happened.
+fn message(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    let end = line.find(" at line ").or_else(|| line.find(" (line ")).unwrap_or(line.len());
+    line[..end].trim().trim_end_matches([':', ',']).to_owned()
+}
+
+fn advice(source: &Source, at: Span) -> Option<String> {
+    let start = source.text[..at.start].rfind('\n').map_or(0, |index| index + 1);
+    let line = source.text[start..].lines().next().unwrap_or_default();
+    if line.starts_with('\t') || line.trim_start_matches(' ').starts_with('\t') {
+        return Some("YAML is indented with spaces, not with tabs".to_owned());
+    }
+    if line.contains("${") && line.find(['{', '[']) < line.find("${").map(|index| index + 1) {
+        return Some("inside { } and [ ] a value that contains `${…}` needs quotes".to_owned());
+    }
+    let (key, value) = line.split_once(": ").or_else(|| line.split_once("- "))?;
+    let value = value.trim();
+    let (first, separator) = (value.chars().next()?, if line.contains(": ") { ": " } else { "- " });
+    let needs_quotes = matches!(first, '@' | '`' | '%') && !value.contains('"');
+    needs_quotes
+        .then(|| format!("a value that begins with `{first}` needs quotes: {}{separator}\"{value}\"", key.trim_start()))
+}

@@ -1,0 +1,82 @@
+//! Environment files: `NAME=value` lines with comments and quotes.
+
+/// What is wrong with an environment file; the text of the line is not repeated, as it may be secret.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} is not NAME=value")]
+pub(crate) struct Fault {
+    pub(crate) line: usize,
+}
+
+/// The variables of a file, in its order.
+pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, Fault> {
+    let meaningful = |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let lines = text.lines().enumerate().filter(meaningful);
+    lines.map(|(index, line)| pair(line).ok_or(Fault { line: index + 1 })).collect()
+}
+
+fn pair(line: &str) -> Option<(String, String)> {
+    let line = line.trim();
+    let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
+    let name = name.trim();
+    let is_name =
+        !name.is_empty() && name.chars().all(|character| character == '_' || character.is_ascii_alphanumeric());
+    is_name.then(|| (name.to_owned(), unquote(value.trim())))
+}
+
+fn unquote(value: &str) -> String {
+    if let Some(inner) = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
+        return inner.to_owned();
+    }
+    if let Some(inner) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        return unescape(inner);
+    }
+    value.split(" #").next().unwrap_or_default().trim_end().to_owned()
+}
+
+fn unescape(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (character, character == '\\') {
+            (_, true) => match characters.next() {
+                Some('n') => result.push('\n'),
+                Some('t') => result.push('\t'),
+                Some(other) => result.push(other),
+                None => result.push('\\'),
+            },
+            (other, false) => result.push(other),
+        }
+    }
+    result
+}
+
+/// A line that reads back as this variable.
+pub(crate) fn line(name: &str, value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
+    format!("{name}=\"{escaped}\"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_variables_and_comments_do_not() {
+        let text = "# note\nexport A=1\nB = two words # note\nC=\"x\\ny\"\nD='a#b'\n\nE=\n";
+        let pairs = parse(text).unwrap();
+        let shown: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        assert_eq!(shown.join(" "), "A=\"1\" B=\"two words\" C=\"x\\ny\" D=\"a#b\" E=\"\"");
+    }
+
+    #[test]
+    fn a_line_that_is_no_assignment_is_named_by_number_only() {
+        assert_eq!(parse("A=1\ncanary\n").unwrap_err().to_string(), "line 2 is not NAME=value");
+    }
+
+    #[test]
+    fn a_written_line_reads_back() {
+        for value in ["plain", "with \"quotes\" and \\", "two\nlines\t", ""] {
+            assert_eq!(parse(&line("X", value)).unwrap(), [("X".to_owned(), value.to_owned())]);
+        }
+    }
+}

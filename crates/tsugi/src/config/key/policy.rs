@@ -1,0 +1,42 @@
+//! The keys of what servers and options share: retry, cache, validation, sandbox, pool.
+
+use super::keys;
+
+keys! {
+    retry at "retryPolicy": "When and how a call is tried again: in `options` and in a server."
+    MAX_RETRIES = "maxRetries", "number", "3", "How often, after the first try.";
+    INITIAL_DELAY = "initialDelay", "duration", "1s", "The longest wait before the first retry; each wait is a random part of its longest.";
+    MAX_DELAY = "maxDelay", "duration", "10s", "No wait is longer.";
+    BACKOFF_MULTIPLIER = "backoffMultiplier", "number", "2", "The longest wait grows by this with every retry.";
+    RETRYABLE_ERRORS = "retryableErrors", "list of error codes", "[TIMEOUT, CONNECTION_FAILED, CONNECTION_LOST, SERVER_CRASHED, SERVER_NOT_RUNNING, RATE_LIMIT_EXCEEDED, OVERLOADED]", "Which failures are worth another try.";
+}
+
+keys! {
+    cache at "cache": "Whether results of read-only tools are kept: in `options` and in a server."
+    ENABLED = "enabled", "`true` or `false`", "true", "Keep results.";
+    MAX_ENTRIES = "maxEntries", "number", "1000", "How many; the least recently used goes first.";
+    TTL = "ttl", "duration", "60s", "For how long.";
+}
+
+keys! {
+    validate at "validate": "How values are checked against schemas: in `options` and in a server. A single word means both."
+    ARGUMENTS = "arguments", "`off`, `warn`, or `enforce`", "enforce", "Arguments, before they are sent.";
+    RESULTS = "results", "`off`, `warn`, or `enforce`", "warn", "Results, where the tool says what they look like.";
+}
+
+keys! {
+    sandbox at "servers[].sandbox": "What a program may reach. `default` is this map with nothing in it."
+    READ = "read", "list of paths", "[]", "Readable, besides what programs need to run at all.";
+    WRITE = "write", "list of paths", "[]", "Readable and writable.";
+    NET = "net", "`none`, `loopback`, or `all`", "none", "Which network it may use.";
+    ENV = "env", "list of names", "[]", "Variables of tsugi that it inherits; those of the server's `env` come in any case.";
+    MEMORY = "memory", "size", "", "Memory at most.";
+    CPU = "cpu", "duration", "", "Processor time at most.";
+    PROCESSES = "processes", "number", "", "Processes at most.";
+    REQUIRED = "required", "`true` or `false`", "true", "Refuse to start where the kernel cannot enforce this.";
+}
+
+keys! {
+    pool at "servers[].instances": "A number of equal programs that share the calls."
+    POOL = "pool", "number", "", "How many.";
+}

@@ -1,0 +1,231 @@
+//! Decides which configuration holds: flags, a named file, `MCP_URLS`, a file that is found, or none.
+
+mod spot;
+
+use std::path::{Path, PathBuf};
+
+use super::env::{self, Environment};
+use super::file;
+use super::problem::{Problem, Problems};
+use super::resolve::{self, Resolved};
+use super::settings::Settings;
+
+/// What the command line says about the configuration.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wish {
+    /// `--config FILE`
+    pub(crate) config: Option<PathBuf>,
+    /// `--command "…"`: a server on the spot, written as in a shell.
+    pub(crate) command: Option<String>,
+    /// `--url …`: a server on the spot.
+    pub(crate) url: Option<String>,
+}
+
+/// Where we are.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) environment: Environment,
+    /// The current directory.
+    pub(crate) directory: PathBuf,
+}
+
+/// Where settings came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// `--command` or `--url`.
+    Spot,
+    /// A file that someone named.
+    Named(PathBuf),
+    /// `MCP_URLS`.
+    Variable,
+    /// A file found in the current directory. Whoever can write there has written it, so what it would
+    /// run deserves a second look.
+    Here(PathBuf),
+    /// The user's own file.
+    User(PathBuf),
+    /// Nothing was written anywhere.
+    Nothing,
+}
+
+/// Settings and where they came from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) settings: Settings,
+    pub(crate) warnings: Vec<Problem>,
+    pub(crate) origin: Origin,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(crate) fn of_process() -> std::io::Result<Self> {
+        Ok(Surroundings { environment: Environment::of_process(), directory: std::env::current_dir()? })
+    }
+
+    /// The directory of the user's own configuration.
+    pub(crate) fn user_directory(&self) -> Option<PathBuf> {
+        let base = match self.environment.filled(env::XDG_CONFIG_HOME.name) {
+            Some(base) => PathBuf::from(base),
+            None => Path::new(self.environment.filled("HOME")?).join(".config"),
+        };
+        Some(base.join("tsugi"))
+    }
+}
+
+impl Origin {
+    /// The file, where it is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Origin::Named(path) | Origin::Here(path) | Origin::User(path) => Some(path),
+            Origin::Spot | Origin::Variable | Origin::Nothing => None,
+        }
+    }
+}
+
+/// Which configuration holds, without reading it.
+pub(crate) fn choose(wish: &Wish, surroundings: &Surroundings) -> Origin {
+    if wish.command.is_some() || wish.url.is_some() {
+        return Origin::Spot;
+    }
+    let environment = &surroundings.environment;
+    let variable = || environment.filled(env::TSUGI_CONFIG.name).map(PathBuf::from);
+    if let Some(path) = wish.config.clone().or_else(variable) {
+        return Origin::Named(surroundings.directory.join(path));
+    }
+    if environment.filled(env::MCP_URLS.name).is_some() {
+        return Origin::Variable;
+    }
+    if let Some(path) = file::find_in(&surroundings.directory) {
+        return Origin::Here(path);
+    }
+    surroundings.user_directory().and_then(|directory| file::find_in(&directory)).map_or(Origin::Nothing, Origin::User)
+}
+
+/// The settings that hold, or everything that is wrong with them.
+pub(crate) fn load(wish: &Wish, surroundings: &Surroundings) -> Result<Loaded, Problems> {
+    let origin = choose(wish, surroundings);
+    let environment = &surroundings.environment;
+    let resolved = match &origin {
+        Origin::Named(path) | Origin::Here(path) | Origin::User(path) => read(path, environment),
+        Origin::Spot => resolve::resolve(&spot::from_flags(wish)?, environment),
+        Origin::Variable => {
+            let value = environment.filled(env::MCP_URLS.name).unwrap_or_default();
+            resolve::resolve(&spot::from_urls(value), environment)
+        }
+        Origin::Nothing => resolve::resolve_nothing(environment),
+    };
+    let Resolved { settings, warnings } = resolved?;
+    Ok(Loaded { settings, warnings, origin })
+}
+
+/// Reads and resolves one file.
+pub(crate) fn read(path: &Path, environment: &Environment) -> Result<Resolved, Problems> {
+    resolve::resolve(&file::read(path)?, environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::{RemoteTransport, Target};
+
+    fn surroundings(directory: &Path, pairs: &[(&str, &str)]) -> Surroundings {
+        Surroundings { environment: Environment::from_pairs(pairs.iter().copied()), directory: directory.to_owned() }
+    }
+
+    fn check(wish: Wish, files: &[&str], pairs: &[(&str, &str)]) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = directory.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "servers: []\n").unwrap();
+        }
+        let home = directory.path().join("home");
+        let mut pairs = pairs.to_vec();
+        pairs.push(("HOME", home.to_str().unwrap()));
+        let origin = choose(&wish, &surroundings(directory.path(), &pairs));
+        format!("{origin:?}").replace(directory.path().to_str().unwrap(), "")
+    }
+
+    #[test]
+    fn what_is_said_more_expressly_wins() {
+        let spot = || Wish { url: Some("http://x".into()), config: Some("a.yaml".into()), ..Wish::default() };
+        let named = || Wish { config: Some("a.yaml".into()), ..Wish::default() };
+        let urls = ("MCP_URLS", "http://x");
+        let user = "home/.config/tsugi/tsugi.yaml";
+        assert_eq!(check(spot(), &["tsugi.yaml"], &[urls]), "Spot");
+        assert_eq!(check(named(), &["tsugi.yaml"], &[urls, ("TSUGI_CONFIG", "b.yaml")]), "Named(\"/a.yaml\")");
+        assert_eq!(check(Wish::default(), &["tsugi.yaml"], &[urls, ("TSUGI_CONFIG", "b.yaml")]), "Named(\"/b.yaml\")");
+        assert_eq!(check(Wish::default(), &["tsugi.yaml", user], &[urls]), "Variable");
+        assert_eq!(check(Wish::default(), &["tsugi.yaml", user], &[]), "Here(\"/tsugi.yaml\")");
+        assert_eq!(check(Wish::default(), &[user], &[]), "User(\"/home/.config/tsugi/tsugi.yaml\")");
+        assert_eq!(check(Wish::default(), &[], &[("MCP_URLS", "")]), "Nothing");
+    }
+
+    fn load_pairs(wish: Wish, pairs: &[(&str, &str)]) -> Result<Loaded, Problems> {
+        load(&wish, &surroundings(Path::new("/nowhere"), pairs))
+    }
+
+    #[test]
+    fn the_urls_of_seed_003_are_a_configuration_of_their_own() {
+        let urls = "http://body-cli:8000/sse, http://body-weather:8001/sse,http://body-cli:8002/mcp,";
+        let loaded = load_pairs(Wish::default(), &[("MCP_URLS", urls), ("DEFAULT_TIMEOUT", "5000")]).unwrap();
+        let shown: Vec<String> = loaded
+            .settings
+            .servers
+            .iter()
+            .map(|server| match &server.target {
+                Target::Remote(remote) => format!("{} {} {:?}", server.name, remote.url, remote.transport),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "body-cli-8000 http://body-cli:8000/sse Sse",
+                "body-weather http://body-weather:8001/sse Sse",
+                "body-cli-8002 http://body-cli:8002/mcp Auto",
+            ]
+        );
+        assert_eq!(loaded.settings.servers[0].timeout, std::time::Duration::from_secs(5));
+        assert!(
+            matches!(&loaded.settings.servers[0].target, Target::Remote(remote) if remote.transport == RemoteTransport::Sse)
+        );
+    }
+
+    #[test]
+    fn a_bad_address_in_the_variable_is_pointed_at() {
+        let problems = load_pairs(Wish::default(), &[("MCP_URLS", "http://good/, ftp://bad/")]).unwrap_err();
+        assert!(problems.to_string().contains("MCP_URLS:1:15"), "{problems}");
+    }
+
+    #[test]
+    fn a_command_on_the_spot_is_split_as_a_shell_would() {
+        let wish = Wish { command: Some("npx -y 'my server' \"a b\" c\\ d $HOME".into()), ..Wish::default() };
+        let loaded = load_pairs(wish, &[]).unwrap();
+        let Target::Command(command) = &loaded.settings.servers[0].target else { panic!() };
+        let args: Vec<String> = command.args.iter().map(|arg| arg.expose()).collect();
+        assert_eq!((loaded.settings.servers[0].name.as_str(), command.program.expose().as_str()), ("npx", "npx"));
+        assert_eq!(args, ["-y", "my server", "a b", "c d", "$HOME"]);
+    }
+
+    #[test]
+    fn a_command_on_the_spot_that_makes_no_sense_is_refused() {
+        for command in ["", "   ", "npx 'open"] {
+            assert!(load_pairs(Wish { command: Some(command.into()), ..Wish::default() }, &[]).is_err(), "{command}");
+        }
+        let both = Wish { command: Some("x".into()), url: Some("http://x".into()), ..Wish::default() };
+        assert!(load_pairs(both, &[]).is_err());
+    }
+
+    #[test]
+    fn nothing_at_all_gives_settings_without_servers() {
+        let loaded = load_pairs(Wish::default(), &[]).unwrap();
+        assert_eq!((loaded.settings.servers.len(), loaded.origin), (0, Origin::Nothing));
+        assert_eq!(loaded.settings.gateway.listen.to_string(), "127.0.0.1:7600");
+    }
+
+    #[test]
+    fn a_bad_default_timeout_is_named() {
+        let problems = load_pairs(Wish::default(), &[("DEFAULT_TIMEOUT", "soon")]).unwrap_err().to_string();
+        assert!(problems.contains("DEFAULT_TIMEOUT") && problems.contains("soon"), "{problems}");
+    }
+}

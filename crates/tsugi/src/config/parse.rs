@@ -1,0 +1,251 @@
+//! How single values are written: durations, sizes, switches, numbers, words.
+//!
+//! A parser that refuses says what it expected, never what it got: the value may be secret.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::key::nearest;
+use super::settings::{Builtin, EraChoice, Naming, Network, Pin, RemoteTransport, Restart, Start, Strictness, Tri};
+
+/// What a value should have been.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) what: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// The result of reading one value.
+pub(crate) type Parsed<T> = Result<T, Expected>;
+
+/// Refuses a value, saying what it should have been.
+pub(crate) fn expected<T>(what: impl Into<String>) -> Parsed<T> {
+    Err(Expected { what: what.into(), hint: None })
+}
+
+/// A duration: a bare number is milliseconds, otherwise a unit follows.
+pub(crate) fn duration(text: &str) -> Parsed<Duration> {
+    let (number, unit) = split_unit(text);
+    let scale = match unit {
+        "" | "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return not_a_duration(),
+    };
+    match number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * scale).ok()) {
+        Some(duration) if duration <= LONGEST => Ok(duration),
+        _ => not_a_duration(),
+    }
+}
+
+/// Longer durations are mistakes, and would overflow a timer.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+fn not_a_duration<T>() -> Parsed<T> {
+    expected("a duration such as `30s`, `1500ms`, `2m`, or a number of milliseconds, not negative, a year at most")
+}
+
+/// A duration that is not zero, for limits.
+pub(crate) fn positive_duration(text: &str) -> Parsed<Duration> {
+    match duration(text)? {
+        Duration::ZERO => expected("a duration longer than zero"),
+        duration => Ok(duration),
+    }
+}
+
+/// A number of bytes: `4MiB`, `64KB`, or a bare number.
+pub(crate) fn size(text: &str) -> Parsed<u64> {
+    let (number, unit) = split_unit(text);
+    let scale = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1u64),
+        "k" | "kb" => Some(1000),
+        "m" | "mb" => Some(1_000_000),
+        "g" | "gb" => Some(1_000_000_000),
+        "kib" => Some(1 << 10),
+        "mib" => Some(1 << 20),
+        "gib" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = scale.and_then(|scale| number.parse::<u64>().ok()?.checked_mul(scale));
+    bytes.map_or_else(|| expected("a size such as `4MiB`, `64KB`, or a number of bytes"), Ok)
+}
+
+/// A number and the letters after it.
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|character: char| character.is_ascii_alphabetic()).unwrap_or(text.len());
+    (text[..end].trim(), text[end..].trim())
+}
+
+/// A switch.
+pub(crate) fn flag(text: &str) -> Parsed<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" => Ok(true),
+        "false" | "no" | "off" => Ok(false),
+        _ => expected("`true` or `false`"),
+    }
+}
+
+/// A whole number, at least zero.
+pub(crate) fn count<T: std::str::FromStr>(text: &str) -> Parsed<T> {
+    text.trim().parse().or_else(|_| expected("a whole number, not negative"))
+}
+
+/// A whole number, at least one.
+pub(crate) fn positive<T: std::str::FromStr + PartialEq + Default>(text: &str) -> Parsed<T> {
+    let number: T = count(text)?;
+    if number == T::default() { expected("a whole number, at least 1") } else { Ok(number) }
+}
+
+/// A factor, at least one.
+pub(crate) fn factor(text: &str) -> Parsed<f64> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 1.0 => Ok(number),
+        _ => expected("a number, at least 1"),
+    }
+}
+
+/// An address to listen on; a bare port, or `localhost`, means loopback. No name is looked up.
+pub(crate) fn address(text: &str) -> Parsed<SocketAddr> {
+    let local = text.strip_prefix("localhost:").unwrap_or(text);
+    match (local.parse::<u16>(), text.parse()) {
+        (Ok(port), _) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        (_, Ok(address)) => Ok(address),
+        _ => expected("an address such as `127.0.0.1:7600`"),
+    }
+}
+
+/// A glob; it is only checked here.
+pub(crate) fn glob(text: &str) -> Parsed<String> {
+    match globset::Glob::new(text) {
+        Ok(_) if !text.is_empty() => Ok(text.to_owned()),
+        Ok(_) => expected("a glob that is not empty"),
+        Err(error) => expected(format!("a glob: {}", error.kind())),
+    }
+}
+
+/// A protocol revision.
+pub(crate) fn revision(text: &str) -> Parsed<String> {
+    const KNOWN: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+    if KNOWN.contains(&text) { Ok(text.to_owned()) } else { expected(format!("one of {}", KNOWN.join(", "))) }
+}
+
+/// A server's name.
+pub(crate) fn name(text: &str) -> Parsed<String> {
+    if !text.is_empty() && text.len() <= 64 && text.chars().all(is_name_character) {
+        return Ok(text.to_owned());
+    }
+    let hint = format!("`{}` would do", tidy_name(text));
+    Err(Expected { what: "1 to 64 letters, digits, `.`, `_` or `-`".to_owned(), hint: Some(hint) })
+}
+
+fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-')
+}
+
+/// The allowed name nearest to what someone wrote.
+pub(crate) fn tidy_name(text: &str) -> String {
+    let replace = |character: char| if is_name_character(character) { character } else { '-' };
+    let plain: String = text.trim().chars().map(replace).collect();
+    let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
+    let name: String = parts.join("-").chars().take(64).collect();
+    if name.is_empty() { "server".to_owned() } else { name }
+}
+
+/// A setting that is one of a few words.
+pub(crate) trait Word: Copy + 'static {
+    /// The words and what they mean.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+/// One of a few words.
+pub(crate) fn word<T: Word>(text: &str) -> Parsed<T> {
+    if let Some((_, meaning)) = T::WORDS.iter().find(|(word, _)| *word == text) {
+        return Ok(*meaning);
+    }
+    let words: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+    let hint = nearest(text, words.iter().copied()).map(|word| format!("did you mean `{word}`?"));
+    Err(Expected { what: format!("one of {}", words.join(", ")), hint })
+}
+
+macro_rules! words {
+    ($($type:ident: $($word:literal => $variant:ident),+;)+) => {
+        $(impl Word for $type {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, $type::$variant)),+];
+        })+
+    };
+}
+
+words! {
+    Restart: "on-failure" => OnFailure, "never" => Never;
+    Start: "eager" => Eager, "lazy" => Lazy;
+    Naming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
+    EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
+    Strictness: "off" => Off, "warn" => Warn, "enforce" => Enforce;
+    Network: "none" => None, "loopback" => Loopback, "all" => All;
+    Pin: "off" => Off, "report" => Report, "enforce" => Enforce;
+    Builtin: "pm" => Pm, "demo" => Demo;
+    Tri: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
+    RemoteTransport: "auto" => Auto, "http" => Http, "streamable-http" => Http, "streamableHttp" => Http,
+        "sse" => Sse, "websocket" => Websocket, "ws" => Websocket;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_number_is_milliseconds_and_units_are_understood() {
+        for (text, milliseconds) in [
+            ("30000", 30_000),
+            ("0", 0),
+            ("30s", 30_000),
+            ("1500ms", 1_500),
+            ("2m", 120_000),
+            ("1.5s", 1_500),
+            ("1 h", 3_600_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in ["-1", "-5s", "soon", "", "s", "1e300s", "10y", "NaN", "inf", "400d"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        assert!(positive_duration("0").is_err());
+    }
+
+    #[test]
+    fn sizes_know_both_kinds_of_unit() {
+        for (text, bytes) in [("4MiB", 4 << 20), ("64KB", 64_000), ("512", 512), ("1 GiB", 1 << 30)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        assert!(size("-1").is_err() && size("99999999999GiB").is_err() && size("1.5MB").is_err());
+    }
+
+    #[test]
+    fn addresses_may_be_a_port_alone() {
+        for (text, expected) in [("7600", "127.0.0.1:7600"), ("localhost:0", "127.0.0.1:0"), ("[::1]:80", "[::1]:80")] {
+            assert_eq!(address(text).unwrap().to_string(), expected);
+        }
+        assert!(address("example.com:80").is_err() && address("70000").is_err());
+    }
+
+    #[test]
+    fn a_near_word_is_suggested() {
+        let error = word::<Restart>("onfailure").unwrap_err();
+        assert_eq!(error.hint.as_deref(), Some("did you mean `on-failure`?"));
+    }
+
+    #[test]
+    fn a_name_that_does_not_do_gets_a_suggestion() {
+        assert!(name("good-name_1.0").is_ok());
+        assert_eq!(name("My Server!").unwrap_err().hint.as_deref(), Some("`My-Server` would do"));
+        assert_eq!(tidy_name("日本"), "server");
+        assert!(name(&"a".repeat(65)).is_err() && name("").is_err() && name("a/b").is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! Turns what the user wrote into settings that are checked and complete, or into all of its problems.
+
+mod gateway;
+mod options;
+mod policy;
+mod reader;
+mod server;
+
+use std::path::Path;
+
+use super::document::{Document, Entry, Node, Source, Value};
+use super::env::{Environment, Expander};
+use super::key::{Key, root};
+use super::problem::{Problem, Problems};
+use super::settings::{OptionSettings, ServerSettings, Settings};
+use reader::{Reader, Section};
+
+/// Settings, with what should be said about them although they can be used.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) settings: Settings,
+    pub(crate) warnings: Vec<Problem>,
+}
+
+/// Who wrote an entry, and so what it may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// The person who runs us, in a file or on the command line.
+    Own,
+    /// Someone over the network: no variable is expanded, no file is read.
+    Posted {
+        /// Whether an entry may name a program to run.
+        allow_commands: bool,
+    },
+}
+
+/// The settings of a file, or all of its problems.
+pub(crate) fn resolve(document: &Document, environment: &Environment) -> Result<Resolved, Problems> {
+    let directory = document.source.path.parent().unwrap_or(Path::new(""));
+    let expander = Expander::new(environment.clone(), directory);
+    let mut reader = Reader::new(&document.source, expander, Trust::Own);
+    let settings = read_root(&mut reader, &document.root);
+    finish(reader, settings)
+}
+
+/// One server that was sent to us over the network, as a map with a `name`.
+///
+/// No variable of ours is expanded and no file of ours is read for it, so that nobody can fetch them
+/// this way; a `command` is refused unless the configuration allows it.
+pub(crate) fn resolve_posted(document: &Document, allow_commands: bool) -> Result<ServerSettings, Problems> {
+    let expander = Expander::new(Environment::default(), Path::new(""));
+    let mut reader = Reader::new(&document.source, expander, Trust::Posted { allow_commands });
+    let options = options::read(&mut reader, None);
+    let server = server::read(&mut reader, &document.root, None, &options);
+    let Reader { mut problems, secrets, .. } = reader;
+    problems.iter_mut().for_each(|problem| problem.redact(&secrets));
+    server.filter(|_| problems.is_empty()).ok_or(Problems(problems))
+}
+
+/// The settings of a configuration in which nothing is written.
+pub(crate) fn resolve_nothing(environment: &Environment) -> Result<Resolved, Problems> {
+    let source = Source { path: "(nothing)".into(), text: String::new() };
+    let root = Node { span: Default::default(), value: Value::Map(Vec::new()) };
+    resolve(&Document { source, root }, environment)
+}
+
+fn finish(reader: Reader<'_>, settings: Settings) -> Result<Resolved, Problems> {
+    let Reader { mut problems, mut warnings, mut secrets, .. } = reader;
+    // The longest first, so that one which holds another is masked whole.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
+    secrets.dedup();
+    problems.iter_mut().chain(&mut warnings).for_each(|problem| problem.redact(&secrets));
+    problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
+    if problems.is_empty() {
+        Ok(Resolved { settings: Settings { secrets, ..settings }, warnings })
+    } else {
+        Err(Problems(problems))
+    }
+}
+
+fn read_root(reader: &mut Reader<'_>, node: &Node) -> Settings {
+    if node.entries().is_none() {
+        reader.problem(node, format!("a configuration is a map, but this is {}", node.kind()));
+    }
+    let section = Section::open(reader, Some(node).filter(|node| node.entries().is_some()), &root::TABLE);
+    advise_import(reader, node);
+    read_env_file(reader, &section);
+    let options = options::read(reader, section.get(&root::OPTIONS));
+    let gateway = gateway::read(reader, section.get(&root::GATEWAY), &options);
+    let servers = section.get(&root::SERVERS).map(|node| read_servers(reader, node, &options)).unwrap_or_default();
+    Settings { servers, options, gateway, secrets: Vec::new() }
+}
+
+/// Says what to do with a file of another program.
+fn advise_import(reader: &mut Reader<'_>, node: &Node) {
+    let clients = [("mcp_servers", "Codex"), ("context_servers", "Zed"), ("inputs", "VS Code")];
+    for (word, client) in clients {
+        let Some(entry) = node.entries().unwrap_or_default().iter().find(|entry| entry.key == word) else { continue };
+        let place = Some(reader.source.place(entry.key_span));
+        let hint = format!("this looks like a file of {client}: `tsugi import` turns it into a tsugi.yaml");
+        for problem in reader.problems.iter_mut().filter(|problem| problem.place == place) {
+            problem.hint = Some(hint.clone());
+        }
+    }
+}
+
+/// Adds the variables of the environment file, before anything uses them.
+fn read_env_file(reader: &mut Reader<'_>, section: &Section<'_>) {
+    let Some(node) = section.get(&root::ENV_FILE) else { return };
+    let Some(content) = reader.path(node).and_then(|path| reader.file(node, &path)) else { return };
+    if let Err(fault) = reader.expander.environment_mut().add_file(&content) {
+        reader.problem(node, format!("the environment file cannot be used: {fault}"));
+    }
+}
+
+fn read_servers(reader: &mut Reader<'_>, node: &Node, options: &OptionSettings) -> Vec<ServerSettings> {
+    let servers = match &node.value {
+        Value::List(items) => items.iter().filter_map(|item| server::read(reader, item, None, options)).collect(),
+        Value::Map(entries) => entries.iter().filter_map(|entry| read_named(reader, entry, options)).collect(),
+        _ => {
+            reader.problem(node, format!("`servers` must be a list or a map, but this is {}", node.kind()));
+            Vec::new()
+        }
+    };
+    reject_duplicates(reader, node);
+    servers
+}
+
+fn read_named(reader: &mut Reader<'_>, entry: &Entry, options: &OptionSettings) -> Option<ServerSettings> {
+    server::read(reader, &entry.node, Some(entry), options)
+}
+
+/// Two servers of one name would answer for each other. A map cannot have them; a list can.
+fn reject_duplicates(reader: &mut Reader<'_>, node: &Node) {
+    let names: Vec<&Node> = node.items().unwrap_or_default().iter().filter_map(|item| item.get("name")).collect();
+    for (index, name) in names.iter().enumerate() {
+        let Some(text) = name.text() else { continue };
+        if names[..index].iter().any(|earlier| earlier.text() == Some(text)) {
+            reader.problem(name, format!("a second server is called `{text}`"));
+        }
+    }
+}
+
+/// The default of a key that is a list, as its items.
+fn default_items(key: &'static Key) -> impl Iterator<Item = &'static str> {
+    let inner = key.default.trim_start_matches('[').trim_end_matches(']');
+    inner.split(',').map(|item| item.trim().trim_matches('"')).filter(|item| !item.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

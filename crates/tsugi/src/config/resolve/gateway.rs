@@ -1,0 +1,166 @@
+//! How the servers are offered to callers.
+
+use super::reader::{Reader, Section};
+use crate::config::document::Node;
+use crate::config::key::{Key, admin, api_key, auth, gateway, jwt, limits};
+use crate::config::parse::{self, Parsed, expected};
+use crate::config::secret::Secret;
+use crate::config::settings::{
+    AdminSettings, AuthSettings, Credential, Filter, GatewaySettings, JwtSettings, KeySettings, LimitSettings,
+    OptionSettings,
+};
+
+/// Reads `gateway`.
+pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>, options: &OptionSettings) -> GatewaySettings {
+    let section = Section::open(reader, node, &gateway::TABLE);
+    let settings = GatewaySettings {
+        listen: reader.or_default(&section, &gateway::LISTEN, parse::address),
+        insecure: reader.or_default(&section, &gateway::INSECURE, parse::flag),
+        naming: reader.optional(&section, &gateway::NAMING, parse::word).unwrap_or(options.naming),
+        allowed_hosts: reader.list_or_default(&section, &gateway::ALLOWED_HOSTS, host),
+        allowed_origins: reader.list_or_default(&section, &gateway::ALLOWED_ORIGINS, origin),
+        auth: section.get(&gateway::AUTH).map(|node| read_auth(reader, node)).unwrap_or_default(),
+        limits: read_limits(reader, section.get(&gateway::LIMITS)),
+        drain: reader.or_default(&section, &gateway::DRAIN, parse::duration),
+        session_idle: reader.or_default(&section, &gateway::SESSION_IDLE, parse::positive_duration),
+        keep_alive: reader.or_default(&section, &gateway::KEEP_ALIVE, parse::positive_duration),
+        admin_api: read_admin(reader, section.get(&gateway::ADMIN_API)),
+        dashboard: reader.or_default(&section, &gateway::DASHBOARD, parse::flag),
+        metrics: reader.or_default(&section, &gateway::METRICS, parse::flag),
+        pin: reader.or_default(&section, &gateway::PIN, parse::word),
+    };
+    refuse_open_door(reader, &section, &settings);
+    settings
+}
+
+/// An address that others can reach, and nobody asked who they are: said aloud or not at all.
+fn refuse_open_door(reader: &mut Reader<'_>, section: &Section<'_>, settings: &GatewaySettings) {
+    if settings.listen.ip().is_loopback() || settings.insecure || section.get(&gateway::AUTH).is_some() {
+        return;
+    }
+    if let Some(node) = section.get(&gateway::LISTEN) {
+        let message = format!("`{}` can be reached by others, and nobody has to say who they are", settings.listen);
+        let hint = "give `gateway.auth`, listen on 127.0.0.1, or say `insecure: true`";
+        let problem = reader.source.problem(node.span, message).with_hint(hint);
+        reader.problems.push(problem);
+    }
+}
+
+fn host(text: &str) -> Parsed<String> {
+    let is_host = !text.is_empty() && !text.contains(['/', '@', ' ']);
+    if is_host { Ok(text.to_owned()) } else { expected("a host name, with a port if needed") }
+}
+
+fn origin(text: &str) -> Parsed<String> {
+    match url::Url::parse(text) {
+        Ok(url) if url.path() == "/" && url.query().is_none() && url.has_host() => {
+            Ok(url.origin().ascii_serialization())
+        }
+        _ => expected("an origin such as `https://example.com`"),
+    }
+}
+
+fn read_auth(reader: &mut Reader<'_>, node: &Node) -> AuthSettings {
+    let section = Section::open(reader, Some(node), &auth::TABLE);
+    let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
+    let jwt = section.get(&auth::JWT).and_then(|node| read_jwt(reader, node));
+    if section.get(&auth::KEYS).is_none() && section.get(&auth::JWT).is_none() {
+        reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `jwt`");
+    }
+    let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_secret(reader, node));
+    AuthSettings { keys, jwt, admin_key }
+}
+
+fn read_keys(reader: &mut Reader<'_>, node: &Node) -> Vec<KeySettings> {
+    match node.items() {
+        Some(items) => items.iter().filter_map(|item| read_key(reader, item)).collect(),
+        None => {
+            reader.problem(node, format!("`keys` must be a list, but this is {}", node.kind()));
+            Vec::new()
+        }
+    }
+}
+
+fn read_secret(reader: &mut Reader<'_>, node: &Node) -> Option<Secret> {
+    let text = reader.text(node)?;
+    if text.is_empty() {
+        reader.problem(node, "a key must not be empty");
+        return None;
+    }
+    reader.hide(text).secrets().next().cloned()
+}
+
+fn read_key(reader: &mut Reader<'_>, node: &Node) -> Option<KeySettings> {
+    let section = Section::open(reader, Some(node), &api_key::TABLE);
+    node.entries()?;
+    let name = required(reader, node, &section, &api_key::NAME);
+    let key = section.get(&api_key::KEY).and_then(|node| read_secret(reader, node)).map(Credential::Key);
+    let hash = section.get(&api_key::HASH).and_then(|node| read_secret(reader, node)).map(Credential::Hash);
+    if section.get(&api_key::KEY).is_some() == section.get(&api_key::HASH).is_some() {
+        reader.problem(node, "an API key has exactly one of `key` and `hash`");
+    }
+    Some(KeySettings {
+        admin: reader.or_default(&section, &api_key::ADMIN, parse::flag),
+        read_only: reader.or_default(&section, &api_key::READ_ONLY, parse::flag),
+        filter: Filter {
+            allow: reader.list_or_default(&section, &api_key::ALLOW, parse::glob),
+            deny: reader.list_or_default(&section, &api_key::DENY, parse::glob),
+        },
+        per_minute: reader.optional(&section, &api_key::PER_MINUTE, parse::positive),
+        max_in_flight: reader.optional(&section, &api_key::MAX_IN_FLIGHT, parse::positive),
+        name: name?,
+        credential: key.or(hash)?,
+    })
+}
+
+/// The text of a key that must be there.
+fn required(reader: &mut Reader<'_>, node: &Node, section: &Section<'_>, key: &'static Key) -> Option<String> {
+    if section.get(key).is_none() {
+        reader.problem(node, format!("`{}` is missing here", key.name));
+    }
+    reader.optional(section, key, |text| Ok(text.to_owned()))
+}
+
+fn read_jwt(reader: &mut Reader<'_>, node: &Node) -> Option<JwtSettings> {
+    let section = Section::open(reader, Some(node), &jwt::TABLE);
+    node.entries()?;
+    let issuer = required(reader, node, &section, &jwt::ISSUER);
+    let audience = required(reader, node, &section, &jwt::AUDIENCE);
+    let jwks_url = reader.optional(&section, &jwt::JWKS_URL, web_address);
+    let algorithms = reader.list_or_default(&section, &jwt::ALGORITHMS, algorithm);
+    Some(JwtSettings { issuer: issuer?, audience: audience?, jwks_url, algorithms })
+}
+
+fn web_address(text: &str) -> Parsed<String> {
+    match url::Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
+        _ => expected("a URL that begins with `https://`"),
+    }
+}
+
+/// Signatures with a shared secret, and none at all, are left out on purpose.
+fn algorithm(text: &str) -> Parsed<String> {
+    const KNOWN: [&str; 8] = ["RS256", "RS384", "RS512", "ES256", "ES384", "PS256", "PS384", "EdDSA"];
+    if KNOWN.contains(&text) { Ok(text.to_owned()) } else { expected(format!("one of {}", KNOWN.join(", "))) }
+}
+
+fn read_limits(reader: &mut Reader<'_>, node: Option<&Node>) -> LimitSettings {
+    let section = Section::open(reader, node, &limits::TABLE);
+    LimitSettings {
+        body: reader.or_default(&section, &limits::BODY, parse::size),
+        depth: reader.or_default(&section, &limits::DEPTH, parse::positive),
+        headers: reader.or_default(&section, &limits::HEADERS, parse::size),
+        connections: reader.or_default(&section, &limits::CONNECTIONS, parse::positive),
+        streams: reader.or_default(&section, &limits::STREAMS, parse::positive),
+        sessions: reader.or_default(&section, &limits::SESSIONS, parse::positive),
+        batch: reader.or_default(&section, &limits::BATCH, parse::positive),
+    }
+}
+
+fn read_admin(reader: &mut Reader<'_>, node: Option<&Node>) -> AdminSettings {
+    let section = Section::open(reader, node, &admin::TABLE);
+    AdminSettings {
+        enabled: reader.or_default(&section, &admin::ENABLED, parse::flag),
+        allow_commands: reader.or_default(&section, &admin::ALLOW_COMMANDS, parse::flag),
+    }
+}

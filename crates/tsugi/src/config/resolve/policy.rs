@@ -1,0 +1,95 @@
+//! Retry, cache and validation: read the same way in `options` and in a server, each key over a base.
+
+use super::reader::{Reader, Section, default};
+use crate::config::document::Node;
+use crate::config::key::{cache, retry, validate};
+use crate::config::parse::{self, Parsed, expected};
+use crate::config::settings::{CacheSettings, RetrySettings, Strictness, ValidateSettings};
+
+/// What holds where nothing is written.
+pub(super) struct Base {
+    pub(super) retry: RetrySettings,
+    pub(super) cache: CacheSettings,
+    pub(super) validate: ValidateSettings,
+}
+
+impl Base {
+    /// The defaults of the keys.
+    pub(super) fn of_keys() -> Self {
+        Base {
+            retry: RetrySettings {
+                max_retries: default(&retry::MAX_RETRIES, parse::count),
+                initial_delay: default(&retry::INITIAL_DELAY, parse::duration),
+                max_delay: default(&retry::MAX_DELAY, parse::duration),
+                backoff_multiplier: default(&retry::BACKOFF_MULTIPLIER, parse::factor),
+                retryable_errors: super::default_items(&retry::RETRYABLE_ERRORS).map(str::to_owned).collect(),
+            },
+            cache: CacheSettings {
+                enabled: default(&cache::ENABLED, parse::flag),
+                max_entries: default(&cache::MAX_ENTRIES, parse::positive),
+                ttl: default(&cache::TTL, parse::duration),
+            },
+            validate: ValidateSettings {
+                arguments: default(&validate::ARGUMENTS, parse::word),
+                results: default(&validate::RESULTS, parse::word),
+            },
+        }
+    }
+}
+
+/// Reads a `retryPolicy`; what it leaves out comes from the base.
+pub(super) fn retry(reader: &mut Reader<'_>, node: Option<&Node>, base: &RetrySettings) -> RetrySettings {
+    let section = Section::open(reader, node, &retry::TABLE);
+    let errors = section.get(&retry::RETRYABLE_ERRORS);
+    let settings = RetrySettings {
+        max_retries: reader.optional(&section, &retry::MAX_RETRIES, parse::count).unwrap_or(base.max_retries),
+        initial_delay: reader.optional(&section, &retry::INITIAL_DELAY, parse::duration).unwrap_or(base.initial_delay),
+        max_delay: reader.optional(&section, &retry::MAX_DELAY, parse::duration).unwrap_or(base.max_delay),
+        backoff_multiplier: reader
+            .optional(&section, &retry::BACKOFF_MULTIPLIER, parse::factor)
+            .unwrap_or(base.backoff_multiplier),
+        retryable_errors: errors
+            .map(|node| reader.list(retry::RETRYABLE_ERRORS.name, node, error_code))
+            .unwrap_or_else(|| base.retryable_errors.clone()),
+    };
+    if let Some(span) = section.key_span(&retry::MAX_DELAY).filter(|_| settings.max_delay < settings.initial_delay) {
+        let problem = reader.source.problem(span, "`maxDelay` is shorter than `initialDelay`");
+        reader.problems.push(problem);
+    }
+    settings
+}
+
+/// An error code is not looked up: a server's own codes may be worth a retry too.
+fn error_code(text: &str) -> Parsed<String> {
+    let is_code = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if is_code { Ok(text.to_owned()) } else { expected("an error code such as `TIMEOUT`") }
+}
+
+/// Reads a `cache`: a switch or a map.
+pub(super) fn cache(reader: &mut Reader<'_>, node: Option<&Node>, base: &CacheSettings) -> CacheSettings {
+    if let Some(node) = node.filter(|node| node.text().is_some()) {
+        let enabled = reader.value("cache", node, parse::flag).unwrap_or(base.enabled);
+        return CacheSettings { enabled, ..base.clone() };
+    }
+    let section = Section::open(reader, node, &cache::TABLE);
+    // Whoever writes down how to keep results wants them kept.
+    let asked = if node.is_some() { default(&cache::ENABLED, parse::flag) } else { base.enabled };
+    CacheSettings {
+        enabled: reader.optional(&section, &cache::ENABLED, parse::flag).unwrap_or(asked),
+        max_entries: reader.optional(&section, &cache::MAX_ENTRIES, parse::positive).unwrap_or(base.max_entries),
+        ttl: reader.optional(&section, &cache::TTL, parse::duration).unwrap_or(base.ttl),
+    }
+}
+
+/// Reads a `validate`: one word for both, or a map.
+pub(super) fn validate(reader: &mut Reader<'_>, node: Option<&Node>, base: ValidateSettings) -> ValidateSettings {
+    if let Some(node) = node.filter(|node| node.text().is_some()) {
+        let both: Option<Strictness> = reader.value("validate", node, parse::word);
+        return both.map_or(base, |both| ValidateSettings { arguments: both, results: both });
+    }
+    let section = Section::open(reader, node, &validate::TABLE);
+    ValidateSettings {
+        arguments: reader.optional(&section, &validate::ARGUMENTS, parse::word).unwrap_or(base.arguments),
+        results: reader.optional(&section, &validate::RESULTS, parse::word).unwrap_or(base.results),
+    }
+}

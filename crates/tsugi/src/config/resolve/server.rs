@@ -1,0 +1,105 @@
+//! One upstream server: what it is, and how it is treated.
+
+mod target;
+mod tool;
+
+use super::policy;
+use super::reader::{Reader, Section};
+use crate::config::document::{Entry, Node};
+use crate::config::key::pool;
+use crate::config::key::server::{self, TABLE};
+use crate::config::parse;
+use crate::config::settings::{Filter, Instances, OptionSettings, ServerSettings};
+
+/// Reads a server; `entry` is its place in a map of servers, which names it.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    entry: Option<&Entry>,
+    options: &OptionSettings,
+) -> Option<ServerSettings> {
+    let section = Section::open(reader, Some(node), &TABLE);
+    node.entries()?;
+    let name = name(reader, node, entry, &section);
+    let target = target::read(reader, node, entry, &section);
+    let settings = ServerSettings {
+        enabled: enabled(reader, &section),
+        timeout: reader.optional(&section, &server::TIMEOUT, parse::positive_duration).unwrap_or(options.timeout),
+        max_timeout: reader.optional(&section, &server::MAX_TIMEOUT, parse::positive_duration).or(options.max_timeout),
+        tools: tool::read(reader, &section),
+        filter: Filter {
+            allow: reader.list_or_default(&section, &server::ALLOW, parse::glob),
+            deny: reader.list_or_default(&section, &server::DENY, parse::glob),
+        },
+        retry: policy::retry(reader, section.get(&server::RETRY), &options.retry),
+        cache: policy::cache(reader, section.get(&server::CACHE), &options.cache),
+        validate: policy::validate(reader, section.get(&server::VALIDATE), options.validate),
+        restart: reader.or_default(&section, &server::RESTART, parse::word),
+        start: reader.or_default(&section, &server::START, parse::word),
+        instances: instances(reader, &section),
+        idle_timeout: reader.optional(&section, &server::IDLE_TIMEOUT, parse::positive_duration),
+        max_connections: reader.or_default(&section, &server::MAX_CONNECTIONS, parse::positive),
+        max_in_flight: reader.or_default(&section, &server::MAX_IN_FLIGHT, parse::positive),
+        naming: reader.optional(&section, &server::NAMING, parse::word).unwrap_or(options.naming),
+        era: reader.or_default(&section, &server::ERA, parse::word),
+        protocol_version: reader.optional(&section, &server::PROTOCOL_VERSION, parse::revision),
+        instructions: reader.or_default(&section, &server::INSTRUCTIONS, parse::flag),
+        name: name?,
+        target: target?,
+    };
+    Some(settings)
+}
+
+/// The name from the map, or from the entry itself.
+fn name(reader: &mut Reader<'_>, node: &Node, entry: Option<&Entry>, section: &Section<'_>) -> Option<String> {
+    let written = section.get(&server::NAME);
+    let Some(entry) = entry else {
+        if written.is_none() {
+            reader.problem(node, "this server has no `name`");
+        }
+        return reader.optional(section, &server::NAME, parse::name);
+    };
+    if let Some(other) = written.filter(|written| written.text() != Some(entry.key.as_str())) {
+        reader.problem(other, format!("this server is called `{}` already, by its key", entry.key));
+    }
+    key_name(reader, entry)
+}
+
+fn key_name(reader: &mut Reader<'_>, entry: &Entry) -> Option<String> {
+    match parse::name(&entry.key) {
+        Ok(name) => Some(name),
+        Err(expected) => {
+            let message = format!("`{}` cannot be a server's name: expected {}", entry.key, expected.what);
+            let mut problem = reader.source.problem(entry.key_span, message);
+            problem.hint = expected.hint;
+            reader.problems.push(problem);
+            None
+        }
+    }
+}
+
+fn enabled(reader: &mut Reader<'_>, section: &Section<'_>) -> bool {
+    let disabled = reader.or_default(section, &server::DISABLED, parse::flag);
+    let enabled = reader.or_default(section, &server::ENABLED, parse::flag);
+    enabled && !disabled
+}
+
+/// A word, or `{pool: N}`.
+fn instances(reader: &mut Reader<'_>, section: &Section<'_>) -> Instances {
+    let Some(node) = section.get(&server::INSTANCES).filter(|node| node.entries().is_some()) else {
+        return reader.or_default(section, &server::INSTANCES, instance_word);
+    };
+    let section = Section::open(reader, Some(node), &pool::TABLE);
+    if section.get(&pool::POOL).is_none() {
+        reader.problem(node, "`pool` is missing here, such as `{pool: 4}`");
+    }
+    reader.optional(&section, &pool::POOL, parse::positive).map_or(Instances::Shared, Instances::Pool)
+}
+
+fn instance_word(text: &str) -> parse::Parsed<Instances> {
+    match text {
+        "shared" => Ok(Instances::Shared),
+        "per-session" => Ok(Instances::PerSession),
+        _ => parse::expected("`shared`, `per-session`, or a map such as `{pool: 4}`"),
+    }
+}

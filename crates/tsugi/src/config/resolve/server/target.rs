@@ -1,0 +1,62 @@
+//! What a server is: a program, an address, or a part of tsugi.
+
+mod command;
+mod remote;
+
+use super::{Reader, Section};
+use crate::config::document::{Entry, Node};
+use crate::config::key::{Key, server};
+use crate::config::parse;
+use crate::config::settings::{BuiltinTarget, Target};
+
+/// Reads what the server is. `entry` is its place in a map, where there is one, for pointing at.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    entry: Option<&Entry>,
+    section: &Section<'_>,
+) -> Option<Target> {
+    let ways = [&server::COMMAND, &server::URL, &server::BUILTIN];
+    let given: Vec<&'static Key> = ways.into_iter().filter(|key| section.get(key).is_some()).collect();
+    match given.as_slice() {
+        [] => {
+            say_missing(reader, node, entry);
+            None
+        }
+        [key] if key.name == server::COMMAND.name => command::read(reader, section).map(Target::Command),
+        [key] if key.name == server::URL.name => remote::read(reader, section).map(Target::Remote),
+        [_] => builtin(reader, section).map(Target::Builtin),
+        [first, second, ..] => {
+            let span = section.key_span(second).unwrap_or(node.span);
+            let message = format!("this server has both `{}` and `{}`; one of them must go", first.name, second.name);
+            let problem = reader.source.problem(span, message);
+            reader.problems.push(problem);
+            None
+        }
+    }
+}
+
+fn say_missing(reader: &mut Reader<'_>, node: &Node, entry: Option<&Entry>) {
+    let span = entry.map_or(node.span, |entry| entry.key_span);
+    let problem = reader.source.problem(span, "this server has neither `command` nor `url` nor `builtin`");
+    let hint = "say which program to run, which address to connect to, or which built-in server to use";
+    reader.problems.push(problem.with_hint(hint));
+}
+
+fn builtin(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<BuiltinTarget> {
+    let others =
+        [&server::ENV, &server::ENV_FILE, &server::CWD, &server::HEADERS, &server::SANDBOX, &server::TRANSPORT];
+    without_effect(reader, section, "builtin", &others);
+    let args = command::args(reader, section);
+    let builtin = reader.optional(section, &server::BUILTIN, parse::word)?;
+    Some(BuiltinTarget { builtin, args })
+}
+
+/// Says which keys do nothing for this kind of server.
+fn without_effect(reader: &mut Reader<'_>, section: &Section<'_>, kind: &str, keys: &[&'static Key]) {
+    for key in keys {
+        if let (Some(_), Some(span)) = (section.get(key), section.key_span(key)) {
+            reader.warn(span, format!("`{}` has no effect on a server with `{kind}`", key.name));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A server that is a program: its arguments, variables, directory and sandbox.
+
+use super::{Reader, Section, without_effect};
+use crate::config::document::Node;
+use crate::config::env;
+use crate::config::key::{sandbox, server};
+use crate::config::parse::{self, Parsed, expected};
+use crate::config::resolve::Trust;
+use crate::config::secret::{self, Text};
+use crate::config::settings::{CommandTarget, SandboxSettings};
+
+/// Reads the program and what belongs to it.
+pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<CommandTarget> {
+    without_effect(reader, section, "command", &[&server::HEADERS]);
+    reader.optional(section, &server::TRANSPORT, stdio_word);
+    let node = section.get(&server::COMMAND)?;
+    refuse_posted(reader, node);
+    let program = reader.text(node);
+    if let Some(program) = &program {
+        check_program(reader, node, &program.expose());
+    }
+    Some(CommandTarget {
+        args: args(reader, section),
+        env: variables(reader, section),
+        cwd: section.get(&server::CWD).and_then(|node| reader.path(node)),
+        sandbox: sandbox(reader, section),
+        program: program?,
+    })
+}
+
+/// Whoever may name a program may run anything, so an entry from the network may not.
+fn refuse_posted(reader: &mut Reader<'_>, node: &Node) {
+    if reader.trust == (Trust::Posted { allow_commands: false }) {
+        let message = "`command` is not allowed in entries that come over the network";
+        let hint = "allow it with `gateway.adminApi.allowCommands`, or write the server into the configuration file";
+        let problem = reader.source.problem(node.span, message).with_hint(hint);
+        reader.problems.push(problem);
+    }
+}
+
+fn check_program(reader: &mut Reader<'_>, node: &Node, program: &str) {
+    if program.trim().is_empty() {
+        reader.problem(node, "`command` is empty");
+    }
+    let first = program.split_once(' ').map(|(first, _)| first);
+    if first.is_some_and(|first| !first.contains(['/', '\\'])) {
+        let message = "`command` is one program and is not split at spaces; its arguments go into `args`";
+        reader.warn(node.span, message);
+    }
+}
+
+fn stdio_word(text: &str) -> Parsed<()> {
+    match text {
+        "stdio" | "auto" => Ok(()),
+        _ => expected("`stdio`, since the server has a `command`"),
+    }
+}
+
+/// Arguments; what follows a flag like `--token` is secret.
+pub(super) fn args(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<Text> {
+    let Some(node) = section.get(&server::ARGS) else { return Vec::new() };
+    let Some(items) = node.items() else {
+        reader.problem(node, format!("`args` must be a list, but this is {}", node.kind()));
+        return Vec::new();
+    };
+    let mut args: Vec<Text> = Vec::new();
+    for item in items {
+        let Some(text) = reader.text(item) else { continue };
+        let after_flag = args.last().is_some_and(|last| is_secret_flag(&last.expose()));
+        let hidden = after_flag || secret::is_secret_value(&text.expose());
+        args.push(if hidden { reader.hide(text) } else { split_flag(reader, text) });
+    }
+    args
+}
+
+fn is_secret_flag(argument: &str) -> bool {
+    argument.starts_with('-') && !argument.contains('=') && secret::is_secret_name(argument)
+}
+
+/// In `--token=value` the value is secret.
+fn split_flag(reader: &mut Reader<'_>, text: Text) -> Text {
+    match text.expose().split_once('=') {
+        Some((flag, value)) if is_secret_flag(flag) => {
+            let mut split = Text::plain(format!("{flag}="));
+            split.append(reader.hide(Text::plain(value)));
+            split
+        }
+        _ => text,
+    }
+}
+
+/// The variables of `env`, over those of `envFile`.
+fn variables(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Text)> {
+    let mut variables = file_variables(reader, section).unwrap_or_default();
+    let written = section.get(&server::ENV).map(|node| reader.pairs("env", node)).unwrap_or_default();
+    variables.retain(|(name, _)| written.iter().all(|(written, _)| written != name));
+    variables.extend(written);
+    variables
+}
+
+fn file_variables(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Vec<(String, Text)>> {
+    let node = section.get(&server::ENV_FILE)?;
+    let path = reader.path(node)?;
+    let content = reader.file(node, &path)?;
+    match env::read_file(&content) {
+        Ok(pairs) => {
+            let hidden = |(name, value): (String, String)| (name, reader.hide(Text::plain(value)));
+            Some(pairs.into_iter().map(hidden).collect())
+        }
+        Err(fault) => {
+            reader.problem(node, format!("the environment file cannot be used: {fault}"));
+            None
+        }
+    }
+}
+
+/// `off`, `default`, or a map.
+fn sandbox(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<SandboxSettings> {
+    let node = section.get(&server::SANDBOX)?;
+    if node.text().is_some() {
+        let wanted = reader.value(server::SANDBOX.name, node, sandbox_word)?;
+        return wanted.then(|| sandbox_map(reader, None));
+    }
+    Some(sandbox_map(reader, Some(node)))
+}
+
+fn sandbox_word(text: &str) -> Parsed<bool> {
+    match text {
+        "off" | "false" => Ok(false),
+        "default" | "on" | "true" => Ok(true),
+        _ => expected("`off`, `default`, or a map"),
+    }
+}
+
+fn sandbox_map(reader: &mut Reader<'_>, node: Option<&Node>) -> SandboxSettings {
+    let section = Section::open(reader, node, &sandbox::TABLE);
+    let directory = reader.expander.directory().to_owned();
+    let path = |text: &str| Ok(directory.join(text));
+    SandboxSettings {
+        read: reader.list_or_default(&section, &sandbox::READ, path),
+        write: reader.list_or_default(&section, &sandbox::WRITE, path),
+        net: reader.or_default(&section, &sandbox::NET, parse::word),
+        env: reader.list_or_default(&section, &sandbox::ENV, |text| Ok(text.to_owned())),
+        memory: reader.optional(&section, &sandbox::MEMORY, parse::size),
+        cpu: reader.optional(&section, &sandbox::CPU, parse::positive_duration),
+        processes: reader.optional(&section, &sandbox::PROCESSES, parse::positive),
+        required: reader.or_default(&section, &sandbox::REQUIRED, parse::flag),
+    }
+}

@@ -1,0 +1,99 @@
+//! A server that runs elsewhere: its address, transport and headers.
+
+use url::Url;
+
+use super::{Reader, Section, without_effect};
+use crate::config::document::Node;
+use crate::config::key::server;
+use crate::config::parse;
+use crate::config::secret::{self, MASK, Secret, Text};
+use crate::config::settings::{RemoteTarget, RemoteTransport};
+
+/// Reads the address and what belongs to it.
+pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<RemoteTarget> {
+    let local = [&server::ARGS, &server::ENV, &server::ENV_FILE, &server::CWD, &server::SANDBOX];
+    without_effect(reader, section, "url", &local);
+    let node = section.get(&server::URL)?;
+    let transport = reader.or_default(section, &server::TRANSPORT, parse::word);
+    let headers = headers(reader, section);
+    let text = reader.text(node)?;
+    let Some(url) = Url::parse(&text.expose()).ok().filter(is_reachable) else {
+        let shown = secret::conceal(&text.to_string());
+        let expected = "expected an address that begins with http://, https://, ws:// or wss://";
+        reader.problem(node, format!("`url` cannot be `{shown}`: {expected}"));
+        return None;
+    };
+    let transport = fit_transport(reader, node, section, &url, transport)?;
+    let shown = showable(reader, &text, &url);
+    Some(RemoteTarget { shown, url, headers, transport })
+}
+
+fn is_reachable(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https" | "ws" | "wss") && url.host_str().is_some_and(|host| !host.is_empty())
+}
+
+/// The transport must be one that the address can carry; `ws://` says it all by itself.
+fn fit_transport(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    section: &Section<'_>,
+    url: &Url,
+    transport: RemoteTransport,
+) -> Option<RemoteTransport> {
+    let is_websocket = matches!(url.scheme(), "ws" | "wss");
+    match (is_websocket, transport) {
+        (true, RemoteTransport::Auto | RemoteTransport::Websocket) => Some(RemoteTransport::Websocket),
+        (false, RemoteTransport::Websocket) | (true, _) => {
+            let place = section.get(&server::TRANSPORT).unwrap_or(node);
+            let message = format!("this transport does not fit an address that begins with {}://", url.scheme());
+            reader.problem(place, message);
+            None
+        }
+        (false, _) => Some(transport),
+    }
+}
+
+fn headers(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Text)> {
+    let Some(node) = section.get(&server::HEADERS) else { return Vec::new() };
+    for entry in node.entries().unwrap_or_default() {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if entry.key.is_empty() || !entry.key.chars().all(is_name) {
+            let problem = reader.source.problem(entry.key_span, format!("`{}` is not a header's name", entry.key));
+            reader.problems.push(problem);
+        }
+    }
+    let pairs = reader.pairs("headers", node);
+    // A line break would let a value add headers of its own.
+    if pairs.iter().any(|(_, value)| value.expose().contains(['\r', '\n', '\0'])) {
+        reader.problem(node, "a header's value must be a single line");
+    }
+    pairs
+}
+
+/// The address without its password, without the values of secret parameters, and without what came
+/// from secret variables. What is left out is remembered as secret.
+fn showable(reader: &mut Reader<'_>, text: &Text, url: &Url) -> String {
+    reader.secrets.extend(url.password().map(Secret::new));
+    let parameters = url.query_pairs().filter(|(name, value)| is_hidden(name, value));
+    reader.secrets.extend(parameters.map(|(_, value)| Secret::new(value)));
+    match Url::parse(&text.to_string()) {
+        Ok(shown) => masked(shown).to_string(),
+        Err(_) => secret::conceal(&text.to_string()),
+    }
+}
+
+fn is_hidden(name: &str, value: &str) -> bool {
+    secret::is_secret_name(name) || secret::is_secret_value(value)
+}
+
+fn masked(mut url: Url) -> Url {
+    if url.password().is_some() {
+        url.set_password(Some(MASK)).expect("an address with a password can have another one");
+    }
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    if pairs.iter().any(|(name, value)| is_hidden(name, value)) {
+        let shown = pairs.iter().map(|(name, value)| (name, if is_hidden(name, value) { MASK } else { value }));
+        url.query_pairs_mut().clear().extend_pairs(shown);
+    }
+    url
+}

@@ -1,0 +1,376 @@
+//! Values that must never be printed, and how they are recognised.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// What stands where a secret would.
+pub(crate) const MASK: &str = "***";
+/// A shorter value would mask ordinary text everywhere, so it is not searched for.
+const SHORTEST: usize = 6;
+
+/// A value that prints as `***`, however it is printed.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Secret(String);
+
+/// A value of which some parts may be secret.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Text(Vec<Piece>);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Piece {
+    Plain(String),
+    Secret(Secret),
+}
+
+impl Secret {
+    pub(crate) fn new(value: impl Into<String>) -> Self {
+        Secret(value.into())
+    }
+
+    /// The value itself, for the one place that needs it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the value can be searched for without masking ordinary text.
+    pub(crate) fn is_searchable(&self) -> bool {
+        self.0.len() >= SHORTEST && !(self.0.len() < 10 && self.0.chars().all(|digit| digit.is_ascii_digit()))
+    }
+
+    /// The text with this value masked.
+    pub(crate) fn mask(&self, text: &str) -> String {
+        if self.is_searchable() { text.replace(&self.0, MASK) } else { text.to_owned() }
+    }
+
+    /// The text with this value masked, as wide as before.
+    pub(crate) fn mask_keeping_width(&self, text: &str) -> String {
+        if !self.is_searchable() {
+            return text.to_owned();
+        }
+        let stars = "*".repeat(self.0.chars().count());
+        self.0
+            .lines()
+            .next()
+            .filter(|_| self.0.contains('\n'))
+            .map_or_else(|| text.replace(&self.0, &stars), |line| text.replace(line, &"*".repeat(line.chars().count())))
+    }
+}
+
+impl Text {
+    /// Text without a secret.
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Text(vec![Piece::Plain(text.into())])
+    }
+
+    /// Adds a part that may be shown.
+    pub(crate) fn push_plain(&mut self, text: &str) {
+        match self.0.last_mut() {
+            Some(Piece::Plain(last)) => last.push_str(text),
+            _ => self.0.push(Piece::Plain(text.to_owned())),
+        }
+    }
+
+    /// Adds a part that may not be shown.
+    pub(crate) fn push_secret(&mut self, secret: Secret) {
+        self.0.push(Piece::Secret(secret));
+    }
+
+    /// Adds all parts of another text.
+    pub(crate) fn append(&mut self, other: Text) {
+        for piece in other.0 {
+            match piece {
+                Piece::Plain(text) => self.push_plain(&text),
+                Piece::Secret(secret) => self.push_secret(secret),
+            }
+        }
+    }
+
+    /// The whole as one secret, for a value whose name says that it is one.
+    pub(crate) fn into_secret(self) -> Text {
+        if self.is_empty() { self } else { Text(vec![Piece::Secret(Secret(self.expose()))]) }
+    }
+
+    /// Everything, for the one place that needs it.
+    pub(crate) fn expose(&self) -> String {
+        self.0.iter().map(Piece::expose).collect()
+    }
+
+    /// The secret parts.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Secret(secret) => Some(secret),
+            Piece::Plain(_) => None,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|piece| piece.expose().is_empty())
+    }
+}
+
+impl Piece {
+    fn expose(&self) -> &str {
+        match self {
+            Piece::Plain(text) => text,
+            Piece::Secret(secret) => secret.expose(),
+        }
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(MASK)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(MASK)
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(MASK)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|piece| match piece {
+            Piece::Plain(text) => formatter.write_str(text),
+            Piece::Secret(secret) => write!(formatter, "{secret}"),
+        })
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", self.to_string())
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Words that mark a variable, header or flag as secret.
+const WORDS: &[&str] = &[
+    "auth",
+    "authorization",
+    "bearer",
+    "cookie",
+    "credential",
+    "credentials",
+    "dsn",
+    "jwt",
+    "key",
+    "keys",
+    "passphrase",
+    "passwd",
+    "password",
+    "pat",
+    "secret",
+    "secrets",
+    "signature",
+    "token",
+    "tokens",
+];
+/// The same inside a longer word.
+const PARTS: &[&str] = &["apikey", "credential", "passw", "secret", "token"];
+/// How the tokens of well-known services begin.
+const PREFIXES: &[&str] =
+    &["AIza", "AKIA", "eyJ", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "sk_live_", "xoxb-", "xoxp-"];
+
+/// Whether a variable, header or flag of this name usually holds a secret.
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    words(name).iter().any(|word| WORDS.contains(&word.as_str())) || PARTS.iter().any(|part| lower.contains(part))
+}
+
+/// Whether a value looks like a well-known service's token, whatever its name.
+pub(crate) fn is_secret_value(value: &str) -> bool {
+    value.len() >= 16 && !value.contains(char::is_whitespace) && PREFIXES.iter().any(|prefix| value.starts_with(prefix))
+}
+
+/// The words of `API_KEY`, `x-api-key` or `apiKey`, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut after_small = false;
+    for character in name.chars() {
+        if !character.is_alphanumeric() || (after_small && character.is_uppercase()) {
+            words.push(String::new());
+        }
+        after_small = character.is_lowercase();
+        if let (true, Some(word)) = (character.is_alphanumeric(), words.last_mut()) {
+            word.extend(character.to_lowercase());
+        }
+    }
+    words
+}
+
+/// The text without control characters, so that a file cannot write to the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|character| if character.is_control() && character != '\n' { '\u{fffd}' } else { character })
+        .collect()
+}
+
+/// A source line with every value masked that its key marks as secret, as wide as before.
+///
+/// This works on bare text, because a file that cannot be parsed must not leak either.
+pub(crate) fn conceal(line: &str) -> String {
+    let characters: Vec<char> = line.chars().collect();
+    let mut hidden = vec![false; characters.len()];
+    let mut index = 0;
+    while index < characters.len() {
+        let end = word_end(&characters, index);
+        if end == index {
+            index += 1;
+            continue;
+        }
+        let word: String = characters[index..end].iter().collect();
+        if is_secret_value(&word) {
+            hidden[index..end].fill(true);
+        } else if let Some(value) = value_start(&characters, end, &word).filter(|_| is_secret_name(&word)) {
+            index = hide_value(&characters, value, &mut hidden);
+            continue;
+        } else if word.contains("://") || characters[end..].starts_with(&[':', '/', '/']) {
+            hide_password(&characters, end, &mut hidden);
+        }
+        index = end;
+    }
+    let shown = characters.iter().zip(hidden).map(|(character, hidden)| if hidden { '*' } else { *character });
+    shown.map(|character| if character.is_control() && character != '\t' { '\u{fffd}' } else { character }).collect()
+}
+
+fn word_end(characters: &[char], start: usize) -> usize {
+    let is_word = |character: &char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
+    start + characters[start..].iter().take_while(|character| is_word(character)).count()
+}
+
+/// Where the value of a key begins: after `key:`, `"key":`, `key=`, `--key ` and `"--key",`.
+fn value_start(characters: &[char], end: usize, word: &str) -> Option<usize> {
+    let mut index = end;
+    if matches!(characters.get(index), Some('"' | '\'')) {
+        index += 1;
+    }
+    let blanks = |from: usize| characters[from..].iter().take_while(|character| **character == ' ').count();
+    let gap = blanks(index);
+    match characters.get(index + gap) {
+        Some(':' | '=') => index += gap + 1,
+        Some(',') if word.starts_with('-') => index += gap + 1,
+        Some(_) if word.starts_with('-') && gap > 0 => index += gap,
+        _ => return None,
+    }
+    index += blanks(index);
+    let opens_map = characters.get(index) == Some(&'{') || characters[index..].starts_with(&['[', '{']);
+    (index < characters.len() && !opens_map).then_some(index)
+}
+
+/// Hides a value, except the `${NAME}` in it, and says where it ends.
+fn hide_value(characters: &[char], start: usize, hidden: &mut [bool]) -> usize {
+    let quote = characters[start];
+    let quoted = matches!(quote, '"' | '\'');
+    let first = if quoted { start + 1 } else { start };
+    let close = |from: usize| characters[from..].iter().position(|character| *character == quote);
+    let end = if quoted { close(first).map_or(characters.len(), |length| first + length) } else { characters.len() };
+    let mut index = first;
+    while index < end {
+        if characters[index..end].starts_with(&['$', '{']) {
+            let name =
+                index + 2 + characters[index + 2..end].iter().take_while(|c| c.is_alphanumeric() || **c == '_').count();
+            index = if characters.get(name) == Some(&'}') { name + 1 } else { name };
+        }
+        if index < end {
+            hidden[index] = characters[index] != ' ';
+        }
+        index += 1;
+    }
+    end
+}
+
+/// Hides the password of `scheme://user:password@host`.
+fn hide_password(characters: &[char], end: usize, hidden: &mut [bool]) {
+    let start = (end + 3).min(characters.len());
+    let authority = characters[start..].iter().take_while(|c| !matches!(c, '/' | '?' | '#' | '"' | '\'' | ' ')).count();
+    let authority = &characters[start..start + authority];
+    let at = authority.iter().rposition(|character| *character == '@');
+    let colon = authority.iter().position(|character| *character == ':');
+    if let (Some(at), Some(colon)) = (at, colon)
+        && colon < at
+    {
+        hidden[start + colon + 1..start + at].fill(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_prints_as_stars_in_every_way() {
+        let secret = Secret::new("canary-value");
+        let shown = format!("{secret} {secret:?} {}", serde_json::to_string(&secret).unwrap());
+        assert_eq!(shown, "*** *** \"***\"");
+    }
+
+    #[test]
+    fn a_text_shows_its_plain_parts_only() {
+        let mut text = Text::plain("Bearer ");
+        text.push_secret(Secret::new("canary-value"));
+        assert_eq!(
+            format!("{text} {text:?} {}", serde_json::to_string(&text).unwrap()),
+            "Bearer *** \"Bearer ***\" \"Bearer ***\""
+        );
+        assert_eq!(text.expose(), "Bearer canary-value");
+    }
+
+    #[test]
+    fn names_that_hold_secrets_are_recognised() {
+        for name in [
+            "API_KEY",
+            "x-api-key",
+            "Authorization",
+            "githubToken",
+            "MY_SECRET_2",
+            "DB_PASSWORD",
+            "GITHUB_PAT",
+            "APIKEY",
+            "--token",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["PATH", "PWD", "HOME", "MONKEY", "KEYBOARD", "Content-Type", "author", "PROJECT_ROOT", "NODE_ENV"]
+        {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_source_line_keeps_its_width_and_its_references_but_not_its_secrets() {
+        for (line, shown) in [
+            ("    Authorization: Bearer canary", "    Authorization: ****** ******"),
+            ("{ \"API_KEY\": \"canary\", \"x\": 1 }", "{ \"API_KEY\": \"******\", \"x\": 1 }"),
+            ("API_KEY: ${API_KEY}", "API_KEY: ${API_KEY}"),
+            ("API_KEY: ${API_KEY:-canary}", "API_KEY: ${API_KEY*********"),
+            ("args: [\"--token\", \"canary\"]", "args: [\"--token\", \"******\"]"),
+            ("args: [--token=canary]", "args: [--token=*******"),
+            ("auth: { keys: [{ name: x, key: canary }] }", "auth: { keys: [{ name: x, key: ****** ** *"),
+            ("url: http://me:canary@host/x", "url: http://me:******@host/x"),
+            ("name: ghp_0123456789abcdef", "name: ********************"),
+            ("timeout: 30000", "timeout: 30000"),
+        ] {
+            assert_eq!(conceal(line), shown);
+        }
+    }
+
+    #[test]
+    fn short_or_numeric_values_are_not_searched_for() {
+        assert_eq!(Secret::new("1234").mask("port 1234"), "port 1234");
+        assert_eq!(Secret::new("canary-value").mask("x canary-value"), "x ***");
+    }
+}

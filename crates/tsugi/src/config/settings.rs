@@ -1,0 +1,429 @@
+//! Settings after everything is checked: complete, typed, and with every default in place.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use url::Url;
+
+use super::secret::{Secret, Text};
+
+/// A whole configuration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Settings {
+    pub(crate) servers: Vec<ServerSettings>,
+    pub(crate) options: OptionSettings,
+    pub(crate) gateway: GatewaySettings,
+    /// Every secret value that the configuration holds, to be masked in whatever is shown.
+    #[serde(skip)]
+    pub(crate) secrets: Vec<Secret>,
+}
+
+/// One upstream server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ServerSettings {
+    pub(crate) name: String,
+    pub(crate) target: Target,
+    pub(crate) enabled: bool,
+    /// How long a call may be silent.
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) timeout: Duration,
+    /// How long a call may take in all.
+    #[serde(serialize_with = "optional_milliseconds")]
+    pub(crate) max_timeout: Option<Duration>,
+    pub(crate) tools: BTreeMap<String, ToolSettings>,
+    pub(crate) filter: Filter,
+    pub(crate) retry: RetrySettings,
+    pub(crate) cache: CacheSettings,
+    pub(crate) validate: ValidateSettings,
+    pub(crate) restart: Restart,
+    pub(crate) start: Start,
+    pub(crate) instances: Instances,
+    #[serde(serialize_with = "optional_milliseconds")]
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) max_connections: usize,
+    pub(crate) max_in_flight: usize,
+    pub(crate) naming: Naming,
+    pub(crate) era: EraChoice,
+    pub(crate) protocol_version: Option<String>,
+    /// Whether the server's instructions are passed on.
+    pub(crate) instructions: bool,
+}
+
+/// What a server is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub(crate) enum Target {
+    Command(CommandTarget),
+    Remote(RemoteTarget),
+    Builtin(BuiltinTarget),
+}
+
+/// A program that we run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CommandTarget {
+    pub(crate) program: Text,
+    pub(crate) args: Vec<Text>,
+    pub(crate) env: Vec<(String, Text)>,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) sandbox: Option<SandboxSettings>,
+}
+
+/// A server that runs elsewhere.
+#[derive(Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RemoteTarget {
+    /// The address as it may be shown.
+    pub(crate) shown: String,
+    #[serde(skip)]
+    pub(crate) url: Url,
+    pub(crate) headers: Vec<(String, Text)>,
+    pub(crate) transport: RemoteTransport,
+}
+
+/// A server that is part of tsugi.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BuiltinTarget {
+    pub(crate) builtin: Builtin,
+    pub(crate) args: Vec<Text>,
+}
+
+/// The servers that are part of tsugi.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Builtin {
+    Pm,
+    Demo,
+}
+
+/// How to talk to a server elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RemoteTransport {
+    /// HTTP, then SSE.
+    Auto,
+    Http,
+    Sse,
+    Websocket,
+}
+
+/// Which tools are offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Filter {
+    /// Checked globs.
+    pub(crate) allow: Vec<String>,
+    /// Checked globs; they win.
+    pub(crate) deny: Vec<String>,
+}
+
+/// What differs for one tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolSettings {
+    #[serde(serialize_with = "optional_milliseconds")]
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: Tri,
+    pub(crate) cache: Tri,
+    pub(crate) read_only: Option<bool>,
+    pub(crate) idempotent: Option<bool>,
+    pub(crate) hidden: bool,
+    pub(crate) rename: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) quiet: bool,
+}
+
+/// A switch that may be left to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Tri {
+    #[default]
+    Auto,
+    On,
+    Off,
+}
+
+/// When and how a call is tried again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RetrySettings {
+    pub(crate) max_retries: u32,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) initial_delay: Duration,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) max_delay: Duration,
+    pub(crate) backoff_multiplier: f64,
+    pub(crate) retryable_errors: Vec<String>,
+}
+
+/// Whether results are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CacheSettings {
+    pub(crate) enabled: bool,
+    pub(crate) max_entries: usize,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) ttl: Duration,
+}
+
+/// How values are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ValidateSettings {
+    pub(crate) arguments: Strictness,
+    pub(crate) results: Strictness,
+}
+
+/// What happens to a value that does not fit its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Strictness {
+    Off,
+    Warn,
+    Enforce,
+}
+
+/// Whether a program that died is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Restart {
+    OnFailure,
+    Never,
+}
+
+/// When a server is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Start {
+    Eager,
+    Lazy,
+}
+
+/// How many of a server run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Instances {
+    Shared,
+    PerSession,
+    Pool(usize),
+}
+
+/// How tools of several servers are named together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Naming {
+    Prefix,
+    PrefixOnConflict,
+    Bare,
+}
+
+/// Which kind of protocol a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EraChoice {
+    Auto,
+    Modern,
+    Legacy,
+}
+
+/// What a program may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SandboxSettings {
+    pub(crate) read: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
+    pub(crate) net: Network,
+    /// Variables of tsugi that it inherits.
+    pub(crate) env: Vec<String>,
+    /// In bytes.
+    pub(crate) memory: Option<u64>,
+    #[serde(serialize_with = "optional_milliseconds")]
+    pub(crate) cpu: Option<Duration>,
+    pub(crate) processes: Option<u64>,
+    /// Refuse to start where it cannot be enforced.
+    pub(crate) required: bool,
+}
+
+/// Which network a program may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Network {
+    None,
+    Loopback,
+    All,
+}
+
+/// What holds over all servers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OptionSettings {
+    pub(crate) max_parallel: usize,
+    pub(crate) max_in_flight: usize,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) timeout: Duration,
+    #[serde(serialize_with = "optional_milliseconds")]
+    pub(crate) max_timeout: Option<Duration>,
+    pub(crate) retry: RetrySettings,
+    pub(crate) cache: CacheSettings,
+    pub(crate) validate: ValidateSettings,
+    pub(crate) naming: Naming,
+}
+
+/// How the servers are offered.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GatewaySettings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) insecure: bool,
+    pub(crate) naming: Naming,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) allowed_origins: Vec<String>,
+    pub(crate) auth: AuthSettings,
+    pub(crate) limits: LimitSettings,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) drain: Duration,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) session_idle: Duration,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) keep_alive: Duration,
+    pub(crate) admin_api: AdminSettings,
+    pub(crate) dashboard: bool,
+    pub(crate) metrics: bool,
+    pub(crate) pin: Pin,
+}
+
+/// Who may ask.
+#[derive(Debug, Clone, PartialEq, Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AuthSettings {
+    pub(crate) keys: Vec<KeySettings>,
+    pub(crate) jwt: Option<JwtSettings>,
+    pub(crate) admin_key: Option<Secret>,
+}
+
+/// One API key.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct KeySettings {
+    pub(crate) name: String,
+    pub(crate) credential: Credential,
+    pub(crate) admin: bool,
+    pub(crate) read_only: bool,
+    pub(crate) filter: Filter,
+    pub(crate) per_minute: Option<u32>,
+    pub(crate) max_in_flight: Option<usize>,
+}
+
+/// What an API key is compared with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Credential {
+    Key(Secret),
+    Hash(Secret),
+}
+
+/// Bearer tokens of an authorization server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JwtSettings {
+    pub(crate) issuer: String,
+    pub(crate) audience: String,
+    pub(crate) jwks_url: Option<String>,
+    pub(crate) algorithms: Vec<String>,
+}
+
+/// How much callers may send and hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LimitSettings {
+    /// In bytes.
+    pub(crate) body: u64,
+    pub(crate) depth: usize,
+    /// In bytes.
+    pub(crate) headers: u64,
+    pub(crate) connections: usize,
+    pub(crate) streams: usize,
+    pub(crate) sessions: usize,
+    pub(crate) batch: usize,
+}
+
+/// What may be changed over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AdminSettings {
+    pub(crate) enabled: bool,
+    pub(crate) allow_commands: bool,
+}
+
+/// What happens when a server's tools differ from `tsugi.lock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Pin {
+    Off,
+    Report,
+    Enforce,
+}
+
+fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u128(duration.as_millis())
+}
+
+fn optional_milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_millis()).serialize(serializer)
+}
+
+impl ServerSettings {
+    /// A digest of what would be run: program, arguments, variables and directory; of an address, what
+    /// would be sent. Approval is bound to it, so that one changed byte asks again.
+    pub(crate) fn launch_digest(&self) -> String {
+        let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+        for part in self.launch_parts() {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part.as_bytes());
+        }
+        context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn launch_parts(&self) -> Vec<String> {
+        let pairs = |pairs: &[(String, Text)]| {
+            let part = |(name, value): &(String, Text)| format!("{name}={}", value.expose());
+            pairs.iter().map(part).collect::<Vec<_>>()
+        };
+        match &self.target {
+            Target::Command(command) => {
+                let mut parts = vec!["command".to_owned(), command.program.expose(), command.args.len().to_string()];
+                parts.extend(command.args.iter().map(Text::expose));
+                parts.extend(pairs(&command.env));
+                parts.push(command.cwd.as_ref().map(|path| path.display().to_string()).unwrap_or_default());
+                parts
+            }
+            Target::Remote(remote) => {
+                let mut parts = vec!["remote".to_owned(), remote.url.to_string()];
+                parts.extend(pairs(&remote.headers));
+                parts
+            }
+            Target::Builtin(builtin) => {
+                let mut parts = vec![format!("{:?}", builtin.builtin)];
+                parts.extend(builtin.args.iter().map(Text::expose));
+                parts
+            }
+        }
+    }
+}
+
+/// The address may hold a password, so only its showable form is printed.
+impl std::fmt::Debug for RemoteTarget {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("RemoteTarget")
+            .field("url", &self.shown)
+            .field("headers", &self.headers)
+            .field("transport", &self.transport)
+            .finish()
+    }
+}
