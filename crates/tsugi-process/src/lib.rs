@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+mod aside;
 mod command;
 mod error;
 mod job;

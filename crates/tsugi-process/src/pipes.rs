@@ -2,7 +2,6 @@
 
 use std::{io, os::fd::OwnedFd};
 
-use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 /// Our ends of the child's stdin and stdout.
@@ -31,12 +30,26 @@ pub(crate) struct ChildEnds {
 /// All ends are close-on-exec: another child started at the same moment never holds one open.
 /// The pipes keep the kernel's 64 KiB, since larger ones were measured slower with many calls in flight.
 pub(crate) fn open() -> io::Result<(Pipes, Receiver, ChildEnds)> {
-    let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (stdout_read, stdout_write) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (stderr_read, stderr_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stdin_read, stdin_write) = open_one()?;
+    let (stdout_read, stdout_write) = open_one()?;
+    let (stderr_read, stderr_write) = open_one()?;
     let pipes = Pipes { stdin: Sender::from_owned_fd(stdin_write)?, stdout: Receiver::from_owned_fd(stdout_read)? };
     let ends = ChildEnds { stdin: stdin_read, stdout: stdout_write, stderr: stderr_write };
     Ok((pipes, Receiver::from_owned_fd(stderr_read)?, ends))
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn open_one() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// Apple's systems cannot make a pipe close-on-exec in one step.
+#[cfg(target_vendor = "apple")]
+fn open_one() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe()?;
+    rustix::io::fcntl_setfd(&read, rustix::io::FdFlags::CLOEXEC)?;
+    rustix::io::fcntl_setfd(&write, rustix::io::FdFlags::CLOEXEC)?;
+    Ok((read, write))
 }
 
 /// Ends of a child that has nothing to read and to whom nobody listens.

@@ -14,6 +14,6 @@ pub use policy::{Caches, Isolation, Memory, Net, Policy, Rules};
 pub use report::{Enforcement, Report};
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::plan;
+pub(crate) use linux::{Confinement, plan};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use none::plan;
+pub(crate) use none::{Confinement, plan};

@@ -29,9 +29,6 @@ use crate::{
 
 /// Between two rounds of SIGKILL.
 const KILL_ROUND: Duration = Duration::from_millis(10);
-/// Between two looks at memory and processes: short, since a child that forks or allocates as fast as it can
-/// passes its limit by what it gets in this time.
-const WATCH_ROUND: Duration = Duration::from_millis(40);
 
 /// Entered from the start-up hook; ends the process.
 pub(super) fn main() -> ! {
@@ -161,7 +158,7 @@ impl Guardian {
             Stage::Killing => Some(KILL_ROUND),
             _ => self.ladder.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         };
-        let next_look = self.watch.as_ref().map(|_| WATCH_ROUND);
+        let next_look = self.watch.as_ref().map(Watch::pause);
         let earliest = left.into_iter().chain(next_look).min();
         earliest.and_then(|time| Timespec::try_from(time).ok())
     }

@@ -11,7 +11,7 @@ use super::{
     task::{Asked, Desk, NewDesk, Plan},
 };
 use crate::{
-    Error,
+    Error, aside,
     stop::{Ladder, Push, Stage},
     stray::Mark,
 };
@@ -68,7 +68,7 @@ impl Owner {
         self.signal(Signal::KILL);
         self.desk.exited(status.map_or(Exit::Unknown, exit), Duration::ZERO, 0).await;
         let mark = self.mark.clone();
-        let swept = tokio::task::spawn_blocking(move || mark.kill_bearers()).await.unwrap_or_default();
+        let swept = aside::run(move || mark.kill_bearers()).await.unwrap_or_default();
         self.desk.gone(swept.len() as u32, Vec::new()).await;
     }
 

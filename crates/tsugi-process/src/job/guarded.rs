@@ -8,7 +8,7 @@ use super::{
     task::{Asked, Desk, NewDesk, Plan},
 };
 use crate::{
-    Error,
+    Error, aside,
     guardian::{
         launch::Guardian,
         message::{self, Event, Request, Run},
@@ -44,7 +44,7 @@ pub(super) async fn start(plan: Plan) -> Result<Inner, Error> {
 
 /// `posix_spawn` waits until the new process has its own memory, which takes about a millisecond.
 async fn start_guardian(label: String) -> std::io::Result<Guardian> {
-    tokio::task::spawn_blocking(move || Guardian::start(&label)).await?
+    aside::run(move || Guardian::start(&label)).await?
 }
 
 fn failed(label: String, program: &std::path::Path, step: String, errno: i32) -> Error {
@@ -117,7 +117,7 @@ impl Owner {
     async fn end_without_guardian(&mut self) {
         tracing::warn!(guardian = self.root, "a guardian was killed; ending its processes by their mark");
         let mark = self.mark.clone();
-        let killed = tokio::task::spawn_blocking(move || mark.kill_bearers()).await.unwrap_or_default();
+        let killed = aside::run(move || mark.kill_bearers()).await.unwrap_or_default();
         self.desk.ended_by(Cause::GuardianLost);
         self.desk.gone(killed.len() as u32, Vec::new()).await;
     }

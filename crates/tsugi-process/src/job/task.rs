@@ -5,11 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    net::unix::pipe::Receiver,
-    sync::watch,
-    task::{JoinHandle, spawn_blocking},
-};
+use tokio::{net::unix::pipe::Receiver, sync::watch, task::JoinHandle};
 
 use super::{
     Tier,
@@ -17,10 +13,8 @@ use super::{
     grouped,
     state::{Cause, Exit, ExitReport, Phase, State, Wish},
 };
-#[cfg(target_os = "linux")]
-use crate::sandbox::linux::Confinement;
 use crate::{
-    Command, Error, JobOptions, Pipes, Report, Stderr,
+    Command, Error, JobOptions, Pipes, Report, Stderr, aside,
     command::Resolved,
     pipes::{self, ChildEnds},
     sandbox,
@@ -40,8 +34,9 @@ pub(super) struct Plan {
     pub(super) stderr: Stderr,
     /// Our end of the child's stderr.
     pub(super) stderr_pipe: Receiver,
-    #[cfg(target_os = "linux")]
-    pub(super) confinement: Option<Confinement>,
+    /// Never any where there is no sandbox.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is confined here"))]
+    pub(super) confinement: Option<sandbox::Confinement>,
     pub(super) sandbox: Report,
 }
 
@@ -55,25 +50,15 @@ pub(super) async fn spawn(command: Command, mut options: JobOptions) -> Result<(
     let resolved = resolve(command, &mark).await?;
     let (confinement, sandbox) = sandbox::plan(&policy, &resolved).await?;
     let stderr = Stderr::new(options.redact.clone());
-    let inner = start(Plan {
-        label,
-        resolved,
-        ends,
-        options,
-        mark,
-        stderr,
-        stderr_pipe,
-        #[cfg(target_os = "linux")]
-        confinement,
-        sandbox,
-    });
+    let inner = start(Plan { label, resolved, ends, options, mark, stderr, stderr_pipe, confinement, sandbox });
     Ok((inner.await?, pipes))
 }
 
 /// Looking for a program reads directories, which may be slow ones.
 async fn resolve(command: Command, mark: &Mark) -> Result<Resolved, Error> {
-    let resolve = spawn_blocking(move || command.resolve());
-    let mut resolved = resolve.await.expect("resolving a command does not panic")?;
+    let label = command.label();
+    let resolved = aside::run(move || command.resolve()).await;
+    let mut resolved = resolved.map_err(|error| Error::spawn(label, "look for it", error))??;
     resolved.env.push(mark.variable());
     Ok(resolved)
 }

@@ -44,6 +44,7 @@ fn play(role: &str, arguments: &[String]) {
         "files" => files(),
         "attack" => attack::run(arguments),
         "supervise" => supervisor::guarded(arguments),
+        "starved" => supervisor::starved(arguments),
         "careless" => supervisor::careless(arguments),
         _ => panic!("no such role: {role}"),
     }

@@ -170,3 +170,21 @@ async fn a_spawn_that_is_given_up_half_way_leaves_nothing() {
     }
     world.assert_empty("given up").await;
 }
+
+/// Both can be killed at once, by someone who means it; what is left is found by its mark when we start again.
+#[tokio::test]
+async fn a_sweep_ends_what_survived_supervisor_and_guardian_together() {
+    let world = World::new();
+    let mut supervisor = world.supervisor("supervise", "daemon");
+    let stdout = Receiver::from_owned_fd(supervisor.stdout.take().unwrap().into()).unwrap();
+    wait_ready(stdout, 1).await;
+    let guardian = guardian(&world);
+    send_signal(guardian, Signal::STOP);
+    send_signal(supervisor.id(), Signal::KILL);
+    supervisor.wait().unwrap();
+    send_signal(guardian, Signal::KILL);
+    let is_stray = |line: &str| !line.starts_with("tsugi-guardian");
+    assert!(world.processes().iter().any(|(_, line)| is_stray(line)), "the daemon survives both");
+    assert!(!tsugi_process::sweep_strays().is_empty());
+    world.assert_empty("swept").await;
+}

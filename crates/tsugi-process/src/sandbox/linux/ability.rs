@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
 use super::{filter, landlock, namespace::Namespaces};
-use crate::guardian::{
-    launch::Guardian,
-    message::{Event, Request},
+use crate::{
+    aside,
+    guardian::{
+        launch::Guardian,
+        message::{Event, Request},
+    },
 };
 
 /// What can be used here.
@@ -29,7 +32,7 @@ pub(crate) async fn probe() -> io::Result<Ability> {
 }
 
 async fn ask() -> io::Result<Ability> {
-    let mut guardian = tokio::task::spawn_blocking(|| Guardian::start("probe")).await??;
+    let mut guardian = aside::run(|| Guardian::start("probe")).await??;
     guardian.send(&Request::Probe, crate::pipes::closed_ends()?).await?;
     let answer = guardian.event().await;
     guardian.bury().await;

@@ -1,6 +1,6 @@
 //! Limits on memory, processes and cores: what the kernel holds, and what the guardian watches.
 
-use std::{fs, io};
+use std::{fs, io, time::Duration};
 
 use rustix::{
     process::{Resource, Rlimit, getrlimit, getuid, setrlimit},
@@ -90,6 +90,8 @@ pub(crate) struct Watch {
     extra: usize,
     /// The most memory that was seen.
     pub(crate) peak: u64,
+    /// Whether the last look found half of a limit used.
+    is_close: bool,
 }
 
 impl Watch {
@@ -100,8 +102,15 @@ impl Watch {
             processes: confinement.processes,
             extra: usize::from(confinement.namespaces.is_some()),
             peak: 0,
+            is_close: true,
         };
         (watch.memory.is_some() || watch.processes.is_some()).then_some(watch)
+    }
+
+    /// Until the next look: short, since a child that forks or allocates as fast as it can passes its limit by what
+    /// it gets in this time, and shorter when the limit is near.
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_millis(if self.is_close { 30 } else { 100 })
     }
 
     /// Looks at everything below `root`; says which limit is passed.
@@ -113,6 +122,8 @@ impl Watch {
         // Pages shared by several processes are counted for each of them here, so it is only a first look.
         let resident: u64 = pids.iter().filter_map(|pid| Stat::read(*pid)).map(|stat| stat.resident_bytes()).sum();
         self.peak = self.peak.max(resident);
+        self.is_close = self.memory.is_some_and(|limit| resident > limit / 2)
+            || self.processes.is_some_and(|limit| pids.len() > limit as usize / 2);
         let is_over = |limit: u64| resident > limit && shared_fairly(&pids) > limit;
         self.memory.is_some_and(is_over).then_some(Passed::Memory)
     }

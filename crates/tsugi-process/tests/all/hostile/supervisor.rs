@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tsugi_process::{Command, Grace, Job, JobOptions};
 
 use super::FLAG;
@@ -19,6 +20,32 @@ pub(crate) fn guarded(arguments: &[String]) {
         tokio::io::copy(&mut pipes.stdout, &mut output).await.unwrap();
         std::future::pending::<()>().await;
     });
+}
+
+/// Starts a job where the system gives no more files, or no more processes, and tells the error.
+pub(crate) fn starved(arguments: &[String]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut held = Vec::new();
+    match arguments[0].as_str() {
+        "files" => {
+            lower(Resource::Nofile, 64);
+            held.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()));
+        }
+        _ => {
+            // The limit does not bind root.
+            // SAFETY: this process has one thread.
+            unsafe { libc::setuid(65534) };
+            lower(Resource::Nproc, 0);
+        }
+    }
+    let error = runtime.block_on(Job::spawn(Command::new("true"), JobOptions::default())).map(|_| ()).unwrap_err();
+    drop(held);
+    println!("retryable: {} {error}", error.is_retryable());
+}
+
+fn lower(resource: Resource, to: u64) {
+    let limit = Rlimit { current: Some(to), ..getrlimit(resource) };
+    setrlimit(resource, limit).unwrap();
 }
 
 /// Does what most programs do.
