@@ -9,6 +9,9 @@ mod openapi;
 mod plan;
 mod root;
 mod tools;
+mod types;
+mod union;
+mod words;
 
 pub use plan::ArgumentPlan;
 pub use tools::{NamedTool, tools_for};

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::Parameters;
-use super::emit::{as_schema, null_meaning, properties, required, shown_names, union_plan};
+use super::emit::{as_schema, null_meaning, properties, required, shown_names};
 use super::plan::{ArgumentPlan, Member, Plan};
 use super::root::make_object;
+use super::union;
 use crate::loss::{Fate, Loss};
 use crate::pointer::Pointer;
 use crate::rewrite::{Plain, References, definition_name, rewrite};
@@ -130,7 +131,7 @@ impl Emitter<'_, '_> {
                 .and_then(Value::as_array)
                 .map(|branches| branches.iter().map(as_schema).collect())
                 .unwrap_or_default();
-            let plan = union_plan(&branches, plans, self.plain);
+            let plan = union::plan(&branches, plans, self.plain);
             if plan != Plan::Keep {
                 return plan;
             }

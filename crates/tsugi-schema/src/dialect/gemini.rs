@@ -5,11 +5,13 @@ use std::collections::HashSet;
 
 use super::Parameters;
 use super::emit::{
-    self, Emitted, Notes, Treatment, Union, as_schema, is_decoration, is_identifier, is_impossible, mentioned,
-    null_meaning, properties, required, shown_names, types,
+    self, Emitted, as_schema, is_identifier, is_impossible, mentioned, null_meaning, properties, required, shown_names,
 };
 use super::plan::{ArgumentPlan, Member, Plan};
 use super::root::make_object;
+use super::types::{self, types};
+use super::union::{self, Union};
+use super::words::{self, Notes, Treatment, is_decoration};
 use crate::loss::{Fate, Loss};
 use crate::pointer::Pointer;
 use crate::rewrite::{Plain, References, definition_name, rewrite};
@@ -63,10 +65,10 @@ impl Emitter<'_, '_> {
             self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
             return Emitted { schema: Map::new(), plan: Plan::Keep };
         }
-        match emit::union(schema, self.plain) {
+        match union::find(schema, self.plain) {
             Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
             Union::Words { keyword } => {
-                let words = emit::words(keyword, &schema[keyword]);
+                let words = words::words(keyword, &schema[keyword]);
                 let mut rest = schema.clone();
                 rest.shift_remove(keyword);
                 self.typed(&rest, at, depth, Some((keyword, words)))
@@ -95,7 +97,7 @@ impl Emitter<'_, '_> {
         }
         let mut result = Map::from_iter([(keyword.to_owned(), Value::Array(shown))]);
         notes.finish(schema.get("description"), &mut result);
-        Emitted { schema: result, plan: emit::union_plan(&branches, plans, self.plain) }
+        Emitted { schema: result, plan: union::plan(&branches, plans, self.plain) }
     }
 
     /// A schema without a union, of one type or of several.
@@ -113,7 +115,7 @@ impl Emitter<'_, '_> {
         if (several || lists_null) && words.is_none() {
             let mut split = schema.clone();
             split.retain(|keyword, _| matches!(keyword.as_str(), "description" | "default"));
-            let branches = emit::split_by_type(schema, &types);
+            let branches = types::split_by_type(schema, &types);
             return self.union(&split, "anyOf", branches, at, depth);
         }
         let mut result = Map::new();
@@ -129,7 +131,7 @@ impl Emitter<'_, '_> {
         }
         emit::fold_unlisted_required(schema, &mut notes);
         choices(schema, &mut result, &mut notes);
-        emit::simple_keywords(schema, &mut result, &mut notes, treatment);
+        words::simple_keywords(schema, &mut result, &mut notes, treatment);
         notes.finish(schema.get("description"), &mut result);
         Emitted { schema: result, plan }
     }

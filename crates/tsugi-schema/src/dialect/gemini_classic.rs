@@ -4,11 +4,13 @@ use serde_json::{Map, Value, json};
 
 use super::Parameters;
 use super::emit::{
-    self, Emitted, Notes, Treatment, Union, as_schema, is_decoration, is_identifier, is_impossible, null_meaning,
-    properties, required, shown_names, types,
+    self, Emitted, as_schema, is_identifier, is_impossible, null_meaning, properties, required, shown_names,
 };
 use super::plan::{ArgumentPlan, Member, Plan};
 use super::root::make_object;
+use super::types::{self, types};
+use super::union::{self, Union};
+use super::words::{self, Notes, Treatment, is_decoration};
 use crate::loss::{Fate, Loss};
 use crate::pointer::Pointer;
 use crate::rewrite::{Plain, References, rewrite};
@@ -60,10 +62,10 @@ impl Emitter<'_, '_> {
             self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
             return json_text(schema, at, self.losses);
         }
-        match emit::union(schema, self.plain) {
+        match union::find(schema, self.plain) {
             Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
             Union::Words { keyword } => {
-                let words = emit::words(keyword, &schema[keyword]);
+                let words = words::words(keyword, &schema[keyword]);
                 let mut rest = schema.clone();
                 rest.shift_remove(keyword);
                 self.typed(&rest, at, depth, Some((keyword, words)))
@@ -114,7 +116,7 @@ impl Emitter<'_, '_> {
             result.insert("nullable".to_owned(), json!(true));
         }
         notes.finish(description.as_ref(), &mut result);
-        Emitted { schema: result, plan: emit::union_plan(&kept, plans, self.plain) }
+        Emitted { schema: result, plan: union::plan(&kept, plans, self.plain) }
     }
 
     /// A schema without a union, of one type or of several.
@@ -134,7 +136,7 @@ impl Emitter<'_, '_> {
             _ => {
                 let mut around = schema.clone();
                 around.retain(|keyword, _| matches!(keyword.as_str(), "description" | "default"));
-                let mut branches = emit::split_by_type(schema, &types);
+                let mut branches = types::split_by_type(schema, &types);
                 if is_nullable {
                     branches.push(as_schema(&json!({"type": "null"})));
                 }
@@ -168,7 +170,7 @@ impl Emitter<'_, '_> {
         emit::fold_unlisted_required(schema, &mut notes);
         choices(schema, kind, &mut result, &mut notes);
         fold_shapes(schema, &mut notes);
-        emit::simple_keywords(schema, &mut result, &mut notes, |keyword, value| treatment(kind, keyword, value));
+        words::simple_keywords(schema, &mut result, &mut notes, |keyword, value| treatment(kind, keyword, value));
         notes.finish(schema.get("description"), &mut result);
         Emitted { schema: result, plan }
     }
@@ -303,7 +305,7 @@ fn json_text(schema: &Map<String, Value>, at: &Pointer, losses: &mut Vec<Loss>) 
             notes.fold_keyword(keyword, branches);
         }
     }
-    emit::simple_keywords(schema, &mut result, &mut notes, |keyword, _| {
+    words::simple_keywords(schema, &mut result, &mut notes, |keyword, _| {
         if is_decoration(keyword) { Treatment::Strip } else { Treatment::Fold }
     });
     notes.finish(schema.get("description"), &mut result);

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::emit::{
-    self, Notes, Treatment, Union, as_schema, is_decoration, is_impossible, properties, required, types,
-};
+use super::emit::{self, as_schema, is_impossible, properties, required};
 use super::plan::{ArgumentPlan, Member, Null, Plan};
 use super::root::make_object;
+use super::types::types;
+use super::union::{self, Union};
+use super::words::{self, Notes, Treatment, is_decoration};
 use super::{Parameters, Strictness, anthropic};
 use crate::loss::{Fate, Loss};
 use crate::pointer::Pointer;
@@ -124,7 +125,7 @@ impl Emitter<'_, '_> {
         if let Some(keyword) = NEVER.iter().find(|keyword| schema.contains_key(**keyword)) {
             return Err(refuse(at, keyword));
         }
-        match emit::union(schema, self.plain) {
+        match union::find(schema, self.plain) {
             Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
             Union::Words { keyword } => Err(refuse(at, keyword)),
             Union::None => self.typed(schema, at, depth),
@@ -155,7 +156,7 @@ impl Emitter<'_, '_> {
         }
         let mut result = Map::from_iter([("anyOf".to_owned(), Value::Array(shown))]);
         notes.finish(schema.get("description"), &mut result);
-        Ok((result, emit::union_plan(&branches, plans, self.plain)))
+        Ok((result, union::plan(&branches, plans, self.plain)))
     }
 
     fn typed(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Strict {
@@ -177,7 +178,7 @@ impl Emitter<'_, '_> {
         };
         self.choices(schema, &mut result, at)?;
         let mut notes = Notes::new(at, self.losses);
-        emit::simple_keywords(schema, &mut result, &mut notes, treatment);
+        words::simple_keywords(schema, &mut result, &mut notes, treatment);
         notes.finish(schema.get("description"), &mut result);
         let plan = if object == Plan::Keep { array } else { object };
         Ok((result, plan))

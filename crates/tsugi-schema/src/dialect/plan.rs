@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-use super::emit::type_name;
+use super::types::type_name;
 
 /// How to turn a model's arguments back. Cheap to keep beside the declaration; apply it before validating.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::emit::{as_schema, is_impossible, properties, required, types, words};
+use super::emit::{as_schema, is_impossible, properties, required};
+use super::types::types;
+use super::words::words;
 use crate::loss::{Fate, Loss};
 use crate::pointer::Pointer;
 use crate::rewrite::{Plain, definition_name, merge};

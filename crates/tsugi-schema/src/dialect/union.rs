@@ -1,0 +1,76 @@
+//! Finds alternatives in a schema and makes each of them stand alone.
+
+use serde_json::{Map, Value};
+
+use super::emit::{as_schema, is_impossible};
+use super::plan::{Branch, Plan};
+use super::types::types;
+use super::words::is_decoration;
+use crate::rewrite::{Plain, definition_name, merge};
+
+/// A union whose branches stand alone: what stood beside it is part of each.
+pub(super) enum Union {
+    /// There is none.
+    None,
+    /// The branches only restrict what stands beside them: better said in words.
+    Words { keyword: &'static str },
+    /// Whole alternatives.
+    Branches { keyword: &'static str, branches: Vec<Map<String, Value>> },
+}
+
+/// Looks for a union in a schema.
+pub(super) fn find(schema: &Map<String, Value>, plain: &Plain) -> Union {
+    let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(|keyword| schema.contains_key(*keyword)) else {
+        return Union::None;
+    };
+    let branches: Vec<Map<String, Value>> = schema[keyword]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(as_schema)
+        .filter(|branch| !is_impossible(branch))
+        .collect();
+    let beside = beside_union(schema, keyword);
+    if branches.is_empty() || (!beside.is_empty() && branches.iter().all(is_thin)) {
+        return Union::Words { keyword };
+    }
+    let branches = branches.into_iter().map(|branch| with_beside(branch, &beside, plain)).collect();
+    Union::Branches { keyword, branches }
+}
+
+fn beside_union(schema: &Map<String, Value>, keyword: &str) -> Map<String, Value> {
+    schema
+        .iter()
+        .filter(|(name, _)| *name != keyword && *name != "description" && *name != "default")
+        .filter(|(name, _)| !is_decoration(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+fn is_thin(branch: &Map<String, Value>) -> bool {
+    branch.keys().all(|keyword| {
+        matches!(keyword.as_str(), "required" | "not" | "description" | "title" | "dependentRequired" | "type")
+    }) && branch.keys().any(|keyword| keyword != "type" && keyword != "description")
+}
+
+fn with_beside(branch: Map<String, Value>, beside: &Map<String, Value>, plain: &Plain) -> Map<String, Value> {
+    if beside.is_empty() {
+        return branch;
+    }
+    // Nothing may stand beside a reference, so its target is written out here.
+    let branch = match definition_name(&branch).and_then(|name| plain.definitions.get(name)) {
+        Some(target) => as_schema(target),
+        None => branch,
+    };
+    merge(beside.clone(), branch)
+}
+
+/// The plan for a union, from the schemas and plans of its branches.
+pub(super) fn plan(branches: &[Map<String, Value>], plans: Vec<Plan>, plain: &Plain) -> Plan {
+    let branches = branches.iter().zip(plans).map(|(schema, plan)| {
+        let target = definition_name(schema).and_then(|name| plain.definitions.get(name));
+        let types = target.and_then(Value::as_object).map_or_else(|| types(schema), types);
+        Branch { types, plan }
+    });
+    Plan::one_of(branches.collect())
+}
