@@ -1,1 +1,33 @@
 //! Keep upstream servers connected and answer calls through them.
+//!
+//! A [`Manager`] holds many servers. Each is a [`Server`]: a connection that is brought back when it
+//! breaks, a [`Catalog`](catalog::Catalog) of what the server offers, and a stack of layers around its calls.
+//! Everything that answers implements [`Answer`](tsugi_protocol::answer::Answer).
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), tsugi_protocol::answer::Fault> {
+//! use tsugi_client::{Manager, Options, ServerConfig, Target};
+//! let manager = Manager::new(Options::default());
+//! manager.register(ServerConfig::new("time", Target::stdio(tsugi_process::Command::new("mcp-server-time"))))?;
+//! let result = manager.execute("get_current_time", &serde_json::json!({"timezone": "UTC"})).await;
+//! println!("{:?}", result.text());
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod batch;
+pub mod catalog;
+pub mod config;
+pub mod connection;
+mod error;
+pub mod layer;
+pub mod manager;
+pub mod result;
+pub mod seal;
+pub mod server;
+pub mod stack;
+
+pub use config::{EraChoice, Options, Restart, ServerConfig, Start, Target, ToolConfig};
+pub use manager::Manager;
+pub use result::ToolResult;
+pub use server::{Change, Server, Status, What};

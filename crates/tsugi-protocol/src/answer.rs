@@ -6,7 +6,7 @@ pub mod reply;
 
 pub use call::{Call, CallOptions, Caller};
 pub use fault::{Blame, Fault, FaultCode, ProcessEnd, SentState, Stage};
-pub use reply::{Complete, Event, Failure, InputRequired, Note, Outcome, Reply, Source};
+pub use reply::{Complete, Event, Failure, InputRequired, Note, Notes, Outcome, Reply, Source};
 
 /// Everything that answers calls: a connection, a layer, the hub, an in-process server, a test fake.
 pub trait Answer: Send + Sync {

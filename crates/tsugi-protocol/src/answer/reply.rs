@@ -1,10 +1,13 @@
 //! What comes up the seam: notes while the call runs, then exactly one outcome.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
 
 use super::fault::Fault;
 use crate::json::{Object, Raw};
@@ -138,6 +141,17 @@ impl Reply {
         Self::from_source(FutureSource(Box::pin(future)))
     }
 
+    /// A reply from a future that may note things on the way through the handle it is given.
+    /// Notes come out in order, before the outcome.
+    pub fn from_noting<F>(start: impl FnOnce(Notes) -> F) -> Self
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let notes = Notes::default();
+        let future = Box::pin(start(notes.clone()));
+        Self::from_source(NotingSource { future, notes, outcome: None })
+    }
+
     /// A reply that a future will give: what takes time before the call can even start.
     pub fn from_late(future: impl Future<Output = Reply> + Send + 'static) -> Self {
         Self::from_source(LateSource::Starting(Box::pin(future)))
@@ -205,6 +219,54 @@ struct FutureSource<F>(Pin<Box<F>>);
 impl<F: Future<Output = Outcome> + Send> Source for FutureSource<F> {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
         self.0.as_mut().poll(context).map(Event::Done)
+    }
+}
+
+/// Where a future puts the notes of its reply. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Notes(Arc<Mutex<VecDeque<Note>>>);
+
+/// How many notes may wait for a caller that does not look; more are dropped.
+const MAX_NOTES: usize = 1024;
+
+impl Notes {
+    /// Adds a note.
+    pub fn push(&self, note: Note) {
+        let mut waiting = self.0.lock();
+        if waiting.len() < MAX_NOTES {
+            waiting.push_back(note);
+        }
+    }
+
+    fn pop(&self) -> Option<Note> {
+        self.0.lock().pop_front()
+    }
+}
+
+struct NotingSource<F> {
+    future: Pin<Box<F>>,
+    notes: Notes,
+    outcome: Option<Outcome>,
+}
+
+impl<F: Future<Output = Outcome> + Send> Source for NotingSource<F> {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        if let Some(note) = self.notes.pop() {
+            return Poll::Ready(Event::Note(note));
+        }
+        if let Some(outcome) = self.outcome.take() {
+            return Poll::Ready(Event::Done(outcome));
+        }
+        let polled = self.future.as_mut().poll(context);
+        match (self.notes.pop(), polled) {
+            (Some(note), Poll::Ready(outcome)) => {
+                self.outcome = Some(outcome);
+                Poll::Ready(Event::Note(note))
+            }
+            (Some(note), Poll::Pending) => Poll::Ready(Event::Note(note)),
+            (None, Poll::Ready(outcome)) => Poll::Ready(Event::Done(outcome)),
+            (None, Poll::Pending) => Poll::Pending,
+        }
     }
 }
 

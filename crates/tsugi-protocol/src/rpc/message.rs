@@ -162,6 +162,17 @@ pub fn write_request(id: &Id, method: &str, params: Option<&Raw>, extra: &Bytes)
     crate::json::write::on_one_line(&splice.finish_bytes())
 }
 
+/// Writes a request of our own on one line, with a number as its id: the shape of every call upstream.
+pub fn write_numbered(id: u64, method: &str, params: Option<&Raw>) -> Bytes {
+    let size = method.len() + params.map_or(0, |params| params.bytes().len()) + 80;
+    let mut splice = Splice::with_capacity(size);
+    splice.string("jsonrpc", "2.0").number("id", id).string("method", method);
+    if let Some(params) = params {
+        splice.raw("params", params);
+    }
+    crate::json::write::on_one_line(&splice.finish_bytes())
+}
+
 impl Notification {
     /// A notification of our own.
     pub fn new(method: Method, params: Option<Raw>) -> Self {

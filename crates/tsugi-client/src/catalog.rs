@@ -1,0 +1,130 @@
+//! What a server offers: every page of every list, in the order the server gave, until it changes.
+
+mod fetch;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tsugi_protocol::answer::{Complete, Fault, Outcome};
+use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::mcp::freshness::Freshness;
+use tsugi_protocol::mcp::prompt::Prompt;
+use tsugi_protocol::mcp::resource::Resource;
+use tsugi_protocol::mcp::tool::Tool;
+use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
+use tsugi_schema::header_param::HeaderParams;
+
+pub(crate) use fetch::{Lists, fetch};
+
+/// What one server offers at one moment. It never changes; a newer one replaces it.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    /// Counts up with every change.
+    pub generation: u64,
+    /// Who offers it.
+    pub identity: Arc<ServerIdentity>,
+    /// The tools.
+    pub tools: Listing<Tool>,
+    /// The resources.
+    pub resources: Listing<Resource>,
+    /// The resource templates.
+    pub templates: Listing<Resource>,
+    /// The prompts.
+    pub prompts: Listing<Prompt>,
+}
+
+/// One list.
+#[derive(Debug, Clone)]
+pub struct Listing<T> {
+    /// The entries, in the server's order.
+    pub items: Vec<T>,
+    /// How long the list may be taken as fresh, by the server's word.
+    pub freshness: Freshness,
+    /// Why the list could not be fetched; the items are then those of before.
+    pub fault: Option<Fault>,
+    result: Object,
+}
+
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), freshness: Freshness::NONE, fault: None, result: Object::empty() }
+    }
+}
+
+impl Catalog {
+    /// An empty one.
+    pub fn empty(identity: Arc<ServerIdentity>) -> Self {
+        Self {
+            generation: 0,
+            identity,
+            tools: Listing::default(),
+            resources: Listing::default(),
+            templates: Listing::default(),
+            prompts: Listing::default(),
+        }
+    }
+
+    /// The tool with this name.
+    pub fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.items.iter().find(|tool| tool.name() == name)
+    }
+
+    /// Which arguments of which tools are mirrored into headers.
+    pub fn header_params(&self) -> HashMap<String, HeaderParams> {
+        let params =
+            |tool: &Tool| HeaderParams::of(&tool.input_schema()?.to().ok()?).ok().filter(|params| !params.is_empty());
+        self.tools.items.iter().filter_map(|tool| Some((tool.name().to_owned(), params(tool)?))).collect()
+    }
+
+    /// The answer to a list request, from what is known; `None` for other requests.
+    pub fn answer(&self, method: &Method) -> Option<Outcome> {
+        let (result, fault) = match method {
+            Method::ToolsList => (&self.tools.result, &self.tools.fault),
+            Method::ResourcesList => (&self.resources.result, &self.resources.fault),
+            Method::TemplatesList => (&self.templates.result, &self.templates.fault),
+            Method::PromptsList => (&self.prompts.result, &self.prompts.fault),
+            _ => return None,
+        };
+        match fault {
+            Some(fault) if result.is_empty() => Some(Outcome::fault(fault.clone())),
+            _ => {
+                let server = Some(self.identity.clone());
+                Some(Outcome::Complete(Complete { body: result.clone(), era: Era::Modern, server }))
+            }
+        }
+    }
+}
+
+/// Writes the whole list as one modern result.
+fn list_result(key: &str, items: &[Raw], freshness: Freshness, identity: &ServerIdentity, rest: &Object) -> Object {
+    let size = items.iter().map(|item| item.bytes().len() + 1).sum::<usize>();
+    let mut array = Vec::with_capacity(size + 2);
+    array.push(b'[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            array.push(b',');
+        }
+        array.extend_from_slice(item.bytes());
+    }
+    array.push(b']');
+    let array = Raw::parse(array.into()).expect("an array of values is a value");
+    let mut result = Splice::with_capacity(size + 256);
+    result.string("resultType", "complete").raw(key, &array);
+    result.number("ttlMs", freshness.ttl_ms).string("cacheScope", freshness.scope.as_str());
+    let known = [key, "resultType", "ttlMs", "cacheScope", "nextCursor", "_meta"];
+    result.members(rest, |member| !known.contains(&member));
+    result.raw("_meta", &meta(identity, rest));
+    result.finish_object()
+}
+
+fn meta(identity: &ServerIdentity, rest: &Object) -> Raw {
+    use tsugi_protocol::mcp::meta::SERVER_INFO;
+    let mut meta = Splice::with_capacity(128);
+    if let Some(info) = &identity.info {
+        meta.raw(SERVER_INFO, info);
+    }
+    if let Some(own) = rest.get_object("_meta") {
+        meta.members(&own, |key| key != SERVER_INFO || identity.info.is_none());
+    }
+    meta.finish()
+}

@@ -1,0 +1,169 @@
+//! Fetching lists: all pages, bounded, each list by itself.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, Stage};
+use tsugi_protocol::codec::limit::Limits;
+use tsugi_protocol::era::to_modern;
+use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::mcp::freshness::Freshness;
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::prompt::Prompt;
+use tsugi_protocol::mcp::resource::Resource;
+use tsugi_protocol::mcp::tool::Tool;
+use tsugi_protocol::mcp::{ClientProfile, Method, ServerIdentity};
+use tsugi_protocol::rpc::code;
+
+use super::{Catalog, Listing, list_result};
+
+/// Which lists to fetch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lists {
+    pub(crate) tools: bool,
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
+}
+
+impl Lists {
+    pub(crate) const ALL: Lists = Lists { tools: true, resources: true, prompts: true };
+}
+
+/// Fetches lists through `server` and puts them in place of the old ones. A list that cannot be fetched
+/// keeps its old entries and says why.
+pub(crate) async fn fetch(
+    server: &dyn Answer,
+    profile: &Arc<ClientProfile>,
+    old: Option<&Catalog>,
+    identity: Arc<ServerIdentity>,
+    lists: Lists,
+) -> Catalog {
+    let has = |feature: &str| identity.capabilities.has(feature);
+    let mut catalog = old.cloned().unwrap_or_else(|| Catalog::empty(identity.clone()));
+    catalog.identity = identity.clone();
+    catalog.generation += 1;
+    let source = Pages { server, profile, identity: &identity };
+    if lists.tools {
+        source.refresh(has("tools"), &mut catalog.tools, &Method::ToolsList, "tools", Tool::from_raw).await;
+    }
+    if lists.resources {
+        let offered = has("resources");
+        source.refresh(offered, &mut catalog.resources, &Method::ResourcesList, "resources", Resource::from_raw).await;
+        let read = Resource::template_from_raw;
+        source.refresh(offered, &mut catalog.templates, &Method::TemplatesList, "resourceTemplates", read).await;
+    }
+    if lists.prompts {
+        source.refresh(has("prompts"), &mut catalog.prompts, &Method::PromptsList, "prompts", Prompt::from_raw).await;
+    }
+    catalog
+}
+
+struct Pages<'a> {
+    server: &'a dyn Answer,
+    profile: &'a Arc<ClientProfile>,
+    identity: &'a ServerIdentity,
+}
+
+/// What all pages of a list hold together.
+struct Whole {
+    items: Vec<Raw>,
+    freshness: Freshness,
+    /// The members of the first page's result, for those we do not know.
+    first: Object,
+}
+
+impl Pages<'_> {
+    async fn refresh<T>(
+        &self,
+        is_offered: bool,
+        listing: &mut Listing<T>,
+        method: &Method,
+        key: &str,
+        read: fn(&Raw) -> Option<T>,
+    ) {
+        let fetched = if is_offered { self.all(method, key).await } else { Ok(None) };
+        match fetched {
+            Ok(Some(whole)) => {
+                listing.items = whole.items.iter().filter_map(read).collect();
+                listing.result = list_result(key, &whole.items, whole.freshness, self.identity, &whole.first);
+                listing.freshness = whole.freshness;
+                listing.fault = None;
+            }
+            Ok(None) => *listing = Listing { result: empty_list(key, self.identity), ..Listing::default() },
+            Err(fault) => listing.fault = Some(fault.at(Stage::List)),
+        }
+    }
+
+    /// Every page; `None` when the server does not know the list although it promised it.
+    async fn all(&self, method: &Method, key: &str) -> Result<Option<Whole>, Fault> {
+        let mut whole: Option<Whole> = None;
+        let mut cursor = None;
+        let mut seen = HashSet::new();
+        let mut bytes = 0;
+        for _ in 0..Limits::PAGES {
+            let Some(page) = self.page(method, cursor.as_ref()).await? else { return Ok(whole) };
+            bytes += page.bytes().len();
+            if bytes > Limits::ANSWER {
+                return Err(unacceptable("the list is larger than 64 MiB"));
+            }
+            cursor = page.get("nextCursor").filter(|cursor| !cursor.is_null());
+            add_page(&mut whole, key, &page)?;
+            match &cursor {
+                None => return Ok(whole),
+                Some(cursor) if !seen.insert(cursor.clone()) => {
+                    return Err(unacceptable("the list goes round in a circle: the same cursor twice"));
+                }
+                Some(_) => {}
+            }
+        }
+        Err(unacceptable(format!("the list has more than {} pages", Limits::PAGES)))
+    }
+
+    async fn page(&self, method: &Method, cursor: Option<&Raw>) -> Result<Option<Object>, Fault> {
+        let mut params = Splice::with_capacity(64);
+        if let Some(cursor) = cursor {
+            params.raw("cursor", cursor);
+        }
+        let mut call = Call::new(method.clone(), params.finish_object());
+        call.meta = RequestMeta::of_client(self.profile.clone());
+        match self.server.answer(call).outcome().await {
+            Outcome::Complete(complete) => Ok(Some(to_modern::result(&complete, method))),
+            Outcome::Failed(Failure::Upstream(error)) if error.code() == code::METHOD_NOT_FOUND => Ok(None),
+            Outcome::Failed(Failure::Upstream(error)) => {
+                Err(Fault::new(FaultCode::ExecutionFailed, format!("{method}: {}", error.message())))
+            }
+            Outcome::Failed(Failure::Fault(fault)) => Err(*fault),
+            Outcome::InputRequired(_) => Err(unacceptable(format!("{method} asks for input"))),
+        }
+    }
+}
+
+fn add_page(whole: &mut Option<Whole>, key: &str, page: &Object) -> Result<(), Fault> {
+    let items = page.get(key).ok_or_else(|| unacceptable(format!("the answer has no `{key}`")))?;
+    // Copied, so that a catalog does not keep the buffers of the wire alive.
+    let items: Vec<Raw> = items.to().map_err(|error| unacceptable(format!("`{key}` is not a list: {error}")))?;
+    let freshness = Freshness::of(page);
+    match whole {
+        Some(whole) => {
+            whole.items.extend(items);
+            whole.freshness = whole.freshness.narrowest(freshness);
+        }
+        none => *none = Some(Whole { items, freshness, first: detached(page, key) }),
+    }
+    Ok(())
+}
+
+/// The members of a page without its entries, in a buffer of their own.
+fn detached(page: &Object, key: &str) -> Object {
+    let mut rest = Splice::with_capacity(128);
+    rest.members(page, |member| member != key);
+    rest.finish_object()
+}
+
+fn empty_list(key: &str, identity: &ServerIdentity) -> Object {
+    list_result(key, &[], Freshness::NONE, identity, &Object::empty())
+}
+
+fn unacceptable(why: impl Into<String>) -> Fault {
+    Fault::new(FaultCode::InvalidResponse, why)
+}

@@ -1,0 +1,224 @@
+//! What the library needs to know: checked and complete, however the user wrote it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use tsugi_process::{Command, JobOptions};
+use tsugi_protocol::answer::Answer;
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Version};
+use tsugi_transport::http::HttpTarget;
+use url::Url;
+
+use crate::connection::backoff::BackoffPolicy;
+use crate::seal::Sealer;
+
+/// What holds for all servers of a manager.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many calls of one batch run at once.
+    pub max_parallel: usize,
+    /// How long a call may be silent, unless the server or the tool says otherwise.
+    pub timeout: Duration,
+    /// How long a call may take whatever happens.
+    pub max_timeout: Duration,
+    /// How long connecting and the handshake may take together.
+    pub handshake_timeout: Duration,
+    /// How long a server may take to answer the question which era it speaks, before it counts as legacy.
+    pub probe_timeout: Duration,
+    /// How long a server's question waits for its answer.
+    pub input_lifetime: Duration,
+    /// Where to remember what was found out about servers; nowhere when absent.
+    pub state_dir: Option<PathBuf>,
+    /// Who we are and what a legacy server may ask us for.
+    pub profile: Arc<ClientProfile>,
+    /// Seals the state of parked calls.
+    pub sealer: Arc<Sealer>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_parallel: 10,
+            timeout: Duration::from_secs(30),
+            max_timeout: Duration::from_secs(600),
+            handshake_timeout: Duration::from_secs(30),
+            probe_timeout: Duration::from_secs(10),
+            input_lifetime: Duration::from_secs(600),
+            state_dir: None,
+            profile: Arc::new(own_profile(ClientCapabilities::all())),
+            sealer: Arc::new(Sealer::random()),
+        }
+    }
+}
+
+/// A profile under our own name with these capabilities.
+pub fn own_profile(capabilities: ClientCapabilities) -> ClientProfile {
+    let info = serde_json::json!({"name": "tsugi", "version": env!("CARGO_PKG_VERSION")});
+    ClientProfile { version: Version::LATEST, info: Some(info.into()), capabilities }
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerConfig {
+    /// Its name, unique within a manager.
+    pub name: String,
+    /// How to reach it.
+    pub target: Target,
+    /// How long a call may be silent.
+    pub timeout: Option<Duration>,
+    /// How long a call may take whatever happens.
+    pub max_timeout: Option<Duration>,
+    /// Settings of single tools.
+    pub tools: HashMap<String, ToolConfig>,
+    /// What to do when it dies.
+    pub restart: Restart,
+    /// When to start it.
+    pub start: Start,
+    /// Which era to speak.
+    pub era: EraChoice,
+    /// How to wait between attempts.
+    pub backoff: BackoffPolicy,
+    /// How its process is run, when it has one.
+    pub job: JobSettings,
+}
+
+impl ServerConfig {
+    /// A server with the usual settings.
+    pub fn new(name: impl Into<String>, target: Target) -> Self {
+        Self {
+            name: name.into(),
+            target,
+            timeout: None,
+            max_timeout: None,
+            tools: HashMap::new(),
+            restart: Restart::OnFailure,
+            start: Start::Eager,
+            era: EraChoice::Auto,
+            backoff: BackoffPolicy::default(),
+            job: JobSettings::default(),
+        }
+    }
+}
+
+/// How a server's process is run.
+#[derive(Debug, Clone, Default)]
+pub struct JobSettings(pub JobOptions);
+
+impl PartialEq for JobSettings {
+    /// Running options are set by the program, not by the user: they never make a server "changed".
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// How to reach a server.
+#[derive(Clone)]
+pub enum Target {
+    /// A program that we start and talk to over its standard streams.
+    Stdio(Box<Command>),
+    /// An HTTP server; which of the HTTP wires is found out.
+    Http(HttpTarget),
+    /// An HTTP server that speaks streamable HTTP.
+    StreamableHttp(HttpTarget),
+    /// An HTTP server that speaks the two-endpoint wire of 2024-11-05.
+    Sse(HttpTarget),
+    /// A WebSocket server.
+    WebSocket(HttpTarget),
+    /// A server inside this process.
+    InProcess(Arc<dyn Answer>),
+}
+
+impl Target {
+    /// A program.
+    pub fn stdio(command: Command) -> Self {
+        Target::Stdio(Box::new(command))
+    }
+
+    /// An address: `ws://` and `wss://` mean WebSocket, `http://` and `https://` mean HTTP, found out.
+    /// `None` for any other scheme.
+    pub fn url(url: Url, headers: HeaderMap) -> Option<Self> {
+        let scheme = url.scheme().to_owned();
+        let target = HttpTarget { url, headers };
+        match scheme.as_str() {
+            "http" | "https" => Some(Target::Http(target)),
+            "ws" | "wss" => Some(Target::WebSocket(target)),
+            _ => None,
+        }
+    }
+
+    /// The word for people: `stdio`, `http`, `sse`, `websocket`, `builtin`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Target::Stdio(_) => "stdio",
+            Target::Http(_) | Target::StreamableHttp(_) => "http",
+            Target::Sse(_) => "sse",
+            Target::WebSocket(_) => "websocket",
+            Target::InProcess(_) => "builtin",
+        }
+    }
+}
+
+impl PartialEq for Target {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Target::Stdio(one), Target::Stdio(two)) => one == two,
+            (Target::Http(one), Target::Http(two))
+            | (Target::StreamableHttp(one), Target::StreamableHttp(two))
+            | (Target::Sse(one), Target::Sse(two))
+            | (Target::WebSocket(one), Target::WebSocket(two)) => one == two,
+            (Target::InProcess(one), Target::InProcess(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Commands and addresses may hold secrets.
+        f.write_str(self.kind())
+    }
+}
+
+/// Settings of one tool.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolConfig {
+    /// How long a call may be silent.
+    pub timeout: Option<Duration>,
+    /// Whether calls are kept out of the log at the usual level.
+    pub is_quiet: bool,
+}
+
+/// What to do when a server dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Restart {
+    /// Start it again, with growing pauses.
+    #[default]
+    OnFailure,
+    /// Leave it until somebody asks.
+    Never,
+}
+
+/// When to start a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// At once.
+    #[default]
+    Eager,
+    /// With the first call.
+    Lazy,
+}
+
+/// Which era to speak with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EraChoice {
+    /// Found out.
+    #[default]
+    Auto,
+    /// The modern one, without asking.
+    Modern,
+    /// The legacy one, without asking.
+    Legacy,
+}

@@ -1,0 +1,211 @@
+//! A connection over streamable HTTP: an exchange per call, in either era.
+
+mod call;
+mod listener;
+mod open;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply, SentState};
+use tsugi_protocol::mcp::log::LogLevel;
+use tsugi_protocol::mcp::{Era, Method, ServerIdentity, Version};
+use tsugi_protocol::rpc::Notification;
+use tsugi_schema::header_param::HeaderParams;
+use tsugi_transport::http::{HttpClient, headers};
+
+use super::context::Context;
+pub(crate) use open::{Opened, open};
+
+/// A connection over HTTP.
+pub(crate) struct Exchange {
+    shared: Arc<Shared>,
+    /// The stream of a legacy server's own messages, read as long as the connection lives.
+    listener: Option<AbortHandle>,
+}
+
+/// What the calls share.
+struct Shared {
+    context: Arc<Context>,
+    client: HttpClient,
+    session: Mutex<Session>,
+    reopening: tokio::sync::Mutex<()>,
+    header_params: ArcSwap<HashMap<String, HeaderParams>>,
+    next_id: AtomicU64,
+    in_flight: AtomicUsize,
+    level: Mutex<Option<LogLevel>>,
+    end: watch::Sender<Option<Arc<Fault>>>,
+}
+
+/// What was agreed. A legacy server may forget it, and then it is agreed anew.
+#[derive(Clone)]
+struct Session {
+    identity: Arc<ServerIdentity>,
+    id: Option<HeaderValue>,
+}
+
+impl Exchange {
+    fn new(context: Arc<Context>, client: HttpClient, session: Session) -> Self {
+        let shared = Arc::new(Shared {
+            context,
+            client,
+            session: Mutex::new(session),
+            reopening: tokio::sync::Mutex::default(),
+            header_params: ArcSwap::default(),
+            next_id: AtomicU64::new(1),
+            in_flight: AtomicUsize::new(0),
+            level: Mutex::default(),
+            end: watch::Sender::new(None),
+        });
+        let is_legacy = shared.era() == Era::Legacy;
+        let listener = is_legacy.then(|| tokio::spawn(listener::run(shared.clone())).abort_handle());
+        Self { shared, listener }
+    }
+
+    pub(crate) fn identity(&self) -> Arc<ServerIdentity> {
+        self.shared.session.lock().identity.clone()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Tells which arguments of which tools are mirrored into headers.
+    pub(crate) fn set_header_params(&self, params: HashMap<String, HeaderParams>) {
+        self.shared.header_params.store(Arc::new(params));
+    }
+
+    pub(crate) async fn lost(&self) -> Arc<Fault> {
+        let mut end = self.shared.end.subscribe();
+        let fault = end.wait_for(|fault| fault.is_some()).await.map(|fault| fault.clone());
+        match fault {
+            Ok(Some(fault)) => fault,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Ends a legacy session. A server that does not answer is not waited for.
+    pub(crate) async fn close(&self) {
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
+        let session = self.shared.session.lock().clone();
+        if session.id.is_some() {
+            let ending = self.shared.client.delete(self.shared.legacy_headers(&session));
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(2), ending).await;
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
+    }
+}
+
+impl Answer for Exchange {
+    fn answer(&self, call: Call) -> Reply {
+        let call = match self.shared.context.take_up(call) {
+            Ok(call) => call,
+            Err(reply) => return reply,
+        };
+        let shared = self.shared.clone();
+        Reply::from_noting(move |notes| call::run(shared, call, notes))
+    }
+}
+
+impl Shared {
+    fn era(&self) -> Era {
+        self.session.lock().identity.version.era()
+    }
+
+    fn session(&self) -> Session {
+        self.session.lock().clone()
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The headers of a message in a legacy session
+    /// ([2025-11-25: Protocol Version Header](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header)).
+    fn legacy_headers(&self, session: &Session) -> HeaderMap {
+        let mut map = HeaderMap::with_capacity(4);
+        if session.identity.version >= Version::V2025_06_18 {
+            map.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(session.identity.version.as_str()));
+        }
+        if let Some(id) = &session.id {
+            map.insert(headers::SESSION_ID, id.clone());
+        }
+        map
+    }
+
+    /// The headers that mirror a modern request.
+    fn modern_headers(&self, call: &Call) -> Result<HeaderMap, Fault> {
+        let mut map = modern_headers_of(&call.method, call.subject().as_deref());
+        if call.method == Method::ToolsCall {
+            self.mirror_arguments(call, &mut map)?;
+        }
+        Ok(map)
+    }
+
+    fn mirror_arguments(&self, call: &Call, map: &mut HeaderMap) -> Result<(), Fault> {
+        let params = self.header_params.load();
+        let Some(params) = call.subject().and_then(|tool| params.get(tool.as_ref())) else { return Ok(()) };
+        let arguments = call.params.get("arguments").and_then(|raw| raw.to().ok()).unwrap_or(serde_json::Value::Null);
+        let mirrored = params.headers(&arguments).map_err(|error| {
+            self.context.fault(FaultCode::InvalidParams, format!("an argument cannot be put into a header: {error}"))
+        })?;
+        for (name, value) in mirrored {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                map.insert(name, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a notification of our own and does not wait for it.
+    fn notify(self: &Arc<Self>, notification: &Notification) {
+        self.send_aside(notification.to_bytes());
+    }
+
+    /// Posts a legacy message beside the calls.
+    fn send_aside(self: &Arc<Self>, message: Bytes) {
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let headers = shared.legacy_headers(&shared.session());
+            let posting = shared.client.post(message, headers);
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(5), posting).await;
+        });
+    }
+
+    /// The server cannot be reached: whoever supervises should connect anew.
+    fn unreachable(&self, fault: &Fault) {
+        let fault = fault.clone().sent(SentState::NotSent);
+        self.end.send_if_modified(|end| {
+            let is_first = end.is_none();
+            end.get_or_insert_with(|| Arc::new(fault));
+            is_first
+        });
+    }
+}
+
+/// The standard headers of a modern request.
+fn modern_headers_of(method: &Method, subject: Option<&str>) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(6);
+    map.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(Version::LATEST.as_str()));
+    map.insert(headers::METHOD, headers::encode(method.as_str()));
+    if let Some(subject) = subject.filter(|_| method.may_ask()) {
+        map.insert(headers::NAME, headers::encode(subject));
+    }
+    map
+}

@@ -1,0 +1,159 @@
+//! Finding out what an HTTP server speaks: a modern request first, then `initialize`, then the older wire.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tsugi_protocol::answer::{Fault, FaultCode, Stage};
+use tsugi_protocol::era::{detect, session};
+use tsugi_protocol::mcp::{Era, Method, Version};
+use tsugi_protocol::rpc::message::write_numbered;
+use tsugi_protocol::rpc::{Body, Message, Notification};
+use tsugi_transport::TransportError;
+use tsugi_transport::http::{HttpClient, HttpResponse, HttpTarget, Kind, headers};
+
+use super::super::context::Context;
+use super::super::handshake::{Terms, discover_params, no_common_version, read_initialized};
+use super::{Exchange, Session, Shared, modern_headers_of};
+use crate::config::EraChoice;
+use crate::error::connect_fault;
+
+/// What opening an HTTP address led to.
+pub(crate) enum Opened {
+    /// A connection.
+    Exchange(Box<Exchange>),
+    /// The address does not speak streamable HTTP; the two-endpoint wire may be tried.
+    MaybeSse(Fault),
+}
+
+/// Opens a connection to an HTTP address.
+pub(crate) async fn open(context: Arc<Context>, target: HttpTarget, terms: Terms) -> Result<Opened, Fault> {
+    let limit = context.options.handshake_timeout;
+    let server = context.server.clone();
+    match tokio::time::timeout(limit, find_out(context, target, terms)).await {
+        Ok(opened) => opened.map_err(|fault| fault.on_server(&server)),
+        Err(_) => {
+            Err(Fault::new(FaultCode::Timeout, format!("no answer to the handshake within {} s", limit.as_secs()))
+                .at(Stage::Handshake)
+                .on_server(&server))
+        }
+    }
+}
+
+async fn find_out(context: Arc<Context>, target: HttpTarget, terms: Terms) -> Result<Opened, Fault> {
+    let client = HttpClient::new(target);
+    if terms.opening() != Some(Era::Legacy) {
+        match probe(&context, &client).await? {
+            Probe::Agreed(session) => return Ok(Opened::Exchange(Box::new(Exchange::new(context, client, *session)))),
+            Probe::Legacy if terms.choice == EraChoice::Modern => {
+                return Err(context.fault(FaultCode::ConnectionFailed, "the server does not speak a modern revision"));
+            }
+            Probe::Legacy => {}
+        }
+    }
+    match initialize(&context, &client).await? {
+        Initialized::Agreed(session) => {
+            let exchange = Exchange::new(context, client, *session);
+            exchange.shared.notify_in_order().await;
+            Ok(Opened::Exchange(Box::new(exchange)))
+        }
+        Initialized::NotHere(fault) => Ok(Opened::MaybeSse(fault)),
+    }
+}
+
+enum Probe {
+    Agreed(Box<Session>),
+    Legacy,
+}
+
+async fn probe(context: &Arc<Context>, client: &HttpClient) -> Result<Probe, Fault> {
+    let message = write_numbered(0, Method::Discover.as_str(), Some(&discover_params(context)));
+    let headers = modern_headers_of(&Method::Discover, None);
+    let response = client.post(message, headers).await.map_err(|error| connect_fault(&error))?;
+    let status = response.status.as_u16();
+    let refusal = response.status_error();
+    let body = read_body(response).await.ok().flatten();
+    match detect::of_http(status, body.as_ref()) {
+        detect::HttpVerdict::Modern(identity) => {
+            Ok(Probe::Agreed(Box::new(Session { identity: Arc::new(identity), id: None })))
+        }
+        detect::HttpVerdict::ModernOther { supported } if has_legacy(&supported) => Ok(Probe::Legacy),
+        detect::HttpVerdict::ModernOther { supported } => Err(no_common_version(context, &supported)),
+        detect::HttpVerdict::Legacy | detect::HttpVerdict::MaybeSse => Ok(Probe::Legacy),
+        detect::HttpVerdict::Refused => Err(connect_fault(&refusal)),
+    }
+}
+
+fn has_legacy(supported: &[String]) -> bool {
+    supported.iter().filter_map(|version| Version::parse(version)).any(|version| version.era() == Era::Legacy)
+}
+
+enum Initialized {
+    Agreed(Box<Session>),
+    NotHere(Fault),
+}
+
+async fn initialize(context: &Arc<Context>, client: &HttpClient) -> Result<Initialized, Fault> {
+    let params = session::initialize_params(&context.options.profile, Version::LATEST_LEGACY);
+    let message = write_numbered(0, Method::Initialize.as_str(), Some(&params));
+    let response = client.post(message, HeaderMap::new()).await.map_err(|error| connect_fault(&error))?;
+    let refusal = connect_fault(&response.status_error()).at(Stage::Handshake);
+    let status = response.status;
+    let id = response.headers.get(headers::SESSION_ID).cloned();
+    let body = read_body(response).await;
+    if matches!(status.as_u16(), 400 | 404 | 405) {
+        return Ok(Initialized::NotHere(refusal));
+    }
+    if !status.is_success() {
+        return Err(refusal);
+    }
+    let body = body.map_err(|error| connect_fault(&error).at(Stage::Handshake))?;
+    let body =
+        body.ok_or_else(|| context.fault(FaultCode::InvalidResponse, "the answer to initialize is no message"))?;
+    let identity = read_initialized(context, &body).map_err(|fault| fault.at(Stage::Handshake))?;
+    Ok(Initialized::Agreed(Box::new(Session { identity: Arc::new(identity), id })))
+}
+
+/// The body of the one response that an answer carries, as JSON or as the first response of an event stream.
+async fn read_body(response: HttpResponse) -> Result<Option<Body>, TransportError> {
+    if response.kind() == Kind::Events {
+        let mut events = response.events()?;
+        while let Some(event) = events.next().await {
+            if let Ok(Message::Response(response)) = Message::parse(event?.data) {
+                events.drain();
+                return Ok(Some(response.body));
+            }
+        }
+        return Ok(None);
+    }
+    match Message::parse(response.bytes().await?) {
+        Ok(Message::Response(response)) => Ok(Some(response.body)),
+        _ => Ok(None),
+    }
+}
+
+impl Shared {
+    /// Says that the client is ready, and waits until the server has taken it: calls come after it.
+    async fn notify_in_order(&self) {
+        let message = Notification::new(Method::Initialized, None).to_bytes();
+        let headers = self.legacy_headers(&self.session());
+        if let Ok(response) = self.client.post(message, headers).await {
+            let _ = response.bytes().await;
+        }
+    }
+
+    /// Agrees anew after the server forgot the session. Of many callers that notice, one does it.
+    pub(super) async fn reopen(&self, forgotten: &Session) -> Result<(), Fault> {
+        let _one = self.reopening.lock().await;
+        if self.session().id != forgotten.id {
+            return Ok(());
+        }
+        match initialize(&self.context, &self.client).await? {
+            Initialized::Agreed(session) => {
+                *self.session.lock() = *session;
+                self.notify_in_order().await;
+                Ok(())
+            }
+            Initialized::NotHere(fault) => Err(fault),
+        }
+    }
+}

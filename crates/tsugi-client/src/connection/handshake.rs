@@ -1,0 +1,154 @@
+//! Finding out which era a server speaks and agreeing on a revision, over a stream.
+//!
+//! The rules are those of [stdio: Backward Compatibility](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility):
+//! ask `server/discover` first; a result or a modern error means modern, anything else or silence means legacy.
+
+use std::pin::pin;
+
+use tsugi_protocol::answer::{Fault, FaultCode, Stage};
+use tsugi_protocol::era::{detect, session};
+use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::{Era, Method, ServerIdentity, Version};
+use tsugi_protocol::rpc::{Body, Notification, code};
+
+use super::context::Context;
+use super::mux::Mux;
+use crate::config::EraChoice;
+
+/// What is known before the first message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// What the user chose.
+    pub(crate) choice: EraChoice,
+    /// What was found out last time.
+    pub(crate) remembered: Option<Era>,
+}
+
+impl Terms {
+    /// The era to open with; `None` means to ask.
+    pub(crate) fn opening(self) -> Option<Era> {
+        match self.choice {
+            EraChoice::Modern => Some(Era::Modern),
+            EraChoice::Legacy => Some(Era::Legacy),
+            EraChoice::Auto => self.remembered,
+        }
+    }
+}
+
+/// Agrees with a server on a stream. The whole of it is bounded by the handshake timeout.
+pub(crate) async fn over_stream(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdentity, Fault> {
+    let limit = context.options.handshake_timeout;
+    match tokio::time::timeout(limit, agree(context, mux, terms)).await {
+        Ok(agreed) => agreed.map_err(|fault| fault.at(Stage::Handshake)),
+        Err(_) => Err(context
+            .fault(FaultCode::Timeout, format!("no answer to the handshake within {} s", limit.as_secs()))
+            .at(Stage::Handshake)
+            .with_hint("does the program speak MCP on its standard output? run it by hand and look")),
+    }
+}
+
+async fn agree(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdentity, Fault> {
+    match terms.opening() {
+        Some(Era::Legacy) => initialize(context, mux).await,
+        Some(Era::Modern) => match probe(context, mux).await? {
+            Probe::Agreed(identity) => Ok(*identity),
+            Probe::Legacy if terms.choice == EraChoice::Modern => Err(not_modern(context)),
+            Probe::Legacy => initialize(context, mux).await,
+        },
+        None => find_out(context, mux).await,
+    }
+}
+
+fn not_modern(context: &Context) -> Fault {
+    context
+        .fault(FaultCode::ConnectionFailed, "the server does not speak a modern revision")
+        .with_hint("leave `era` out to let tsugi find out")
+}
+
+/// Asks; after the probe's own limit the legacy handshake begins beside it, and the first good answer wins.
+async fn find_out(context: &Context, mux: &Mux) -> Result<ServerIdentity, Fault> {
+    let mut probing = pin!(probe(context, mux));
+    match tokio::time::timeout(context.options.probe_timeout, &mut probing).await {
+        Ok(Ok(Probe::Agreed(identity))) => return Ok(*identity),
+        Ok(Ok(Probe::Legacy)) => return initialize(context, mux).await,
+        Ok(Err(fault)) => return Err(fault),
+        Err(_) => {}
+    }
+    // A slow server may still answer the probe, and a modern one then refuses `initialize`.
+    let mut initializing = pin!(initialize(context, mux));
+    tokio::select! {
+        initialized = &mut initializing => initialized,
+        probed = &mut probing => match probed {
+            Ok(Probe::Agreed(identity)) => Ok(*identity),
+            Ok(Probe::Legacy) => initializing.await,
+            Err(fault) => Err(fault),
+        },
+    }
+}
+
+enum Probe {
+    Agreed(Box<ServerIdentity>),
+    Legacy,
+}
+
+async fn probe(context: &Context, mux: &Mux) -> Result<Probe, Fault> {
+    let body = mux.request(&Method::Discover, Some(&discover_params(context))).await?;
+    match detect::of_probe(&body) {
+        detect::Verdict::Modern(identity) => Ok(Probe::Agreed(Box::new(identity))),
+        detect::Verdict::Legacy => Ok(Probe::Legacy),
+        detect::Verdict::ModernOther { supported } if has_legacy(&supported) => Ok(Probe::Legacy),
+        detect::Verdict::ModernOther { supported } => Err(no_common_version(context, &supported)),
+    }
+}
+
+fn has_legacy(supported: &[String]) -> bool {
+    supported.iter().filter_map(|version| Version::parse(version)).any(|version| version.era() == Era::Legacy)
+}
+
+pub(crate) fn no_common_version(context: &Context, supported: &[String]) -> Fault {
+    let theirs = if supported.is_empty() { "none that it names".to_owned() } else { supported.join(", ") };
+    context.fault(FaultCode::ConnectionFailed, format!("no protocol revision in common; the server speaks {theirs}"))
+}
+
+/// The parameters of `server/discover`.
+pub(crate) fn discover_params(context: &Context) -> Raw {
+    let mut params = Splice::with_capacity(256);
+    params.raw("_meta", &RequestMeta::of_client(context.options.profile.clone()).write_modern(None));
+    params.finish()
+}
+
+/// The legacy handshake.
+async fn initialize(context: &Context, mux: &Mux) -> Result<ServerIdentity, Fault> {
+    let params = session::initialize_params(&context.options.profile, Version::LATEST_LEGACY);
+    let body = mux.request(&Method::Initialize, Some(&params)).await?;
+    if let Body::Error(error) = &body
+        && error.code() == code::UNSUPPORTED_VERSION
+    {
+        // A modern server that was too slow for the probe.
+        return match probe(context, mux).await? {
+            Probe::Agreed(identity) => Ok(*identity),
+            Probe::Legacy => Err(refused(context, &body)),
+        };
+    }
+    let identity = read_initialized(context, &body)?;
+    mux.notify(&Notification::new(Method::Initialized, None));
+    Ok(identity)
+}
+
+/// Reads the answer to `initialize`.
+pub(crate) fn read_initialized(context: &Context, body: &Body) -> Result<ServerIdentity, Fault> {
+    let Body::Result(result) = body else { return Err(refused(context, body)) };
+    let unacceptable =
+        |why: &str| context.fault(FaultCode::InvalidResponse, format!("the answer to initialize: {why}"));
+    let result = Object::of(result).ok_or_else(|| unacceptable("not an object"))?;
+    session::read_initialize_result(&result).map_err(unacceptable)
+}
+
+fn refused(context: &Context, body: &Body) -> Fault {
+    let why = match body {
+        Body::Error(error) => format!("{} ({})", error.message(), error.code()),
+        Body::Result(_) => "an answer that is none".to_owned(),
+    };
+    context.fault(FaultCode::ConnectionFailed, format!("the server refused the handshake: {why}"))
+}

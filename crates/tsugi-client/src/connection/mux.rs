@@ -1,0 +1,361 @@
+//! A connection over a shared stream: many calls in flight, told apart by numbers of our own.
+
+mod reader;
+mod reply;
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tsugi_process::Job;
+use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply, SentState};
+use tsugi_protocol::era::{to_legacy, to_modern};
+use tsugi_protocol::json::{Raw, Splice};
+use tsugi_protocol::mcp::log::LogLevel;
+use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
+use tsugi_protocol::rpc::message::write_numbered;
+use tsugi_protocol::rpc::pending::{OpenError, Pending, Ticket};
+use tsugi_protocol::rpc::{Body, Message, Notification, Request, Response, RpcError, code};
+use tsugi_transport::link::SendError;
+use tsugi_transport::{Flush, Link, Outbox};
+
+use super::context::Context;
+use super::question::{Candidate, Held, Turn, Turnstile};
+use reply::MuxReply;
+pub(crate) use reply::for_caller;
+
+/// With at most this many calls in flight a caller writes its own message.
+const FEW: usize = 4;
+
+/// What arrives for a call.
+pub(super) enum Arrival {
+    /// The line with its answer, not proved yet.
+    Answer(bytes::Bytes),
+    /// A notification that belongs to it.
+    Note(Notification),
+    /// A question that the server asks because of it.
+    Question(Request),
+    /// The connection is gone.
+    Lost(Arc<Fault>),
+}
+
+/// What is remembered of a call in flight.
+#[derive(Debug, Clone)]
+pub(super) struct Tag {
+    caller: Caller,
+    may_ask: bool,
+    wants_log: bool,
+}
+
+impl Tag {
+    /// Of a request of our own.
+    fn own() -> Self {
+        Self { caller: Caller::local(), may_ask: false, wants_log: false }
+    }
+
+    fn of(call: &Call) -> Self {
+        Self { caller: call.caller.clone(), may_ask: call.method.may_ask(), wants_log: call.meta.log_level.is_some() }
+    }
+}
+
+/// A connection over a stream. The process dies with it.
+pub(crate) struct Mux {
+    shared: Arc<Shared>,
+    job: Option<Job>,
+    reader: AbortHandle,
+}
+
+/// What the reader and the replies share. It does not hold the process: when the connection is dropped,
+/// the process ends even while replies are alive.
+pub(super) struct Shared {
+    pub(super) context: Arc<Context>,
+    pub(super) pending: Arc<Pending<Arrival, Tag>>,
+    pub(super) outbox: Outbox,
+    identity: OnceLock<Arc<ServerIdentity>>,
+    held: Held,
+    turnstile: Arc<Turnstile>,
+    asking: Mutex<HashSet<u64>>,
+    level: Mutex<Option<LogLevel>>,
+    end: watch::Sender<Option<Arc<Fault>>>,
+}
+
+impl Mux {
+    /// Starts reading from a wire. The handshake comes next.
+    pub(crate) fn start(context: Arc<Context>, link: Link) -> Self {
+        let shared = Arc::new(Shared {
+            context,
+            pending: Arc::default(),
+            outbox: link.outbox,
+            identity: OnceLock::new(),
+            held: Held::default(),
+            turnstile: Arc::default(),
+            asking: Mutex::default(),
+            level: Mutex::default(),
+            end: watch::Sender::new(None),
+        });
+        let reader = tokio::spawn(reader::run(shared.clone(), link.inbox, link.job.clone())).abort_handle();
+        Self { shared, job: link.job, reader }
+    }
+
+    /// Sets what the handshake found out. Calls can be made from now on.
+    pub(crate) fn agree(&self, identity: ServerIdentity) {
+        let _ = self.shared.identity.set(Arc::new(identity));
+    }
+
+    pub(crate) fn identity(&self) -> Arc<ServerIdentity> {
+        self.shared.identity().clone()
+    }
+
+    pub(crate) fn job(&self) -> Option<&Job> {
+        self.job.as_ref()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.shared.pending.len()
+    }
+
+    /// Waits until the wire is gone.
+    pub(crate) async fn lost(&self) -> Arc<Fault> {
+        self.shared.lost().await
+    }
+
+    /// A request of our own, outside the seam: handshakes.
+    pub(crate) async fn request(&self, method: &Method, params: Option<&Raw>) -> Result<Body, Fault> {
+        self.shared.request(method, params).await
+    }
+
+    /// A notification of our own.
+    pub(crate) fn notify(&self, notification: &Notification) {
+        self.shared.send(&notification.to_bytes());
+    }
+
+    pub(crate) async fn close(&self) {
+        self.shared.outbox.close();
+        if let Some(job) = &self.job {
+            job.stop().await;
+        }
+        self.end();
+    }
+
+    fn end(&self) {
+        self.reader.abort();
+        self.shared.outbox.close();
+        let fault = self.shared.context.fault(FaultCode::ServerNotRunning, "the server was stopped");
+        self.shared.finish(Arc::new(fault.sent(SentState::Unknown)));
+    }
+}
+
+impl Drop for Mux {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Answer for Mux {
+    fn answer(&self, call: Call) -> Reply {
+        let shared = &self.shared;
+        let call = match shared.context.take_up(call) {
+            Ok(call) => call,
+            Err(reply) => return reply,
+        };
+        if shared.turnstile.is_on() && call.method.may_ask() && shared.era() == Era::Legacy {
+            let shared = shared.clone();
+            return Reply::from_late(async move {
+                let turn = shared.turnstile.enter(&call.caller).await;
+                shared.start(call, Some(turn))
+            });
+        }
+        if shared.outbox.is_congested() {
+            let shared = shared.clone();
+            return Reply::from_late(async move {
+                shared.outbox.ready().await;
+                shared.start(call, None)
+            });
+        }
+        shared.start(call, None)
+    }
+}
+
+impl Shared {
+    fn identity(&self) -> &Arc<ServerIdentity> {
+        self.identity.get().expect("calls are made after the handshake")
+    }
+
+    fn era(&self) -> Era {
+        self.identity.get().map_or(Era::Legacy, |identity| identity.version.era())
+    }
+
+    /// Opens a slot, writes the request and gives the reply that waits for its answer.
+    fn start(self: &Arc<Self>, call: Call, turn: Option<Turn>) -> Reply {
+        let ticket = match self.pending.open(Tag::of(&call)) {
+            Ok(ticket) => ticket,
+            Err(error) => return Reply::fault(self.open_fault(error)),
+        };
+        self.raise_level(&call);
+        let line = self.write(&call, ticket.key());
+        if let Err(error) = self.outbox.send(&line, self.flush()) {
+            return Reply::fault(self.send_fault(error));
+        }
+        Reply::from_source(MuxReply::new(self.clone(), ticket, call, turn))
+    }
+
+    fn write(&self, call: &Call, key: u64) -> bytes::Bytes {
+        // Our own token: a long call can report even when its caller does not ask.
+        let token = (call.method == Method::ToolsCall || call.meta.progress_token.is_some()).then_some(key);
+        let params = match self.era() {
+            Era::Modern => Some(to_modern::params(call, token)),
+            Era::Legacy => to_legacy::params(call, token),
+        };
+        write_numbered(key, call.method.as_str(), params.as_ref())
+    }
+
+    fn flush(&self) -> Flush {
+        if self.pending.len() <= FEW { Flush::Now } else { Flush::Soon }
+    }
+
+    /// Sends a message that nobody waits for. A wire that is gone shows itself elsewhere.
+    pub(super) fn send(&self, message: &[u8]) {
+        let _ = self.outbox.send(message, self.flush());
+    }
+
+    pub(super) fn respond(&self, response: &Response) {
+        self.send(&response.to_bytes());
+    }
+
+    /// Tells a legacy server to log as much as the most curious caller wants.
+    fn raise_level(&self, call: &Call) {
+        let Some(wanted) = call.meta.log_level else { return };
+        if self.era() == Era::Modern || !self.identity().capabilities.has("logging") {
+            return;
+        }
+        let mut level = self.level.lock();
+        if level.is_some_and(|level| level <= wanted) {
+            return;
+        }
+        *level = Some(wanted);
+        drop(level);
+        let mut params = Splice::with_capacity(32);
+        params.string("level", wanted.as_str());
+        // Nobody waits for the answer; the slot only lends its number.
+        if let Ok(ticket) = self.pending.open(Tag::own()) {
+            self.send(&write_numbered(ticket.key(), Method::SetLevel.as_str(), Some(&params.finish())));
+        }
+    }
+
+    async fn request(&self, method: &Method, params: Option<&Raw>) -> Result<Body, Fault> {
+        let mut ticket = self.pending.open(Tag::own()).map_err(|error| self.open_fault(error))?;
+        let line = write_numbered(ticket.key(), method.as_str(), params);
+        self.outbox.send(&line, Flush::Now).map_err(|error| self.send_fault(error))?;
+        self.body(&mut ticket).await
+    }
+
+    async fn body(&self, ticket: &mut Ticket<Arrival, Tag>) -> Result<Body, Fault> {
+        loop {
+            match ticket.next().await {
+                Arrival::Answer(line) => return self.read_body(line, ticket.key()),
+                Arrival::Lost(fault) => return Err((*fault).clone()),
+                Arrival::Question(request) => self.refuse(request),
+                Arrival::Note(_) => {}
+            }
+        }
+    }
+
+    fn read_body(&self, line: bytes::Bytes, key: u64) -> Result<Body, Fault> {
+        let unacceptable = |why: String| self.context.fault(FaultCode::InvalidResponse, why);
+        match Message::parse(line) {
+            Ok(Message::Response(response)) if response.id.as_ref().and_then(|id| id.as_u64()) == Some(key) => {
+                Ok(response.body)
+            }
+            Ok(_) => Err(unacceptable("the answer has another id".into())),
+            Err(error) => Err(unacceptable(error.to_string())),
+        }
+    }
+
+    fn open_fault(&self, error: OpenError) -> Fault {
+        let end = self.end.borrow().clone();
+        match (error, end) {
+            // The old fault tells why the server is gone, but this call was never sent.
+            (OpenError::Closed, Some(fault)) => (*fault).clone().sent(SentState::NotSent),
+            (OpenError::Closed, None) => self.context.fault(FaultCode::ServerNotRunning, "the server is not connected"),
+            (OpenError::Full, _) => self.context.fault(FaultCode::Overloaded, "too many calls are in flight"),
+        }
+    }
+
+    fn send_fault(&self, error: SendError) -> Fault {
+        match error {
+            SendError::Closed => {
+                let fault = self.context.fault(FaultCode::ConnectionLost, "the server closed its input");
+                fault.sent(SentState::NotSent)
+            }
+            SendError::Full => self.context.fault(FaultCode::Overloaded, "the server does not read its input"),
+        }
+    }
+
+    /// The calls in flight that may be the ones that ask.
+    fn candidates(&self) -> Vec<Candidate> {
+        let asking = self.asking.lock();
+        let mut candidates = Vec::new();
+        self.pending.for_each(|key, tag| {
+            if tag.may_ask {
+                candidates.push(Candidate { key, caller: tag.caller.clone(), is_asking: asking.contains(&key) });
+            }
+        });
+        candidates
+    }
+
+    /// Gives a question to a call; one that has just ended cannot take it.
+    fn give(&self, key: u64, request: Request) {
+        self.asking.lock().insert(key);
+        if let Err(Arrival::Question(request)) = self.pending.post(key, Arrival::Question(request)) {
+            self.stopped_asking(key);
+            self.refuse(request);
+        }
+    }
+
+    fn refuse(&self, request: Request) {
+        let error = RpcError::new(code::INTERNAL_ERROR, "it cannot be told whose call this question belongs to");
+        self.respond(&Response::error(Some(request.id), error));
+    }
+
+    /// Looks again at held questions: a call has ended.
+    pub(super) fn settle(&self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (settled, refused) = self.held.settle(&self.candidates());
+        for (key, question) in settled {
+            self.give(key, question);
+        }
+        for question in refused {
+            self.refuse(question);
+        }
+    }
+
+    pub(super) fn stopped_asking(&self, key: u64) {
+        self.asking.lock().remove(&key);
+    }
+
+    async fn lost(&self) -> Arc<Fault> {
+        let mut end = self.end.subscribe();
+        let fault = end.wait_for(|fault| fault.is_some()).await.map(|fault| fault.clone());
+        match fault {
+            Ok(Some(fault)) => fault,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// The wire is gone: every call in flight ends with `fault`, and no new one begins. Only the first
+    /// reason counts.
+    fn finish(&self, fault: Arc<Fault>) {
+        let is_first = self.end.send_if_modified(|end| {
+            let is_first = end.is_none();
+            end.get_or_insert_with(|| fault.clone());
+            is_first
+        });
+        if is_first {
+            self.pending.close(|| Arrival::Lost(fault.clone()));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The one task that reads a stream: routes answers by peeking, and everything else by what it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tsugi_process::Job;
+use tsugi_protocol::answer::{Caller, Fault, FaultCode};
+use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::mcp::{Era, Method, meta};
+use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError, code, peek};
+use tsugi_transport::{Inbox, TransportError};
+
+use super::{Arrival, Shared};
+use crate::connection::context::Notice;
+use crate::connection::question::{Owner, owner};
+use crate::error::{call_fault, process_end};
+
+/// How long to wait for the exit status of a server that closed its output.
+const EXIT_LIMIT: Duration = Duration::from_millis(500);
+/// How many notes may wait for a caller that does not look.
+const MAX_NOTES: usize = 256;
+
+/// Reads until the stream ends, then tells everybody.
+pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>) {
+    let mut lines = Vec::new();
+    let mut answers = Vec::new();
+    let mut unknown = Vec::new();
+    let end = loop {
+        if let Err(end) = inbox.receive(&mut lines).await {
+            break end;
+        }
+        for line in lines.drain(..) {
+            match peek::response_id(&line) {
+                Some(key) => answers.push((key, Arrival::Answer(line))),
+                None => {
+                    // What was written before must be delivered before.
+                    shared.pending.post_batch(&mut answers, &mut unknown);
+                    route(&shared, line);
+                }
+            }
+        }
+        shared.pending.post_batch(&mut answers, &mut unknown);
+        if !unknown.is_empty() {
+            tracing::debug!(server = %shared.context.server, count = unknown.len(), "answers nobody waits for");
+            unknown.clear();
+        }
+    };
+    let fault = end_fault(&shared, end, job).await;
+    shared.finish(Arc::new(fault));
+}
+
+/// A line that is not plainly an answer.
+fn route(shared: &Shared, line: Bytes) {
+    match Message::parse(line.clone()) {
+        Ok(Message::Response(response)) => route_response(shared, &response, line),
+        Ok(Message::Notification(notification)) => route_notification(shared, notification),
+        Ok(Message::Request(request)) => route_request(shared, request),
+        // Servers print banners and stack traces to their output. Answering would start a storm.
+        Err(error) => {
+            let start = String::from_utf8_lossy(&line[..line.len().min(120)]).into_owned();
+            tracing::debug!(server = %shared.context.server, %error, line = start, "a line that is no message");
+        }
+    }
+}
+
+fn route_response(shared: &Shared, response: &Response, line: Bytes) {
+    let key = response.id.as_ref().and_then(Id::as_u64);
+    let delivered = key.is_some_and(|key| shared.pending.post(key, Arrival::Answer(line)).is_ok());
+    if !delivered {
+        tracing::debug!(server = %shared.context.server, "an answer nobody waits for");
+    }
+}
+
+fn route_notification(shared: &Shared, notification: Notification) {
+    if let Some(key) = subscription(&notification) {
+        let _ = shared.pending.post_bounded(key, Arrival::Note(notification), MAX_NOTES);
+        return;
+    }
+    if let Some(notice) = Notice::of(&notification) {
+        shared.context.tell(notice);
+        return;
+    }
+    let key = match notification.method {
+        Method::Progress => token(notification.params.as_ref(), meta::PROGRESS_TOKEN),
+        Method::LogMessage => log_owner(shared),
+        Method::Cancelled => None,
+        _ => token(notification.params.as_ref(), "requestId").or_else(|| only_call(shared)),
+    };
+    if let Some(key) = key {
+        let _ = shared.pending.post_bounded(key, Arrival::Note(notification), MAX_NOTES);
+    }
+}
+
+/// The listen call that a modern notification belongs to.
+fn subscription(notification: &Notification) -> Option<u64> {
+    let meta = notification.params_object().get_object("_meta")?;
+    Id::from_raw(meta.get(meta::SUBSCRIPTION_ID)?)?.as_u64()
+}
+
+fn token(params: Option<&Raw>, key: &str) -> Option<u64> {
+    Id::from_raw(Object::of(params?)?.get(key)?)?.as_u64()
+}
+
+/// A log line on a stream does not say whose it is. It goes to the oldest call that wants log lines,
+/// unless calls of different callers want them: then nobody gets it.
+fn log_owner(shared: &Shared) -> Option<u64> {
+    let mut found: Option<(u64, Caller)> = None;
+    let mut is_ambiguous = false;
+    shared.pending.for_each(|key, tag| {
+        if !tag.wants_log {
+            return;
+        }
+        match &mut found {
+            None => found = Some((key, tag.caller.clone())),
+            Some((oldest, caller)) if *caller == tag.caller => *oldest = (*oldest).min(key),
+            Some(_) => is_ambiguous = true,
+        }
+    });
+    found.filter(|_| !is_ambiguous).map(|(key, _)| key)
+}
+
+fn only_call(shared: &Shared) -> Option<u64> {
+    let mut keys = Vec::new();
+    shared.pending.for_each(|key, _| keys.push(key));
+    <[u64; 1]>::try_from(keys).ok().map(|[key]| key)
+}
+
+fn route_request(shared: &Shared, request: Request) {
+    match request.method {
+        Method::Ping => shared.respond(&Response::result(request.id, Raw::literal("{}"))),
+        Method::Elicit | Method::CreateMessage | Method::RootsList if shared.era() == Era::Legacy => {
+            route_question(shared, request);
+        }
+        _ => {
+            let error = RpcError::new(code::METHOD_NOT_FOUND, "method not found");
+            shared.respond(&Response::error(Some(request.id), error));
+        }
+    }
+}
+
+fn route_question(shared: &Shared, request: Request) {
+    let named = request.params_object().and_then(|params| params.get_object("_meta"));
+    let token = named.and_then(|meta| Id::from_raw(meta.get(meta::PROGRESS_TOKEN)?)?.as_u64());
+    match owner(token, &shared.candidates()) {
+        Owner::Call(key) => {
+            shared.turnstile.turn_on();
+            shared.give(key, request);
+        }
+        // A server that asks for roots outside any call (right after the handshake, say) gets none.
+        Owner::Nobody if request.method == Method::RootsList => {
+            shared.respond(&Response::result(request.id, Raw::literal(r#"{"roots":[]}"#)));
+        }
+        Owner::Nobody => shared.refuse(request),
+        Owner::Held => {
+            shared.turnstile.turn_on();
+            shared.held.push(request);
+            shared.settle();
+        }
+    }
+}
+
+/// Why the stream ended: the end of the process, where there is one.
+async fn end_fault(shared: &Shared, end: Option<TransportError>, job: Option<Job>) -> Fault {
+    let context = &shared.context;
+    let Some(job) = job else {
+        return match end {
+            Some(error) => call_fault(&error).on_server(&context.server),
+            None => context.fault(FaultCode::ConnectionLost, "the server closed the connection"),
+        };
+    };
+    let (message, report) = match tokio::time::timeout(EXIT_LIMIT, job.exited()).await {
+        Ok(report) => ("the server's process ended", report),
+        Err(_) => {
+            job.kill();
+            ("the server closed its output and was stopped", job.exited().await)
+        }
+    };
+    context.fault(FaultCode::ServerCrashed, message).with_process(process_end(&report))
+}

@@ -1,0 +1,133 @@
+//! The reply of a call on a shared stream: polled straight out of the table, without a channel or a task.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use tsugi_protocol::answer::{Call, Event, Failure, Outcome, Reply, SentState, Source};
+use tsugi_protocol::era::change;
+use tsugi_protocol::json::{Raw, Splice};
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::log::LogLevel;
+use tsugi_protocol::rpc::pending::Ticket;
+use tsugi_protocol::rpc::{Notification, Request, Response};
+
+use super::{Arrival, Shared, Tag};
+use crate::connection::parked::Resume;
+use crate::connection::question::Turn;
+use crate::connection::reading;
+
+/// A call in flight. Dropping it cancels the call at the server.
+pub(super) struct MuxReply {
+    shared: Arc<Shared>,
+    /// Gone once the call has ended, or was parked.
+    flight: Option<Flight>,
+}
+
+struct Flight {
+    ticket: Ticket<Arrival, Tag>,
+    call: Call,
+    _turn: Option<Turn>,
+}
+
+impl MuxReply {
+    pub(super) fn new(shared: Arc<Shared>, ticket: Ticket<Arrival, Tag>, call: Call, turn: Option<Turn>) -> Self {
+        Self { shared, flight: Some(Flight { ticket, call, _turn: turn }) }
+    }
+
+    fn end(&mut self, outcome: Outcome) -> Event {
+        self.flight = None;
+        self.shared.settle();
+        Event::Done(outcome)
+    }
+
+    /// Parks the call with its question, or sends the refusal and goes on.
+    fn ask(&mut self, request: Request) -> Option<Event> {
+        let flight = self.flight.take()?;
+        match self.shared.context.admit(&flight.call, &request) {
+            Err(refusal) => {
+                self.shared.respond(&refusal);
+                self.shared.stopped_asking(flight.ticket.key());
+                self.flight = Some(flight);
+                None
+            }
+            Ok(question) => {
+                let call = flight.call.clone();
+                let rest = Box::new(MuxReply { shared: self.shared.clone(), flight: Some(flight) });
+                Some(Event::Done(self.shared.context.park(&call, request, question, rest)))
+            }
+        }
+    }
+}
+
+impl Source for MuxReply {
+    fn poll_event(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Event> {
+        loop {
+            let this = &mut *self;
+            let Some(flight) = &mut this.flight else { return Poll::Pending };
+            let event = match ready!(flight.ticket.poll_next(task)) {
+                Arrival::Answer(line) => {
+                    let identity = this.shared.identity();
+                    let key = flight.ticket.key();
+                    let outcome = reading::answer(&this.shared.context, identity, &flight.call, key, line);
+                    Some(this.end(outcome))
+                }
+                Arrival::Note(note) => for_caller(&flight.call, note).map(Event::Note),
+                Arrival::Question(request) => this.ask(request),
+                Arrival::Lost(fault) => {
+                    let fault = (*fault).clone().sent(SentState::Unknown);
+                    Some(this.end(Outcome::Failed(Failure::from(fault))))
+                }
+            };
+            if let Some(event) = event {
+                return Poll::Ready(event);
+            }
+        }
+    }
+}
+
+impl Resume for MuxReply {
+    fn resume(self: Box<Self>, answer: Response) -> Reply {
+        if let Some(flight) = &self.flight {
+            self.shared.stopped_asking(flight.ticket.key());
+        }
+        self.shared.respond(&answer);
+        Reply::from_source(*self)
+    }
+
+    fn abandon(self: Box<Self>, refusal: Response) {
+        self.shared.respond(&refusal);
+    }
+}
+
+impl Drop for MuxReply {
+    fn drop(&mut self) {
+        let Some(flight) = self.flight.take() else { return };
+        let mut params = Splice::with_capacity(64);
+        params.number("requestId", flight.ticket.key());
+        let cancelled = Notification::new(Method::Cancelled, Some(params.finish()));
+        self.shared.send(&cancelled.to_bytes());
+        self.shared.stopped_asking(flight.ticket.key());
+        drop(flight);
+        self.shared.settle();
+    }
+}
+
+/// A note as this caller should see it: progress under the caller's own token, log lines only as severe
+/// as asked for. Progress that the caller did not ask for keeps our token; it shows that the call is alive.
+pub(crate) fn for_caller(call: &Call, note: Notification) -> Option<Notification> {
+    match note.method {
+        Method::Progress => Some(match &call.meta.progress_token {
+            Some(token) => change::progress_with_token(&note, token),
+            None => note,
+        }),
+        Method::LogMessage => is_wanted(call, &note).then_some(note),
+        _ => Some(note),
+    }
+}
+
+fn is_wanted(call: &Call, note: &Notification) -> bool {
+    let Some(wanted) = call.meta.log_level else { return false };
+    let level = note.params_object().get("level").as_ref().and_then(Raw::as_string);
+    level.as_deref().and_then(LogLevel::parse).is_none_or(|level| level >= wanted)
+}

@@ -1,0 +1,220 @@
+//! Which call a legacy server's question belongs to, when the wire does not say.
+//!
+//! On a shared stream a question (elicitation, sampling, roots) carries no reference to the call that
+//! made the server ask. This is how it is decided, in this order:
+//!
+//! 1. The question names a progress token of ours: it belongs to that call.
+//! 2. One call is in flight that may ask: it belongs to that one.
+//! 3. All such calls are of one caller: the oldest that is not asking already. The server gets its answer
+//!    under its own id in any case, and the same person answers, so a wrong guess costs nothing.
+//! 4. Calls of several callers: the question is *held*. The call that asked waits for us, the others do
+//!    not: as they end, one remains, and the question is its. If as many questions are held as calls
+//!    remain, nobody can tell any more and all of them are refused, because giving one person's question
+//!    to another is worse than failing.
+//!
+//! From its first question on, a server is known to ask, and calls of different callers take turns
+//! ([`Turnstile`]), so that 4 happens at most once per connection.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tsugi_protocol::answer::Caller;
+use tsugi_protocol::rpc::Request;
+
+/// A call in flight that may be the one that asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// The call's number; smaller is older.
+    pub(crate) key: u64,
+    /// Whose it is.
+    pub(crate) caller: Caller,
+    /// True when it has a question waiting already.
+    pub(crate) is_asking: bool,
+}
+
+/// To whom a question goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// To this call.
+    Call(u64),
+    /// To nobody: no call is in flight.
+    Nobody,
+    /// Cannot be told yet.
+    Held,
+}
+
+/// Decides by rules 1 to 4. `token` is the progress token in the question, if it has one of ours.
+pub(crate) fn owner(token: Option<u64>, candidates: &[Candidate]) -> Owner {
+    if let Some(candidate) = candidates.iter().find(|candidate| Some(candidate.key) == token) {
+        return Owner::Call(candidate.key);
+    }
+    match candidates {
+        [] => Owner::Nobody,
+        [only] => Owner::Call(only.key),
+        [first, rest @ ..] if rest.iter().all(|other| other.caller == first.caller) => {
+            let oldest =
+                candidates.iter().filter(|candidate| !candidate.is_asking).min_by_key(|candidate| candidate.key);
+            Owner::Call(oldest.unwrap_or(first).key)
+        }
+        _ => Owner::Held,
+    }
+}
+
+/// Questions that cannot be given to a call yet.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Mutex<VecDeque<Request>>);
+
+impl Held {
+    pub(crate) fn push(&self, question: Request) {
+        self.0.lock().push_back(question);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    /// Questions whose owner has become clear, with it; and those that nobody can ever tell.
+    pub(crate) fn settle(&self, candidates: &[Candidate]) -> (Vec<(u64, Request)>, Vec<Request>) {
+        let mut held = self.0.lock();
+        let waiting = held.len();
+        match owner(None, candidates) {
+            Owner::Call(key) => (held.drain(..).map(|question| (key, question)).collect(), Vec::new()),
+            Owner::Nobody => (Vec::new(), held.drain(..).collect()),
+            Owner::Held if waiting >= candidates.len() => (Vec::new(), held.drain(..).collect()),
+            Owner::Held => (Vec::new(), Vec::new()),
+        }
+    }
+}
+
+/// Lets calls of one caller at a time through, once a server is known to ask.
+#[derive(Debug, Default)]
+pub(crate) struct Turnstile {
+    is_on: AtomicBool,
+    inside: Mutex<Option<(Caller, usize)>>,
+    left: Notify,
+}
+
+/// The right to be in flight; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Turn(Arc<Turnstile>);
+
+impl Turnstile {
+    /// From now on callers take turns.
+    pub(crate) fn turn_on(&self) {
+        self.is_on.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    fn try_enter(self: &Arc<Self>, caller: &Caller) -> Option<Turn> {
+        let mut inside = self.inside.lock();
+        match &mut *inside {
+            Some((current, count)) if current == caller => *count += 1,
+            Some(_) => return None,
+            none => *none = Some((caller.clone(), 1)),
+        }
+        Some(Turn(self.clone()))
+    }
+
+    /// Waits for the turn.
+    pub(crate) async fn enter(self: &Arc<Self>, caller: &Caller) -> Turn {
+        loop {
+            let left = self.left.notified();
+            if let Some(turn) = self.try_enter(caller) {
+                return turn;
+            }
+            left.await;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut inside = self.0.inside.lock();
+        if let Some((_, count)) = &mut *inside {
+            *count -= 1;
+            if *count == 0 {
+                *inside = None;
+                drop(inside);
+                self.0.left.notify_waiters();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tsugi_protocol::mcp::Method;
+    use tsugi_protocol::rpc::Id;
+
+    fn candidate(key: u64, caller: &str) -> Candidate {
+        Candidate { key, caller: Caller::new(caller), is_asking: false }
+    }
+
+    fn question(id: u64) -> Request {
+        Request::new(Id::number(id), Method::Elicit, None)
+    }
+
+    #[test]
+    fn a_token_decides_before_anything_else() {
+        let calls = [candidate(1, "ann"), candidate(2, "bob")];
+        assert_eq!(owner(Some(2), &calls), Owner::Call(2));
+        assert_eq!(owner(Some(9), &calls), Owner::Held);
+    }
+
+    #[test]
+    fn a_single_call_is_the_one() {
+        assert_eq!(owner(None, &[candidate(5, "ann")]), Owner::Call(5));
+        assert_eq!(owner(None, &[]), Owner::Nobody);
+    }
+
+    #[test]
+    fn calls_of_one_caller_take_questions_oldest_first() {
+        let mut calls = [candidate(7, "ann"), candidate(3, "ann")];
+        assert_eq!(owner(None, &calls), Owner::Call(3));
+        calls[1].is_asking = true;
+        assert_eq!(owner(None, &calls), Owner::Call(7));
+    }
+
+    #[test]
+    fn between_two_callers_the_question_waits_until_one_call_is_left() {
+        let held = Held::default();
+        let calls = [candidate(1, "ann"), candidate(2, "bob")];
+        assert_eq!(owner(None, &calls), Owner::Held);
+        held.push(question(40));
+        assert!(held.settle(&calls).0.is_empty());
+        let (settled, refused) = held.settle(&calls[1..]);
+        assert_eq!(settled.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [2]);
+        assert!(refused.is_empty() && held.is_empty());
+    }
+
+    #[test]
+    fn two_questions_of_two_callers_are_refused_rather_than_crossed() {
+        let held = Held::default();
+        let calls = [candidate(1, "ann"), candidate(2, "bob")];
+        held.push(question(40));
+        held.push(question(41));
+        let (settled, refused) = held.settle(&calls);
+        assert!(settled.is_empty());
+        assert_eq!(refused.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn callers_take_turns_but_one_caller_may_call_twice() {
+        let turnstile = Arc::new(Turnstile::default());
+        let (ann, bob) = (Caller::new("ann"), Caller::new("bob"));
+        let first = turnstile.enter(&ann).await;
+        let second = turnstile.enter(&ann).await;
+        assert!(turnstile.try_enter(&bob).is_none());
+        drop(first);
+        assert!(turnstile.try_enter(&bob).is_none());
+        drop(second);
+        assert!(turnstile.try_enter(&bob).is_some());
+    }
+}

@@ -1,0 +1,134 @@
+//! The states of a connection and the moves between them, as a pure function.
+
+use std::fmt;
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Not connected, and nobody wants it to be.
+    Disconnected,
+    /// The wire is being made.
+    Connecting,
+    /// The wire is there; revision and capabilities are being settled.
+    Initializing,
+    /// Calls can be made.
+    Connected,
+    /// The wire is gone; the next attempt waits for its time.
+    Reconnecting,
+    /// No new calls; those in flight may end.
+    Draining,
+    /// Given up, until somebody asks again or the pause ends.
+    Failed,
+}
+
+/// What can happen to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Happening {
+    /// Somebody wants it connected.
+    Wanted,
+    /// The wire stands.
+    WireUp,
+    /// The handshake succeeded.
+    Agreed,
+    /// The attempt, the handshake or the wire failed, and another try is allowed.
+    Broke,
+    /// The attempt, the handshake or the wire failed for good.
+    GaveUp,
+    /// The waiting time before the next attempt is over.
+    TimeToRetry,
+    /// It is to be closed once idle.
+    Drain,
+    /// It is closed.
+    Closed,
+}
+
+impl State {
+    /// The state after `happening`; `None` when it cannot happen in this state.
+    pub fn after(self, happening: Happening) -> Option<State> {
+        use Happening::*;
+        use State::*;
+        Some(match (self, happening) {
+            (Disconnected | Failed, Wanted) => Connecting,
+            (Connecting, WireUp) => Initializing,
+            (Initializing, Agreed) => Connected,
+            (Connecting | Initializing | Connected, Broke) => Reconnecting,
+            (Connecting | Initializing | Connected | Reconnecting, GaveUp) => Failed,
+            (Reconnecting, TimeToRetry | Wanted) => Connecting,
+            (Connected, Drain) => Draining,
+            (Connecting | Initializing | Reconnecting, Drain) => Disconnected,
+            (Draining, Broke | GaveUp) => Disconnected,
+            (_, Closed) => Disconnected,
+            _ => return None,
+        })
+    }
+
+    /// The word for people and for JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Disconnected => "disconnected",
+            State::Connecting => "connecting",
+            State::Initializing => "initializing",
+            State::Connected => "connected",
+            State::Reconnecting => "reconnecting",
+            State::Draining => "draining",
+            State::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Happening::*;
+    use super::State::*;
+    use super::*;
+
+    const STATES: [State; 7] = [Disconnected, Connecting, Initializing, Connected, Reconnecting, Draining, Failed];
+    const HAPPENINGS: [Happening; 8] = [Wanted, WireUp, Agreed, Broke, GaveUp, TimeToRetry, Drain, Closed];
+
+    /// Every legal move. What is not here cannot happen.
+    const MOVES: &[(State, Happening, State)] = &[
+        (Disconnected, Wanted, Connecting),
+        (Disconnected, Closed, Disconnected),
+        (Connecting, WireUp, Initializing),
+        (Connecting, Broke, Reconnecting),
+        (Connecting, GaveUp, Failed),
+        (Connecting, Drain, Disconnected),
+        (Connecting, Closed, Disconnected),
+        (Initializing, Agreed, Connected),
+        (Initializing, Broke, Reconnecting),
+        (Initializing, GaveUp, Failed),
+        (Initializing, Drain, Disconnected),
+        (Initializing, Closed, Disconnected),
+        (Connected, Broke, Reconnecting),
+        (Connected, GaveUp, Failed),
+        (Connected, Drain, Draining),
+        (Connected, Closed, Disconnected),
+        (Reconnecting, TimeToRetry, Connecting),
+        (Reconnecting, Wanted, Connecting),
+        (Reconnecting, GaveUp, Failed),
+        (Reconnecting, Drain, Disconnected),
+        (Reconnecting, Closed, Disconnected),
+        (Draining, Broke, Disconnected),
+        (Draining, GaveUp, Disconnected),
+        (Draining, Closed, Disconnected),
+        (Failed, Wanted, Connecting),
+        (Failed, Closed, Disconnected),
+    ];
+
+    #[test]
+    fn every_move_is_in_the_table_and_nothing_else_moves() {
+        for state in STATES {
+            for happening in HAPPENINGS {
+                let expected =
+                    MOVES.iter().find(|(from, what, _)| (*from, *what) == (state, happening)).map(|(.., to)| *to);
+                assert_eq!(state.after(happening), expected, "{state} on {happening:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Failures of wires and processes as faults.
+
+use tsugi_process::ExitReport;
+use tsugi_protocol::answer::{Fault, FaultCode, ProcessEnd, SentState, Stage};
+use tsugi_transport::{ErrorKind, TransportError};
+
+/// How many lines of standard error a fault shows.
+const STDERR_LINES: usize = 10;
+
+/// A wire's failure while connecting.
+pub(crate) fn connect_fault(error: &TransportError) -> Fault {
+    let fault = match &error.kind {
+        ErrorKind::Spawn => Fault::new(FaultCode::ServerNotRunning, &error.message).at(Stage::Spawn),
+        ErrorKind::Status { status: 401 | 403, .. } => {
+            Fault::new(FaultCode::PermissionDenied, &error.message).at(Stage::Connect).retryable(false)
+        }
+        _ => Fault::new(FaultCode::ConnectionFailed, &error.message),
+    };
+    with_wire(fault, error)
+}
+
+/// A wire's failure during a call.
+pub(crate) fn call_fault(error: &TransportError) -> Fault {
+    let fault = match &error.kind {
+        ErrorKind::Spawn => Fault::new(FaultCode::ServerNotRunning, &error.message).at(Stage::Spawn),
+        ErrorKind::Connect => Fault::new(FaultCode::ConnectionFailed, &error.message),
+        ErrorKind::Lost => Fault::new(FaultCode::ConnectionLost, &error.message),
+        ErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
+        ErrorKind::TooLarge => Fault::new(FaultCode::InvalidResponse, &error.message),
+        ErrorKind::Status { status, .. } => Fault::new(status_code(*status), &error.message),
+    };
+    let sent = if error.may_be_sent { SentState::Unknown } else { SentState::NotSent };
+    with_wire(fault.sent(sent_for(&error.kind, sent)), error)
+}
+
+/// Which statuses say that the server refused before doing anything.
+fn sent_for(kind: &ErrorKind, otherwise: SentState) -> SentState {
+    match kind {
+        ErrorKind::Status { status: 401 | 403 | 404 | 405 | 413 | 415 | 429 | 503, .. } => SentState::NotSent,
+        _ => otherwise,
+    }
+}
+
+fn status_code(status: u16) -> FaultCode {
+    match status {
+        401 | 403 => FaultCode::PermissionDenied,
+        413 => FaultCode::TooLarge,
+        429 => FaultCode::RateLimitExceeded,
+        503 => FaultCode::Overloaded,
+        _ => FaultCode::ConnectionFailed,
+    }
+}
+
+fn with_wire(mut fault: Fault, error: &TransportError) -> Fault {
+    fault.hint = error.hint.clone();
+    if let ErrorKind::Status { retry_after: Some(after), .. } = &error.kind {
+        fault.retry_after_ms = Some(after.as_millis() as u64);
+    }
+    fault
+}
+
+/// How a process ended, for a fault.
+pub(crate) fn process_end(report: &ExitReport) -> ProcessEnd {
+    let skip = report.stderr_tail.len().saturating_sub(STDERR_LINES);
+    ProcessEnd { status: report.status.to_string(), stderr: report.stderr_tail[skip..].to_vec() }
+}

@@ -1,0 +1,225 @@
+//! No call waits for ever: a limit on silence, and one on the whole.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, Source};
+use tsugi_protocol::mcp::Method;
+
+use crate::config::{Options, ServerConfig};
+
+/// The limits of one server.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// How long a call may be silent.
+    idle: Duration,
+    /// How long it may take whatever happens.
+    total: Duration,
+    tools: Vec<(String, Duration)>,
+}
+
+impl Limits {
+    /// A server's own limits, else those for all.
+    pub fn of(config: &ServerConfig, options: &Options) -> Self {
+        let tools = config.tools.iter().filter_map(|(name, tool)| Some((name.clone(), tool.timeout?))).collect();
+        Self {
+            idle: config.timeout.unwrap_or(options.timeout),
+            total: config.max_timeout.unwrap_or(options.max_timeout),
+            tools,
+        }
+    }
+
+    /// The call's own limit, else the tool's, else the server's.
+    fn idle_for(&self, call: &Call) -> Duration {
+        if let Some(timeout) = call.options.timeout {
+            return timeout;
+        }
+        if self.tools.is_empty() || call.method != Method::ToolsCall {
+            return self.idle;
+        }
+        let subject = call.subject();
+        let own = self.tools.iter().find(|(name, _)| Some(name.as_str()) == subject.as_deref());
+        own.map_or(self.idle, |(_, timeout)| *timeout)
+    }
+}
+
+/// Ends calls that take too long. The server is told to cancel, and its process is kept.
+pub struct Deadline<A> {
+    inner: A,
+    server: Arc<str>,
+    limits: Limits,
+}
+
+impl<A> Deadline<A> {
+    /// Around `inner`.
+    pub fn new(inner: A, server: Arc<str>, limits: Limits) -> Self {
+        Self { inner, server, limits }
+    }
+}
+
+impl<A: Answer> Answer for Deadline<A> {
+    fn answer(&self, call: Call) -> Reply {
+        // A subscription is silent by nature and ends only when its caller does.
+        if call.method == Method::Listen {
+            return self.inner.answer(call);
+        }
+        let idle = self.limits.idle_for(&call);
+        let wants_progress = call.meta.progress_token.is_some();
+        let tool = (call.method == Method::ToolsCall).then(|| call.subject().unwrap_or_default().into_owned());
+        match self.inner.answer(call).into_ready() {
+            Ok(outcome) => Reply::ready(outcome),
+            Err(reply) => Reply::from_source(Limited {
+                reply,
+                server: self.server.clone(),
+                tool,
+                idle,
+                total: self.limits.total.max(idle),
+                started: None,
+                sleep: None,
+                wants_progress,
+            }),
+        }
+    }
+}
+
+struct Limited {
+    reply: Reply,
+    server: Arc<str>,
+    tool: Option<String>,
+    idle: Duration,
+    total: Duration,
+    started: Option<Instant>,
+    /// Made only when the answer is not there at once.
+    sleep: Option<Pin<Box<Sleep>>>,
+    wants_progress: bool,
+}
+
+impl Limited {
+    /// The call showed that it is alive.
+    fn reset(&mut self) {
+        let now = Instant::now();
+        let last = *self.started.get_or_insert(now) + self.total;
+        if let Some(sleep) = &mut self.sleep {
+            sleep.as_mut().reset((now + self.idle).min(last));
+        }
+    }
+
+    fn poll_limit(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.sleep.is_none() {
+            let now = *self.started.get_or_insert_with(Instant::now);
+            self.sleep = Some(Box::pin(tokio::time::sleep_until(now + self.idle.min(self.total))));
+        }
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+
+    fn expired(&self) -> Fault {
+        let took_all = self.started.is_some_and(|started| started.elapsed() >= self.total);
+        let limit = if took_all { self.total } else { self.idle };
+        let message = match took_all {
+            true => format!("the call took longer than {limit:?} in all"),
+            false => format!("no sign of life within {limit:?}"),
+        };
+        let fault = Fault::new(FaultCode::Timeout, message)
+            .on_server(&self.server)
+            .with_hint("raise `timeout` for the server or the tool if it needs longer");
+        match &self.tool {
+            Some(tool) => fault.on_tool(tool),
+            None => fault,
+        }
+    }
+}
+
+impl Source for Limited {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            match self.reply.poll_event(context) {
+                Poll::Ready(Event::Note(note)) => {
+                    self.reset();
+                    if note.method != Method::Progress || self.wants_progress {
+                        return Poll::Ready(Event::Note(note));
+                    }
+                }
+                Poll::Ready(done) => return Poll::Ready(done),
+                Poll::Pending => break,
+            }
+        }
+        if self.poll_limit(context).is_pending() {
+            return Poll::Pending;
+        }
+        let fault = self.expired();
+        // Dropping the reply tells the server to cancel.
+        self.reply = Reply::ready(Outcome::fault(fault));
+        self.reply.poll_event(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tsugi_protocol::answer::{Failure, Notes};
+    use tsugi_protocol::json::Object;
+    use tsugi_protocol::rpc::Notification;
+
+    struct Slow(Vec<Duration>);
+
+    impl Answer for Slow {
+        /// Reports progress after each wait, then answers.
+        fn answer(&self, _: Call) -> Reply {
+            let waits = self.0.clone();
+            Reply::from_noting(move |notes: Notes| async move {
+                for wait in waits {
+                    tokio::time::sleep(wait).await;
+                    notes.push(Notification::new(Method::Progress, None));
+                    tokio::task::yield_now().await;
+                }
+                Outcome::complete(Object::empty())
+            })
+        }
+    }
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    async fn outcome(waits: &[u64], total: u64) -> Outcome {
+        let slow = Slow(waits.iter().map(|count| seconds(*count)).collect());
+        let limits = Limits { idle: seconds(30), total: seconds(total), tools: Vec::new() };
+        Deadline::new(slow, "s".into(), limits).answer(Call::tool("t", None)).outcome().await
+    }
+
+    fn timed_out(outcome: &Outcome) -> Option<&str> {
+        match outcome {
+            Outcome::Failed(Failure::Fault(fault)) if fault.code == FaultCode::Timeout => Some(&fault.message),
+            _ => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_a_call_and_progress_keeps_it_alive() {
+        assert!(matches!(outcome(&[29, 29, 29], 600).await, Outcome::Complete(_)));
+        assert_eq!(timed_out(&outcome(&[29, 31], 600).await), Some("no sign of life within 30s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_does_not_keep_a_call_alive_for_ever() {
+        let endless = [20; 100];
+        assert_eq!(timed_out(&outcome(&endless, 600).await), Some("the call took longer than 600s in all"));
+    }
+
+    #[test]
+    fn the_calls_own_limit_comes_before_the_tools_and_the_servers() {
+        let limits = Limits { idle: seconds(30), total: seconds(600), tools: vec![("slow".into(), seconds(90))] };
+        assert_eq!(limits.idle_for(&Call::tool("slow", None)), seconds(90));
+        assert_eq!(limits.idle_for(&Call::tool("other", None)), seconds(30));
+        let mut call = Call::tool("slow", None);
+        call.options.timeout = Some(seconds(5));
+        assert_eq!(limits.idle_for(&call), seconds(5));
+    }
+}

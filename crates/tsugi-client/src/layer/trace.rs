@@ -1,0 +1,91 @@
+//! One line in the log for every call: what, where, how long, how it ended; never with what.
+
+use std::collections::HashSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tracing::Level;
+use tsugi_protocol::answer::{Answer, Call, Event, Failure, Outcome, Reply, Source};
+
+use crate::config::ServerConfig;
+
+/// Logs calls. Quiet tools are logged at debug level only.
+pub struct Trace<A> {
+    inner: A,
+    server: Arc<str>,
+    quiet: HashSet<String>,
+}
+
+impl<A> Trace<A> {
+    /// Around `inner`.
+    pub fn new(inner: A, config: &ServerConfig) -> Self {
+        let quiet = config.tools.iter().filter(|(_, tool)| tool.is_quiet).map(|(name, _)| name.clone()).collect();
+        Self { inner, server: config.name.as_str().into(), quiet }
+    }
+}
+
+impl<A: Answer> Answer for Trace<A> {
+    fn answer(&self, call: Call) -> Reply {
+        if !tracing::enabled!(Level::INFO) {
+            return self.inner.answer(call);
+        }
+        let subject = call.subject().map(|subject| subject.into_owned());
+        let is_quiet = subject.as_ref().is_some_and(|subject| self.quiet.contains(subject));
+        let line = Line {
+            server: self.server.clone(),
+            method: call.method.to_string(),
+            subject: subject.unwrap_or_default(),
+            is_quiet,
+            started: Instant::now(),
+        };
+        Reply::from_source(Traced { reply: self.inner.answer(call), line })
+    }
+}
+
+struct Line {
+    server: Arc<str>,
+    method: String,
+    subject: String,
+    is_quiet: bool,
+    started: Instant,
+}
+
+impl Line {
+    fn write(&self, outcome: &Outcome) {
+        let ms = self.started.elapsed().as_secs_f64() * 1000.0;
+        let (server, method, subject) = (&self.server, &self.method, &self.subject);
+        let ended = how(outcome);
+        if self.is_quiet {
+            tracing::debug!(%server, method, subject, ms, ended, "call");
+        } else {
+            tracing::info!(%server, method, subject, ms, ended, "call");
+        }
+    }
+}
+
+fn how(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Complete(complete) if complete.body.get_bytes("isError") == Some(b"true") => "tool error".into(),
+        Outcome::Complete(_) => "ok".into(),
+        Outcome::InputRequired(_) => "input required".into(),
+        Outcome::Failed(Failure::Upstream(error)) => format!("error {}", error.code()),
+        Outcome::Failed(Failure::Fault(fault)) => fault.code.as_str().into(),
+    }
+}
+
+struct Traced {
+    reply: Reply,
+    line: Line,
+}
+
+impl Source for Traced {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        let event = std::task::ready!(self.reply.poll_event(context));
+        if let Event::Done(outcome) = &event {
+            self.line.write(outcome);
+        }
+        Poll::Ready(event)
+    }
+}

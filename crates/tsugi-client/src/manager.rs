@@ -1,0 +1,218 @@
+//! Many servers together: registered and removed while calls run, found by name, called by tool.
+
+mod reconcile;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio::task::AbortHandle;
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
+use tsugi_protocol::json::Raw;
+use tsugi_protocol::mcp::meta::RequestMeta;
+
+use crate::batch;
+use crate::config::{Options, ServerConfig};
+use crate::connection::memory::EraMemory;
+use crate::result::ToolResult;
+use crate::server::{Change, Server, What};
+pub use reconcile::Step;
+
+/// How many changes a slow listener may be behind before it misses some.
+const CHANGES: usize = 1024;
+
+/// Holds servers. Cheap to clone; all servers stop when the last clone is dropped.
+#[derive(Clone)]
+pub struct Manager(Arc<Inner>);
+
+struct Inner {
+    options: Arc<Options>,
+    memory: Arc<EraMemory>,
+    servers: RwLock<Vec<Held>>,
+    changes: broadcast::Sender<Change>,
+}
+
+struct Held {
+    server: Server,
+    task: AbortHandle,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One call of a batch.
+#[derive(Debug, Clone)]
+pub struct Execution {
+    /// Which server; may be left out when only one has the tool.
+    pub server: Option<String>,
+    /// Which tool.
+    pub tool: String,
+    /// With what.
+    pub arguments: Option<Raw>,
+}
+
+impl Manager {
+    /// Without servers. Must be called within a tokio runtime.
+    pub fn new(options: Options) -> Self {
+        let memory = Arc::new(EraMemory::open(options.state_dir.as_ref()));
+        let changes = broadcast::channel(CHANGES).0;
+        Self(Arc::new(Inner { options: Arc::new(options), memory, servers: RwLock::default(), changes }))
+    }
+
+    /// The settings for all servers.
+    pub fn options(&self) -> &Arc<Options> {
+        &self.0.options
+    }
+
+    /// Adds a server and starts connecting it in the background, unless it starts lazily.
+    /// Fails when the name is taken.
+    pub fn register(&self, config: ServerConfig) -> Result<Server, Fault> {
+        let mut servers = self.0.servers.write();
+        if servers.iter().any(|held| held.server.name() == config.name) {
+            let message = format!("there is a server named {:?} already", config.name);
+            return Err(Fault::new(FaultCode::ConfigInvalid, message).on_server(&config.name));
+        }
+        let held = self.hold(config);
+        let server = held.server.clone();
+        servers.push(held);
+        drop(servers);
+        self.tell(&server, What::Registered);
+        Ok(server)
+    }
+
+    fn hold(&self, config: ServerConfig) -> Held {
+        let changes = Some(self.0.changes.clone());
+        let (server, task) = Server::spawn(config, self.0.options.clone(), self.0.memory.clone(), changes);
+        Held { server, task }
+    }
+
+    fn tell(&self, server: &Server, what: What) {
+        let _ = self.0.changes.send(Change { server: server.name().into(), what });
+    }
+
+    /// Takes a server out and stops it; calls in flight may end first. `false` when there is none.
+    pub async fn remove(&self, name: &str) -> bool {
+        let held = {
+            let mut servers = self.0.servers.write();
+            let Some(index) = servers.iter().position(|held| held.server.name() == name) else { return false };
+            servers.remove(index)
+        };
+        held.server.stop().await;
+        self.tell(&held.server, What::Removed);
+        true
+    }
+
+    /// The server with this name.
+    pub fn server(&self, name: &str) -> Option<Server> {
+        self.0.servers.read().iter().find(|held| held.server.name() == name).map(|held| held.server.clone())
+    }
+
+    /// Every server, in the order they were registered.
+    pub fn servers(&self) -> Vec<Server> {
+        self.0.servers.read().iter().map(|held| held.server.clone()).collect()
+    }
+
+    /// Hears of changes of all servers.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.0.changes.subscribe()
+    }
+
+    /// Waits until every server has connected or failed to, all at once, and gives the failures by name.
+    pub async fn settled(&self, limit: Duration) -> HashMap<String, Fault> {
+        let waiting = self.servers().into_iter().map(|server| async move {
+            let ready = server.ready(limit).await;
+            ready.err().map(|fault| (server.name().to_owned(), fault))
+        });
+        futures_util::future::join_all(waiting).await.into_iter().flatten().collect()
+    }
+
+    /// The server that has this tool, among those that are known. `server` narrows it down.
+    pub async fn find_tool(&self, server: Option<&str>, tool: &str) -> Result<Server, Fault> {
+        if let Some(name) = server {
+            let found = self.server(name);
+            return found.ok_or_else(|| Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}")));
+        }
+        let has = |server: &Server| server.catalog().is_some_and(|catalog| catalog.tool(tool).is_some());
+        let mut found: Vec<Server> = self.servers().into_iter().filter(has).collect();
+        if found.is_empty() {
+            // Perhaps not all have told yet.
+            self.settled(self.0.options.handshake_timeout).await;
+            found = self.servers().into_iter().filter(has).collect();
+        }
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            0 => Err(Fault::new(FaultCode::ToolNotFound, format!("no server has a tool named {tool:?}")).on_tool(tool)),
+            _ => {
+                let names: Vec<&str> = found.iter().map(Server::name).collect();
+                let message = format!("several servers have a tool named {tool:?}: {}", names.join(", "));
+                Err(Fault::new(FaultCode::InvalidParams, message).on_tool(tool).with_hint("name the server"))
+            }
+        }
+    }
+
+    /// Calls a tool. `server` may be left out when only one has it.
+    pub fn call_tool(&self, server: Option<&str>, tool: &str, arguments: Option<&Raw>) -> Reply {
+        let mut call = Call::tool(tool, arguments);
+        call.meta = RequestMeta::of_client(self.0.options.profile.clone());
+        let (manager, tool, server) = (self.clone(), tool.to_owned(), server.map(str::to_owned));
+        Reply::from_late(async move {
+            match manager.find_tool(server.as_deref(), &tool).await {
+                Ok(server) => server.answer(call),
+                Err(fault) => Reply::fault(fault),
+            }
+        })
+    }
+
+    /// Calls a tool and gives its result as an agent wants it.
+    pub async fn execute<T: Serialize + ?Sized>(&self, tool: &str, arguments: &T) -> ToolResult {
+        let arguments = Some(Raw::from_value(arguments));
+        self.run(Execution { server: None, tool: tool.to_owned(), arguments }).await
+    }
+
+    /// Runs one call of a batch.
+    pub async fn run(&self, execution: Execution) -> ToolResult {
+        let started = Instant::now();
+        let reply = self.call_tool(execution.server.as_deref(), &execution.tool, execution.arguments.as_ref());
+        let outcome = reply.outcome().await;
+        ToolResult::new(&execution.tool, execution.server.as_deref(), outcome, started.elapsed())
+    }
+
+    /// Runs many calls, at most `max_parallel` at a time. Results keep the order of the calls, and a call
+    /// that fails does not fail the others.
+    pub async fn execute_parallel(&self, executions: Vec<Execution>) -> Vec<ToolResult> {
+        batch::in_order(executions, self.0.options.max_parallel, |execution| self.run(execution)).await
+    }
+
+    /// Every tool of every server that has told its tools, by name; the first server wins a name.
+    pub fn tool_map(&self) -> Vec<(String, Server)> {
+        let mut map: Vec<(String, Server)> = Vec::new();
+        for server in self.servers() {
+            let Some(catalog) = server.catalog() else { continue };
+            for tool in &catalog.tools.items {
+                if !map.iter().any(|(name, _)| name == tool.name()) {
+                    map.push((tool.name().to_owned(), server.clone()));
+                }
+            }
+        }
+        map
+    }
+
+    /// Stops every server, all at once. No process is left when this returns.
+    pub async fn stop(&self) {
+        let held: Vec<Held> = std::mem::take(&mut *self.0.servers.write());
+        futures_util::future::join_all(held.iter().map(|held| held.server.stop())).await;
+    }
+}
+
+impl std::fmt::Debug for Manager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<String> = self.servers().iter().map(|server| server.name().to_owned()).collect();
+        f.debug_tuple("Manager").field(&names).finish()
+    }
+}

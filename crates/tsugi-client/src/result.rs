@@ -1,0 +1,190 @@
+//! A tool's result as an agent wants it: success or failure, data, and how long it took; beside the raw result.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use tsugi_protocol::answer::{Failure, Fault, FaultCode, Outcome};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::rpc::{RpcError, code};
+
+/// The result of one tool call.
+#[derive(Debug, Clone, Serialize)]
+pub struct ToolResult {
+    /// Whether the tool did what was asked.
+    pub success: bool,
+    /// What it gave: structured content, else the text read as JSON, else the text, else the content blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ToolError>,
+    /// Facts about the call.
+    pub metadata: Metadata,
+    /// The MCP result as the server wrote it, when there is one.
+    #[serde(skip)]
+    pub raw: Option<Object>,
+    /// The failure in full, when it was not the tool's own.
+    #[serde(skip)]
+    pub fault: Option<Fault>,
+}
+
+/// Why a tool call failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct ToolError {
+    /// A stable word, such as `TIMEOUT`.
+    pub code: String,
+    /// In words.
+    pub message: String,
+    /// Further facts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// Whether trying again could help.
+    pub retryable: bool,
+}
+
+/// Facts about a call.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// How long it took, in milliseconds.
+    pub execution_time: f64,
+    /// Which server answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Which tool.
+    pub tool: String,
+}
+
+impl ToolResult {
+    /// Reads an outcome.
+    pub fn new(tool: &str, server: Option<&str>, outcome: Outcome, took: Duration) -> Self {
+        let metadata = Metadata {
+            execution_time: took.as_secs_f64() * 1000.0,
+            server: server.map(str::to_owned),
+            tool: tool.to_owned(),
+        };
+        let blank = Self { success: false, data: None, error: None, metadata, raw: None, fault: None };
+        match outcome {
+            Outcome::Complete(complete) => blank.complete(complete.body),
+            Outcome::Failed(Failure::Upstream(error)) => blank.failed(ToolError::of_rpc(&error)),
+            Outcome::Failed(Failure::Fault(fault)) => {
+                let error = ToolError::of_fault(&fault);
+                Self { fault: Some(*fault), ..blank.failed(error) }
+            }
+            Outcome::InputRequired(asked) => {
+                let details = asked.to_result().raw().to().ok();
+                let message = "the tool asks for input".to_owned();
+                let code = FaultCode::InputRequired.as_str().to_owned();
+                blank.failed(ToolError { code, message, details, retryable: true })
+            }
+        }
+    }
+
+    fn complete(self, body: Object) -> Self {
+        let is_error = body.get_bytes("isError") == Some(b"true");
+        let data = data_of(&body);
+        let error = is_error.then(|| ToolError {
+            code: FaultCode::ExecutionFailed.as_str().to_owned(),
+            message: first_text(&body).unwrap_or_else(|| "the tool failed".to_owned()),
+            details: None,
+            retryable: false,
+        });
+        Self { success: !is_error, data, error, raw: Some(body), ..self }
+    }
+
+    fn failed(self, error: ToolError) -> Self {
+        Self { error: Some(error), ..self }
+    }
+
+    /// The first text of the result, as seed clients want it.
+    pub fn text(&self) -> Option<String> {
+        first_text(self.raw.as_ref()?)
+    }
+}
+
+impl ToolError {
+    fn of_fault(fault: &Fault) -> Self {
+        Self {
+            code: fault.code.as_str().to_owned(),
+            message: fault.to_string(),
+            details: serde_json::to_value(fault).ok(),
+            retryable: fault.retryable,
+        }
+    }
+
+    /// The library's word for a server's own error.
+    fn of_rpc(error: &RpcError) -> Self {
+        let code = match error.code() {
+            code::PARSE_ERROR => FaultCode::InvalidResponse,
+            code::INVALID_REQUEST => FaultCode::InvalidRequest,
+            code::METHOD_NOT_FOUND => FaultCode::MethodNotFound,
+            code::INVALID_PARAMS => FaultCode::InvalidParams,
+            code::RESOURCE_NOT_FOUND => FaultCode::ResourceNotFound,
+            _ => FaultCode::ExecutionFailed,
+        };
+        let mut details = serde_json::json!({"jsonrpcCode": error.code()});
+        if let Some(data) = error.data().and_then(|data| data.to::<Value>().ok()) {
+            details["data"] = data;
+        }
+        Self { code: code.as_str().to_owned(), message: error.message(), details: Some(details), retryable: false }
+    }
+}
+
+/// Structured content if there is any; else a single text read as JSON, or as it is; else the blocks.
+pub fn data_of(body: &Object) -> Option<Value> {
+    if let Some(structured) = body.get("structuredContent").filter(|content| !content.is_null()) {
+        return structured.to().ok();
+    }
+    let content: Vec<Value> = body.get("content")?.to().ok()?;
+    match content.as_slice() {
+        [only] if only["type"] == "text" => {
+            let text = only["text"].as_str().unwrap_or_default();
+            Some(serde_json::from_str(text).unwrap_or_else(|_| text.into()))
+        }
+        _ => Some(content.into()),
+    }
+}
+
+/// The first text block of a result.
+pub fn first_text(body: &Object) -> Option<String> {
+    let content: Vec<Value> = body.get("content")?.to().ok()?;
+    content.iter().find(|block| block["type"] == "text").and_then(|block| Some(block["text"].as_str()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn result(body: Value) -> ToolResult {
+        ToolResult::new("t", Some("s"), Outcome::complete(Object::from(body)), Duration::from_millis(2))
+    }
+
+    #[test]
+    fn data_is_structured_content_then_json_then_text_then_blocks() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(result(json!({"content": [text("1")], "structuredContent": {"a": 1}})).data, Some(json!({"a": 1})));
+        assert_eq!(result(json!({"content": [text("{\"b\":2}")]})).data, Some(json!({"b": 2})));
+        assert_eq!(result(json!({"content": [text("hello")]})).data, Some(json!("hello")));
+        let two = json!([text("a"), {"type": "image", "data": "", "mimeType": "image/png"}]);
+        assert_eq!(result(json!({"content": two})).data, Some(two));
+    }
+
+    #[test]
+    fn a_tools_own_failure_is_a_failure_with_its_words() {
+        let result = result(json!({"content": [{"type": "text", "text": "no such file"}], "isError": true}));
+        assert!(!result.success);
+        assert_eq!(result.error.unwrap().message, "no such file");
+    }
+
+    #[test]
+    fn a_servers_error_has_the_librarys_word_and_the_number() {
+        let outcome = Outcome::error(RpcError::new(-32602, "bad"));
+        let error = ToolResult::new("t", None, outcome, Duration::ZERO).error.unwrap();
+        assert_eq!(
+            (error.code.as_str(), error.details.unwrap()["jsonrpcCode"].as_i64()),
+            ("INVALID_PARAMS", Some(-32602))
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! State that leaves us and comes back: sealed, bound to its caller and call, and good for a while only.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use tsugi_protocol::answer::Call;
+use tsugi_protocol::json::Splice;
+
+/// Seals and opens `requestState`. Replicas that share a key open each other's.
+pub struct Sealer {
+    key: LessSafeKey,
+    random: SystemRandom,
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealer(…)")
+    }
+}
+
+/// What is inside a sealed state.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+struct Sealed {
+    /// The caller.
+    c: String,
+    /// The server.
+    s: String,
+    /// Method and parameters, as a digest.
+    d: String,
+    /// Expiry, in milliseconds since 1970.
+    e: u64,
+    /// What was sealed.
+    v: Held,
+}
+
+/// What a sealed state stands for.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Held {
+    /// A modern server's own state, to be given back to it.
+    State(String),
+    /// A call of a legacy server that waits for an answer, by number.
+    Parked(u64),
+}
+
+/// Why a state is not accepted. The outside hears only that it was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// Not sealed by us, or changed.
+    #[error("the request state was not made here or was changed")]
+    Forged,
+    /// Too old.
+    #[error("the request state has expired")]
+    Expired,
+    /// Another caller's.
+    #[error("the request state belongs to another caller")]
+    OtherCaller,
+    /// Another call's.
+    #[error("the request state belongs to another request")]
+    OtherCall,
+}
+
+impl Sealer {
+    /// With a key that nobody else has and that ends with the process.
+    pub fn random() -> Self {
+        let random = SystemRandom::new();
+        let mut key = [0; 32];
+        random.fill(&mut key).expect("the system gives random bytes");
+        Self::with_key(&key)
+    }
+
+    /// With a key shared by replicas.
+    pub fn with_key(key: &[u8; 32]) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, key).expect("the key has the length the algorithm wants");
+        Self { key: LessSafeKey::new(key), random: SystemRandom::new() }
+    }
+
+    /// Seals `held` for the caller and the call, for `lifetime`.
+    pub fn seal(&self, server: &str, call: &Call, held: Held, lifetime: Duration) -> String {
+        let sealed = Sealed {
+            c: call.caller.principal().to_owned(),
+            s: server.to_owned(),
+            d: digest_of(call),
+            e: now_ms().saturating_add(lifetime.as_millis() as u64),
+            v: held,
+        };
+        let mut bytes = serde_json::to_vec(&sealed).expect("a sealed state is always JSON");
+        let mut nonce = [0; NONCE_LEN];
+        self.random.fill(&mut nonce).expect("the system gives random bytes");
+        self.key
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut bytes)
+            .expect("sealing a small buffer does not fail");
+        let mut whole = nonce.to_vec();
+        whole.extend_from_slice(&bytes);
+        URL_SAFE_NO_PAD.encode(whole)
+    }
+
+    /// Opens a state that this call brings.
+    pub fn open(&self, server: &str, call: &Call, state: &str) -> Result<Held, Rejection> {
+        let sealed = self.decrypt(state).ok_or(Rejection::Forged)?;
+        if sealed.c != call.caller.principal() {
+            return Err(Rejection::OtherCaller);
+        }
+        if sealed.s != server || sealed.d != digest_of(call) {
+            return Err(Rejection::OtherCall);
+        }
+        if sealed.e < now_ms() {
+            return Err(Rejection::Expired);
+        }
+        Ok(sealed.v)
+    }
+
+    fn decrypt(&self, state: &str) -> Option<Sealed> {
+        let mut whole = URL_SAFE_NO_PAD.decode(state).ok()?;
+        if whole.len() < NONCE_LEN {
+            return None;
+        }
+        let mut sealed = whole.split_off(NONCE_LEN);
+        let nonce = Nonce::try_assume_unique_for_key(&whole).ok()?;
+        let opened = self.key.open_in_place(nonce, Aad::empty(), &mut sealed).ok()?;
+        serde_json::from_slice(opened).ok()
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Method and parameters without what a retry adds. Keys are sorted first: a client may write the same
+/// arguments in another order the second time.
+fn digest_of(call: &Call) -> String {
+    let mut params = Splice::with_capacity(call.params.bytes().len());
+    params.members(&call.params, |key| key != "inputResponses" && key != "requestState");
+    let value: serde_json::Value = params.finish().to().unwrap_or_default();
+    let text = format!("{}\n{}", call.method, sorted(value));
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
+}
+
+fn sorted(value: serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Object(members) => {
+            let mut members: Vec<_> = members.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            members.sort_by(|left, right| left.0.cmp(&right.0));
+            serde_json::Value::Object(members.into_iter().collect())
+        }
+        serde_json::Value::Array(items) => items.into_iter().map(sorted).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tsugi_protocol::answer::Caller;
+    use tsugi_protocol::json::Raw;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn call(arguments: &'static str) -> Call {
+        Call::tool("t", Some(&Raw::literal(arguments))).from_caller(Caller::new("ann"))
+    }
+
+    #[test]
+    fn only_the_same_caller_with_the_same_call_opens_it() {
+        let sealer = Sealer::random();
+        let state = sealer.seal("s", &call(r#"{"a":1,"b":2}"#), Held::Parked(7), HOUR);
+        assert_eq!(sealer.open("s", &call(r#"{"b":2,"a":1}"#), &state), Ok(Held::Parked(7)));
+        let retry = call(r#"{"a":1,"b":2}"#).retry_with(Some(&Raw::literal("{}")), Some(&state));
+        assert_eq!(sealer.open("s", &retry, &state), Ok(Held::Parked(7)));
+        let bob = call(r#"{"a":1,"b":2}"#).from_caller(Caller::new("bob"));
+        assert_eq!(sealer.open("s", &bob, &state), Err(Rejection::OtherCaller));
+        assert_eq!(sealer.open("s", &call(r#"{"a":2,"b":2}"#), &state), Err(Rejection::OtherCall));
+        assert_eq!(sealer.open("other", &call(r#"{"a":1,"b":2}"#), &state), Err(Rejection::OtherCall));
+        assert_eq!(Sealer::random().open("s", &call(r#"{"a":1,"b":2}"#), &state), Err(Rejection::Forged));
+    }
+
+    #[test]
+    fn a_late_state_is_refused() {
+        let sealer = Sealer::random();
+        let state = sealer.seal("s", &call("{}"), Held::State("x".into()), Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(sealer.open("s", &call("{}"), &state), Err(Rejection::Expired));
+    }
+
+    #[test]
+    fn no_change_of_a_single_bit_is_accepted() {
+        let sealer = Sealer::random();
+        let state = sealer.seal("s", &call("{}"), Held::State("secret".into()), HOUR);
+        let bytes = URL_SAFE_NO_PAD.decode(&state).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let changed = URL_SAFE_NO_PAD.encode(changed);
+            assert_eq!(sealer.open("s", &call("{}"), &changed), Err(Rejection::Forged));
+        }
+        for junk in ["", "AAAA", "not base64!", &state[1..]] {
+            assert_eq!(sealer.open("s", &call("{}"), junk), Err(Rejection::Forged));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! One configured server: its connection, its catalog, and the task that keeps both alive.
+
+mod connect;
+mod listen;
+mod status;
+mod task;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tsugi_process::ProcessInfo;
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
+use tsugi_protocol::era::session;
+use tsugi_protocol::mcp::Method;
+
+use crate::catalog::Catalog;
+use crate::config::{Options, ServerConfig};
+use crate::connection::Connection;
+use crate::connection::context::Context;
+use crate::connection::memory::EraMemory;
+use crate::connection::parked::Parked;
+use crate::connection::state::State;
+use status::StatusCell;
+pub use status::{Change, Status, What};
+use watch::Watches;
+
+/// How many changes a slow listener may be behind before it misses some.
+const CHANGES: usize = 1024;
+/// How many notices of a server may wait.
+const NOTICES: usize = 1024;
+
+/// A handle to a server. Cheap to clone; the server stops when its manager lets it go.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) config: ServerConfig,
+    pub(crate) options: Arc<Options>,
+    context: Arc<Context>,
+    memory: Arc<EraMemory>,
+    live: ArcSwapOption<Live>,
+    catalog: ArcSwapOption<Catalog>,
+    status: StatusCell,
+    orders: mpsc::Sender<Order>,
+    watches: Watches,
+    changes: broadcast::Sender<Change>,
+}
+
+/// A connection with the layers around it.
+pub(crate) struct Live {
+    connection: Connection,
+    stack: Arc<dyn Answer>,
+}
+
+/// What others ask of the task.
+enum Order {
+    /// Connect, if not connected.
+    Start,
+    /// Stop, and tell when done.
+    Stop(oneshot::Sender<()>),
+    /// Stop and start, and tell when stopped.
+    Restart(oneshot::Sender<()>),
+    /// Fetch the lists again.
+    Refresh,
+    /// What is watched has changed.
+    Watches,
+}
+
+impl Server {
+    /// Makes the handle and starts the task that owns everything.
+    pub(crate) fn spawn(
+        config: ServerConfig,
+        options: Arc<Options>,
+        memory: Arc<EraMemory>,
+        changes: Option<broadcast::Sender<Change>>,
+    ) -> (Self, AbortHandle) {
+        let (orders, inbox) = mpsc::channel(64);
+        let (notices, told) = mpsc::channel(NOTICES);
+        let name: Arc<str> = config.name.as_str().into();
+        let context = Context { server: name.clone(), options: options.clone(), parked: Parked::default(), notices };
+        let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
+        let status = StatusCell::new(name, config.target.kind(), changes.clone());
+        let inner = Arc::new(Inner {
+            config,
+            options,
+            context: Arc::new(context),
+            memory,
+            live: ArcSwapOption::empty(),
+            catalog: ArcSwapOption::empty(),
+            status,
+            orders,
+            watches: Watches::default(),
+            changes,
+        });
+        let task = tokio::spawn(task::run(inner.clone(), inbox, told)).abort_handle();
+        (Self(inner), task)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.0.config.name
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &ServerConfig {
+        &self.0.config
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let mut status = self.0.status.get();
+        if let Some(live) = self.0.live.load_full() {
+            let identity = live.connection.identity();
+            status.version = Some(identity.version);
+            status.identity = Some(identity);
+            status.in_flight = live.connection.in_flight();
+            if let Some(job) = live.connection.job() {
+                status.pid = Some(job.pid());
+                status.tier = Some(job.tier().name());
+            }
+        }
+        status.parked = self.0.context.parked.len();
+        status
+    }
+
+    /// What it offers, as far as is known: also of a server that is down at the moment.
+    pub fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.0.catalog.load_full()
+    }
+
+    /// What it offers, once it is connected. Starts it when it is not running.
+    pub async fn ready(&self, limit: Duration) -> Result<Arc<Catalog>, Fault> {
+        let waiting = async {
+            loop {
+                let change = self.0.status.changed();
+                if let Some(fault) = self.0.gone() {
+                    return Err(fault);
+                }
+                if let Some(catalog) = self.0.catalog.load_full()
+                    && self.0.live.load().is_some()
+                {
+                    return Ok(catalog);
+                }
+                self.0.want();
+                change.await;
+            }
+        };
+        match tokio::time::timeout(limit, waiting).await {
+            Ok(ready) => ready,
+            Err(_) => Err(self.0.late()),
+        }
+    }
+
+    /// Connects, if it is not connected; does not wait.
+    pub fn start(&self) {
+        self.0.order(Order::Start);
+    }
+
+    /// Stops it; it stays stopped until somebody starts it or calls it.
+    pub async fn stop(&self) {
+        self.0.order_and_wait(Order::Stop).await;
+    }
+
+    /// Stops it and starts it again. Returns when the old process is gone.
+    pub async fn restart(&self) {
+        self.0.order_and_wait(Order::Restart).await;
+    }
+
+    /// Fetches the lists again; does not wait.
+    pub fn refresh(&self) {
+        self.0.order(Order::Refresh);
+    }
+
+    /// The last lines of its process's standard error.
+    pub fn stderr(&self, lines: usize) -> Vec<String> {
+        match self.0.live.load_full().as_ref().and_then(|live| live.connection.job()) {
+            Some(job) => job.stderr().tail(lines),
+            None => self.0.status.get().fault.and_then(|fault| fault.process).map(|end| end.stderr).unwrap_or_default(),
+        }
+    }
+
+    /// Follows its process's standard error, when it has a process.
+    pub fn follow_stderr(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        self.0.live.load_full().as_ref()?.connection.job().map(|job| job.stderr().subscribe())
+    }
+
+    /// The living processes it consists of.
+    pub fn processes(&self) -> Vec<ProcessInfo> {
+        self.0
+            .live
+            .load_full()
+            .as_ref()
+            .and_then(|live| live.connection.job())
+            .map(|job| job.tree())
+            .unwrap_or_default()
+    }
+
+    /// Hears of changes.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.0.changes.subscribe()
+    }
+}
+
+impl Inner {
+    /// Asks the task to connect. A full queue holds such an order already.
+    fn want(&self) {
+        if matches!(self.status.state(), State::Disconnected) {
+            self.order(Order::Start);
+        }
+    }
+
+    fn order(&self, order: Order) {
+        let _ = self.orders.try_send(order);
+    }
+
+    async fn order_and_wait(&self, order: fn(oneshot::Sender<()>) -> Order) {
+        let (done, wait) = oneshot::channel();
+        if self.orders.send(order(done)).await.is_ok() {
+            let _ = wait.await;
+        }
+    }
+
+    /// Why calls cannot be made and waiting does not help.
+    fn gone(&self) -> Option<Fault> {
+        let status = self.status.get();
+        let why = match status.state {
+            State::Failed => "the server is not running",
+            State::Draining => "the server is being stopped",
+            _ => return None,
+        };
+        Some(self.not_running(why, status.fault))
+    }
+
+    fn late(&self) -> Fault {
+        let status = self.status.get();
+        self.not_running(&format!("the server is still {}", status.state), status.fault)
+    }
+
+    fn not_running(&self, why: &str, cause: Option<Fault>) -> Fault {
+        let fault = self.context.fault(FaultCode::ServerNotRunning, why);
+        let Some(cause) = cause else { return fault };
+        let message = format!("{why}: {}", cause.message);
+        let (hint, process, stage) = (cause.hint.clone(), cause.process.clone(), cause.stage);
+        let mut fault = Fault { message, hint, process, stage, ..fault };
+        fault.retryable = cause.retryable;
+        fault.because(cause)
+    }
+
+    /// The live connection, once there is one.
+    async fn connected(&self) -> Result<Arc<Live>, Fault> {
+        loop {
+            let change = self.status.changed();
+            if let Some(live) = self.live.load_full() {
+                return Ok(live);
+            }
+            if let Some(fault) = self.gone() {
+                return Err(fault);
+            }
+            self.want();
+            change.await;
+        }
+    }
+
+    fn wait_limit(&self, call: &Call) -> Duration {
+        call.options.timeout.or(self.config.timeout).unwrap_or(self.options.timeout)
+    }
+}
+
+impl Answer for Server {
+    /// Lists come from the catalog; everything else goes to the server, which is started when needed.
+    fn answer(&self, call: Call) -> Reply {
+        match call.method {
+            Method::ToolsList | Method::ResourcesList | Method::TemplatesList | Method::PromptsList => self.list(call),
+            Method::Discover => self.discover(),
+            Method::Listen => listen::reply(&self.0, &call),
+            _ => self.forward(call),
+        }
+    }
+}
+
+impl Server {
+    fn forward(&self, call: Call) -> Reply {
+        if let Some(live) = &*self.0.live.load() {
+            return live.stack.answer(call);
+        }
+        let inner = self.0.clone();
+        Reply::from_late(async move {
+            match tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await {
+                Ok(Ok(live)) => live.stack.answer(call),
+                Ok(Err(fault)) => Reply::fault(fault),
+                Err(_) => Reply::fault(inner.late()),
+            }
+        })
+    }
+
+    fn list(&self, call: Call) -> Reply {
+        if let Some(catalog) = self.catalog()
+            && let Some(outcome) = catalog.answer(&call.method)
+        {
+            return Reply::ready(outcome);
+        }
+        let server = self.clone();
+        Reply::from_future(async move {
+            match server.ready(server.0.wait_limit(&call)).await {
+                Ok(catalog) => catalog
+                    .answer(&call.method)
+                    .unwrap_or_else(|| Outcome::fault(server.0.context.fault(FaultCode::MethodNotFound, "not a list"))),
+                Err(fault) => Outcome::fault(fault),
+            }
+        })
+    }
+
+    fn discover(&self) -> Reply {
+        let server = self.clone();
+        Reply::from_future(async move {
+            match server.ready(server.0.options.handshake_timeout).await {
+                Ok(catalog) => Outcome::complete(session::discover_result(&catalog.identity)),
+                Err(fault) => Outcome::fault(fault),
+            }
+        })
+    }
+}

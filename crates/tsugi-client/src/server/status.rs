@@ -1,0 +1,144 @@
+//! How a server stands, for everybody to see, and the changes that are told.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use tokio::sync::futures::OwnedNotified;
+use tokio::sync::{Notify, broadcast};
+use tsugi_protocol::answer::Fault;
+use tsugi_protocol::mcp::{ServerIdentity, Version};
+
+use crate::connection::state::{Happening, State};
+
+/// How a server stands.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// Where the connection stands.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// The wire: `stdio`, `http`, `sse`, `websocket`, `builtin`.
+    pub transport: &'static str,
+    /// The revision spoken, when connected.
+    pub version: Option<Version>,
+    /// Who answers, when connected.
+    pub identity: Option<Arc<ServerIdentity>>,
+    /// The process, when there is one.
+    pub pid: Option<u32>,
+    /// What makes sure that no descendant of the process survives.
+    pub tier: Option<&'static str>,
+    /// How often it was connected anew after a failure.
+    pub restarts: u32,
+    /// Why it is not connected, or why it was not the last time.
+    pub fault: Option<Fault>,
+    /// Calls in flight.
+    pub in_flight: usize,
+    /// Calls that wait for input.
+    pub parked: usize,
+}
+
+/// Something changed about a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Which server.
+    pub server: Arc<str>,
+    /// What.
+    pub what: What,
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// Its state.
+    State,
+    /// Its tools.
+    Tools,
+    /// Its prompts.
+    Prompts,
+    /// Its resources or templates.
+    Resources,
+    /// One resource.
+    ResourceUpdated(String),
+    /// It is new.
+    Registered,
+    /// It is gone.
+    Removed,
+}
+
+/// The status, its waiters and its listeners.
+pub(super) struct StatusCell {
+    server: Arc<str>,
+    status: Mutex<Status>,
+    waiters: Arc<Notify>,
+    changes: broadcast::Sender<Change>,
+}
+
+impl StatusCell {
+    pub(super) fn new(server: Arc<str>, transport: &'static str, changes: broadcast::Sender<Change>) -> Self {
+        let status = Status {
+            state: State::Disconnected,
+            since: SystemTime::now(),
+            transport,
+            version: None,
+            identity: None,
+            pid: None,
+            tier: None,
+            restarts: 0,
+            fault: None,
+            in_flight: 0,
+            parked: 0,
+        };
+        Self { server, status: Mutex::new(status), waiters: Arc::default(), changes }
+    }
+
+    pub(super) fn get(&self) -> Status {
+        self.status.lock().clone()
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.status.lock().state
+    }
+
+    /// Resolves with the next change after this call: look at the state after making it, then wait.
+    pub(super) fn changed(&self) -> Pin<Box<OwnedNotified>> {
+        let mut notified = Box::pin(self.waiters.clone().notified_owned());
+        notified.as_mut().enable();
+        notified
+    }
+
+    /// Moves on. A happening that cannot happen in this state is a defect and changes nothing.
+    pub(super) fn happen(&self, happening: Happening, fault: Option<Fault>) {
+        let mut status = self.status.lock();
+        let Some(next) = status.state.after(happening) else {
+            tracing::error!(server = %self.server, state = %status.state, ?happening, "a move that cannot happen");
+            return;
+        };
+        if next != status.state {
+            status.since = SystemTime::now();
+        }
+        status.state = next;
+        if fault.is_some() || next == State::Connected {
+            status.fault = fault;
+        }
+        drop(status);
+        self.wake();
+        self.tell(What::State);
+    }
+
+    /// Counts another attempt after a failure.
+    pub(super) fn count_restart(&self) {
+        self.status.lock().restarts += 1;
+    }
+
+    /// Wakes those who wait for a connection or a catalog.
+    pub(super) fn wake(&self) {
+        self.waiters.notify_waiters();
+    }
+
+    pub(super) fn tell(&self, what: What) {
+        // Nobody listening is not an error.
+        let _ = self.changes.send(Change { server: self.server.clone(), what });
+    }
+}
