@@ -1,5 +1,6 @@
 //! The one place where files, environment and flags become checked settings.
 
+pub(crate) mod adapter;
 pub(crate) mod document;
 pub(crate) mod env;
 pub(crate) mod file;

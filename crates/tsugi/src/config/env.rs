@@ -119,6 +119,11 @@ pub(crate) fn read_file(text: &str) -> Result<Vec<(String, String)>, dotenv::Fau
     dotenv::parse(text)
 }
 
+/// A line of an environment file that reads back as this variable.
+pub(crate) fn assignment(name: &str, value: &str) -> String {
+    dotenv::line(name, value)
+}
+
 /// The names only: values may be secret.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -209,7 +214,10 @@ impl Expander {
     }
 
     fn file(&self, reference: &str, path: &str) -> Result<Text, Unresolved> {
-        let place = self.directory.join(path);
+        let place = match (path.strip_prefix("~/"), self.environment.filled("HOME")) {
+            (Some(below), Some(home)) => Path::new(home).join(below),
+            _ => self.directory.join(path),
+        };
         let failed = |why: String| fault(reference, format!("the file `{path}` cannot be read: {why}"));
         let size = std::fs::metadata(&place).map_err(|error| failed(error.to_string()))?.len();
         if size > LARGEST_FILE {
@@ -337,11 +345,12 @@ mod tests {
     fn values_of_secret_variables_and_of_files_are_marked() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("t"), "canary-file\n").unwrap();
-        let environment = Environment::from_pairs([("API_KEY", "canary-value"), ("ROOT", "/srv")]);
+        let home = directory.path().to_str().unwrap();
+        let environment = Environment::from_pairs([("API_KEY", "canary-value"), ("ROOT", "/srv"), ("HOME", home)]);
         let expander = Expander::new(environment, directory.path());
-        let text = expander.expand("${ROOT} ${API_KEY} ${file:t}").unwrap();
-        assert_eq!(text.to_string(), "/srv *** ***");
-        assert_eq!(text.expose(), "/srv canary-value canary-file");
+        let text = expander.expand("${ROOT} ${API_KEY} ${file:t} ${file:~/t}").unwrap();
+        assert_eq!(text.to_string(), "/srv *** *** ***");
+        assert_eq!(text.expose(), "/srv canary-value canary-file canary-file");
         assert!(!format!("{:?}", expander.environment).contains("canary"));
     }
 

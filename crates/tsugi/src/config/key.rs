@@ -116,3 +116,6 @@ macro_rules! keys {
     };
 }
 use keys;
+
+#[cfg(test)]
+mod tests;

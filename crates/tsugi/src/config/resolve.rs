@@ -65,7 +65,8 @@ pub(crate) fn resolve_nothing(environment: &Environment) -> Result<Resolved, Pro
 }
 
 fn finish(reader: Reader<'_>, settings: Settings) -> Result<Resolved, Problems> {
-    let Reader { mut problems, mut warnings, mut secrets, .. } = reader;
+    let Reader { mut problems, unresolved, mut warnings, mut secrets, .. } = reader;
+    problems.extend(unresolved);
     // The longest first, so that one which holds another is masked whole.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
     secrets.dedup();
@@ -115,8 +116,10 @@ fn read_env_file(reader: &mut Reader<'_>, section: &Section<'_>) {
 
 fn read_servers(reader: &mut Reader<'_>, node: &Node, options: &OptionSettings) -> Vec<ServerSettings> {
     let servers = match &node.value {
-        Value::List(items) => items.iter().filter_map(|item| server::read(reader, item, None, options)).collect(),
-        Value::Map(entries) => entries.iter().filter_map(|entry| read_named(reader, entry, options)).collect(),
+        Value::List(items) => items.iter().filter_map(|item| read_server(reader, item, None, options)).collect(),
+        Value::Map(entries) => {
+            entries.iter().filter_map(|entry| read_server(reader, &entry.node, Some(entry), options)).collect()
+        }
         _ => {
             reader.problem(node, format!("`servers` must be a list or a map, but this is {}", node.kind()));
             Vec::new()
@@ -126,8 +129,22 @@ fn read_servers(reader: &mut Reader<'_>, node: &Node, options: &OptionSettings) 
     servers
 }
 
-fn read_named(reader: &mut Reader<'_>, entry: &Entry, options: &OptionSettings) -> Option<ServerSettings> {
-    server::read(reader, &entry.node, Some(entry), options)
+/// Reads a server. One that is switched off may use variables that are not set: it is left out then.
+fn read_server(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    entry: Option<&Entry>,
+    options: &OptionSettings,
+) -> Option<ServerSettings> {
+    let elsewhere = std::mem::take(&mut reader.unresolved);
+    let server = server::read(reader, node, entry, options);
+    let unresolved = std::mem::replace(&mut reader.unresolved, elsewhere);
+    if server::is_switched_off(node) {
+        reader.warnings.extend(unresolved);
+    } else {
+        reader.problems.extend(unresolved);
+    }
+    server
 }
 
 /// Two servers of one name would answer for each other. A map cannot have them; a list can.

@@ -51,7 +51,7 @@ fn unescape(text: &str) -> String {
 }
 
 /// A line that reads back as this variable.
-pub(crate) fn line(name: &str, value: &str) -> String {
+pub(super) fn line(name: &str, value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
     format!("{name}=\"{escaped}\"\n")
 }

@@ -16,6 +16,8 @@ pub(super) struct Reader<'a> {
     pub(super) expander: Expander,
     pub(super) trust: Trust,
     pub(super) problems: Vec<Problem>,
+    /// References that cannot be replaced. What is switched off may have some.
+    pub(super) unresolved: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
     pub(super) secrets: Vec<Secret>,
 }
@@ -76,7 +78,15 @@ fn names(table: &Table) -> String {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(source: &'a Source, expander: Expander, trust: Trust) -> Self {
-        Reader { source, expander, trust, problems: Vec::new(), warnings: Vec::new(), secrets: Vec::new() }
+        Reader {
+            source,
+            expander,
+            trust,
+            problems: Vec::new(),
+            unresolved: Vec::new(),
+            warnings: Vec::new(),
+            secrets: Vec::new(),
+        }
     }
 
     /// Says what is wrong with a value.
@@ -109,7 +119,7 @@ impl<'a> Reader<'a> {
                 for fault in faults {
                     let mut problem = self.source.problem(self.find(node.span, &fault.reference), fault.message);
                     problem.hint = fault.hint;
-                    self.problems.push(problem);
+                    self.unresolved.push(problem);
                 }
                 None
             }

@@ -84,6 +84,14 @@ fn enabled(reader: &mut Reader<'_>, section: &Section<'_>) -> bool {
     enabled && !disabled
 }
 
+/// Whether the entry says, in plain words, that it is not to be used.
+pub(super) fn is_switched_off(node: &Node) -> bool {
+    let says = |key: &str, expected: bool| {
+        node.get(key).and_then(Node::text).and_then(|text| parse::flag(text).ok()) == Some(expected)
+    };
+    says(server::DISABLED.name, true) || says(server::ENABLED.name, false)
+}
+
 /// A word, or `{pool: N}`.
 fn instances(reader: &mut Reader<'_>, section: &Section<'_>) -> Instances {
     let Some(node) = section.get(&server::INSTANCES).filter(|node| node.entries().is_some()) else {

@@ -256,6 +256,16 @@ fn what_has_no_effect_is_a_warning() {
 }
 
 #[test]
+fn a_server_that_is_switched_off_may_use_variables_that_are_not_set() {
+    let text =
+        "servers:\n  - {name: a, url: 'http://${NONE}', disabled: true}\n  - {name: b, command: c, enabled: false}\n";
+    let resolved = load_as(text, Format::Yaml).unwrap();
+    assert!(resolved.warnings[0].message.contains("`NONE` is not set"));
+    assert_eq!(resolved.settings.servers.len(), 1);
+    check("servers:\n  - {name: a, url: nonsense, disabled: true}\n", &[("2:20", "`url` cannot be")]);
+}
+
+#[test]
 fn an_environment_file_gives_variables_that_may_be_used() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("secrets.env"), "TOKEN_A=canary-a\n").unwrap();

@@ -1,0 +1,54 @@
+//! Claude Desktop (`claude_desktop_config.json`) and Claude Code (`.mcp.json`, `~/.claude.json`).
+
+use super::draft::{Dialect, Draft, read_all};
+use super::translate::{is_name, literal, references};
+use super::{Client, Imported};
+use crate::config::document::{Document, Node};
+
+/// Reads `mcpServers`; servers of single projects are only named.
+pub(super) fn read(document: &Document, imported: &mut Imported) {
+    let claude = Claude { expands: imported.client == Client::ClaudeCode };
+    if let Some(servers) = document.root.get("mcpServers") {
+        read_all(servers, &claude, imported);
+    }
+    for project in document.root.get("projects").and_then(Node::entries).unwrap_or_default() {
+        let servers = project.node.get("mcpServers").and_then(Node::entries).unwrap_or_default();
+        if !servers.is_empty() {
+            let names: Vec<&str> = servers.iter().map(|server| server.key.as_str()).collect();
+            let names = names.join(", ");
+            imported.notes.push(format!("servers of the project {} were left out: {names}", project.key));
+        }
+    }
+}
+
+struct Claude {
+    /// The desktop program knows no variables.
+    expands: bool,
+}
+
+impl Dialect for Claude {
+    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
+        if !self.expands {
+            return literal(text);
+        }
+        references(text, false, |body| {
+            let name = body.split(":-").next().unwrap_or_default();
+            if !is_name(name) {
+                notes.push(format!("`${{{body}}}` is no variable and was kept as text"));
+                return None;
+            }
+            if name == body {
+                notes.push(format!("{name} must be set; Claude Code would pass on the text itself"));
+            }
+            Some(format!("${{{body}}}"))
+        })
+    }
+
+    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+        match key {
+            "timeout" => draft.duration("timeout", node, "ms"),
+            _ => return false,
+        }
+        true
+    }
+}

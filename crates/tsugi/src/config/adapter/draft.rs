@@ -1,0 +1,223 @@
+//! A server on its way from another program's file into ours.
+
+use super::Imported;
+use super::translate::variable_name;
+use crate::config::document::{Entry, Node, Value};
+use crate::config::parse::tidy_name;
+use crate::config::secret::{self, Secret};
+
+/// A server in our words, still as text.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) name: String,
+    pub(super) fields: Vec<(&'static str, Field)>,
+    /// What is worth knowing, and no loss.
+    pub(super) remarks: Vec<String>,
+    /// What got lost or changed.
+    pub(super) notes: Vec<String>,
+    /// Secrets that stood in the file, by the variable that stands for them now.
+    pub(super) secrets: Vec<(String, Secret)>,
+}
+
+/// The value of a key, in our syntax.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Field {
+    Text(String),
+    List(Vec<String>),
+    Map(Vec<(String, String)>),
+    /// Keys with lists or words, as `sandbox` has them.
+    Lists(Vec<(&'static str, Vec<String>)>),
+}
+
+/// What differs between programs: how variables are written, and what their own keys mean.
+pub(super) trait Dialect {
+    /// A text in our syntax; what gets lost goes into `notes`.
+    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String;
+
+    /// Reads a key in this program's own way; `false` leaves it to the common way.
+    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool;
+}
+
+/// Reads every server of a map.
+pub(super) fn read_all(servers: &Node, dialect: &dyn Dialect, imported: &mut Imported) {
+    for entry in servers.entries().unwrap_or_default() {
+        let draft = Draft::read(entry, dialect);
+        if draft.get("command").is_none() && draft.get("url").is_none() {
+            let why = draft.notes.join("; ");
+            let why = if why.is_empty() { "it has neither a command nor an address".to_owned() } else { why };
+            imported.notes.push(format!("the server `{}` was left out: {why}", entry.key));
+        } else {
+            imported.servers.push(draft);
+        }
+    }
+}
+
+impl Draft {
+    fn read(entry: &Entry, dialect: &dyn Dialect) -> Self {
+        let name = tidy_name(&entry.key);
+        let remarks = (name != entry.key).then(|| format!("called `{}` there", entry.key)).into_iter().collect();
+        let mut draft = Draft { name, fields: Vec::new(), remarks, notes: Vec::new(), secrets: Vec::new() };
+        for field in entry.node.entries().unwrap_or_default() {
+            let read =
+                dialect.field(&mut draft, &field.key, &field.node) || draft.common(dialect, &field.key, &field.node);
+            if !read {
+                draft.lost(&field.key);
+            }
+        }
+        // The same variable may stand in several values.
+        let mut seen = std::collections::HashSet::new();
+        draft.notes.retain(|note| seen.insert(note.clone()));
+        draft
+    }
+
+    /// The keys that mean the same everywhere.
+    fn common(&mut self, dialect: &dyn Dialect, key: &str, node: &Node) -> bool {
+        match key {
+            "command" => self.text("command", dialect, node),
+            "cwd" => self.text("cwd", dialect, node),
+            "envFile" => self.text("envFile", dialect, node),
+            "url" | "serverUrl" => self.address(dialect, node),
+            "args" => self.args(dialect, node),
+            "env" => self.map("env", dialect, node),
+            "headers" => self.map("headers", dialect, node),
+            "type" | "transport" => self.transport(node),
+            "disabled" => self.disabled(node.text() == Some("true")),
+            "enabled" => self.disabled(node.text() == Some("false")),
+            "autoApprove" | "alwaysAllow" | "trust" => {
+                self.note(format!("`{key}` grants approval to the program that calls, which tsugi does not decide"));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Field> {
+        self.fields.iter().find(|(name, _)| *name == key).map(|(_, field)| field)
+    }
+
+    pub(super) fn set(&mut self, key: &'static str, field: Field) {
+        self.fields.retain(|(name, _)| *name != key);
+        self.fields.push((key, field));
+    }
+
+    pub(super) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// Says that a key has no equivalent.
+    pub(super) fn lost(&mut self, key: &str) {
+        self.note(format!("`{key}` has no equivalent and was left out"));
+    }
+
+    pub(super) fn text(&mut self, key: &'static str, dialect: &dyn Dialect, node: &Node) {
+        if let Some(text) = node.text() {
+            let text = dialect.translate(text, &mut self.notes);
+            self.set(key, Field::Text(text));
+        }
+    }
+
+    pub(super) fn disabled(&mut self, disabled: bool) {
+        if disabled {
+            self.set("disabled", Field::Text("true".to_owned()));
+        }
+    }
+
+    pub(super) fn transport(&mut self, node: &Node) {
+        match node.text() {
+            Some("stdio") | None => {}
+            Some("http" | "streamable-http" | "streamableHttp") => self.set("transport", Field::Text("http".into())),
+            Some("sse") => self.set("transport", Field::Text("sse".into())),
+            Some("ws" | "websocket") => self.set("transport", Field::Text("websocket".into())),
+            Some(other) => self.note(format!("the transport `{other}` is not known; it will be found out")),
+        }
+    }
+
+    /// An address; one that holds a password or a key becomes a variable as a whole.
+    pub(super) fn address(&mut self, dialect: &dyn Dialect, node: &Node) {
+        let Some(text) = node.text() else { return };
+        if !text.starts_with("http") && !text.starts_with("ws") && !text.starts_with('$') {
+            let scheme = text.split(':').next().unwrap_or_default().to_owned();
+            return self.note(format!("addresses that begin with `{scheme}:` are not supported"));
+        }
+        let is_secret = secret::conceal(text) != text && !text.contains('$');
+        let ours = if is_secret { self.hide("URL", text) } else { dialect.translate(text, &mut self.notes) };
+        self.set("url", Field::Text(ours));
+    }
+
+    pub(super) fn args(&mut self, dialect: &dyn Dialect, node: &Node) {
+        let mut args: Vec<String> = Vec::new();
+        for text in strings(node) {
+            let flag = args.last().filter(|last| last.starts_with('-') && secret::is_secret_name(last)).cloned();
+            let argument = match (flag, text.split_once('=')) {
+                (Some(flag), _) if is_literal(text) => self.hide(flag.trim_start_matches('-'), text),
+                (_, Some((flag, value)))
+                    if flag.starts_with('-') && secret::is_secret_name(flag) && is_literal(value) =>
+                {
+                    format!("{flag}={}", self.hide(flag.trim_start_matches('-'), value))
+                }
+                _ if secret::is_secret_value(text) => self.hide("ARGUMENT", text),
+                _ => dialect.translate(text, &mut self.notes),
+            };
+            args.push(argument);
+        }
+        self.set("args", Field::List(args));
+    }
+
+    /// A map of variables or headers; secrets that stand there become variables of their own.
+    pub(super) fn map(&mut self, key: &'static str, dialect: &dyn Dialect, node: &Node) {
+        for entry in node.entries().unwrap_or_default() {
+            let text = entry.node.text().unwrap_or_default();
+            let is_secret = secret::is_secret_name(&entry.key) || secret::is_secret_value(text);
+            let hidden = is_secret && is_literal(text) && !text.is_empty();
+            let value = if hidden { self.hide(&entry.key, text) } else { dialect.translate(text, &mut self.notes) };
+            self.add_pair(key, &entry.key, value);
+        }
+    }
+
+    pub(super) fn add_pair(&mut self, key: &'static str, name: &str, value: String) {
+        let mut pairs = match self.get(key) {
+            Some(Field::Map(pairs)) => pairs.clone(),
+            _ => Vec::new(),
+        };
+        pairs.push((name.to_owned(), value));
+        self.set(key, Field::Map(pairs));
+    }
+
+    pub(super) fn list(&mut self, key: &'static str, node: &Node) {
+        self.set(key, Field::List(strings(node).map(str::to_owned).collect()));
+    }
+
+    /// A number of seconds or milliseconds as a duration with its unit.
+    pub(super) fn duration(&mut self, key: &'static str, node: &Node, unit: &str) {
+        if let Some(number) = node.text().filter(|text| text.parse::<f64>().is_ok()) {
+            self.set(key, Field::Text(format!("{number}{unit}")));
+        }
+    }
+
+    /// Takes a secret out of the file; the reference to the variable that stands for it.
+    fn hide(&mut self, name: &str, value: &str) -> String {
+        let (server, name) = (variable_name(&self.name), variable_name(name));
+        let base = if name.starts_with(&server) { name } else { format!("{server}_{name}") };
+        let taken = |candidate: &String| self.secrets.iter().any(|(name, _)| name == candidate);
+        let numbered = (2..).map(|number| format!("{base}_{number}"));
+        let variable = std::iter::once(base.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(base);
+        let reference = format!("${{{variable}}}");
+        self.secrets.push((variable, Secret::new(value)));
+        reference
+    }
+}
+
+/// Without a reference of any program: a value that is written out.
+fn is_literal(text: &str) -> bool {
+    !text.contains('$')
+}
+
+/// The single values of a list; one value alone is a list of one.
+pub(super) fn strings(node: &Node) -> impl Iterator<Item = &str> {
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        Value::Scalar(_) => std::slice::from_ref(node),
+        _ => &[],
+    };
+    items.iter().filter_map(Node::text)
+}

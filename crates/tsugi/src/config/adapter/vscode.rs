@@ -1,0 +1,109 @@
+//! VS Code (`.vscode/mcp.json`): `servers`, with `inputs` that it would ask for.
+
+use super::Imported;
+use super::draft::{Dialect, Draft, Field, read_all, strings};
+use super::translate::{references, variable_name};
+use crate::config::document::{Document, Node};
+
+/// Reads `servers`, also where older versions keep them in `settings.json`.
+pub(super) fn read(document: &Document, imported: &mut Imported) {
+    let root = document.root.get("mcp").unwrap_or(&document.root);
+    let inputs = root.get("inputs").and_then(Node::items).unwrap_or_default();
+    let describe = |input: &Node| {
+        let text = |key: &str| input.get(key).and_then(Node::text).unwrap_or_default().to_owned();
+        (text("id"), text("description"))
+    };
+    let code = VsCode { editor: Editor::of(imported), inputs: inputs.iter().map(describe).collect() };
+    if let Some(servers) = root.get("servers") {
+        read_all(servers, &code, imported);
+    }
+}
+
+/// The variables that editors of this family share.
+pub(super) struct Editor {
+    workspace: String,
+}
+
+impl Editor {
+    pub(super) fn of(imported: &Imported) -> Self {
+        let workspace = imported.workspace().map(|path| path.display().to_string()).unwrap_or_default();
+        Editor { workspace: if workspace.is_empty() { ".".to_owned() } else { workspace } }
+    }
+
+    /// What a reference of an editor is in our words.
+    pub(super) fn reference(&self, body: &str, notes: &mut Vec<String>) -> Option<String> {
+        match body {
+            "userHome" => Some("${HOME}".to_owned()),
+            "pathSeparator" | "/" => Some("/".to_owned()),
+            "workspaceFolder" => {
+                notes.push(format!("the workspace folder is taken to be `{}`", self.workspace));
+                Some(self.workspace.clone())
+            }
+            "workspaceFolderBasename" => Some(self.workspace.rsplit('/').next().unwrap_or_default().to_owned()),
+            _ => {
+                notes.push(format!("`${{{body}}}` is not known and was kept as text"));
+                None
+            }
+        }
+    }
+}
+
+struct VsCode {
+    editor: Editor,
+    /// What would be asked for: id and description.
+    inputs: Vec<(String, String)>,
+}
+
+impl VsCode {
+    /// Nobody is there to be asked, so an input becomes a variable that must be set.
+    fn input(&self, id: &str, notes: &mut Vec<String>) -> String {
+        let name = variable_name(id);
+        let described = self.inputs.iter().find(|(known, _)| known == id).map(|(_, description)| description.as_str());
+        let description = described.unwrap_or_default().replace(['{', '}', '$'], "");
+        notes.push(format!("VS Code asks for `{id}`; here the variable {name} must be set"));
+        if description.is_empty() { format!("${{{name}}}") } else { format!("${{{name}:?{description}}}") }
+    }
+}
+
+impl Dialect for VsCode {
+    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
+        references(text, false, |body| match body.split_once(':') {
+            Some(("env", name)) => Some(format!("${{{name}:-}}")),
+            Some(("input", id)) => Some(self.input(id, notes)),
+            _ => self.editor.reference(body, notes),
+        })
+    }
+
+    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+        match key {
+            "sandboxEnabled" if node.text() == Some("true") && draft.get("sandbox").is_none() => {
+                draft.set("sandbox", Field::Text("default".to_owned()));
+            }
+            "sandboxEnabled" | "gallery" | "version" => {}
+            "sandbox" => self.sandbox(draft, node),
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl VsCode {
+    /// What may be written is the same idea; what may not be read is the other way round with us.
+    fn sandbox(&self, draft: &mut Draft, node: &Node) {
+        let write = node.get("filesystem").and_then(|files| files.get("allowWrite"));
+        let write: Vec<String> = write
+            .map(|node| strings(node).map(|path| self.translate(path, &mut draft.notes)).collect())
+            .unwrap_or_default();
+        let domains = node.get("network").and_then(|network| network.get("allowedDomains"));
+        let net = if domains.is_some_and(|domains| strings(domains).next().is_some()) { "all" } else { "none" };
+        if net == "all" {
+            draft.note("single domains cannot be allowed: the sandbox allows the whole network");
+        }
+        for (map, key) in [("filesystem", "denyRead"), ("filesystem", "denyWrite"), ("network", "deniedDomains")] {
+            if node.get(map).and_then(|map| map.get(key)).is_some() {
+                draft.lost(&format!("sandbox.{map}.{key}"));
+            }
+        }
+        draft.set("sandbox", Field::Lists(vec![("write", write), ("net", vec![net.to_owned()])]));
+    }
+}

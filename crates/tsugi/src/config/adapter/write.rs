@@ -1,0 +1,216 @@
+//! Writes imported servers as one `tsugi.yaml`, and their secrets as an environment file beside it.
+
+use std::collections::BTreeMap;
+
+use super::draft::{Draft, Field};
+use super::{Client, Imported};
+use crate::config::env::assignment;
+use crate::config::secret::Secret;
+
+/// The name of the environment file.
+pub(crate) const SECRETS_FILE: &str = "tsugi.secrets.env";
+
+/// What is to be written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// The configuration; it holds no secret.
+    pub(crate) yaml: String,
+    /// The content of [`SECRETS_FILE`], to be written so that only its owner can read it; none if no
+    /// imported file held a secret.
+    pub(crate) secrets: Option<Secret>,
+}
+
+/// The order of keys in a server.
+const ORDER: [&str; 13] = [
+    "command",
+    "args",
+    "cwd",
+    "env",
+    "envFile",
+    "url",
+    "transport",
+    "headers",
+    "timeout",
+    "allow",
+    "deny",
+    "sandbox",
+    "disabled",
+];
+
+/// One configuration of all imported files. A server that several programs have appears once; servers
+/// that only share a name are kept apart by the program's name.
+pub(crate) fn write(imports: &[Imported]) -> Written {
+    let mut secrets: BTreeMap<String, Secret> = BTreeMap::new();
+    let mut servers: Vec<(String, &Draft)> = Vec::new();
+    let mut body = String::new();
+    for imported in imports {
+        for draft in &imported.servers {
+            if servers.iter().any(|(_, earlier)| is_same(earlier, draft)) {
+                continue;
+            }
+            let name = free_name(imported.client, draft, &servers);
+            body.push_str(&server(imported.client, &name, draft, &mut secrets));
+            servers.push((name, draft));
+        }
+    }
+    let mut yaml = head(imports);
+    if !secrets.is_empty() {
+        yaml.push_str(&format!("envFile: {SECRETS_FILE}\n"));
+    }
+    yaml.push_str(if body.is_empty() { "servers: []\n" } else { "servers:\n" });
+    yaml.push_str(&body);
+    let lines: String = secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect();
+    Written { yaml, secrets: (!lines.is_empty()).then(|| Secret::new(lines)) }
+}
+
+fn is_same(one: &Draft, other: &Draft) -> bool {
+    let target = |draft: &Draft| ["command", "args", "url", "env", "headers"].map(|key| draft.get(key).cloned());
+    one.name == other.name && target(one) == target(other) && one.secrets == other.secrets
+}
+
+fn free_name(client: Client, draft: &Draft, servers: &[(String, &Draft)]) -> String {
+    let taken = |name: &String| servers.iter().any(|(other, _)| other == name);
+    let with_client = format!("{}-{}", draft.name, client.word());
+    let numbered = (2..).map(|number| format!("{with_client}-{number}"));
+    let names = [draft.name.clone(), with_client.clone()].into_iter().chain(numbered);
+    names.into_iter().find(|name| !taken(name)).unwrap_or(with_client)
+}
+
+fn head(imports: &[Imported]) -> String {
+    let mut head = "# Written by `tsugi import`. What each file had, and what got lost on the way:\n".to_owned();
+    for imported in imports {
+        let file = imported.path.display();
+        head.push_str(&comment(
+            &format!("{}: {file}, {} servers", imported.client.name(), imported.servers.len()),
+            "# ",
+        ));
+        for note in &imported.notes {
+            head.push_str(&comment(note, "#   warning: "));
+        }
+    }
+    head
+}
+
+/// A comment is one line, whatever stands in it.
+fn comment(text: &str, before: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("{before}{line}\n")
+}
+
+fn server(client: Client, name: &str, draft: &Draft, secrets: &mut BTreeMap<String, Secret>) -> String {
+    let renames = keep_secrets(client, draft, secrets);
+    let mut text = format!("\n  # {}\n", client.name());
+    for remark in &draft.remarks {
+        text.push_str(&comment(remark, "  # "));
+    }
+    for note in &draft.notes {
+        text.push_str(&comment(note, "  # warning: "));
+    }
+    text.push_str(&format!("  - name: {}\n", scalar(name)));
+    for key in ORDER {
+        if let Some(field) = draft.get(key) {
+            text.push_str(&renames.iter().fold(write_field(key, field), |text, (from, to)| text.replace(from, to)));
+        }
+    }
+    text
+}
+
+/// Keeps a server's secrets under names that no other server's secret has; says which had to change.
+fn keep_secrets(client: Client, draft: &Draft, secrets: &mut BTreeMap<String, Secret>) -> Vec<(String, String)> {
+    let mut renames = Vec::new();
+    for (name, secret) in &draft.secrets {
+        let mut kept = name.clone();
+        while secrets.get(&kept).is_some_and(|other| other != secret) {
+            kept = format!("{kept}_{}", super::translate::variable_name(client.word()));
+        }
+        if kept != *name {
+            renames.push((format!("${{{name}}}"), format!("${{{kept}}}")));
+        }
+        secrets.insert(kept, secret.clone());
+    }
+    renames
+}
+
+fn write_field(key: &str, field: &Field) -> String {
+    match field {
+        Field::Text(text) => format!("    {key}: {}\n", scalar(text)),
+        Field::List(items) => format!("    {key}: {}\n", list(items)),
+        Field::Map(pairs) => {
+            let pair = |(name, value): &(String, String)| format!("      {}: {}\n", scalar(name), scalar(value));
+            format!("    {key}:\n{}", pairs.iter().map(pair).collect::<String>())
+        }
+        Field::Lists(parts) => {
+            let part = |(name, items): &(&str, Vec<String>)| match items.as_slice() {
+                [only] if *name == "net" => format!("      {name}: {}\n", scalar(only)),
+                items => format!("      {name}: {}\n", list(items)),
+            };
+            format!("    {key}:\n{}", parts.iter().map(part).collect::<String>())
+        }
+    }
+}
+
+fn list(items: &[String]) -> String {
+    format!("[{}]", items.iter().map(|item| scalar(item)).collect::<Vec<_>>().join(", "))
+}
+
+/// A value in quotes, unless every reader of YAML would take it for this very text without them.
+fn scalar(text: &str) -> String {
+    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+        && !matches!(
+            text.to_ascii_lowercase().as_str(),
+            "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "y" | "n"
+        );
+    let is_value = text.ends_with(|c: char| c.is_ascii_alphabetic())
+        && text.parse::<f64>().is_err()
+        && text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric());
+    let is_flag = matches!(text, "true" | "false");
+    if plain || is_value || is_flag { text.to_owned() } else { quoted(text) }
+}
+
+fn quoted(text: &str) -> String {
+    let mut result = String::from('"');
+    for character in text.chars() {
+        match character {
+            '"' => result.push_str("\\\""),
+            '\\' => result.push_str("\\\\"),
+            '\n' => result.push_str("\\n"),
+            '\t' => result.push_str("\\t"),
+            other if other.is_control() => result.push_str(&format!("\\u{:04x}", u32::from(other))),
+            other => result.push(other),
+        }
+    }
+    result.push('"');
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_quoted_where_yaml_could_misread_them() {
+        for (text, written) in [
+            ("npx", "npx"),
+            ("/usr/bin/x", "/usr/bin/x"),
+            ("30s", "30s"),
+            ("no", "\"no\""),
+            ("-y", "\"-y\""),
+            ("@scope/x", "\"@scope/x\""),
+            ("1.10", "\"1.10\""),
+            ("1e5", "\"1e5\""),
+            ("", "\"\""),
+            ("a: b #c", "\"a: b #c\""),
+            ("q\"\\\n", "\"q\\\"\\\\\\n\""),
+            ("${HOME}", "\"${HOME}\""),
+        ] {
+            assert_eq!(scalar(text), written);
+        }
+    }
+
+    #[test]
+    fn a_comment_cannot_leave_its_line() {
+        assert_eq!(comment("a\nservers: []", "# "), "# a servers: []\n");
+    }
+}
