@@ -316,3 +316,6 @@ pub fn priming(id: Option<&str>, retry: Option<u64>) -> Bytes {
 pub fn keep_alive() -> Bytes {
     Bytes::from_static(b": keep-alive\n\n")
 }
+
+#[cfg(test)]
+mod tests;
