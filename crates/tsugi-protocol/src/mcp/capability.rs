@@ -68,6 +68,11 @@ impl ClientCapabilities {
         self.0.has("sampling")
     }
 
+    /// True when the client lends its model together with tools.
+    pub fn has_sampling_tools(&self) -> bool {
+        self.0.get_object("sampling").is_some_and(|settings| settings.has("tools"))
+    }
+
     /// True when the client tells its roots.
     pub fn has_roots(&self) -> bool {
         self.0.has("roots")
@@ -77,9 +82,11 @@ impl ClientCapabilities {
     pub fn lacks_for(&self, question: &super::Method, params: Option<&Object>) -> Option<Raw> {
         use super::Method;
         let is_url = params.and_then(|params| params.get_str("mode")).as_deref() == Some("url");
+        let has_tools = params.is_some_and(|params| params.has("tools") || params.has("toolChoice"));
         let (has, needed) = match question {
             Method::Elicit if is_url => (self.has_url_elicitation(), r#"{"elicitation":{"url":{}}}"#),
             Method::Elicit => (self.has_form_elicitation(), r#"{"elicitation":{"form":{}}}"#),
+            Method::CreateMessage if has_tools => (self.has_sampling_tools(), r#"{"sampling":{"tools":{}}}"#),
             Method::CreateMessage => (self.has_sampling(), r#"{"sampling":{}}"#),
             Method::RootsList => (self.has_roots(), r#"{"roots":{}}"#),
             _ => (false, "{}"),
@@ -216,6 +223,15 @@ mod tests {
         assert!(!client(serde_json::json!({"elicitation": {"url": {}}})).has_form_elicitation());
         assert!(client(serde_json::json!({"elicitation": {"url": {}}})).has_url_elicitation());
         assert!(!ClientCapabilities::none().has_form_elicitation());
+    }
+
+    #[test]
+    fn a_question_with_tools_needs_a_client_that_lends_them() {
+        let client = ClientCapabilities::from_object(Object::from(serde_json::json!({"sampling": {}})));
+        let with_tools = Object::from(serde_json::json!({"tools": []}));
+        let lacks = |params| client.lacks_for(&crate::mcp::Method::CreateMessage, params);
+        assert!(lacks(None).is_none());
+        assert_eq!(lacks(Some(&with_tools)).unwrap().as_str(), r#"{"sampling":{"tools":{}}}"#);
     }
 
     #[test]
