@@ -1,1 +1,25 @@
 //! Offer every upstream server to callers through many faces, guarded and measured.
+//!
+//! Follow one call: [`listen`] accepts the connection, [`run`] takes each request through [`guard`]
+//! and [`route`], a [`face`] turns it into a `Call` and the reply into its own wire format.
+//! Faces know only [`backend`]: what stands behind them.
+
+#![allow(
+    clippy::result_large_err,
+    clippy::large_enum_variant,
+    reason = "errors and replies are moved once on their way out; a box would cost an allocation per call"
+)]
+
+pub mod backend;
+pub mod body;
+pub mod config;
+mod drain;
+pub mod face;
+pub mod guard;
+pub mod listen;
+pub mod route;
+pub mod run;
+
+pub use backend::{Backend, Endpoint, Tools};
+pub use config::{Config, Limits};
+pub use run::{Gateway, Handle, StartError};

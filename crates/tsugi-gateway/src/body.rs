@@ -1,0 +1,136 @@
+//! Bodies in and out: a request's bytes under a limit, a response without copying a large result.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+/// A stream of chunks that is pulled as fast as the reader takes them.
+pub trait Chunks: Send {
+    /// The next chunk; `None` ends the stream.
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
+}
+
+/// A response's body.
+pub enum Body {
+    /// Up to three pieces, written one after another: envelope, result, envelope.
+    Parts([Bytes; 3]),
+    /// Chunks that come over time.
+    Stream(Box<dyn Chunks>),
+}
+
+/// Below this size one copy is cheaper than three pieces.
+const WORTH_SPLITTING: usize = 16 << 10;
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self::one(Bytes::new())
+    }
+
+    /// One piece.
+    pub fn one(bytes: Bytes) -> Self {
+        Body::Parts([bytes, Bytes::new(), Bytes::new()])
+    }
+
+    /// `head`, a payload that may be large, `tail`. A large payload is not copied.
+    pub fn around(head: &[u8], payload: &Bytes, tail: &'static [u8]) -> Self {
+        if payload.len() >= WORTH_SPLITTING {
+            return Body::Parts([Bytes::copy_from_slice(head), payload.clone(), Bytes::from_static(tail)]);
+        }
+        let mut whole = BytesMut::with_capacity(head.len() + payload.len() + tail.len());
+        whole.extend_from_slice(head);
+        whole.extend_from_slice(payload);
+        whole.extend_from_slice(tail);
+        Self::one(whole.freeze())
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Body::Parts(parts) => {
+                let next = parts.iter_mut().find(|part| !part.is_empty()).map(std::mem::take);
+                Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Body::Stream(chunks) => chunks.poll_chunk(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Body::Parts(parts) => parts.iter().all(Bytes::is_empty),
+            Body::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Parts(parts) => SizeHint::with_exact(parts.iter().map(|part| part.len() as u64).sum()),
+            Body::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Why a request's body was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// Larger than allowed.
+    TooLarge,
+    /// It did not arrive in time.
+    TooSlow,
+    /// The connection broke.
+    Broken,
+}
+
+/// Reads a request's body. One that arrives in one piece is not copied; bytes are counted as they come,
+/// so nobody can make us hold more than `limit`.
+pub async fn collect(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, BodyError> {
+    if body.size_hint().lower() > limit as u64 {
+        return Err(BodyError::TooLarge);
+    }
+    let reading = read(body, limit);
+    tokio::pin!(reading);
+    // Most bodies are here already: no timer is needed for them.
+    if let Poll::Ready(result) = futures_util::poll!(reading.as_mut()) {
+        return result;
+    }
+    tokio::time::timeout(timeout, reading).await.unwrap_or(Err(BodyError::TooSlow))
+}
+
+async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
+    let Some(first) = next_data(&mut body).await? else { return Ok(Bytes::new()) };
+    if first.len() > limit {
+        return Err(BodyError::TooLarge);
+    }
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let expected = body.size_hint().exact().unwrap_or(0) as usize;
+    let mut whole = BytesMut::with_capacity((first.len() + expected).min(limit));
+    whole.extend_from_slice(&first);
+    while let Some(more) = next_data(&mut body).await? {
+        if whole.len() + more.len() > limit {
+            return Err(BodyError::TooLarge);
+        }
+        whole.extend_from_slice(&more);
+    }
+    Ok(whole.freeze())
+}
+
+async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}

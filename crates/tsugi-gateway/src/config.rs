@@ -1,0 +1,117 @@
+//! What one gateway is told at start: addresses, limits, who may come in.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::guard::api_key::Key;
+
+/// The settings of a gateway, checked and complete.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen. Port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Whether an address that others can reach may be used without authentication.
+    pub exposure: Exposure,
+    /// Names by which this gateway may be addressed, beside those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// Web origins that may call, beside those of this machine: `https://app.example.com`.
+    pub allowed_origins: Vec<String>,
+    /// Who may come in. Without any key, everybody who reaches the address may.
+    pub keys: Vec<Key>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Whether an unauthenticated gateway may listen beyond this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposure {
+    /// Only with authentication.
+    Guarded,
+    /// Also without; somebody said `--insecure` aloud.
+    Insecure,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7600)],
+            exposure: Exposure::Guarded,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            keys: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Config {
+    /// A gateway on a free port of this machine: for tests and for programs that ask for the address afterwards.
+    pub fn on_free_port() -> Self {
+        Self { listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)], ..Self::default() }
+    }
+
+    /// True when every address is reachable from this machine alone.
+    pub fn is_local(&self) -> bool {
+        self.listen.iter().all(|address| address.ip().is_loopback())
+    }
+}
+
+/// Bounds on what callers can make the gateway hold.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of one request's body.
+    pub body: usize,
+    /// Bytes of one request's head.
+    pub head: usize,
+    /// Connections at once; more wait in the system's queue.
+    pub connections: usize,
+    /// How long a request's head may take to arrive.
+    pub head_timeout: Duration,
+    /// How long a request's body may take to arrive.
+    pub body_timeout: Duration,
+    /// Event streams at once.
+    pub streams: usize,
+    /// Legacy sessions in all.
+    pub sessions: usize,
+    /// Legacy sessions of one authenticated caller.
+    pub sessions_per_caller: usize,
+    /// How long an unused session lives.
+    pub session_idle: Duration,
+    /// Messages in one batch.
+    pub batch: usize,
+    /// Bytes of a stream kept for a reader that comes back.
+    pub replay: usize,
+    /// How long a finished stream is kept for a reader that comes back.
+    pub replay_age: Duration,
+    /// How often a call may ask its client for input.
+    pub rounds: usize,
+    /// How often a quiet stream gets a comment, so that nobody takes it for dead.
+    pub keep_alive: Duration,
+    /// How long a legacy call may be quiet before its client gets a stream that it can come back to.
+    pub patience: Duration,
+    /// How long a legacy client may take to answer a question.
+    pub answer_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: 4 << 20,
+            head: 64 << 10,
+            connections: 20_000,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            streams: 20_000,
+            sessions: 10_000,
+            sessions_per_caller: 1_000,
+            session_idle: Duration::from_secs(30 * 60),
+            batch: 50,
+            replay: 1 << 20,
+            replay_age: Duration::from_secs(5 * 60),
+            rounds: 10,
+            keep_alive: Duration::from_secs(15),
+            patience: Duration::from_millis(100),
+            answer_timeout: Duration::from_secs(10 * 60),
+        }
+    }
+}

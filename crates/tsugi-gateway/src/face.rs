@@ -1,0 +1,52 @@
+//! The wire formats we offer: each turns its requests into calls and replies into its own answers.
+
+pub mod event;
+pub mod fault;
+pub mod http;
+pub(crate) mod legacy;
+pub mod mcp;
+pub(crate) mod running;
+
+use std::sync::Arc;
+
+use ::http::StatusCode;
+use ::http::request::Parts;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use tsugi_protocol::answer::FaultCode;
+
+use crate::body::{self, BodyError};
+use crate::drain::Busy;
+use crate::guard::principal::Principal;
+use crate::guard::refusal::Refusal;
+use crate::run::Gateway;
+
+/// A request that was let in, on its way to a face.
+pub(crate) struct Asked<'request> {
+    pub(crate) gateway: &'request Arc<Gateway>,
+    pub(crate) principal: Principal,
+    pub(crate) parts: &'request Parts,
+    /// Held until the answer is written, so that stopping waits for it.
+    pub(crate) busy: Busy,
+}
+
+impl Asked<'_> {
+    /// The body of a POST: JSON, not compressed, not too large.
+    pub(crate) async fn json_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
+        http::expect_json(&self.parts.headers)?;
+        let limits = &self.gateway.config().limits;
+        body::collect(body, limits.body, limits.body_timeout).await.map_err(refuse_body)
+    }
+}
+
+fn refuse_body(error: BodyError) -> Refusal {
+    match error {
+        BodyError::TooLarge => {
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, FaultCode::TooLarge, "the body is larger than allowed")
+        }
+        BodyError::TooSlow => {
+            Refusal::new(StatusCode::REQUEST_TIMEOUT, FaultCode::InvalidRequest, "the body did not arrive in time")
+        }
+        BodyError::Broken => Refusal::bad_request("the body could not be read"),
+    }
+}

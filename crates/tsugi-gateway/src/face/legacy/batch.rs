@@ -1,0 +1,70 @@
+//! Batches, which only 2025-03-26 has: one array of messages, cut into its messages.
+
+use bytes::Bytes;
+use tsugi_protocol::json::scan::{self, ScanError, ScanErrorKind};
+use tsugi_protocol::rpc::{RpcError, code};
+
+/// True when these bytes are an array rather than a message.
+pub(crate) fn is_batch(bytes: &[u8]) -> bool {
+    bytes.get(scan::skip_space(bytes, 0)) == Some(&b'[')
+}
+
+/// The messages of a batch. Empty batches and those of more than `limit` messages are refused.
+pub(crate) fn split(bytes: &Bytes, limit: usize) -> Result<Vec<Bytes>, RpcError> {
+    let messages = cut(bytes, limit).map_err(|error| RpcError::new(code::PARSE_ERROR, &error.to_string()))?;
+    match messages.len() {
+        0 => Err(RpcError::new(code::INVALID_REQUEST, "the batch is empty")),
+        count if count > limit => {
+            Err(RpcError::new(code::INVALID_REQUEST, &format!("a batch has at most {limit} messages")))
+        }
+        _ => Ok(messages),
+    }
+}
+
+/// Cuts at most one message more than `limit`, so that a huge batch costs no more than a small one.
+fn cut(bytes: &Bytes, limit: usize) -> Result<Vec<Bytes>, ScanError> {
+    scan::prove_utf8(bytes)?;
+    let mut messages = Vec::new();
+    let mut at = scan::skip_space(bytes, scan::skip_space(bytes, 0) + 1);
+    if bytes.get(at) == Some(&b']') {
+        return Ok(messages);
+    }
+    loop {
+        let end = scan::skip_value(bytes, at)?;
+        messages.push(bytes.slice(at..end));
+        if messages.len() > limit {
+            return Ok(messages);
+        }
+        at = scan::skip_space(bytes, end);
+        match bytes.get(at) {
+            Some(b',') => at = scan::skip_space(bytes, at + 1),
+            Some(b']') => return scan::expect_end(bytes, at + 1).map(|()| messages),
+            Some(_) => return Err(ScanError { at, kind: ScanErrorKind::Unexpected }),
+            None => return Err(ScanError { at, kind: ScanErrorKind::Truncated }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split_text(text: &str, limit: usize) -> Result<Vec<Bytes>, i64> {
+        split(&Bytes::copy_from_slice(text.as_bytes()), limit).map_err(|error| error.code())
+    }
+
+    #[test]
+    fn a_batch_is_cut_into_its_messages() {
+        assert!(is_batch(b" [1]") && !is_batch(b"{}") && !is_batch(b""));
+        assert_eq!(split_text(r#" [ {"a":[1]} , 2 ] "#, 5).unwrap(), [&br#"{"a":[1]}"#[..], b"2"]);
+        for (bad, code) in [("[]", -32600), ("[1,2,3]", -32600), ("[1", -32700), ("[1 2]", -32700), ("[1] x", -32700)] {
+            assert_eq!(split_text(bad, 2).unwrap_err(), code, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_huge_batch_is_refused_without_reading_all_of_it() {
+        let huge = format!("[{}", "{},".repeat(100_000));
+        assert_eq!(split_text(&huge, 50).unwrap_err(), -32600);
+    }
+}

@@ -1,0 +1,337 @@
+//! What a legacy session remembers: who the client is, what it wants to hear, what it was asked.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Outcome};
+use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::mcp::log::LogLevel;
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::subscription::Filter;
+use tsugi_protocol::mcp::{ClientProfile, Method, ServerIdentity, Version};
+use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, Response, RpcError, code};
+
+use super::turn::Turn;
+use crate::config::Limits;
+use crate::face::mcp::modern::{invalid, without_meta};
+use crate::face::running::Running;
+use tsugi_protocol::era::{change, session};
+
+/// A session of the legacy era, whatever wire it is on.
+pub(crate) struct Conversation {
+    pub(super) answer: Arc<dyn Answer>,
+    pub(super) version: Version,
+    pub(super) client: Arc<ClientProfile>,
+    pub(super) rounds: usize,
+    pub(super) answer_timeout: Duration,
+    caller: Caller,
+    can_subscribe: bool,
+    lists: Filter,
+    next_question: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    level: LogLevel,
+    uris: BTreeSet<String>,
+    /// Grows whenever what is to be watched changes.
+    watch: u64,
+    watcher: Option<Waker>,
+    running: Vec<(Id, Arc<Cancel>)>,
+    questions: HashMap<u64, oneshot::Sender<Body>>,
+    is_over: bool,
+}
+
+/// The switch that ends one turn from outside.
+#[derive(Default)]
+pub(super) struct Cancel {
+    is_set: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Cancel {
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    fn set(&self) {
+        self.is_set.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+}
+
+/// What a message led to.
+pub(crate) enum Received {
+    /// Nothing to send.
+    Nothing,
+    /// An answer at once.
+    Answered(Bytes),
+    /// An answer later; poll it.
+    Turn(Box<Turn>),
+}
+
+/// Answers `initialize`: asks who answers here, and opens a conversation with its client.
+/// Nothing is kept when it fails.
+pub(crate) async fn begin(
+    answer: Arc<dyn Answer>,
+    caller: Caller,
+    limits: &Limits,
+    request: &Request,
+) -> Result<(Conversation, Bytes), RpcError> {
+    let params = request.params.as_ref().and_then(Object::of);
+    let params = params.ok_or_else(|| invalid("initialize needs parameters"))?;
+    if !params.has("protocolVersion") {
+        return Err(invalid("initialize needs a protocolVersion"));
+    }
+    // A slice would keep the whole buffer of the connection alive for as long as the session lives.
+    let params = Object::parse(Bytes::copy_from_slice(params.bytes())).map_err(|error| invalid(&error.to_string()))?;
+    let (version, client) = session::read_initialize(&params);
+    let client = Arc::new(client);
+    let identity = identify(&*answer, caller.clone(), client.clone()).await?;
+    let result = session::initialize_result(&identity, version);
+    let response = Response::result(request.id.clone(), result).to_bytes();
+    let conversation = Conversation::new(answer, caller, limits, version, client, &identity);
+    Ok((conversation, response))
+}
+
+async fn identify(answer: &dyn Answer, caller: Caller, client: Arc<ClientProfile>) -> Result<ServerIdentity, RpcError> {
+    let mut call = Call::bare(Method::Discover).from_caller(caller);
+    call.meta = RequestMeta::of_client(client);
+    match Running::start(answer, call).outcome().await {
+        Outcome::Complete(complete) => session::read_discover_result(&complete.body)
+            .map_err(|reason| RpcError::new(code::own::UPSTREAM_PROTOCOL, reason)),
+        Outcome::InputRequired(_) => {
+            Err(RpcError::new(code::own::UPSTREAM_PROTOCOL, "the server asks before it greets"))
+        }
+        Outcome::Failed(failure) => Err(failure.to_rpc()),
+    }
+}
+
+impl Conversation {
+    fn new(
+        answer: Arc<dyn Answer>,
+        caller: Caller,
+        limits: &Limits,
+        version: Version,
+        client: Arc<ClientProfile>,
+        identity: &ServerIdentity,
+    ) -> Self {
+        let can = &identity.capabilities;
+        let lists = Filter {
+            tools: can.has_list_changed("tools"),
+            prompts: can.has_list_changed("prompts"),
+            resources: can.has_list_changed("resources"),
+            uris: BTreeSet::new(),
+        };
+        let state = State {
+            level: LogLevel::Info,
+            uris: BTreeSet::new(),
+            watch: 0,
+            watcher: None,
+            running: Vec::new(),
+            questions: HashMap::new(),
+            is_over: false,
+        };
+        Self {
+            answer,
+            version,
+            client,
+            caller,
+            lists,
+            rounds: limits.rounds,
+            answer_timeout: limits.answer_timeout,
+            can_subscribe: can.has_resource_subscriptions(),
+            next_question: AtomicU64::new(1),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The revision that was agreed on.
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Takes one message from the client.
+    pub(crate) fn receive(self: &Arc<Self>, message: Message) -> Received {
+        match message {
+            Message::Request(request) => self.request(request),
+            Message::Notification(notification) => {
+                self.notification(&notification);
+                Received::Nothing
+            }
+            Message::Response(response) => {
+                self.answered(response);
+                Received::Nothing
+            }
+        }
+    }
+
+    fn request(self: &Arc<Self>, request: Request) -> Received {
+        let answered = match request.method {
+            Method::Ping => Ok(()),
+            Method::SetLevel => self.set_level(&request),
+            Method::ResourcesSubscribe => self.subscribe(&request),
+            Method::ResourcesUnsubscribe => self.unsubscribe(&request),
+            Method::Initialize => Err(RpcError::new(code::INVALID_REQUEST, "this session is initialized already")),
+            Method::Discover | Method::Listen => {
+                Err(RpcError::new(code::METHOD_NOT_FOUND, &format!("method not found: {}", request.method)))
+            }
+            _ => return Received::Turn(Box::new(Turn::start(self.clone(), request))),
+        };
+        Received::Answered(match answered {
+            Ok(()) => Response::result(request.id, Raw::literal("{}")).to_bytes(),
+            Err(error) => error.response(Some(&request.id)),
+        })
+    }
+
+    fn set_level(&self, request: &Request) -> Result<(), RpcError> {
+        let level = request.params_object().as_ref().and_then(change::read_set_level);
+        self.state.lock().level = level.ok_or_else(|| invalid("there is no such log level"))?;
+        Ok(())
+    }
+
+    fn subscribe(&self, request: &Request) -> Result<(), RpcError> {
+        if !self.can_subscribe {
+            return Err(RpcError::new(code::METHOD_NOT_FOUND, "resources cannot be watched here"));
+        }
+        let uri = uri_of(request)?;
+        self.change_watch(|uris| uris.insert(uri));
+        Ok(())
+    }
+
+    fn unsubscribe(&self, request: &Request) -> Result<(), RpcError> {
+        let uri = uri_of(request)?;
+        self.change_watch(|uris| uris.remove(&uri));
+        Ok(())
+    }
+
+    fn change_watch(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
+        let mut state = self.state.lock();
+        if change(&mut state.uris) {
+            state.watch += 1;
+            wake(state.watcher.take());
+        }
+    }
+
+    fn notification(&self, notification: &Notification) {
+        if notification.method != Method::Cancelled {
+            return;
+        }
+        let Some(id) = notification.params_object().get("requestId").and_then(Id::from_raw) else { return };
+        let state = self.state.lock();
+        for (_, cancel) in state.running.iter().filter(|(running, _)| *running == id) {
+            cancel.set();
+        }
+    }
+
+    fn answered(&self, response: Response) {
+        let Some(id) = response.id.as_ref().and_then(Id::as_u64) else { return };
+        if let Some(waiting) = self.state.lock().questions.remove(&id) {
+            // The turn may have ended meanwhile; then nobody wants the answer.
+            let _ = waiting.send(response.body);
+        }
+    }
+
+    /// The call that a request stands for, as it is now: a retry sees the log level of today.
+    pub(super) fn call(&self, request: &Request) -> Result<Call, RpcError> {
+        let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
+        let own = params.get_object("_meta");
+        let level = self.state.lock().level;
+        Ok(Call {
+            method: request.method.clone(),
+            meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
+            params: without_meta(&params),
+            caller: self.caller.clone(),
+            options: CallOptions::default(),
+        })
+    }
+
+    pub(super) fn began(&self, id: &Id) -> Arc<Cancel> {
+        let cancel = Arc::new(Cancel::default());
+        let mut state = self.state.lock();
+        if state.is_over {
+            cancel.set();
+        }
+        state.running.push((id.clone(), cancel.clone()));
+        cancel
+    }
+
+    pub(super) fn ended(&self, cancel: &Arc<Cancel>) {
+        self.state.lock().running.retain(|(_, other)| !Arc::ptr_eq(other, cancel));
+    }
+
+    /// A fresh id for a question to the client, and where its answer will arrive.
+    pub(super) fn ask(&self) -> (u64, oneshot::Receiver<Body>) {
+        let id = self.next_question.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        self.state.lock().questions.insert(id, sender);
+        (id, receiver)
+    }
+
+    pub(super) fn forget_question(&self, id: u64) {
+        self.state.lock().questions.remove(&id);
+    }
+
+    /// What is to be watched now, and the number of that wish.
+    pub(super) fn wish(&self) -> (u64, Filter) {
+        let state = self.state.lock();
+        (state.watch, Filter { uris: state.uris.clone(), ..self.lists.clone() })
+    }
+
+    /// True when the wish with this number is still the wish; otherwise the waker is not kept.
+    pub(super) fn is_wish(&self, number: u64, waker: &Waker) -> bool {
+        let mut state = self.state.lock();
+        let is_same = state.watch == number;
+        if is_same {
+            state.watcher = Some(waker.clone());
+        }
+        is_same
+    }
+
+    /// A call that watches what this client wants to hear of.
+    pub(super) fn listen(&self, filter: &Filter) -> Call {
+        let mut call = Call::new(Method::Listen, change::listen_params(filter)).from_caller(self.caller.clone());
+        call.meta = RequestMeta::of_client(self.client.clone());
+        call
+    }
+
+    /// Ends everything: running calls are cancelled, nothing is watched.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        state.questions.clear();
+        for (_, cancel) in &state.running {
+            cancel.set();
+        }
+        state.watch += 1;
+        wake(state.watcher.take());
+    }
+
+    /// True after [`Conversation::end`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+fn uri_of(request: &Request) -> Result<String, RpcError> {
+    let params = request.params_object();
+    let uri = params.as_ref().and_then(|params| params.get_str("uri"));
+    uri.map(|uri| uri.into_owned()).ok_or_else(|| invalid("the parameter `uri` must be a string"))
+}

@@ -1,0 +1,246 @@
+//! One request of a legacy client on its way: notes, questions to the client, and at last its response.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::time::Sleep;
+use tsugi_protocol::answer::{Event, Failure, Fault, FaultCode, InputRequired, Outcome};
+use tsugi_protocol::json::Raw;
+use tsugi_protocol::mcp::input::{Answers, Question};
+use tsugi_protocol::rpc::{Body, Id, Request, Response, RpcError};
+
+use super::conversation::{Cancel, Conversation};
+use crate::face::running::Running;
+use tsugi_protocol::era::{change, round_trip, to_legacy};
+
+/// A request being answered. Dropping it cancels the call.
+pub(crate) struct Turn {
+    conversation: Arc<Conversation>,
+    request: Request,
+    state: State,
+    rounds: usize,
+    /// There once the turn has had to wait: a turn that never waits costs no entry in the table.
+    cancel: Option<Arc<Cancel>>,
+    outgoing: VecDeque<Bytes>,
+}
+
+enum State {
+    Calling(Running),
+    Asking(Asking),
+    Failed(RpcError),
+    Over,
+}
+
+/// Questions that the client has not all answered yet.
+struct Asking {
+    waiting: VecDeque<(Question, u64, oneshot::Receiver<Body>)>,
+    answers: Answers,
+    has_answers: bool,
+    state: Option<String>,
+    deadline: Pin<Box<Sleep>>,
+}
+
+/// What a turn has to say.
+pub(crate) enum Said {
+    /// A notification or a question; more follows.
+    Message(Bytes),
+    /// The response; nothing follows.
+    Response(Bytes),
+    /// Nothing: the client cancelled the request and expects no response.
+    Silence,
+}
+
+impl Turn {
+    pub(super) fn start(conversation: Arc<Conversation>, request: Request) -> Self {
+        let state = match conversation.call(&request) {
+            Ok(call) => State::Calling(Running::start(&*conversation.answer, call)),
+            Err(error) => State::Failed(error),
+        };
+        Self { conversation, request, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
+    }
+
+    /// The conversation it belongs to.
+    pub(crate) fn conversation(&self) -> &Arc<Conversation> {
+        &self.conversation
+    }
+
+    /// The next thing to send.
+    pub(crate) async fn next(&mut self) -> Said {
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    /// The next thing to send, as a poll. After a response or silence it is not polled again.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+        let polled = self.step(context);
+        if polled.is_pending() && self.wait(context) {
+            self.end();
+            return Poll::Ready(Said::Silence);
+        }
+        polled
+    }
+
+    /// Notes that this turn waits; true when it was cancelled.
+    fn wait(&mut self, context: &Context<'_>) -> bool {
+        let cancel = self.cancel.get_or_insert_with(|| self.conversation.began(&self.request.id));
+        cancel.register(context.waker());
+        cancel.is_set()
+    }
+
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+        loop {
+            if let Some(message) = self.outgoing.pop_front() {
+                return Poll::Ready(Said::Message(message));
+            }
+            match &mut self.state {
+                State::Calling(running) => match ready!(running.poll_event(context)) {
+                    Event::Note(note) => return Poll::Ready(Said::Message(change::to_legacy(&note).to_bytes())),
+                    Event::Done(Outcome::InputRequired(input)) => self.ask(input),
+                    Event::Done(outcome) => return Poll::Ready(self.respond(&outcome)),
+                },
+                State::Asking(asking) => match ready!(asking.poll(context)) {
+                    Ok(()) => self.retry(),
+                    Err(fault) => self.fail(fault),
+                },
+                State::Failed(error) => {
+                    let response = error.response(Some(&self.request.id));
+                    self.end();
+                    return Poll::Ready(Said::Response(response));
+                }
+                State::Over => return Poll::Pending,
+            }
+        }
+    }
+
+    fn respond(&mut self, outcome: &Outcome) -> Said {
+        let (method, version) = (&self.request.method, self.conversation.version);
+        let response = match outcome {
+            Outcome::Complete(complete) => {
+                let result = to_legacy::result(complete, method, version);
+                Response::result(self.request.id.clone(), result.raw()).to_bytes()
+            }
+            Outcome::Failed(failure) => self.error(failure).response(Some(&self.request.id)),
+            Outcome::InputRequired(_) => unreachable!("questions are asked before a response is written"),
+        };
+        self.end();
+        Said::Response(response)
+    }
+
+    fn error(&self, failure: &Failure) -> RpcError {
+        to_legacy::error(&failure.to_rpc(), &self.request.method, self.conversation.version)
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.state = State::Failed(self.error(&Failure::from(fault)));
+    }
+
+    /// Puts a server's questions to the client as requests of ours.
+    fn ask(&mut self, input: InputRequired) {
+        self.rounds += 1;
+        if self.rounds > self.conversation.rounds {
+            let message = format!("the server asked for input more than {} times", self.conversation.rounds);
+            return self.fail(Fault::new(FaultCode::InvalidResponse, message));
+        }
+        match self.questions(input) {
+            Ok(asking) => self.state = State::Asking(asking),
+            Err(fault) => self.fail(fault),
+        }
+    }
+
+    fn questions(&mut self, input: InputRequired) -> Result<Asking, Fault> {
+        let questions = input.questions();
+        for question in &questions {
+            let lacking =
+                self.conversation.client.capabilities.lacks_for(&question.method, Some(&question.params_object()));
+            if let Some(needed) = lacking {
+                return Err(incapable(question, Some(needed)));
+            }
+        }
+        let mut waiting = VecDeque::with_capacity(questions.len());
+        for question in questions {
+            let (id, answer) = self.conversation.ask();
+            let Some(request) = round_trip::to_request(&question, Id::number(id), self.conversation.version) else {
+                self.conversation.forget_question(id);
+                return Err(incapable(&question, None));
+            };
+            self.outgoing.push_back(request.to_bytes());
+            waiting.push_back((question, id, answer));
+        }
+        let deadline = Box::pin(tokio::time::sleep(self.conversation.answer_timeout));
+        Ok(Asking { waiting, answers: Answers::default(), has_answers: false, state: input.state, deadline })
+    }
+
+    /// Asks again, with the answers.
+    fn retry(&mut self) {
+        let State::Asking(asking) = std::mem::replace(&mut self.state, State::Over) else { return };
+        let responses = asking.has_answers.then(|| asking.answers.finish());
+        self.state = match self.conversation.call(&self.request) {
+            Ok(call) => {
+                let call = call.retry_with(responses.as_ref(), asking.state.as_deref());
+                State::Calling(Running::start(&*self.conversation.answer, call))
+            }
+            Err(error) => State::Failed(error),
+        };
+    }
+
+    fn end(&mut self) {
+        if let State::Asking(asking) = std::mem::replace(&mut self.state, State::Over) {
+            for (_, id, _) in asking.waiting {
+                self.conversation.forget_question(id);
+            }
+        }
+        if let Some(cancel) = self.cancel.take() {
+            self.conversation.ended(&cancel);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Asking {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        while let Some((question, _, answer)) = self.waiting.front_mut() {
+            let Poll::Ready(answered) = Pin::new(answer).poll(context) else {
+                ready!(self.deadline.as_mut().poll(context));
+                let message = format!("the client did not answer {} in time", question.method);
+                return Poll::Ready(Err(Fault::new(FaultCode::Timeout, message)));
+            };
+            let Ok(body) = answered else {
+                return Poll::Ready(Err(Fault::new(FaultCode::Cancelled, "the session ended")));
+            };
+            match round_trip::answer_to_modern(&question.method, &body) {
+                Some(answer) => self.answers.add(&question.key, &answer),
+                None => return Poll::Ready(Err(refused(question, &body))),
+            }
+            self.has_answers = true;
+            self.waiting.pop_front();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn incapable(question: &Question, needed: Option<Raw>) -> Fault {
+    let message = format!("the server needs {}, which this client does not offer", question.method);
+    let fault = Fault::new(FaultCode::MissingCapability, message);
+    match needed {
+        Some(needed) => fault.with_details(needed),
+        None => fault,
+    }
+}
+
+fn refused(question: &Question, body: &Body) -> Fault {
+    let (reason, details) = match body {
+        Body::Error(error) => (error.message(), error.raw()),
+        Body::Result(result) => ("the answer is no object".to_owned(), result.clone()),
+    };
+    let message = format!("the client refused {}: {reason}", question.method);
+    Fault::new(FaultCode::ExecutionFailed, message).with_details(details)
+}

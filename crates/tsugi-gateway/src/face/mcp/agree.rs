@@ -1,0 +1,78 @@
+//! Header and body must say the same: else a proxy that reads headers and a server that reads bodies
+//! could be told two different things
+//! ([Server Validation](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation)).
+
+use ::http::HeaderMap;
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::rpc::{RpcError, code};
+use tsugi_schema::header_param::{HeaderParams, decode};
+
+use crate::backend::Tools;
+
+/// Checks `Mcp-Method`, `Mcp-Name` and the mirrored arguments of a request.
+pub(super) fn check(headers: &HeaderMap, method: &Method, params: &Object, tools: &dyn Tools) -> Result<(), RpcError> {
+    check_method(headers, method)?;
+    let Some(key) = named_by(method) else { return Ok(()) };
+    let Some(name) = params.get_str(key) else { return Ok(()) };
+    check_name(headers, &name)?;
+    if *method == Method::ToolsCall
+        && let Some(mirrored) = tools.header_params(&name)
+    {
+        return check_arguments(headers, &mirrored, params);
+    }
+    Ok(())
+}
+
+fn check_method(headers: &HeaderMap, method: &Method) -> Result<(), RpcError> {
+    match only(headers, "mcp-method")? {
+        Some(value) if value == method.as_str().as_bytes() => Ok(()),
+        Some(_) => Err(mismatch("the Mcp-Method header differs from the method in the body")),
+        None => Err(mismatch("the Mcp-Method header is missing")),
+    }
+}
+
+/// The parameter that is also in `Mcp-Name`.
+fn named_by(method: &Method) -> Option<&'static str> {
+    match method {
+        Method::ToolsCall | Method::PromptsGet => Some("name"),
+        Method::ResourcesRead => Some("uri"),
+        _ => None,
+    }
+}
+
+fn check_name(headers: &HeaderMap, name: &str) -> Result<(), RpcError> {
+    let Some(value) = only(headers, "mcp-name")? else { return Err(mismatch("the Mcp-Name header is missing")) };
+    let is_plain = !value.starts_with(b"=?");
+    if is_plain && value == name.as_bytes() {
+        return Ok(());
+    }
+    match decode(value) {
+        Ok(decoded) if decoded == name => Ok(()),
+        _ => Err(mismatch("the Mcp-Name header differs from the name in the body")),
+    }
+}
+
+fn check_arguments(headers: &HeaderMap, mirrored: &HeaderParams, params: &Object) -> Result<(), RpcError> {
+    let arguments = params.get("arguments").and_then(|arguments| arguments.to().ok()).unwrap_or_default();
+    for param in mirrored.iter() {
+        let name = param.header_name();
+        let received = only(headers, &name)?;
+        param.compare(received, &arguments).map_err(|reason| mismatch(&format!("the {name} header: {reason}")))?;
+    }
+    Ok(())
+}
+
+/// A header that may be there once.
+pub(super) fn only<'headers>(headers: &'headers HeaderMap, name: &str) -> Result<Option<&'headers [u8]>, RpcError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => Ok(Some(value.as_bytes())),
+        _ => Err(mismatch(&format!("the {name} header is there more than once"))),
+    }
+}
+
+pub(super) fn mismatch(message: &str) -> RpcError {
+    RpcError::new(code::HEADER_MISMATCH, message)
+}

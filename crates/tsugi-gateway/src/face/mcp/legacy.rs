@@ -1,0 +1,277 @@
+//! The legacy era over HTTP: sessions, answers as JSON or as a stream, a stream for changes
+//! ([Streamable HTTP](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http)).
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::{HeaderName, HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::mcp::{Method, Version};
+use tsugi_protocol::rpc::{Message, RpcError, code};
+
+use super::replay::{Reader, Source};
+use super::session::Session;
+use crate::backend::Endpoint;
+use crate::body::{Body, Chunks};
+use crate::drain::Busy;
+use crate::face::event::{self, KeepAlive};
+use crate::face::legacy::{self, Received, Said, Turn, Watch, batch};
+use crate::face::{Asked, fault, http};
+use crate::guard::origin::{Single, single};
+use crate::guard::refusal::Refusal;
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// How soon a client whose stream broke should come back.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Answers a POST of the legacy era.
+pub(super) async fn post(
+    asked: Asked<'_>,
+    endpoint: Endpoint,
+    place: Option<String>,
+    message: Message,
+) -> Result<Response<Body>, Refusal> {
+    match message {
+        Message::Request(request) if request.method == Method::Initialize => {
+            initialize(asked, endpoint, place, &request).await
+        }
+        message => {
+            let session = find(&asked, place.as_deref())?;
+            let received = session.conversation.receive(message);
+            Ok(answer(asked, session, received).await)
+        }
+    }
+}
+
+async fn initialize(
+    asked: Asked<'_>,
+    endpoint: Endpoint,
+    place: Option<String>,
+    request: &tsugi_protocol::rpc::Request,
+) -> Result<Response<Body>, Refusal> {
+    let limits = &asked.gateway.config().limits;
+    let begun = legacy::begin(endpoint.answer, asked.principal.caller().clone(), limits, request).await;
+    let (conversation, response) = match begun {
+        Ok(begun) => begun,
+        Err(error) => return Ok(fault::rpc_error(StatusCode::OK, Some(&request.id), &error)),
+    };
+    let id = asked.gateway.sessions().insert(&asked.principal, place, conversation)?;
+    let mut response = http::json(StatusCode::OK, Body::one(response));
+    let id = HeaderValue::from_str(&id).expect("session ids are plain text");
+    response.headers_mut().insert(SESSION_ID, id);
+    Ok(response)
+}
+
+/// The session that a request names. Somebody else's session does not exist.
+fn find(asked: &Asked<'_>, place: Option<&str>) -> Result<Arc<Session>, Refusal> {
+    let id = session_id(asked)?;
+    let session = asked.gateway.sessions().find(id, &asked.principal, place);
+    session.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found"))
+}
+
+fn session_id<'a>(asked: &'a Asked<'_>) -> Result<&'a str, Refusal> {
+    match single(&asked.parts.headers, SESSION_ID) {
+        Single::One(id) => Ok(id),
+        Single::None => Err(Refusal::bad_request("the Mcp-Session-Id header is missing")),
+        Single::Odd => Err(Refusal::bad_request("exactly one Mcp-Session-Id header is needed")),
+    }
+}
+
+async fn answer(asked: Asked<'_>, session: Arc<Session>, received: Received) -> Response<Body> {
+    let turn = match received {
+        Received::Nothing => return http::empty(StatusCode::ACCEPTED),
+        Received::Answered(response) => return http::json(StatusCode::OK, Body::one(response)),
+        Received::Turn(turn) => turn,
+    };
+    if http::prefers_events(&asked.parts.headers) {
+        return stream(asked, session, vec![*turn], None);
+    }
+    let mut kept = Kept(Some(turn));
+    let patience = asked.gateway.config().limits.patience;
+    match first(&mut kept, session.conversation.version(), patience).await {
+        First::Said(Said::Response(response)) => {
+            kept.0 = None;
+            http::json(StatusCode::OK, Body::one(response))
+        }
+        First::Said(Said::Silence) => {
+            kept.0 = None;
+            http::empty(StatusCode::ACCEPTED)
+        }
+        First::Said(Said::Message(message)) => stream(asked, session, kept.take(), Some(message)),
+        First::Quiet => stream(asked, session, kept.take(), None),
+    }
+}
+
+enum First {
+    Said(Said),
+    /// Nothing came; a client that can come back to a stream gets one now.
+    Quiet,
+}
+
+async fn first(kept: &mut Kept, version: Version, patience: Duration) -> First {
+    let Some(turn) = &mut kept.0 else { return First::Said(Said::Silence) };
+    if version < Version::V2025_11_25 {
+        return First::Said(turn.next().await);
+    }
+    match tokio::time::timeout(patience, turn.next()).await {
+        Ok(said) => First::Said(said),
+        Err(_) => First::Quiet,
+    }
+}
+
+/// A turn whose client may vanish: it then goes on by itself, since a disconnect is no cancellation in this era.
+struct Kept(Option<Box<Turn>>);
+
+impl Kept {
+    fn take(&mut self) -> Vec<Turn> {
+        self.0.take().map(|turn| *turn).into_iter().collect()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Some(mut turn) = self.0.take() else { return };
+        if turn.conversation().is_over() {
+            return;
+        }
+        tokio::spawn(async move { while let Said::Message(_) = turn.next().await {} });
+    }
+}
+
+/// Answers these requests on a stream that the client can come back to.
+fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Option<Bytes>) -> Response<Body> {
+    // Older clients would take an event without data for a broken message.
+    let is_primed = session.conversation.version() >= Version::V2025_11_25;
+    let replay = session.open(Source::Turns(turns));
+    let greeting = is_primed.then(|| event::priming(&replay.start_id(), RETRY));
+    if let Some(first) = first {
+        replay.push(&first);
+    }
+    let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
+    let reader = replay.read(0);
+    http::events(SessionStream { greeting, reader, keep_alive, _session: session, _busy: Some(asked.busy) })
+}
+
+/// Answers a batch, which only one revision has.
+pub(super) fn post_batch(asked: Asked<'_>, place: Option<&str>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+    let session = match find(&asked, place) {
+        Ok(session) if session.conversation.version() == Version::V2025_03_26 => session,
+        _ => return Ok(refuse_batch(&RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches"))),
+    };
+    let messages = match read_batch(bytes, asked.gateway.config().limits.batch) {
+        Ok(messages) => messages,
+        Err(error) => return Ok(refuse_batch(&error)),
+    };
+    let (mut turns, mut answers) = (Vec::new(), Vec::new());
+    for message in messages {
+        match session.conversation.receive(message) {
+            Received::Nothing => {}
+            Received::Answered(answer) => answers.push(answer),
+            Received::Turn(turn) => turns.push(*turn),
+        }
+    }
+    if turns.is_empty() && answers.is_empty() {
+        return Ok(http::empty(StatusCode::ACCEPTED));
+    }
+    let is_over = turns.is_empty();
+    let replay = session.open(Source::Turns(turns));
+    answers.iter().for_each(|answer| replay.push(answer));
+    if is_over {
+        replay.end();
+    }
+    let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
+    let reader = replay.read(0);
+    Ok(http::events(SessionStream { greeting: None, reader, keep_alive, _session: session, _busy: Some(asked.busy) }))
+}
+
+fn read_batch(bytes: &Bytes, limit: usize) -> Result<Vec<Message>, RpcError> {
+    let mut messages = Vec::new();
+    for bytes in batch::split(bytes, limit)? {
+        let message = Message::parse(bytes).map_err(|error| super::unreadable_error(&error))?;
+        if matches!(&message, Message::Request(request) if request.method == Method::Initialize) {
+            return Err(RpcError::new(code::INVALID_REQUEST, "initialize must not be in a batch"));
+        }
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+fn refuse_batch(error: &RpcError) -> Response<Body> {
+    fault::rpc_error(StatusCode::BAD_REQUEST, None, error)
+}
+
+/// Opens the stream for changes, or comes back to one that broke.
+pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body>, Refusal> {
+    let headers = &asked.parts.headers;
+    if !http::accepts_events(headers) {
+        let message = "this address answers GET with text/event-stream";
+        return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, FaultCode::InvalidRequest, message));
+    }
+    let session = find(&asked, place)?;
+    let reader = match single(headers, LAST_EVENT_ID) {
+        Single::One(last) => resume(&session, last)?,
+        Single::None => {
+            session.standing.feed(Source::Watch(Watch::new(session.conversation.clone())));
+            session.standing.read_new()
+        }
+        Single::Odd => return Err(Refusal::bad_request("exactly one Last-Event-ID header is needed")),
+    };
+    let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
+    let greeting = Some(event::COMMENT);
+    Ok(http::events(SessionStream { greeting, reader, keep_alive, _session: session, _busy: None }))
+}
+
+fn resume(session: &Session, last: &str) -> Result<Reader, Refusal> {
+    let place = last.split_once('-').and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse().ok()?)));
+    let (stream, event): (u64, u64) = place.ok_or(Refusal::bad_request("the Last-Event-ID is not one of ours"))?;
+    let unknown = || Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "this stream is no longer kept");
+    let replay = session.stream(stream).ok_or_else(unknown)?;
+    if stream == session.standing.number() {
+        let watch = Watch::new(session.conversation.clone());
+        watch.catch_up().iter().for_each(|change| replay.push(change));
+        replay.feed(Source::Watch(watch));
+    }
+    Ok(replay.read(event))
+}
+
+/// Ends a session.
+pub(super) fn delete(asked: &Asked<'_>, place: Option<&str>) -> Result<Response<Body>, Refusal> {
+    find(asked, place)?;
+    asked.gateway.sessions().remove(session_id(asked)?);
+    Ok(http::empty(StatusCode::OK))
+}
+
+/// A reader on its way to the client.
+struct SessionStream {
+    greeting: Option<Bytes>,
+    reader: Reader,
+    keep_alive: KeepAlive,
+    /// Held so that the session is not taken for unused.
+    _session: Arc<Session>,
+    /// Stopping waits for requests, not for streams of changes.
+    _busy: Option<Busy>,
+}
+
+impl Chunks for SessionStream {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(greeting) = self.greeting.take() {
+            return Poll::Ready(Some(greeting));
+        }
+        match self.reader.poll(context) {
+            Poll::Ready(event) => {
+                self.keep_alive.reset();
+                Poll::Ready(event)
+            }
+            Poll::Pending => self.keep_alive.poll(context).map(Some),
+        }
+    }
+}
+
+impl Drop for SessionStream {
+    fn drop(&mut self) {
+        self.reader.leave();
+    }
+}

@@ -1,0 +1,176 @@
+//! The modern era: every request stands alone, and its answer is one JSON object unless something precedes it.
+
+pub(crate) mod listen;
+pub(crate) mod stream;
+
+use ::http::{HeaderMap, Response, StatusCode};
+use serde_json::json;
+use tsugi_protocol::answer::{Call, CallOptions, Event, Failure, Outcome};
+use tsugi_protocol::era::to_modern;
+use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::mcp::meta::{self, MetaError, RequestMeta};
+use tsugi_protocol::mcp::{Method, Version};
+use tsugi_protocol::rpc::{Id, Message, Request, RpcError, code};
+
+use super::agree;
+use crate::backend::Endpoint;
+use crate::body::Body;
+use crate::face::running::Running;
+use crate::face::{Asked, fault, http};
+
+/// Answers one modern POST.
+pub(super) async fn post(
+    asked: Asked<'_>,
+    endpoint: Endpoint,
+    message: Message,
+    params: Option<Object>,
+) -> Response<Body> {
+    let request = match message {
+        Message::Request(request) => request,
+        // No revision defines a notification from the client here, but one that comes is accepted.
+        Message::Notification(_) => return http::empty(StatusCode::ACCEPTED),
+        Message::Response(_) => return refuse_response(),
+    };
+    match read(&asked, &endpoint, &request, params) {
+        Ok(call) if call.method == Method::Listen => listen::open(asked, &endpoint, request.id, call),
+        Ok(call) => answer(asked, &endpoint, request, call).await,
+        Err(error) => fault::rpc_error(refused_status(&error), Some(&request.id), &error),
+    }
+}
+
+/// The status of a request that was refused before anybody was asked.
+fn refused_status(error: &RpcError) -> StatusCode {
+    match fault::modern_status(error) {
+        StatusCode::OK => StatusCode::BAD_REQUEST,
+        status => status,
+    }
+}
+
+fn read(asked: &Asked<'_>, endpoint: &Endpoint, request: &Request, params: Option<Object>) -> Result<Call, RpcError> {
+    let headers = &asked.parts.headers;
+    let Some(version) = agree::only(headers, super::PROTOCOL_VERSION)? else {
+        return Err(agree::mismatch("the MCP-Protocol-Version header is missing"));
+    };
+    let params = params.ok_or_else(|| invalid("the parameters must be an object without duplicate keys"))?;
+    let own = params.get_object("_meta").ok_or_else(|| invalid("the parameters lack _meta"))?;
+    if own.get_str(meta::PROTOCOL_VERSION).is_some_and(|in_body| in_body.as_bytes() != version) {
+        return Err(agree::mismatch("the MCP-Protocol-Version header differs from _meta"));
+    }
+    let mut request_meta = read_meta(&own)?;
+    agree::check(headers, &request.method, &params, &*endpoint.tools)?;
+    refuse_gone(&request.method)?;
+    adopt_trace(headers, &mut request_meta);
+    Ok(Call {
+        method: request.method.clone(),
+        params: without_meta(&params),
+        meta: request_meta,
+        caller: asked.principal.caller().clone(),
+        options: CallOptions::default(),
+    })
+}
+
+/// Reads a modern request's `_meta`, or says what is wrong with it.
+pub(crate) fn read_meta(own: &Object) -> Result<RequestMeta, RpcError> {
+    RequestMeta::from_modern(own).map_err(|error| match error {
+        MetaError::Version(requested) => unsupported(&requested),
+        other => invalid(&other.to_string()),
+    })
+}
+
+pub(crate) fn invalid(message: &str) -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, message)
+}
+
+/// The error that names the revisions we speak, newest first.
+fn unsupported(requested: &str) -> RpcError {
+    let supported: Vec<&str> = Version::ALL.iter().rev().map(|version| version.as_str()).collect();
+    let data = Raw::from(json!({"supported": supported, "requested": requested}));
+    RpcError::with_data(code::UNSUPPORTED_VERSION, "unsupported protocol version", Some(&data))
+}
+
+/// Refuses methods that this revision no longer has, or that only a server may send.
+pub(crate) fn refuse_gone(method: &Method) -> Result<(), RpcError> {
+    let is_gone = matches!(
+        method,
+        Method::Initialize
+            | Method::Ping
+            | Method::SetLevel
+            | Method::ResourcesSubscribe
+            | Method::ResourcesUnsubscribe
+            | Method::CreateMessage
+            | Method::Elicit
+            | Method::RootsList
+    );
+    match is_gone {
+        true => Err(RpcError::new(code::METHOD_NOT_FOUND, &format!("method not found: {method}"))),
+        false => Ok(()),
+    }
+}
+
+/// The parameters of a call do not contain `_meta`.
+pub(crate) fn without_meta(params: &Object) -> Object {
+    if !params.has("_meta") {
+        return params.clone();
+    }
+    let mut rest = Splice::with_capacity(params.bytes().len());
+    rest.members(params, |key| key != "_meta");
+    rest.finish_object()
+}
+
+/// A trace that only the headers know goes on in `_meta`, where every transport carries it.
+pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
+    let Some(parent) = headers.get("traceparent").and_then(|value| value.to_str().ok()) else { return };
+    if own.rest.has("traceparent") {
+        return;
+    }
+    let mut rest = Splice::with_capacity(own.rest.bytes().len() + 80);
+    rest.string("traceparent", parent);
+    if let Some(state) = headers.get("tracestate").and_then(|value| value.to_str().ok())
+        && !own.rest.has("tracestate")
+    {
+        rest.string("tracestate", state);
+    }
+    rest.members(&own.rest, |_| true);
+    own.rest = rest.finish_object();
+}
+
+async fn answer(asked: Asked<'_>, endpoint: &Endpoint, request: Request, call: Call) -> Response<Body> {
+    let mut running = Running::start(&*endpoint.answer, call);
+    match running.next().await {
+        Event::Done(outcome) => done(&request.id, &request.method, &outcome),
+        Event::Note(first) => http::events(stream::CallStream::new(asked, request, running, first)),
+    }
+}
+
+/// The response that carries an outcome.
+fn done(id: &Id, method: &Method, outcome: &Outcome) -> Response<Body> {
+    match outcome_of(method, outcome) {
+        Ok(result) => http::json(StatusCode::OK, around(id, &result)),
+        Err(error) => fault::rpc_error(fault::modern_status(&error), Some(id), &error),
+    }
+}
+
+/// An outcome in the modern form.
+pub(crate) fn outcome_of(method: &Method, outcome: &Outcome) -> Result<Object, RpcError> {
+    match outcome {
+        Outcome::Complete(complete) => Ok(to_modern::result(complete, method)),
+        Outcome::InputRequired(input) => Ok(input.to_result()),
+        Outcome::Failed(Failure::Upstream(error)) => Err(to_modern::error(error, method)),
+        Outcome::Failed(Failure::Fault(fault)) => Err(fault::modern_error(fault)),
+    }
+}
+
+/// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is not copied when it is large.
+pub(crate) fn around(id: &Id, result: &Object) -> Body {
+    let id = id.raw().bytes();
+    let mut head = Vec::with_capacity(id.len() + 36);
+    head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    head.extend_from_slice(id);
+    head.extend_from_slice(b",\"result\":");
+    Body::around(&head, result.bytes(), b"}")
+}
+
+fn refuse_response() -> Response<Body> {
+    let error = RpcError::new(code::INVALID_REQUEST, "a client sends no responses in this revision");
+    fault::rpc_error(StatusCode::BAD_REQUEST, None, &error)
+}

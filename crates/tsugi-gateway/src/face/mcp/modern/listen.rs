@@ -1,0 +1,119 @@
+//! `subscriptions/listen`: a stream that stays open, acknowledged first, tagged throughout, ended politely
+//! ([Subscriptions](https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions)).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::Response;
+use bytes::Bytes;
+use tsugi_protocol::answer::{Answer, Call, Event, Note, Outcome};
+use tsugi_protocol::era::change;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::subscription::{Filter, acknowledgment, tagged};
+use tsugi_protocol::rpc;
+use tsugi_protocol::rpc::Id;
+
+use super::stream::response;
+use crate::backend::Endpoint;
+use crate::body::{Body, Chunks};
+use crate::face::event::{self, KeepAlive};
+use crate::face::running::Running;
+use crate::face::{Asked, http};
+
+/// Opens the stream.
+pub(super) fn open(asked: Asked<'_>, endpoint: &Endpoint, id: Id, call: Call) -> Response<Body> {
+    let subscription = Subscription::open(&*endpoint.answer, id, call);
+    http::events(ListenStream {
+        subscription: Some(subscription),
+        keep_alive: KeepAlive::new(asked.gateway.config().limits.keep_alive),
+        draining: Box::pin(asked.gateway.drain().draining()),
+    })
+}
+
+/// One open subscription, whatever wire it is on.
+pub(crate) struct Subscription {
+    id: Id,
+    running: Running,
+    wanted: Filter,
+    is_acknowledged: bool,
+    held: Option<Note>,
+}
+
+/// What a subscription has to say.
+pub(crate) enum Said {
+    /// A notification.
+    Note(Bytes),
+    /// Its response: nothing comes after it.
+    End(Bytes),
+}
+
+impl Subscription {
+    pub(crate) fn open(answer: &dyn Answer, id: Id, call: Call) -> Self {
+        let wanted = change::read_filter(&call.params);
+        Self { id, running: Running::start(answer, call), wanted, is_acknowledged: false, held: None }
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+        if let Some(held) = self.held.take() {
+            return Poll::Ready(self.note(&held));
+        }
+        match std::task::ready!(self.running.poll_event(context)) {
+            Event::Note(note) if self.is_acknowledged || note.method == Method::SubscriptionAcknowledged => {
+                self.is_acknowledged = true;
+                Poll::Ready(self.note(&note))
+            }
+            // Nothing may come before the acknowledgment, so one is made when the source forgot it.
+            Event::Note(note) => {
+                self.is_acknowledged = true;
+                self.held = Some(note);
+                Poll::Ready(self.note(&acknowledgment(&self.wanted, self.id.raw())))
+            }
+            Event::Done(outcome) => Poll::Ready(Said::End(self.ended_by(&outcome))),
+        }
+    }
+
+    fn note(&self, note: &Note) -> Said {
+        Said::Note(tagged(note, self.id.raw()).to_bytes())
+    }
+
+    /// The response of a subscription that ends because we end.
+    pub(crate) fn goodbye(&self) -> Bytes {
+        rpc::Response::result(self.id.clone(), change::listen_result(self.id.raw()).raw()).to_bytes()
+    }
+
+    fn ended_by(&self, outcome: &Outcome) -> Bytes {
+        match outcome {
+            Outcome::Failed(_) => response(&self.id, &Method::Listen, outcome),
+            _ => self.goodbye(),
+        }
+    }
+}
+
+struct ListenStream {
+    subscription: Option<Subscription>,
+    keep_alive: KeepAlive,
+    draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Chunks for ListenStream {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(subscription) = &mut self.subscription else { return Poll::Ready(None) };
+        if let Poll::Ready(said) = subscription.poll(context) {
+            self.keep_alive.reset();
+            return match said {
+                Said::Note(note) => Poll::Ready(Some(event::message(&note))),
+                Said::End(response) => {
+                    self.subscription = None;
+                    Poll::Ready(Some(event::message(&response)))
+                }
+            };
+        }
+        if self.draining.as_mut().poll(context).is_ready() {
+            let goodbye = event::message(&subscription.goodbye());
+            self.subscription = None;
+            return Poll::Ready(Some(goodbye));
+        }
+        self.keep_alive.poll(context).map(Some)
+    }
+}

@@ -1,0 +1,204 @@
+//! A stream that outlives its connection: numbered events, kept for a reader that comes back
+//! ([Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery)).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::face::event;
+use crate::face::legacy::{Said, Turn, Watch};
+
+/// Where a stream's events come from.
+pub(super) enum Source {
+    /// Requests that are being answered; the stream ends when all are.
+    Turns(Vec<Turn>),
+    /// Changes; the stream ends with the session.
+    Watch(Watch),
+}
+
+/// One stream of a session.
+pub(super) struct Replay {
+    number: u64,
+    limit: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    source: Option<Source>,
+    events: VecDeque<(u64, Bytes)>,
+    size: usize,
+    next: u64,
+    /// The newest reader; older ones end when they notice.
+    reader: u64,
+    waker: Option<Waker>,
+    ended_at: Option<Instant>,
+}
+
+impl Replay {
+    pub(super) fn new(number: u64, limit: usize, source: Option<Source>) -> Self {
+        let state = State { source, events: VecDeque::new(), size: 0, next: 1, reader: 0, waker: None, ended_at: None };
+        Self { number, limit, state: Mutex::new(state) }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The id of the place before the first event.
+    pub(super) fn start_id(&self) -> String {
+        format!("{}-0", self.number)
+    }
+
+    /// Gives the stream another source, as when a client comes back to the changes.
+    pub(super) fn feed(&self, source: Source) {
+        self.state.lock().source = Some(source);
+    }
+
+    /// Adds an event of our own.
+    pub(super) fn push(&self, json: &Bytes) {
+        self.state.lock().push(self.number, self.limit, json);
+    }
+
+    /// Ends the stream: readers get what is left, then the end.
+    pub(super) fn end(&self) {
+        self.state.lock().end();
+    }
+
+    /// When it ended, if it did.
+    pub(super) fn ended_at(&self) -> Option<Instant> {
+        self.state.lock().ended_at
+    }
+
+    /// A reader of everything after event `after`. Readers before it end.
+    pub(super) fn read(self: &Arc<Self>, after: u64) -> Reader {
+        let mut state = self.state.lock();
+        state.reader += 1;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+        Reader { number: state.reader, cursor: after, replay: self.clone() }
+    }
+
+    /// A reader of everything that is still to come.
+    pub(super) fn read_new(self: &Arc<Self>) -> Reader {
+        let last = self.state.lock().next - 1;
+        self.read(last)
+    }
+}
+
+impl State {
+    fn push(&mut self, stream: u64, limit: usize, json: &Bytes) {
+        let number = self.next;
+        self.next += 1;
+        let event = event::numbered(&format!("{stream}-{number}"), json);
+        self.size += event.len();
+        self.events.push_back((number, event));
+        // The newest event always stays, however large: it may be the response.
+        while self.size > limit && self.events.len() > 1 {
+            if let Some((_, oldest)) = self.events.pop_front() {
+                self.size -= oldest.len();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.source = None;
+        self.ended_at.get_or_insert_with(Instant::now);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Asks the source for one more event; true when it gave one or ended.
+    fn advance(&mut self, stream: u64, limit: usize, context: &mut Context<'_>) -> bool {
+        let polled = match &mut self.source {
+            None => return false,
+            Some(Source::Watch(watch)) => watch.poll(context).map(Some),
+            Some(Source::Turns(turns)) => poll_turns(turns, context),
+        };
+        match polled {
+            Poll::Pending => false,
+            Poll::Ready(message) => {
+                if let Some(json) = message {
+                    self.push(stream, limit, &json);
+                }
+                if matches!(&self.source, Some(Source::Turns(turns)) if turns.is_empty()) {
+                    self.end();
+                }
+                true
+            }
+        }
+    }
+}
+
+/// The next message of any of these turns; `None` when one ended without a word.
+fn poll_turns(turns: &mut Vec<Turn>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    for index in 0..turns.len() {
+        match turns[index].poll(context) {
+            Poll::Pending => {}
+            Poll::Ready(Said::Message(message)) => return Poll::Ready(Some(message)),
+            Poll::Ready(Said::Response(response)) => {
+                turns.swap_remove(index);
+                return Poll::Ready(Some(response));
+            }
+            Poll::Ready(Said::Silence) => {
+                turns.swap_remove(index);
+                return Poll::Ready(None);
+            }
+        }
+    }
+    Poll::Pending
+}
+
+/// One reader of a stream. Whoever reads also drives the source, so a stream needs no task of its own.
+pub(super) struct Reader {
+    number: u64,
+    cursor: u64,
+    replay: Arc<Replay>,
+}
+
+impl Reader {
+    /// The next event; `None` at the end, or when a newer reader has taken over.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut state = self.replay.state.lock();
+        loop {
+            if state.reader != self.number {
+                return Poll::Ready(None);
+            }
+            if let Some((number, event)) = state.events.iter().find(|(number, _)| *number > self.cursor) {
+                self.cursor = *number;
+                return Poll::Ready(Some(event.clone()));
+            }
+            if state.ended_at.is_some() {
+                return Poll::Ready(None);
+            }
+            if !state.advance(self.replay.number, self.replay.limit, context) {
+                state.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// What becomes of the stream when its connection is gone: changes are no longer watched, but requests
+    /// go on, since a disconnect is no cancellation in this era.
+    pub(super) fn leave(&self) {
+        let mut state = self.replay.state.lock();
+        if state.reader != self.number || state.ended_at.is_some() {
+            return;
+        }
+        match &state.source {
+            Some(Source::Turns(_)) => {
+                drop(state);
+                let mut reader = self.replay.read(self.cursor);
+                tokio::spawn(
+                    async move { while std::future::poll_fn(|context| reader.poll(context)).await.is_some() {} },
+                );
+            }
+            _ => state.source = None,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Legacy sessions over HTTP: who they belong to, how many there may be, when they are forgotten.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::http::StatusCode;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tsugi_protocol::answer::FaultCode;
+
+use super::replay::{Replay, Source};
+use crate::config::Limits;
+use crate::face::legacy::Conversation;
+use crate::guard::principal::Principal;
+use crate::guard::refusal::Refusal;
+
+/// How many streams of one session are kept for readers that come back.
+const KEPT_STREAMS: usize = 32;
+/// How many sessions are looked at to find one that can go when the table is full.
+const SAMPLE: usize = 16;
+
+/// One session.
+pub(crate) struct Session {
+    pub(super) conversation: Arc<Conversation>,
+    pub(super) standing: Arc<Replay>,
+    /// Whose it is.
+    caller: String,
+    /// Which address it was opened at: the name of a server, or nothing for all together.
+    place: Option<String>,
+    streams: Mutex<Vec<Arc<Replay>>>,
+    next_stream: AtomicU64,
+    replay_limit: usize,
+    used_at: Mutex<Instant>,
+}
+
+impl Session {
+    /// Opens a stream for these requests.
+    pub(super) fn open(&self, source: Source) -> Arc<Replay> {
+        let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
+        let replay = Arc::new(Replay::new(number, self.replay_limit, Some(source)));
+        let mut streams = self.streams.lock();
+        if streams.len() >= KEPT_STREAMS
+            && let Some(ended) = streams.iter().position(|stream| stream.ended_at().is_some())
+        {
+            streams.remove(ended);
+        }
+        streams.push(replay.clone());
+        replay
+    }
+
+    /// The stream with this number; 0 is the one for changes.
+    pub(super) fn stream(&self, number: u64) -> Option<Arc<Replay>> {
+        if number == self.standing.number() {
+            return Some(self.standing.clone());
+        }
+        self.streams.lock().iter().find(|stream| stream.number() == number).cloned()
+    }
+
+    fn touch(&self) {
+        *self.used_at.lock() = Instant::now();
+    }
+
+    fn forget_streams(&self, age: Duration) {
+        let is_fresh = |stream: &Arc<Replay>| stream.ended_at().is_none_or(|ended| ended.elapsed() < age);
+        let mut streams = self.streams.lock();
+        streams.retain(is_fresh);
+        streams.shrink_to_fit();
+    }
+
+    fn end(&self) {
+        self.conversation.end();
+        self.standing.end();
+        for stream in self.streams.lock().iter() {
+            stream.end();
+        }
+    }
+}
+
+/// All sessions of a gateway.
+pub(crate) struct Table {
+    limits: Limits,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    places: HashMap<Arc<str>, usize>,
+    /// In no order, so that a few can be looked at without looking at all.
+    entries: Vec<(Arc<str>, Arc<Session>)>,
+    per_caller: HashMap<String, usize>,
+}
+
+impl Table {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { limits: limits.clone(), inner: Mutex::default() }
+    }
+
+    /// Keeps a conversation under a fresh id that nobody can guess.
+    pub(super) fn insert(
+        &self,
+        principal: &Principal,
+        place: Option<String>,
+        conversation: Conversation,
+    ) -> Result<Arc<str>, Refusal> {
+        let random: [u8; 18] = rand::random();
+        let id: Arc<str> = BASE64_URL_SAFE_NO_PAD.encode(random).into();
+        let session = Arc::new(Session {
+            conversation: Arc::new(conversation),
+            standing: Arc::new(Replay::new(0, self.limits.replay, None)),
+            caller: principal.caller().principal().to_owned(),
+            place,
+            streams: Mutex::default(),
+            next_stream: AtomicU64::new(1),
+            replay_limit: self.limits.replay,
+            used_at: Mutex::new(Instant::now()),
+        });
+        let mut inner = self.inner.lock();
+        if principal.is_authenticated() && inner.count_of(&session.caller) >= self.limits.sessions_per_caller {
+            return Err(too_many("this caller has too many sessions"));
+        }
+        if inner.entries.len() >= self.limits.sessions && !inner.evict_one() {
+            return Err(too_many("there are too many sessions"));
+        }
+        inner.insert(id.clone(), session);
+        Ok(id)
+    }
+
+    /// The session with this id, if it is this caller's and was opened at this address.
+    pub(super) fn find(&self, id: &str, principal: &Principal, place: Option<&str>) -> Option<Arc<Session>> {
+        let inner = self.inner.lock();
+        let (_, session) = &inner.entries[*inner.places.get(id)?];
+        let is_theirs = session.caller == principal.caller().principal() && session.place.as_deref() == place;
+        is_theirs.then(|| {
+            session.touch();
+            session.clone()
+        })
+    }
+
+    /// Ends a session.
+    pub(super) fn remove(&self, id: &str) {
+        let removed = self.inner.lock().remove(id);
+        if let Some(session) = removed {
+            session.end();
+        }
+    }
+
+    /// Forgets sessions that nobody used for long, and streams that nobody came back to.
+    pub(crate) fn sweep(&self) {
+        let sessions: Vec<(Arc<str>, Arc<Session>)> = self.inner.lock().entries.clone();
+        for (id, session) in sessions {
+            session.forget_streams(self.limits.replay_age);
+            // Beside the table's and ours, a reader or a request may hold it.
+            let is_used = Arc::strong_count(&session) > 2;
+            if !is_used && session.used_at.lock().elapsed() >= self.limits.session_idle {
+                self.remove(&id);
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn count_of(&self, caller: &str) -> usize {
+        self.per_caller.get(caller).copied().unwrap_or(0)
+    }
+
+    fn insert(&mut self, id: Arc<str>, session: Arc<Session>) {
+        *self.per_caller.entry(session.caller.clone()).or_default() += 1;
+        self.places.insert(id.clone(), self.entries.len());
+        self.entries.push((id, session));
+    }
+
+    fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
+        let place = self.places.remove(id)?;
+        let (_, session) = self.entries.swap_remove(place);
+        if let Some((moved, _)) = self.entries.get(place) {
+            self.places.insert(moved.clone(), place);
+        }
+        if let Some(count) = self.per_caller.get_mut(&session.caller) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_caller.remove(&session.caller);
+            }
+        }
+        Some(session)
+    }
+
+    /// Makes room by ending the idlest of a few sessions that nobody is using.
+    fn evict_one(&mut self) -> bool {
+        let looked_at = (0..SAMPLE).map(|_| rand::random_range(0..self.entries.len()));
+        let unused = looked_at.filter(|index| Arc::strong_count(&self.entries[*index].1) == 1);
+        let idlest = unused.min_by_key(|index| *self.entries[*index].1.used_at.lock());
+        let Some(id) = idlest.map(|index| self.entries[index].0.clone()) else { return false };
+        if let Some(session) = self.remove(&id) {
+            session.end();
+        }
+        true
+    }
+}
+
+fn too_many(message: &'static str) -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message).retry_after(Duration::from_secs(60))
+}

@@ -1,0 +1,77 @@
+//! A call in progress as faces see it: a panic below becomes that call's error, and unwanted notes are left out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Note, Outcome, Reply};
+use tsugi_protocol::era::change;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::log::LogLevel;
+use tsugi_protocol::mcp::meta::RequestMeta;
+
+/// A reply on its way. Dropping it cancels the call.
+pub(crate) struct Running {
+    reply: Reply,
+    wanted: Wanted,
+}
+
+impl Running {
+    /// Starts a call.
+    pub(crate) fn start(answer: &dyn Answer, call: Call) -> Self {
+        let wanted = Wanted::of(&call.meta);
+        let reply = catch_unwind(AssertUnwindSafe(|| answer.answer(call)));
+        Self { reply: reply.unwrap_or_else(|_| Reply::ready(panicked())), wanted }
+    }
+
+    /// The next wanted note, or the outcome.
+    pub(crate) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            let reply = &mut self.reply;
+            let polled = catch_unwind(AssertUnwindSafe(|| reply.poll_event(context)));
+            match polled.unwrap_or_else(|_| Poll::Ready(Event::Done(panicked()))) {
+                Poll::Ready(Event::Note(note)) if !self.wanted.wants(&note) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The next wanted note, or the outcome.
+    pub(crate) async fn next(&mut self) -> Event {
+        std::future::poll_fn(|context| self.poll_event(context)).await
+    }
+
+    /// The outcome; notes are dropped.
+    pub(crate) async fn outcome(mut self) -> Outcome {
+        loop {
+            if let Event::Done(outcome) = self.next().await {
+                return outcome;
+            }
+        }
+    }
+}
+
+fn panicked() -> Outcome {
+    tracing::error!("the handler of a call panicked");
+    Outcome::fault(Fault::new(FaultCode::Internal, "a defect of tsugi: the handler of this call panicked"))
+}
+
+/// Which notes the caller asked for.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    progress: bool,
+    level: Option<LogLevel>,
+}
+
+impl Wanted {
+    fn of(meta: &RequestMeta) -> Self {
+        Self { progress: meta.progress_token.is_some(), level: meta.log_level }
+    }
+
+    fn wants(self, note: &Note) -> bool {
+        match note.method {
+            Method::Progress => self.progress,
+            Method::LogMessage => change::is_log_wanted(note, self.level),
+            _ => true,
+        }
+    }
+}

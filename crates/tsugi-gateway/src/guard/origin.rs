@@ -1,0 +1,183 @@
+//! The defence against web pages that reach a local gateway through a name they control (DNS rebinding).
+
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName};
+
+use super::refusal::Refusal;
+use crate::config::Config;
+
+/// Which `Host` and `Origin` may come in.
+#[derive(Debug)]
+pub struct OriginGuard {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    allows_addresses: bool,
+}
+
+impl OriginGuard {
+    /// Loopback names always; what the configuration adds; and plain addresses when others can reach us,
+    /// since a rebinding attack always needs a name.
+    pub fn new(config: &Config) -> Self {
+        let lower = |list: &[String]| list.iter().map(|entry| entry.to_ascii_lowercase()).collect();
+        Self {
+            hosts: lower(&config.allowed_hosts),
+            origins: lower(&config.allowed_origins),
+            allows_addresses: !config.is_local(),
+        }
+    }
+
+    /// Refuses a request for another name or from a foreign web page.
+    pub fn check(&self, parts: &Parts) -> Result<(), Refusal> {
+        if let Some(authority) = parts.uri.authority() {
+            self.check_host(authority.as_str())?;
+        }
+        match single(&parts.headers, HOST) {
+            Single::One(host) => self.check_host(host)?,
+            Single::None if parts.uri.authority().is_some() => {}
+            _ => return Err(Refusal::forbidden("exactly one Host header is needed")),
+        }
+        match single(&parts.headers, ORIGIN) {
+            Single::None => Ok(()),
+            Single::One(origin) => self.check_origin(origin),
+            Single::Odd => Err(Refusal::forbidden("more than one Origin header, or one that cannot be read")),
+        }
+    }
+
+    fn check_host(&self, authority: &str) -> Result<(), Refusal> {
+        match host_of(authority) {
+            Some(host) if self.is_allowed(host) => Ok(()),
+            _ => Err(Refusal::forbidden("this gateway is not known by the name in Host")),
+        }
+    }
+
+    fn check_origin(&self, origin: &str) -> Result<(), Refusal> {
+        let is_listed = self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).and_then(host_of);
+        if is_listed || host.is_some_and(|host| self.is_allowed(host)) {
+            return Ok(());
+        }
+        Err(Refusal::forbidden("this Origin may not call"))
+    }
+
+    fn is_allowed(&self, host: &str) -> bool {
+        let is_local = ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| name.eq_ignore_ascii_case(host));
+        is_local
+            || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+            || (self.allows_addresses && is_address(host))
+    }
+}
+
+fn is_address(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// The host of `host[:port]`; nothing when it has user information, a path, or a port that is no number.
+fn host_of(authority: &str) -> Option<&str> {
+    if authority.contains(['@', '/', '\\', ' ', ',', '?', '#']) {
+        return None;
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let end = rest.find(']')? + 2;
+            (&authority[..end], &authority[end..])
+        }
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|digits| digits.len() <= 5 && digits.bytes().all(|b| b.is_ascii_digit()));
+    (is_port && !host.is_empty()).then_some(host)
+}
+
+/// How often a header is there.
+pub enum Single<'headers> {
+    /// Not at all.
+    None,
+    /// Once, as text.
+    One(&'headers str),
+    /// More than once, or not text.
+    Odd,
+}
+
+/// A header that may be there once. Two of them are how request smuggling begins.
+pub fn single(headers: &HeaderMap, name: HeaderName) -> Single<'_> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Single::None,
+        (Some(value), None) => value.to_str().map_or(Single::Odd, Single::One),
+        _ => Single::Odd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(guard: &OriginGuard, headers: &[(&str, &str)]) -> bool {
+        let mut request = http::Request::builder().uri("/mcp");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        guard.check(&request.body(()).unwrap().into_parts().0).is_ok()
+    }
+
+    #[test]
+    fn only_names_of_this_machine_come_in_by_default() {
+        let guard = OriginGuard::new(&Config::on_free_port());
+        for host in ["localhost", "LOCALHOST:7600", "127.0.0.1:1", "[::1]:80", "[::1]"] {
+            assert!(check(&guard, &[("host", host)]), "{host}");
+        }
+        let foreign = [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "evil@localhost",
+            "localhost:x",
+            "localhost:80:90",
+            "",
+            "0.0.0.0",
+            "10.0.0.1",
+            "[::1",
+            "localhost/x",
+            "localhost, evil.example",
+        ];
+        for host in foreign {
+            assert!(!check(&guard, &[("host", host)]), "{host}");
+        }
+        assert!(!check(&guard, &[]), "no host at all");
+        assert!(!check(&guard, &[("host", "localhost"), ("host", "localhost")]), "two hosts");
+    }
+
+    #[test]
+    fn only_web_pages_of_this_machine_may_ask_by_default() {
+        let guard = OriginGuard::new(&Config::on_free_port());
+        for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:5173"] {
+            assert!(check(&guard, &[("host", "localhost"), ("origin", origin)]), "{origin}");
+        }
+        for origin in ["null", "http://evil.example", "file://", "http://localhost.evil.example", "localhost", ""] {
+            assert!(!check(&guard, &[("host", "localhost"), ("origin", origin)]), "{origin}");
+        }
+        assert!(!check(
+            &guard,
+            &[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://evil.example")]
+        ));
+    }
+
+    #[test]
+    fn what_the_configuration_adds_comes_in_too() {
+        let mut config = Config { allowed_hosts: vec!["Gateway.example".into()], ..Config::on_free_port() };
+        config.allowed_origins = vec!["https://app.example".into()];
+        let guard = OriginGuard::new(&config);
+        assert!(check(&guard, &[("host", "gateway.EXAMPLE:443"), ("origin", "https://app.example")]));
+        assert!(!check(&guard, &[("host", "gateway.example"), ("origin", "https://app.example:8443")]));
+    }
+
+    #[test]
+    fn plain_addresses_come_in_only_when_others_can_reach_us() {
+        let open = Config { listen: vec!["0.0.0.0:0".parse().unwrap()], ..Config::default() };
+        let guard = OriginGuard::new(&open);
+        assert!(check(&guard, &[("host", "192.168.1.5:7600")]) && check(&guard, &[("host", "[fd00::1]")]));
+        assert!(!check(&guard, &[("host", "evil.example")]));
+    }
+}

@@ -1,0 +1,55 @@
+//! Why a request was turned away at the door, before any face knew what it was.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::StatusCode;
+use tsugi_protocol::answer::{Fault, FaultCode};
+
+/// A refusal: what the caller hears, and with which status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The stable word.
+    pub code: FaultCode,
+    /// In words.
+    pub message: Cow<'static, str>,
+    /// When to come back.
+    pub retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    /// A refusal with this status.
+    pub fn new(status: StatusCode, code: FaultCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, code, message: message.into(), retry_after: None }
+    }
+
+    /// Not from here, or not to this name.
+    pub fn forbidden(message: &'static str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, FaultCode::PermissionDenied, message)
+    }
+
+    /// Who are you?
+    pub fn unauthorized(message: &'static str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, FaultCode::PermissionDenied, message)
+    }
+
+    /// The request itself is wrong.
+    pub fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, FaultCode::InvalidRequest, message)
+    }
+
+    /// Come back after this time.
+    pub fn retry_after(mut self, time: Duration) -> Self {
+        self.retry_after = Some(time);
+        self
+    }
+
+    /// The refusal as a fault.
+    pub fn to_fault(&self) -> Fault {
+        let mut fault = Fault::new(self.code, self.message.as_ref());
+        fault.retry_after_ms = self.retry_after.map(|time| time.as_millis() as u64);
+        fault
+    }
+}

@@ -1,0 +1,110 @@
+//! Sockets: bind, accept, and serve each connection until it ends or we do.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
+
+use crate::config::Limits;
+use crate::run::Gateway;
+
+/// How long after an accept error the next try comes: out of files, most often.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection may take to write what it has when we close.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
+/// What all connections share.
+pub(crate) struct Listening {
+    gateway: Arc<Gateway>,
+    http: auto::Builder<TokioExecutor>,
+    room: Arc<Semaphore>,
+    pub(crate) connections: TaskTracker,
+}
+
+impl Listening {
+    pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
+        let limits = &gateway.config().limits;
+        let room = Arc::new(Semaphore::new(limits.connections));
+        Self { http: builder(limits), room, connections: TaskTracker::new(), gateway }
+    }
+
+    /// Accepts until we close. While draining, newcomers are still accepted and told so.
+    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
+        let closing = self.gateway.drain().closing().clone();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.next(&listener) => accepted,
+                () = closing.cancelled() => return,
+            };
+            match accepted {
+                Ok((stream, permit)) => {
+                    self.connections.spawn(self.clone().serve(stream, permit));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn next(&self, listener: &TcpListener) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+        let permit = self.room.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let (stream, _) = listener.accept().await?;
+        // A small answer must not wait for the acknowledgment of the one before.
+        stream.set_nodelay(true)?;
+        Ok((stream, permit))
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+        let gateway = &self.gateway;
+        let service = service_fn(|request| {
+            let gateway = gateway.clone();
+            async move { Ok::<_, Infallible>(gateway.handle(request).await) }
+        });
+        let connection = self.http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = gateway.drain().closing().cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                match tokio::time::timeout(LAST_WRITE, connection).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke");
+        }
+    }
+}
+
+fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // The number of headers stays at hyper's own limit of 100: setting it costs an allocation per request.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(limits.head as u32)
+        .max_concurrent_streams(256)
+        .keep_alive_interval(Duration::from_secs(30));
+    builder
+}
+
+/// Binds all addresses or none.
+pub(crate) async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, (SocketAddr, std::io::Error)> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        listeners.push(TcpListener::bind(address).await.map_err(|error| (*address, error))?);
+    }
+    Ok(listeners)
+}

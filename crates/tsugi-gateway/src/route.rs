@@ -1,0 +1,146 @@
+//! Which face answers which address: one table, so that tests can walk every route.
+
+use http::Method;
+
+/// A way in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Route {
+    /// MCP over POST, both eras.
+    McpPost,
+    /// A legacy session's stream.
+    McpGet,
+    /// The end of a legacy session.
+    McpDelete,
+    /// Alive.
+    Healthz,
+}
+
+/// How a route writes its own errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// As JSON-RPC errors.
+    Rpc,
+    /// As `{"success":false,"error":…}`.
+    Rest,
+}
+
+/// One line of the table. `{}` in a pattern stands for one segment of the path.
+#[derive(Debug)]
+pub struct Entry {
+    /// The verb.
+    pub verb: Method,
+    /// The path.
+    pub pattern: &'static str,
+    /// The way in.
+    pub route: Route,
+    /// How it writes its errors.
+    pub style: Style,
+}
+
+const fn entry(verb: Method, pattern: &'static str, route: Route, style: Style) -> Entry {
+    Entry { verb, pattern, route, style }
+}
+
+/// Every route there is. The busiest come first, since the table is read from the top.
+pub static ROUTES: &[Entry] = &[
+    entry(Method::POST, "/mcp", Route::McpPost, Style::Rpc),
+    entry(Method::POST, "/servers/{}/mcp", Route::McpPost, Style::Rpc),
+    entry(Method::GET, "/mcp", Route::McpGet, Style::Rpc),
+    entry(Method::DELETE, "/mcp", Route::McpDelete, Style::Rpc),
+    entry(Method::GET, "/servers/{}/mcp", Route::McpGet, Style::Rpc),
+    entry(Method::DELETE, "/servers/{}/mcp", Route::McpDelete, Style::Rpc),
+    entry(Method::GET, "/healthz", Route::Healthz, Style::Rest),
+];
+
+/// What an address leads to.
+#[derive(Debug)]
+pub enum Found<'path> {
+    /// A route, with the segments that stand for `{}`.
+    Route(&'static Entry, Segments<'path>),
+    /// The path is known, but not with this verb; these are the verbs it has.
+    OtherVerb(Style, String),
+    /// Nothing.
+    Nothing,
+}
+
+/// The variable segments of a path, as written (percent-encoding and all).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Segments<'path>([Option<&'path str>; 2]);
+
+impl<'path> Segments<'path> {
+    /// The first variable segment.
+    pub fn first(&self) -> Option<&'path str> {
+        self.0[0]
+    }
+
+    /// The second variable segment.
+    pub fn second(&self) -> Option<&'path str> {
+        self.0[1]
+    }
+}
+
+/// Looks up an address.
+pub fn find<'path>(verb: &Method, path: &'path str) -> Found<'path> {
+    for entry in ROUTES {
+        if entry.verb == *verb
+            && let Some(segments) = matches(entry.pattern, path)
+        {
+            return Found::Route(entry, segments);
+        }
+    }
+    let others: Vec<&Entry> = ROUTES.iter().filter(|entry| matches(entry.pattern, path).is_some()).collect();
+    match others.first() {
+        None => Found::Nothing,
+        Some(first) => {
+            let verbs: Vec<&str> = others.iter().map(|entry| entry.verb.as_str()).collect();
+            Found::OtherVerb(first.style, verbs.join(", "))
+        }
+    }
+}
+
+fn matches<'path>(pattern: &str, path: &'path str) -> Option<Segments<'path>> {
+    if !pattern.contains('{') {
+        return (pattern == path).then(Segments::default);
+    }
+    let mut found = Segments::default();
+    let mut slots = found.0.iter_mut();
+    let mut parts = path.split('/');
+    for expected in pattern.split('/') {
+        let part = parts.next()?;
+        if expected == "{}" {
+            *slots.next()? = Some(part).filter(|part| !part.is_empty());
+        } else if part != expected {
+            return None;
+        }
+    }
+    let is_whole = parts.next().is_none() && pattern.matches("{}").count() == found.0.iter().flatten().count();
+    is_whole.then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(verb: Method, path: &str) -> Option<(Route, Option<&str>)> {
+        match find(&verb, path) {
+            Found::Route(entry, segments) => Some((entry.route, segments.first())),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn paths_lead_to_their_faces() {
+        assert_eq!(route(Method::POST, "/mcp"), Some((Route::McpPost, None)));
+        assert_eq!(route(Method::POST, "/servers/files/mcp"), Some((Route::McpPost, Some("files"))));
+        for nowhere in ["/mcp/", "/", "/servers//mcp", "/servers/a/b/mcp", "/MCP", "/mcp/x"] {
+            assert_eq!(route(Method::POST, nowhere), None, "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn another_verb_names_those_that_are_allowed() {
+        let Found::OtherVerb(_, verbs) = find(&Method::PUT, "/mcp") else { panic!("the path is known") };
+        assert_eq!(verbs, "POST, GET, DELETE");
+        assert!(matches!(find(&Method::PUT, "/nowhere"), Found::Nothing));
+    }
+}

@@ -1,0 +1,195 @@
+//! The door: who comes in, with what, and how the gateway stops.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tsugi_gateway::config::Exposure;
+use tsugi_gateway::guard::api_key::Key;
+use tsugi_gateway::guard::quota::Quota;
+use tsugi_gateway::route::ROUTES;
+use tsugi_gateway::{Config, Gateway, StartError};
+use tsugi_protocol::answer::{Outcome, Reply};
+use tsugi_protocol::json::Object;
+
+use crate::world::*;
+
+fn path(pattern: &str) -> String {
+    pattern.replace("{}", "x")
+}
+
+fn ping() -> Value {
+    modern(json!(1), "tools/list", json!({}))
+}
+
+#[tokio::test]
+async fn no_route_answers_a_foreign_host_or_web_page() {
+    let hits = Drops::default();
+    let counted = hits.clone();
+    let handle = serve(script(move |_| {
+        drop(counted.guard());
+        complete(json!({"resultType": "complete", "tools": []}))
+    }))
+    .await;
+    let client = Client::of(&handle);
+    let foreign: [&[(&str, &str)]; 5] = [
+        &[("Host", "evil.example")],
+        &[("Origin", "http://evil.example")],
+        &[("Origin", "null")],
+        &[("Origin", "http://localhost"), ("Origin", "http://evil.example")],
+        &[("Host", "evil.example"), ("Origin", "http://localhost")],
+    ];
+    for entry in ROUTES {
+        for headers in foreign {
+            let mut all = vec![("Content-Type", "application/json")];
+            all.extend_from_slice(headers);
+            let got = client.send(entry.verb.as_str(), &path(entry.pattern), &all, &ping().to_string()).await;
+            assert_eq!(got.status, 403, "{entry:?} {headers:?}");
+        }
+    }
+    assert_eq!(hits.0.load(std::sync::atomic::Ordering::SeqCst), 0, "nothing went through");
+    assert_eq!(client.modern("/mcp", &ping()).await.status, 200, "the legitimate call works");
+}
+
+#[tokio::test]
+async fn no_route_answers_without_a_key_when_keys_are_asked_for() {
+    let (secret, key) = Key::generate("ann");
+    let config = Config { keys: vec![key], ..Config::on_free_port() };
+    let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete", "tools": []})))).await;
+    let client = Client::of(&handle);
+    let forged: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("Authorization", "Bearer x")],
+        &[("X-Api-Key", "")],
+        &[("Mcp-Init-Host", "localhost"), ("X-User", "ann")],
+    ];
+    for entry in ROUTES {
+        for headers in forged {
+            let mut all = vec![("Content-Type", "application/json")];
+            all.extend_from_slice(headers);
+            let got = client.send(entry.verb.as_str(), &path(entry.pattern), &all, "{}").await;
+            assert_eq!(got.status, 401, "{entry:?} {headers:?}");
+            assert_eq!(got.header("www-authenticate"), Some("Bearer"));
+        }
+    }
+    let unknown = client.send("GET", "/nowhere", &[], "").await;
+    assert_eq!(unknown.status, 401, "also what does not exist");
+    let bearer = format!("Bearer {secret}");
+    let known = client.send("GET", "/healthz", &[("Authorization", &bearer)], "").await;
+    assert_eq!((known.status, known.body.as_str()), (200, "ok\n"));
+}
+
+#[tokio::test]
+async fn a_key_that_calls_too_often_is_told_when_to_come_back() {
+    let (secret, key) = Key::generate("ann");
+    let key = key.with_quota(Quota { per_minute: 1, burst: 2 });
+    let config = Config { keys: vec![key], ..Config::on_free_port() };
+    let handle = serve_with(config, script(|_| complete(json!({})))).await;
+    let client = Client::of(&handle);
+    let headers = [("X-Api-Key", secret.as_str())];
+    for expected in [200, 200, 429] {
+        let got = client.send("GET", "/healthz", &headers, "").await;
+        assert_eq!(got.status, expected);
+        if expected == 429 {
+            assert_eq!(got.json()["error"]["code"], "RATE_LIMIT_EXCEEDED");
+            assert!(got.header("retry-after").unwrap().parse::<u64>().unwrap() <= 60);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_others_can_reach_needs_a_key_or_an_explicit_word() {
+    let open = Config { listen: vec!["0.0.0.0:0".parse().unwrap()], ..Config::default() };
+    let backend = || std::sync::Arc::new(tsugi_gateway::backend::Single::new(script(|_| complete(json!({})))));
+    assert!(matches!(Gateway::serve(open.clone(), backend()).await, Err(StartError::Exposed(_))));
+    let insecure = Config { exposure: Exposure::Insecure, ..open.clone() };
+    assert!(Gateway::serve(insecure, backend()).await.is_ok());
+    let keyed = Config { keys: vec![Key::generate("ann").1], ..open };
+    assert!(Gateway::serve(keyed, backend()).await.is_ok());
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_plain_json() {
+    let mut config = Config::on_free_port();
+    config.limits.body = 2000;
+    let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete"})))).await;
+    let client = Client::of(&handle);
+    let json_type = ("Content-Type", "application/json");
+    assert_eq!(client.send("POST", "/mcp", &[("Content-Type", "text/plain")], "{}").await.status, 415);
+    assert_eq!(client.send("POST", "/mcp", &[], "{}").await.status, 415);
+    assert_eq!(client.send("POST", "/mcp", &[json_type, ("Content-Encoding", "gzip")], "{}").await.status, 415);
+    let large = client.send("POST", "/mcp", &[json_type], &" ".repeat(2001)).await;
+    assert_eq!((large.status, large.error_code()), (413, -31001));
+    let chunked = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n7d1\r\n{}\r\n0\r\n\r\n",
+        client.0,
+        " ".repeat(2001)
+    );
+    assert_eq!(client.send_raw(&chunked).await.status, 413);
+    let deep = "{\"a\":".repeat(300);
+    for (bad, code) in [("", -32700), ("{", -32700), (deep.as_str(), -32700), ("{}", -32600), ("\"\\ud800\"", -32700)] {
+        let got = client.send("POST", "/mcp", &[json_type], bad).await;
+        assert_eq!((got.status, got.error_code()), (400, code), "{bad}");
+        assert!(got.json().get("id").is_none());
+    }
+}
+
+#[tokio::test]
+async fn unknown_paths_and_verbs_say_so() {
+    let handle = serve(script(|_| complete(json!({})))).await;
+    let client = Client::of(&handle);
+    let nothing = client.send("GET", "/nowhere", &[], "").await;
+    assert_eq!((nothing.status, nothing.json()["error"]["code"].clone()), (404, json!("NOT_FOUND")));
+    for verb in ["PUT", "TRACE", "PATCH", "OPTIONS"] {
+        let other = client.send(verb, "/mcp", &[], "").await;
+        assert_eq!((other.status, other.header("allow")), (405, Some("POST, GET, DELETE")), "{verb}");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_that_calls_error_and_nobody_elses() {
+    let handle = serve(script(|call| match call.subject().as_deref() {
+        Some("now") => panic!("on purpose"),
+        Some("later") => Reply::from_future(async { panic!("on purpose") }),
+        _ => complete(text("fine")),
+    }))
+    .await;
+    let client = Client::of(&handle);
+    for name in ["now", "later"] {
+        let got = client.modern("/mcp", &modern(json!("a"), "tools/call", json!({"name": name}))).await;
+        assert_eq!((got.error_code(), got.json()["id"].clone()), (-32603, json!("a")), "{name}");
+    }
+    let fine = client.modern("/mcp", &modern(json!(2), "tools/call", json!({"name": "fine"}))).await;
+    assert_eq!(fine.json()["result"]["content"][0]["text"], "fine");
+}
+
+#[tokio::test]
+async fn a_drain_lets_running_calls_finish_and_refuses_new_ones() {
+    let (finish, finished) = tokio::sync::watch::channel(false);
+    let handle = serve(script(move |_| {
+        let mut finished = finished.clone();
+        Reply::from_future(async move {
+            let _ = finished.wait_for(|done| *done).await;
+            Outcome::complete(Object::from(text("late")))
+        })
+    }))
+    .await;
+    let client = Client::of(&handle);
+    let call = modern(json!(1), "tools/call", json!({"name": "slow"}));
+    let running = client.open_modern("/mcp", &call).await;
+    until(|| finish.receiver_count() > 1).await;
+    let handle = std::sync::Arc::new(handle);
+    let draining = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.drain(Duration::from_secs(20)).await }
+    });
+    let refused = loop {
+        let got = client.modern("/mcp", &modern(json!(2), "tools/list", json!({}))).await;
+        if got.status == 503 {
+            break got;
+        }
+    };
+    assert_eq!(refused.error_code(), -31007);
+    finish.send(true).unwrap();
+    assert!(running.read_to_end().await.contains("late"));
+    assert_eq!(draining.await.unwrap(), 0, "nothing was cut off");
+}
