@@ -1,4 +1,10 @@
 //! The one place where files, environment and flags become checked settings.
+//!
+//! Read in this order: [`layer`] decides which configuration holds, [`file`] finds and reads it,
+//! [`document`] is what the user wrote, with its places, [`env`] replaces `${…}`, [`key`] lists every key
+//! with its default and meaning, [`parse`] reads single values, [`resolve`] checks it all and makes
+//! [`settings`] of it, or a list of [`problem`]s. [`secret`] keeps what must not be printed. [`watch`]
+//! notices changes, and [`adapter`] turns other programs' files into ours.
 
 pub(crate) mod adapter;
 pub(crate) mod document;
@@ -11,3 +17,4 @@ pub(crate) mod problem;
 pub(crate) mod resolve;
 pub(crate) mod secret;
 pub(crate) mod settings;
+pub(crate) mod watch;

@@ -126,10 +126,9 @@ impl Client {
 
     /// The program that a file belongs to, by its name and by what stands in it.
     pub(crate) fn guess(path: &Path, document: &Document) -> Option<Client> {
-        let ends = |place: &&str| path.ends_with(place);
         let by_place = Client::ALL.into_iter().find(|client| {
             let (near, far) = client.places();
-            near.iter().chain(far).any(|place| ends(&place))
+            near.iter().chain(far).any(|place| path.ends_with(place))
         });
         let has = |key: &str| document.root.get(key).is_some();
         let by_content = || match () {

@@ -293,17 +293,18 @@ fn hide_value(characters: &[char], start: usize, hidden: &mut [bool]) -> usize {
     end
 }
 
-/// Hides the password of `scheme://user:password@host`.
+/// Hides the password of `scheme://user:password@host`, also where the rest is still missing.
 fn hide_password(characters: &[char], end: usize, hidden: &mut [bool]) {
     let start = (end + 3).min(characters.len());
-    let authority = characters[start..].iter().take_while(|c| !matches!(c, '/' | '?' | '#' | '"' | '\'' | ' ')).count();
-    let authority = &characters[start..start + authority];
+    let length = characters[start..].iter().take_while(|c| !matches!(c, '/' | '?' | '#' | '"' | '\'' | ' ')).count();
+    let authority = &characters[start..start + length];
     let at = authority.iter().rposition(|character| *character == '@');
-    let colon = authority.iter().position(|character| *character == ':');
-    if let (Some(at), Some(colon)) = (at, colon)
-        && colon < at
-    {
-        hidden[start + colon + 1..start + at].fill(true);
+    let Some(colon) = authority.iter().position(|character| *character == ':') else { return };
+    let until = at.unwrap_or(length);
+    let is_port = at.is_none() && authority[colon + 1..].iter().all(char::is_ascii_digit);
+    let is_address = authority.first() == Some(&'[');
+    if colon < until && !is_port && !is_address {
+        hidden[start + colon + 1..start + until].fill(true);
     }
 }
 
@@ -361,6 +362,8 @@ mod tests {
             ("args: [--token=canary]", "args: [--token=*******"),
             ("auth: { keys: [{ name: x, key: canary }] }", "auth: { keys: [{ name: x, key: ****** ** *"),
             ("url: http://me:canary@host/x", "url: http://me:******@host/x"),
+            ("url: http://me:canary", "url: http://me:******"),
+            ("url: http://host:8080/x http://[::1]:80/", "url: http://host:8080/x http://[::1]:80/"),
             ("name: ghp_0123456789abcdef", "name: ********************"),
             ("timeout: 30000", "timeout: 30000"),
         ] {

@@ -323,6 +323,23 @@ fn no_secret_appears_in_any_problem() {
     assert!(seen > 40, "the mistakes must be mistakes: {seen}");
 }
 
+#[test]
+fn a_file_cut_off_anywhere_neither_panics_nor_leaks() {
+    let json = r#"{"mcpServers": {"a": {"command": "c", "env": {"API_KEY": "canary-env"}, "args": ["--token", "canary-arg"]}}} "#;
+    let toml = "[servers.a]\ncommand = 'c'\n[servers.a.env]\nAPI_KEY = 'canary-env'\nX = 1\n";
+    for (text, format) in [(CANARIES, Format::Yaml), (DESIGN, Format::Yaml), (json, Format::Json), (toml, Format::Toml)]
+    {
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let shown = match load_as(&text[..end], format) {
+                Ok(resolved) => format!("{resolved:?}"),
+                Err(problems) => format!("{problems} {problems:?}"),
+            };
+            // A secret of which a part is cut off may be too short to be known as one.
+            assert!(!shown.contains("canary-"), "{format:?} up to {end}: {shown}");
+        }
+    }
+}
+
 fn posted(text: &str, allow_commands: bool) -> Result<ServerSettings, Problems> {
     let document = Document::parse(Path::new("(request)"), text.to_owned(), Format::Json).map_err(Problems)?;
     resolve_posted(&document, allow_commands)

@@ -1,0 +1,196 @@
+//! Notices that the configuration changed, reads it again, and says what it is now.
+//!
+//! The directory is watched, not the file: editors write a new file and rename it over the old one.
+//! Nothing is swapped here. Whoever asks gets new settings, or the problems of a file that cannot be
+//! used while the old settings stay in force.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use notify::{RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::env::Environment;
+use super::layer;
+use super::problem::{Problem, Problems};
+use super::resolve::Resolved;
+use super::settings::Settings;
+
+/// A save is over when nothing happened for so long.
+const QUIET: Duration = Duration::from_millis(150);
+/// A directory that is never quiet is read anyway after so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the file is now.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// Other settings than before.
+    Changed(Box<Resolved>),
+    /// It cannot be used; what holds goes on holding.
+    Invalid(Problems),
+}
+
+/// Watches one configuration file.
+pub(crate) struct Watch {
+    path: PathBuf,
+    environment: Environment,
+    signals: mpsc::Receiver<()>,
+    last: Result<Settings, Problems>,
+    /// Watching ends when it is dropped.
+    _watcher: notify::RecommendedWatcher,
+}
+
+impl Watch {
+    /// Watches the file whose settings are in force now.
+    pub(crate) fn start(path: &Path, environment: Environment, now: Settings) -> Result<Self, Problems> {
+        let (sender, signals) = mpsc::channel(1);
+        let file = path.to_owned();
+        let failed = |error: notify::Error| {
+            let problem = Problem::new(format!("changes of `{}` cannot be noticed: {error}", path.display()));
+            Problems::from(problem.with_hint("send the signal HUP to have the configuration read again"))
+        };
+        let on_event = move |event: notify::Result<notify::Event>| {
+            if event.map_or(true, |event| concerns(&event, &file)) {
+                // A signal that waits already says the same.
+                let _ = sender.try_send(());
+            }
+        };
+        let mut watcher = notify::recommended_watcher(on_event).map_err(failed)?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        watcher.watch(directory, RecursiveMode::NonRecursive).map_err(failed)?;
+        Ok(Watch { path: path.to_owned(), environment, signals, last: Ok(now), _watcher: watcher })
+    }
+
+    /// Waits for the next change. Dropping the future loses nothing that has not been told yet.
+    pub(crate) async fn next(&mut self) -> Change {
+        loop {
+            if self.signals.recv().await.is_none() {
+                // The watcher lives as long as we do, so this cannot happen while we wait.
+                std::future::pending::<()>().await;
+            }
+            self.settle().await;
+            if let Some(change) = self.reread() {
+                return change;
+            }
+        }
+    }
+
+    /// Reads the file at once, as the signal HUP asks for; nothing if it means what it meant before.
+    pub(crate) fn reread(&mut self) -> Option<Change> {
+        let now = layer::read(&self.path, &self.environment);
+        let settings = now.as_ref().map(|resolved| resolved.settings.clone()).map_err(Problems::clone);
+        if settings == self.last {
+            return None;
+        }
+        self.last = settings;
+        Some(match now {
+            Ok(resolved) => Change::Changed(Box::new(resolved)),
+            Err(problems) => Change::Invalid(problems),
+        })
+    }
+
+    /// Waits until the directory is quiet.
+    async fn settle(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let quiet = (Instant::now() + QUIET).min(end);
+            let waited = timeout_at(quiet, self.signals.recv()).await;
+            if waited.is_err() || Instant::now() >= end {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether an event is about the file, an environment file beside it, or a swapped link (as in Kubernetes).
+fn concerns(event: &notify::Event, file: &Path) -> bool {
+    if event.kind.is_access() {
+        return false;
+    }
+    event.paths.iter().any(|path| {
+        let name = path.file_name().unwrap_or_default();
+        let text = name.to_string_lossy();
+        Some(name) == file.file_name() || text.ends_with(".env") || text.starts_with("..")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Far above what any machine needs, so that a failure shows instead of hanging.
+    const LONG: Duration = Duration::from_secs(30);
+
+    struct World {
+        _directory: tempfile::TempDir,
+        path: PathBuf,
+        watch: Watch,
+    }
+
+    fn text(name: &str) -> String {
+        format!("servers: [{{name: {name}, command: c}}]\n")
+    }
+
+    fn world() -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tsugi.yaml");
+        std::fs::write(&path, text("first")).unwrap();
+        let now = layer::read(&path, &Environment::default()).unwrap().settings;
+        let watch = Watch::start(&path, Environment::default(), now).unwrap();
+        World { _directory: directory, path, watch }
+    }
+
+    async fn next(watch: &mut Watch) -> String {
+        match tokio::time::timeout(LONG, watch.next()).await.expect("a change is noticed") {
+            Change::Changed(resolved) => resolved.settings.servers[0].name.clone(),
+            Change::Invalid(problems) => format!("invalid: {}", problems.0[0].message),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_changed_file_is_read_again() {
+        let mut world = world();
+        std::fs::write(&world.path, text("second")).unwrap();
+        assert_eq!(next(&mut world.watch).await, "second");
+    }
+
+    #[tokio::test]
+    async fn a_file_renamed_over_the_old_one_is_read_again() {
+        let mut world = world();
+        let fresh = world.path.with_file_name("fresh.tmp");
+        std::fs::write(&fresh, text("second")).unwrap();
+        std::fs::rename(&fresh, &world.path).unwrap();
+        assert_eq!(next(&mut world.watch).await, "second");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_used_is_said_to_be_so_and_its_repair_too() {
+        let mut world = world();
+        std::fs::write(&world.path, "servers: [{name: a, comand: c}]\n").unwrap();
+        assert!(next(&mut world.watch).await.starts_with("invalid: "));
+        std::fs::write(&world.path, text("third")).unwrap();
+        assert_eq!(next(&mut world.watch).await, "third");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_means_the_same_is_no_change() {
+        let mut world = world();
+        std::fs::write(&world.path, format!("# a remark\n{}", text("first"))).unwrap();
+        std::fs::write(world.path.with_file_name("other.txt"), "x").unwrap();
+        assert!(world.watch.reread().is_none());
+        std::fs::write(&world.path, text("second")).unwrap();
+        assert_eq!(next(&mut world.watch).await, "second");
+    }
+
+    #[tokio::test]
+    async fn a_variable_changed_in_the_environment_file_is_a_change() {
+        let mut world = world();
+        let variables = world.path.with_file_name("x.env");
+        std::fs::write(&variables, "NAME=one\n").unwrap();
+        std::fs::write(&world.path, "envFile: x.env\nservers: [{name: '${NAME}', command: c}]\n").unwrap();
+        assert_eq!(next(&mut world.watch).await, "one");
+        std::fs::write(&variables, "NAME=two\n").unwrap();
+        assert_eq!(next(&mut world.watch).await, "two");
+    }
+}

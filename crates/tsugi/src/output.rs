@@ -1,0 +1,209 @@
+//! Where words go: data to stdout, talk to stderr, colours and progress only where a person watches.
+
+pub(crate) mod progress;
+pub(crate) mod style;
+pub(crate) mod table;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::config::env::{CLICOLOR_FORCE, Environment, NO_COLOR};
+use progress::Progress;
+use style::Paint;
+use table::Table;
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people.
+    Text,
+    /// `--json`: data only, for programs.
+    Json,
+}
+
+/// The two streams of the command.
+pub(crate) struct Output {
+    form: Form,
+    data: Stream,
+    talk: Stream,
+}
+
+/// One stream.
+pub(crate) struct Stream {
+    writer: Mutex<Box<dyn Write + Send>>,
+    /// Whether a person watches.
+    watched: bool,
+    paint: Paint,
+}
+
+impl Stream {
+    /// A stream; colours follow the environment.
+    pub(crate) fn new(writer: Box<dyn Write + Send>, watched: bool, environment: &Environment) -> Self {
+        Stream { writer: Mutex::new(writer), watched, paint: Paint::new(wants_colour(environment, watched)) }
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            writer.write_all(b"\n")?;
+        }
+        writer.flush()
+    }
+}
+
+/// `NO_COLOR` wins, then `CLICOLOR_FORCE`, then whether anyone watches on a terminal that can.
+fn wants_colour(environment: &Environment, watched: bool) -> bool {
+    let forced = environment.filled(CLICOLOR_FORCE.name).is_some_and(|value| value != "0");
+    let dumb = environment.get("TERM") == Some("dumb");
+    environment.filled(NO_COLOR.name).is_none() && (forced || (watched && !dumb))
+}
+
+impl Output {
+    /// The streams of this process.
+    pub(crate) fn of_process(form: Form, environment: &Environment) -> Self {
+        let data = Stream::new(Box::new(io::stdout()), io::stdout().is_terminal(), environment);
+        let talk = Stream::new(Box::new(io::stderr()), io::stderr().is_terminal(), environment);
+        Output::new(form, data, talk)
+    }
+
+    /// These streams.
+    pub(crate) fn new(form: Form, data: Stream, talk: Stream) -> Self {
+        Output { form, data, talk }
+    }
+
+    /// How data is to be printed.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Whether someone is there to be asked.
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.talk.watched && self.form == Form::Text && io::stdin().is_terminal()
+    }
+
+    /// Prints data. On a terminal, control characters are shown instead of obeyed, since the data is a
+    /// server's; in a pipe every byte goes through. A reader that went away is an error to stop on.
+    pub(crate) fn data(&self, text: &str) -> io::Result<()> {
+        if self.data.watched { self.data.write(&harmless(text)) } else { self.data.write(text) }
+    }
+
+    /// Prints data of our own making, which may be coloured.
+    pub(crate) fn styled(&self, make: impl FnOnce(Paint) -> String) -> io::Result<()> {
+        self.data.write(&make(self.data.paint))
+    }
+
+    /// Prints data as JSON.
+    pub(crate) fn json(&self, value: &impl Serialize) -> io::Result<()> {
+        let text = if self.data.watched { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+        self.data.write(&text.map_err(io::Error::other)?)
+    }
+
+    /// Prints a table, as wide as it may be.
+    pub(crate) fn table(&self, table: &Table) -> io::Result<()> {
+        self.data.write(&table.render(self.data.paint, self.data.watched))
+    }
+
+    /// Says something to whoever watches. If nobody can hear it, nothing is lost.
+    pub(crate) fn say(&self, make: impl FnOnce(Paint) -> String) {
+        let _ = self.talk.write(&make(self.talk.paint));
+    }
+
+    /// Progress of long work; silent unless a person watches.
+    pub(crate) fn progress(&self, message: &str, steps: Option<u64>) -> Progress {
+        Progress::new(self.talk.watched && self.form == Form::Text, message, steps)
+    }
+}
+
+/// The text with control characters made visible.
+fn harmless(text: &str) -> String {
+    let shown = |character: char| match character {
+        '\n' | '\t' => character,
+        other if other.is_control() => '\u{fffd}',
+        other => other,
+    };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// A place to look at what was written.
+    #[derive(Clone, Default)]
+    pub(crate) struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Buffer {
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn output(watched: bool) -> (Output, Buffer, Buffer) {
+        let (data, talk) = (Buffer::default(), Buffer::default());
+        let environment = Environment::default();
+        let stream = |buffer: &Buffer| Stream::new(Box::new(buffer.clone()), watched, &environment);
+        (Output::new(Form::Text, stream(&data), stream(&talk)), data, talk)
+    }
+
+    #[test]
+    fn data_goes_to_one_stream_and_talk_to_the_other() {
+        let (output, data, talk) = output(false);
+        output.data("result").unwrap();
+        output.say(|_| "connected".to_owned());
+        assert_eq!((data.text().as_str(), talk.text().as_str()), ("result\n", "connected\n"));
+    }
+
+    #[test]
+    fn a_terminal_does_not_obey_a_server_and_a_pipe_gets_every_byte() {
+        let (output, data, _) = self::output(true);
+        output.data("a\u{1b}[2Jb").unwrap();
+        assert_eq!(data.text(), "a\u{fffd}[2Jb\n");
+        let (output, data, _) = self::output(false);
+        output.data("a\u{1b}[2Jb").unwrap();
+        assert_eq!(data.text(), "a\u{1b}[2Jb\n");
+    }
+
+    #[test]
+    fn json_is_one_line_in_a_pipe() {
+        let (output, data, _) = output(false);
+        output.json(&serde_json::json!({"b": 1, "a": [2]})).unwrap();
+        assert_eq!(data.text(), "{\"b\":1,\"a\":[2]}\n");
+    }
+
+    #[test]
+    fn colours_follow_the_environment() {
+        for (pairs, watched, expected) in [
+            (&[][..], true, true),
+            (&[], false, false),
+            (&[("NO_COLOR", "1")], true, false),
+            (&[("NO_COLOR", "")], true, true),
+            (&[("CLICOLOR_FORCE", "1")], false, true),
+            (&[("CLICOLOR_FORCE", "0")], false, false),
+            (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], true, false),
+            (&[("TERM", "dumb")], true, false),
+        ] {
+            assert_eq!(wants_colour(&Environment::from_pairs(pairs.iter().copied()), watched), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_when_nobody_watches() {
+        assert!(!output(false).0.is_interactive());
+    }
+}

@@ -1,0 +1,67 @@
+//! Progress of long work, for a person who waits.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar or a spinner on stderr; it vanishes when it is dropped.
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    pub(super) fn new(shown: bool, message: &str, steps: Option<u64>) -> Self {
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(steps, target);
+        let template = if steps.is_some() { "{msg} {wide_bar} {pos}/{len}" } else { "{spinner} {msg}" };
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is fixed and valid"));
+        bar.set_message(message.to_owned());
+        if shown && steps.is_none() {
+            bar.enable_steady_tick(Duration::from_millis(100));
+        }
+        Progress(bar)
+    }
+
+    /// One step is done.
+    pub(crate) fn step(&self) {
+        self.0.inc(1);
+    }
+
+    /// As far as a server says: how much is done, of how much if it knows, and in what words.
+    pub(crate) fn report(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        if let Some(total) = total.filter(|total| *total > 0.0) {
+            self.0.set_length(total as u64);
+        }
+        self.0.set_position(done.max(0.0) as u64);
+        if let Some(message) = message {
+            self.0.set_message(super::harmless(message).replace('\n', " "));
+        }
+    }
+
+    /// Says something without tearing the bar apart.
+    pub(crate) fn aside(&self, say: impl FnOnce()) {
+        self.0.suspend(say);
+    }
+
+    /// Whether anything is drawn.
+    pub(crate) fn is_shown(&self) -> bool {
+        !self.0.is_hidden()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_drawn_when_nobody_watches() {
+        let progress = Progress::new(false, "connecting", Some(3));
+        progress.step();
+        progress.report(f64::NAN, Some(-1.0), Some("x\ny"));
+        assert!(!progress.is_shown());
+    }
+}

@@ -1,0 +1,58 @@
+//! Tables for people: a heading, rows, no lines.
+
+use comfy_table::{Cell, ContentArrangement, presets};
+
+use super::harmless;
+use super::style::Paint;
+
+/// Rows under a heading.
+pub(crate) struct Table {
+    heading: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
+        Table { heading: heading.map(str::to_owned).to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row; what stands in it may be a server's, so it is made harmless.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.iter().map(|cell| harmless(cell)).collect());
+    }
+
+    /// As text: wrapped to the terminal where a person watches, one line per row otherwise.
+    pub(super) fn render(&self, paint: Paint, watched: bool) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING);
+        let arrangement = if watched { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
+        table.set_content_arrangement(arrangement);
+        table.set_header(self.heading.iter().map(|cell| Cell::new(cell.to_uppercase())));
+        for row in &self.rows {
+            table.add_row(row.iter().map(Cell::new));
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        let text = table.to_string();
+        let lines = text.lines().enumerate().map(|(index, line)| {
+            let line = line.trim_end();
+            if index == 0 { paint.strong(line) } else { line.to_owned() }
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_and_has_no_lines() {
+        let mut table = Table::new(["name", "state"]);
+        table.row(["files".to_owned(), "connected".to_owned()]);
+        table.row(["pm".to_owned(), "\u{1b}[31mfailed".to_owned()]);
+        let expected = "NAME   STATE\nfiles  connected\npm     \u{fffd}[31mfailed";
+        assert_eq!(table.render(Paint::new(false), false), expected);
+    }
+}

@@ -1,0 +1,119 @@
+//! How a failure reads for people, and with which code the command ends.
+
+pub(crate) mod exit;
+
+use std::fmt::Write as _;
+
+use tsugi_protocol::answer::{Fault, SentState};
+
+use crate::config::problem::{Problem, Problems};
+use crate::output::style::Paint;
+
+/// The problems of a configuration, each with its place and its hint, and how many there are.
+pub(crate) fn problems(problems: &Problems, paint: Paint) -> String {
+    let mut text: Vec<String> =
+        problems.0.iter().map(|problem| labelled(&paint.error("error"), problem, paint)).collect();
+    if problems.0.len() > 1 {
+        text.push(format!("{}: {} problems", paint.error("error"), problems.0.len()));
+    }
+    text.join("\n\n")
+}
+
+/// What should be looked at, although it can be used.
+pub(crate) fn warnings(warnings: &[Problem], paint: Paint) -> String {
+    let text: Vec<String> =
+        warnings.iter().map(|warning| labelled(&paint.warning("warning"), warning, paint)).collect();
+    text.join("\n\n")
+}
+
+fn labelled(label: &str, problem: &Problem, paint: Paint) -> String {
+    let text = problem.to_string();
+    let paint_line = |line: &str| match line.strip_prefix("hint: ") {
+        Some(hint) => format!("{}: {hint}", paint.hint("hint")),
+        None => line.to_owned(),
+    };
+    let lines: Vec<String> = text.lines().map(paint_line).collect();
+    format!("{label}: {}", lines.join("\n"))
+}
+
+/// A failure of a call: what happened, to which thing, what the process said last, and what to try.
+pub(crate) fn fault(fault: &Fault, paint: Paint) -> String {
+    let mut text = format!("{}: {}", paint.error("error"), headline(fault));
+    let facts = format!("{}{}", fault.code.as_str(), effect(fault.sent));
+    let _ = write!(text, "\n  {}", paint.faint(facts));
+    if let Some(process) = &fault.process {
+        for line in &process.stderr {
+            let _ = write!(text, "\n  {} {}", paint.faint("|"), printable(line));
+        }
+    }
+    let mut cause = fault.cause.as_deref();
+    while let Some(inner) = cause {
+        let _ = write!(text, "\n  because {}", headline(inner));
+        cause = inner.cause.as_deref();
+    }
+    if let Some(hint) = hint(fault) {
+        let _ = write!(text, "\n{}: {}", paint.hint("hint"), printable(hint));
+    }
+    text
+}
+
+fn headline(fault: &Fault) -> String {
+    let tool = fault.tool.as_ref().map(|tool| format!(" (tool `{tool}`)")).unwrap_or_default();
+    printable(&format!("{fault}{tool}"))
+}
+
+/// The hint of the fault, or of what lies behind it.
+fn hint(fault: &Fault) -> Option<&str> {
+    fault.hint.as_deref().or_else(|| fault.cause.as_deref().and_then(hint))
+}
+
+/// What is known about the effect, where it matters to whoever would try again.
+fn effect(sent: SentState) -> &'static str {
+    match sent {
+        SentState::NotSent => ", nothing was sent",
+        SentState::Failed => "",
+        SentState::Unknown => ", it may have had an effect",
+    }
+}
+
+/// A server's words may not reach the terminal as commands.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tsugi_protocol::answer::{FaultCode, ProcessEnd};
+
+    use super::*;
+
+    const PLAIN: fn() -> Paint = || Paint::new(false);
+
+    #[test]
+    fn a_fault_says_what_happened_to_which_thing_and_what_to_try() {
+        let crashed = Fault::new(FaultCode::ServerCrashed, "the server died during the call")
+            .on_server("files")
+            .on_tool("read")
+            .with_process(ProcessEnd { status: "exit code 3".into(), stderr: vec!["boom \u{1b}[31m".into()] })
+            .with_hint("look at its log");
+        let text = fault(&crashed, PLAIN());
+        let expected = "error: files: the server died during the call (exit code 3) (tool `read`)\n  \
+                        SERVER_CRASHED, it may have had an effect\n  | boom \u{fffd}[31m\nhint: look at its log";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_lies_behind_a_fault_is_told_with_its_hint() {
+        let inner = Fault::new(FaultCode::ConnectionFailed, "connection refused").with_hint("is it running?");
+        let outer = Fault::new(FaultCode::MaxRetriesExceeded, "failed after 3 retries").because(inner);
+        let text = fault(&outer, PLAIN());
+        assert!(text.contains("because connection refused") && text.ends_with("hint: is it running?"), "{text}");
+    }
+
+    #[test]
+    fn problems_are_counted_and_hints_stand_on_their_own_line() {
+        let list = Problems(vec![Problem::new("one").with_hint("try"), Problem::new("two")]);
+        assert_eq!(problems(&list, PLAIN()), "error: one\nhint: try\n\nerror: two\n\nerror: 2 problems");
+        assert_eq!(warnings(&list.0[..1], PLAIN()), "warning: one\nhint: try");
+    }
+}
