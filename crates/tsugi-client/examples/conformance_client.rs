@@ -20,8 +20,8 @@ type Failure = Box<dyn std::error::Error>;
 async fn main() -> Result<(), Failure> {
     let url = std::env::args().next_back().ok_or("the server's address is missing")?;
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
-    let context: Value = serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default())
-        .unwrap_or(Value::Null);
+    let context: Value =
+        serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default()).unwrap_or(Value::Null);
     let manager = Manager::new(Options { profile: profile().into(), ..Options::default() });
     let mut config = ServerConfig::new("suite", Target::url(url.parse()?, Default::default()).ok_or("not HTTP")?);
     config.era = era();
@@ -50,7 +50,9 @@ async fn run(server: &Server, scenario: &str, context: &Value) -> Result<(), Fai
     match scenario {
         "initialize" | "json-schema-ref-no-deref" => {}
         "tools_call" => drop(call(server, "add_numbers", json!({"a": 2, "b": 3})).await?),
-        "elicitation-sep1034-client-defaults" => drop(call(server, "test_client_elicitation_defaults", json!({})).await?),
+        "elicitation-sep1034-client-defaults" => {
+            drop(call(server, "test_client_elicitation_defaults", json!({})).await?)
+        }
         "sse-retry" => drop(call(server, "test_reconnection", json!({})).await?),
         "json-schema-2020-12-preservation" => {
             let tool = catalog.tool("json_schema_2020_12_tool").ok_or("the tool is not listed")?;
@@ -64,7 +66,9 @@ async fn run(server: &Server, scenario: &str, context: &Value) -> Result<(), Fai
         }
         "http-invalid-tool-headers" => drop(call(server, "valid_tool", json!({"region": "eu"})).await?),
         "sep-2322-client-request-state" => {
-            for tool in ["test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"] {
+            for tool in
+                ["test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"]
+            {
                 call(server, tool, json!({})).await?;
             }
         }

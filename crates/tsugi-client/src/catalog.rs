@@ -14,7 +14,7 @@ use tsugi_protocol::mcp::tool::Tool;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_schema::header_param::HeaderParams;
 
-pub(crate) use fetch::{Lists, fetch};
+pub(crate) use fetch::{Lists, Wire, fetch};
 
 /// What one server offers at one moment. It never changes; a newer one replaces it.
 #[derive(Debug, Clone)]

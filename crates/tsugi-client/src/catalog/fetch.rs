@@ -14,6 +14,7 @@ use tsugi_protocol::mcp::resource::Resource;
 use tsugi_protocol::mcp::tool::Tool;
 use tsugi_protocol::mcp::{ClientProfile, Method, ServerIdentity};
 use tsugi_protocol::rpc::code;
+use tsugi_schema::header_param::HeaderParams;
 
 use super::{Catalog, Listing, list_result};
 
@@ -37,12 +38,13 @@ pub(crate) async fn fetch(
     old: Option<&Catalog>,
     identity: Arc<ServerIdentity>,
     lists: Lists,
+    wire: Wire,
 ) -> Catalog {
     let has = |feature: &str| identity.capabilities.has(feature);
     let mut catalog = old.cloned().unwrap_or_else(|| Catalog::empty(identity.clone()));
     catalog.identity = identity.clone();
     catalog.generation += 1;
-    let source = Pages { server, profile, identity: &identity };
+    let source = Pages { server, profile, identity: &identity, wire };
     if lists.tools {
         source.refresh(has("tools"), &mut catalog.tools, &Method::ToolsList, "tools", Tool::from_raw).await;
     }
@@ -62,6 +64,16 @@ struct Pages<'a> {
     server: &'a dyn Answer,
     profile: &'a Arc<ClientProfile>,
     identity: &'a ServerIdentity,
+    wire: Wire,
+}
+
+/// Which wire the lists come over: tools whose arguments cannot be mirrored into headers are unusable over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// Modern HTTP.
+    ModernHttp,
+    /// Any other.
+    Other,
 }
 
 /// What all pages of a list hold together.
@@ -83,7 +95,10 @@ impl Pages<'_> {
     ) {
         let fetched = if is_offered { self.all(method, key).await } else { Ok(None) };
         match fetched {
-            Ok(Some(whole)) => {
+            Ok(Some(mut whole)) => {
+                if self.wire == Wire::ModernHttp && *method == Method::ToolsList {
+                    whole.items.retain(has_usable_headers);
+                }
                 listing.items = whole.items.iter().filter_map(read).collect();
                 listing.result = list_result(key, &whole.items, whole.freshness, self.identity, &whole.first);
                 listing.freshness = whole.freshness;
@@ -134,6 +149,20 @@ impl Pages<'_> {
             }
             Outcome::Failed(Failure::Fault(fault)) => Err(*fault),
             Outcome::InputRequired(_) => Err(unacceptable(format!("{method} asks for input"))),
+        }
+    }
+}
+
+/// The specification demands that a tool with an invalid `x-mcp-header` is left out
+/// ([x-mcp-header](https://modelcontextprotocol.io/specification/2026-07-28/server/tools#x-mcp-header)).
+fn has_usable_headers(raw: &Raw) -> bool {
+    let Some(tool) = Tool::from_raw(raw) else { return true };
+    let Some(schema) = tool.input_schema().and_then(|schema| schema.to().ok()) else { return true };
+    match HeaderParams::of(&schema) {
+        Ok(_) => true,
+        Err(reason) => {
+            tracing::warn!(tool = tool.name(), %reason, "a tool is left out: its header annotation is invalid");
+            false
         }
     }
 }

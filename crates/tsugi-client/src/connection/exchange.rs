@@ -1,12 +1,13 @@
 //! A connection over streamable HTTP: an exchange per call, in either era.
 
 mod call;
+mod flight;
 mod listener;
 mod open;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use tsugi_schema::header_param::HeaderParams;
 use tsugi_transport::http::{HttpClient, headers};
 
 use super::context::Context;
+use flight::Flights;
 pub(crate) use open::{Opened, open};
 
 /// A connection over HTTP.
@@ -39,7 +41,7 @@ struct Shared {
     reopening: tokio::sync::Mutex<()>,
     header_params: ArcSwap<HashMap<String, HeaderParams>>,
     next_id: AtomicU64,
-    in_flight: AtomicUsize,
+    flights: Flights,
     level: Mutex<Option<LogLevel>>,
     end: watch::Sender<Option<Arc<Fault>>>,
 }
@@ -60,13 +62,16 @@ impl Exchange {
             reopening: tokio::sync::Mutex::default(),
             header_params: ArcSwap::default(),
             next_id: AtomicU64::new(1),
-            in_flight: AtomicUsize::new(0),
+            flights: Flights::default(),
             level: Mutex::default(),
             end: watch::Sender::new(None),
         });
-        let is_legacy = shared.era() == Era::Legacy;
-        let listener = is_legacy.then(|| tokio::spawn(listener::run(shared.clone())).abort_handle());
-        Self { shared, listener }
+        Self { shared, listener: None }
+    }
+
+    /// Opens the stream on which a legacy server speaks by itself.
+    async fn listen(&mut self) {
+        self.listener = Some(listener::start(self.shared.clone()).await);
     }
 
     pub(crate) fn identity(&self) -> Arc<ServerIdentity> {
@@ -74,7 +79,7 @@ impl Exchange {
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.shared.in_flight.load(Ordering::Relaxed)
+        self.shared.flights.len()
     }
 
     /// Tells which arguments of which tools are mirrored into headers.

@@ -14,7 +14,7 @@ use tsugi_protocol::mcp::{Era, Method};
 
 use super::status::What;
 use super::{Inner, Live, Order};
-use crate::catalog::{Catalog, Lists, fetch};
+use crate::catalog::{Catalog, Lists, Wire, fetch};
 use crate::config::{Restart, Start};
 use crate::connection::Connection;
 use crate::connection::backoff::{Backoff, Verdict};
@@ -258,7 +258,11 @@ async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: Lists) {
     let Some(live) = inner.live.load_full() else { return };
     let old = inner.catalog.load_full();
     let identity = connection.identity();
-    let catalog = fetch(&live.stack, &inner.options.profile, old.as_deref(), identity, lists).await;
+    let wire = match connection {
+        Connection::Exchange(_) if identity.version.era() == Era::Modern => Wire::ModernHttp,
+        _ => Wire::Other,
+    };
+    let catalog = fetch(&live.stack, &inner.options.profile, old.as_deref(), identity, lists, wire).await;
     if let Connection::Exchange(exchange) = connection {
         exchange.set_header_params(catalog.header_params());
     }

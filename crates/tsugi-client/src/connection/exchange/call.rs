@@ -1,18 +1,24 @@
 //! One call over HTTP: post, read the answer or the stream, resume a stream that broke, ask when asked.
+//!
+//! A call has two halves. The *upstream* half posts the request and follows the answer; it never stops to
+//! ask. What the server asks on the way, on this call's stream or on the session's own, arrives in the
+//! call's *mailbox*, and the outer half parks the call with the upstream half inside.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use tokio::sync::mpsc;
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Notes, Outcome, Reply, SentState};
 use tsugi_protocol::codec::sse::Event;
 use tsugi_protocol::era::{to_legacy, to_modern};
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
-use tsugi_protocol::rpc::{Message, Notification, Request, Response, RpcError, code};
+use tsugi_protocol::rpc::{Message, Notification, Request, Response};
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 use tsugi_transport::{ErrorKind, TransportError};
 
@@ -20,6 +26,7 @@ use super::super::context::Notice;
 use super::super::mux::for_caller;
 use super::super::parked::Resume;
 use super::super::reading;
+use super::flight::{Flight, Mail};
 use super::{Session, Shared};
 use crate::error::call_fault;
 
@@ -27,57 +34,54 @@ use crate::error::call_fault;
 const RESUME_AFTER: Duration = Duration::from_millis(1000);
 /// How often a stream that gives nothing new is resumed.
 const MAX_RESUMES: u32 = 5;
+/// How many messages of the server may wait for a call.
+const MAILBOX: usize = 16;
 
 /// Runs a call to its outcome.
 pub(super) async fn run(shared: Arc<Shared>, call: Call, notes: Notes) -> Outcome {
-    shared.in_flight.fetch_add(1, Ordering::Relaxed);
-    let flying = Flying(shared.clone());
-    let outcome = match shared.era() {
-        Era::Modern => modern(&shared, call, notes).await,
-        Era::Legacy => legacy(&shared, call, notes).await,
-    };
-    drop(flying);
-    outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&shared.context.server)))
-}
-
-struct Flying(Arc<Shared>);
-
-impl Drop for Flying {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-async fn modern(shared: &Arc<Shared>, call: Call, notes: Notes) -> Result<Outcome, Fault> {
     let id = shared.next_id();
-    let token = wants_token(&call).then_some(id);
-    let message = write_numbered(id, call.method.as_str(), Some(&to_modern::params(&call, token)));
-    let response = shared.client.post(message, shared.modern_headers(&call)?).await;
-    let response = response.map_err(|error| shared.wire_fault(&error))?;
-    let identity = shared.session().identity;
-    let mut exchange = InFlight { shared: shared.clone(), identity, id, call, cancel: None };
-    match response.kind() {
-        Kind::Json => exchange.answer(response).await,
-        Kind::Events if response.status.is_success() => {
-            let events = response.events().map_err(|error| call_fault(&error))?;
-            Stream { events, last_id: None, retry: RESUME_AFTER, resumes: 0 }.follow(exchange, notes).await
-        }
-        _ => Err(shared.not_an_answer(&response)),
+    if shared.era() == Era::Modern {
+        let _flight = shared.flights.take_off(id, &call, None);
+        let outcome = modern(&shared, call, id, notes).await;
+        return outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&shared.context.server)));
     }
+    let (sender, mailbox) = mpsc::channel(MAILBOX);
+    let flight = shared.flights.take_off(id, &call, Some(sender.clone()));
+    let upstream = Box::pin(legacy(shared.clone(), call.clone(), id, notes, sender));
+    Talk { shared, call, id, upstream, mailbox, _flight: flight }.drive().await
 }
 
 fn wants_token(call: &Call) -> bool {
     call.meta.progress_token.is_some() || call.method == Method::ToolsCall
 }
 
-async fn legacy(shared: &Arc<Shared>, call: Call, notes: Notes) -> Result<Outcome, Fault> {
+async fn modern(shared: &Arc<Shared>, call: Call, id: u64, notes: Notes) -> Result<Outcome, Fault> {
+    let token = wants_token(&call).then_some(id);
+    let message = write_numbered(id, call.method.as_str(), Some(&to_modern::params(&call, token)));
+    let response = shared.client.post(message, shared.modern_headers(&call)?).await;
+    let response = response.map_err(|error| shared.wire_fault(&error))?;
+    let identity = shared.session().identity;
+    let mut sent = Sent { shared: shared.clone(), identity, id, call, cancel: None, mail: None };
+    match response.kind() {
+        Kind::Json => sent.answer(response).await,
+        Kind::Events if response.status.is_success() => Stream::of(response)?.follow(sent, notes).await,
+        _ => Err(shared.not_an_answer(&response)),
+    }
+}
+
+async fn legacy(
+    shared: Arc<Shared>,
+    call: Call,
+    id: u64,
+    notes: Notes,
+    mail: mpsc::Sender<Mail>,
+) -> Result<Outcome, Fault> {
     shared.raise_level(&call);
     let mut session = shared.session();
-    let id = shared.next_id();
     let token = wants_token(&call).then_some(id);
     let message = write_numbered(id, call.method.as_str(), to_legacy::params(&call, token).as_ref());
-    let mut cancel = Cancel::new(shared.clone(), id);
-    let mut response = shared.post_legacy(&message, &session).await?;
+    let mut cancel = Cancel { shared: shared.clone(), id, is_armed: true };
+    let mut response = shared.post_legacy(&message, &session).await.inspect_err(|_| cancel.disarm())?;
     if response.status == StatusCode::NOT_FOUND && session.id.is_some() {
         // The server forgot the session, so it did nothing with the call
         // ([Session Management](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management)).
@@ -85,19 +89,74 @@ async fn legacy(shared: &Arc<Shared>, call: Call, notes: Notes) -> Result<Outcom
         session = shared.session();
         response = shared.post_legacy(&message, &session).await?;
     }
-    if !response.status.is_success() && response.kind() != Kind::Json {
-        cancel.disarm();
-        return Err(shared.not_an_answer(&response));
-    }
-    let mut exchange =
-        InFlight { shared: shared.clone(), identity: session.identity.clone(), id, call, cancel: Some(cancel) };
+    let identity = session.identity.clone();
+    let mut sent = Sent { shared: shared.clone(), identity, id, call, cancel: Some(cancel), mail: Some(mail) };
     match response.kind() {
-        Kind::Json => exchange.answer(response).await,
-        Kind::Events => {
-            let events = response.events().map_err(|error| call_fault(&error))?;
-            Stream { events, last_id: None, retry: RESUME_AFTER, resumes: 0 }.follow(exchange, notes).await
+        Kind::Json => sent.answer(response).await,
+        Kind::Events if response.status.is_success() => Stream::of(response)?.follow(sent, notes).await,
+        // Accepted: the answer comes on the session's own stream, into the mailbox.
+        Kind::Other if response.status == StatusCode::ACCEPTED => std::future::pending().await,
+        _ => {
+            sent.ended();
+            Err(shared.not_an_answer(&response))
         }
-        Kind::Other => Err(shared.not_an_answer(&response)),
+    }
+}
+
+type Upstream = Pin<Box<dyn Future<Output = Result<Outcome, Fault>> + Send>>;
+
+/// A legacy call: the upstream half and what arrives beside it.
+struct Talk {
+    shared: Arc<Shared>,
+    call: Call,
+    id: u64,
+    upstream: Upstream,
+    mailbox: mpsc::Receiver<Mail>,
+    _flight: Flight,
+}
+
+impl Talk {
+    /// Goes on until the call ends or the server asks.
+    async fn drive(mut self) -> Outcome {
+        loop {
+            let mail = tokio::select! {
+                biased;
+                outcome = &mut self.upstream => {
+                    return outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&self.shared.context.server)));
+                }
+                mail = self.mailbox.recv() => mail,
+            };
+            match mail {
+                Some(Mail::Answer(line)) => {
+                    let identity = self.shared.session().identity;
+                    return reading::answer(&self.shared.context, &identity, &self.call, self.id, line);
+                }
+                Some(Mail::Question(request)) => match self.shared.context.admit(&self.call, &request) {
+                    Err(refusal) => self.shared.send_aside(refusal.to_bytes()),
+                    Ok(question) => {
+                        let (context, call) = (self.shared.context.clone(), self.call.clone());
+                        return context.park(&call, request, question, Box::new(self));
+                    }
+                },
+                // The call itself holds a sender, so the mailbox never closes before the call ends.
+                None => {}
+            }
+        }
+    }
+}
+
+impl Resume for Talk {
+    fn resume(self: Box<Self>, answer: Response) -> Reply {
+        Reply::from_future(async move {
+            match self.shared.deliver(&answer).await {
+                Ok(()) => self.drive().await,
+                Err(fault) => Outcome::fault(fault.on_server(&self.shared.context.server)),
+            }
+        })
+    }
+
+    fn abandon(self: Box<Self>, refusal: Response) {
+        self.shared.send_aside(refusal.to_bytes());
     }
 }
 
@@ -109,10 +168,6 @@ struct Cancel {
 }
 
 impl Cancel {
-    fn new(shared: Arc<Shared>, id: u64) -> Self {
-        Self { shared, id, is_armed: true }
-    }
-
     fn disarm(&mut self) {
         self.is_armed = false;
     }
@@ -129,38 +184,31 @@ impl Drop for Cancel {
 }
 
 /// A call whose request was sent. In the modern era dropping it closes the stream, which cancels.
-struct InFlight {
+struct Sent {
     shared: Arc<Shared>,
     identity: Arc<ServerIdentity>,
     id: u64,
     call: Call,
     cancel: Option<Cancel>,
+    mail: Option<mpsc::Sender<Mail>>,
 }
 
-impl InFlight {
+impl Sent {
     /// The answer as one body.
     async fn answer(&mut self, response: HttpResponse) -> Result<Outcome, Fault> {
         let status = response.status;
         let refusal = response.status_error();
         let body = response.bytes().await.map_err(|error| call_fault(&error))?;
         self.ended();
-        if !status.is_success() {
-            return self.refused(body, &refusal);
+        if status.is_success() {
+            return Ok(reading::answer(&self.shared.context, &self.identity, &self.call, self.id, body));
         }
-        Ok(self.read(body))
-    }
-
-    fn read(&self, line: Bytes) -> Outcome {
-        reading::answer(&self.shared.context, &self.identity, &self.call, self.id, line)
-    }
-
-    /// A status that is not a success, with a body that may hold the server's own error.
-    fn refused(&self, body: Bytes, refusal: &TransportError) -> Result<Outcome, Fault> {
+        // A status that is not a success, with a body that may hold the server's own error.
         match Message::parse(body) {
             Ok(Message::Response(response)) => {
                 Ok(reading::of_body(&self.shared.context, &self.identity, &self.call, response.body))
             }
-            _ => Err(call_fault(refusal)),
+            _ => Err(call_fault(&refusal)),
         }
     }
 
@@ -173,6 +221,28 @@ impl InFlight {
     fn is_legacy(&self) -> bool {
         self.identity.version.era() == Era::Legacy
     }
+
+    /// A request of the server on this call's own stream: there is no doubt whose call it is.
+    async fn asked(&self, request: Request) {
+        let Some(mail) = &self.mail else { return };
+        match request.method {
+            Method::Ping => self.shared.send_aside(Response::result(request.id, Raw::literal("{}")).to_bytes()),
+            _ => drop(mail.send(Mail::Question(request)).await),
+        }
+    }
+
+    fn noted(&self, notes: &Notes, note: Notification) {
+        // On a listen stream changes are what was asked for; elsewhere they are about the whole server.
+        if self.call.method != Method::Listen
+            && let Some(notice) = Notice::of(&note)
+        {
+            self.shared.context.tell(notice);
+            return;
+        }
+        if let Some(note) = for_caller(&self.call, note) {
+            notes.push(note);
+        }
+    }
 }
 
 /// The event stream of a call.
@@ -183,32 +253,35 @@ struct Stream {
     resumes: u32,
 }
 
-/// What an event means for the call.
-enum Step {
-    Goes(Box<InFlight>, Stream),
-    Ends(Outcome),
-}
-
 impl Stream {
-    async fn follow(mut self, exchange: InFlight, notes: Notes) -> Result<Outcome, Fault> {
-        let mut exchange = Box::new(exchange);
+    fn of(response: HttpResponse) -> Result<Self, Fault> {
+        let events = response.events().map_err(|error| call_fault(&error))?;
+        Ok(Self { events, last_id: None, retry: RESUME_AFTER, resumes: 0 })
+    }
+
+    /// Reads to the answer.
+    async fn follow(mut self, mut sent: Sent, notes: Notes) -> Result<Outcome, Fault> {
         loop {
             match self.events.next().await {
-                Some(Ok(event)) => match self.take(exchange, &notes, event)? {
-                    Step::Ends(outcome) => return Ok(outcome),
-                    Step::Goes(on, stream) => (exchange, self) = (on, stream),
-                },
+                Some(Ok(event)) => {
+                    if let Some(line) = self.take(&sent, &notes, event).await {
+                        sent.ended();
+                        self.events.drain();
+                        return Ok(reading::answer(&sent.shared.context, &sent.identity, &sent.call, sent.id, line));
+                    }
+                }
                 Some(Err(error)) if error.kind != ErrorKind::Lost => {
-                    exchange.ended();
+                    sent.ended();
                     return Err(call_fault(&error));
                 }
-                Some(Err(error)) => self.resume(&mut exchange, Some(&error)).await?,
-                None => self.resume(&mut exchange, None).await?,
+                Some(Err(error)) => self.resume(&mut sent, Some(&error)).await?,
+                None => self.resume(&mut sent, None).await?,
             }
         }
     }
 
-    fn take(mut self, mut exchange: Box<InFlight>, notes: &Notes, event: Event) -> Result<Step, Fault> {
+    /// Deals with one event; gives the line when it is the answer.
+    async fn take(&mut self, sent: &Sent, notes: &Notes, event: Event) -> Option<Bytes> {
         if let Some(id) = event.id {
             self.last_id = Some(id);
             self.resumes = 0;
@@ -218,106 +291,42 @@ impl Stream {
         }
         // A priming event has an id and no data.
         if event.data.is_empty() {
-            return Ok(Step::Goes(exchange, self));
+            return None;
         }
         match Message::parse(event.data.clone()) {
-            Ok(Message::Response(response)) if response.id.as_ref().and_then(|id| id.as_u64()) == Some(exchange.id) => {
-                exchange.ended();
-                let outcome = exchange.read(event.data);
-                self.events.drain();
-                return Ok(Step::Ends(outcome));
+            Ok(Message::Response(response)) => {
+                let is_ours = response.id.as_ref().and_then(|id| id.as_u64()) == Some(sent.id);
+                return is_ours.then_some(event.data);
             }
-            Ok(Message::Notification(note)) => tell(&exchange, notes, note),
-            Ok(Message::Request(request)) => return Ok(self.asked(exchange, request)),
-            Ok(Message::Response(_)) | Err(_) => {}
+            Ok(Message::Notification(note)) => sent.noted(notes, note),
+            Ok(Message::Request(request)) => sent.asked(request).await,
+            Err(error) => tracing::debug!(server = %sent.shared.context.server, %error, "an event that is no message"),
         }
-        Ok(Step::Goes(exchange, self))
-    }
-
-    /// The server asks in the middle of the call. On its own stream there is no doubt whose call it is.
-    fn asked(self, exchange: Box<InFlight>, request: Request) -> Step {
-        let shared = exchange.shared.clone();
-        let respond = |response: &Response| shared.send_aside(response.to_bytes());
-        if !exchange.is_legacy() {
-            return Step::Goes(exchange, self);
-        }
-        if request.method == Method::Ping {
-            respond(&Response::result(request.id, Raw::literal("{}")));
-            return Step::Goes(exchange, self);
-        }
-        match shared.context.admit(&exchange.call, &request) {
-            Err(refusal) => {
-                respond(&refusal);
-                Step::Goes(exchange, self)
-            }
-            Ok(question) => {
-                let call = exchange.call.clone();
-                let rest = Box::new(Rest { exchange, stream: self });
-                Step::Ends(shared.context.park(&call, request, question, rest))
-            }
-        }
+        None
     }
 
     /// A legacy stream that ended without the answer goes on where it stopped, if it said where that is
     /// ([Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery)).
-    async fn resume(&mut self, exchange: &mut InFlight, error: Option<&TransportError>) -> Result<(), Fault> {
+    async fn resume(&mut self, sent: &mut Sent, error: Option<&TransportError>) -> Result<(), Fault> {
         let lost = match error {
             Some(error) => call_fault(error),
             None => Fault::new(FaultCode::ConnectionLost, "the server ended the stream without an answer"),
         };
-        let Some(last_id) = self.last_id.clone().filter(|_| exchange.is_legacy() && self.resumes < MAX_RESUMES) else {
-            exchange.ended();
+        let Some(last_id) = self.last_id.clone().filter(|_| sent.is_legacy() && self.resumes < MAX_RESUMES) else {
+            sent.ended();
             return Err(lost);
         };
         self.resumes += 1;
         tokio::time::sleep(self.retry).await;
-        let session = exchange.shared.session();
-        let mut map = exchange.shared.legacy_headers(&session);
+        let mut map = sent.shared.legacy_headers(&sent.shared.session());
         map.insert(headers::LAST_EVENT_ID, headers::encode(&last_id));
-        let response = exchange.shared.client.get(map).await.map_err(|error| call_fault(&error))?;
+        let response = sent.shared.client.get(map).await.map_err(|error| call_fault(&error))?;
         if !response.status.is_success() || response.kind() != Kind::Events {
-            exchange.ended();
+            sent.ended();
             return Err(lost);
         }
         self.events = response.events().map_err(|error| call_fault(&error))?;
         Ok(())
-    }
-}
-
-fn tell(exchange: &InFlight, notes: &Notes, note: Notification) {
-    // On a listen stream changes are what was asked for; elsewhere they are about the whole server.
-    if exchange.call.method != Method::Listen
-        && let Some(notice) = Notice::of(&note)
-    {
-        exchange.shared.context.tell(notice);
-        return;
-    }
-    if let Some(note) = for_caller(&exchange.call, note) {
-        notes.push(note);
-    }
-}
-
-/// What remains of a call that waits for input: its stream stays open.
-struct Rest {
-    exchange: Box<InFlight>,
-    stream: Stream,
-}
-
-impl Resume for Rest {
-    fn resume(self: Box<Self>, answer: Response) -> Reply {
-        Reply::from_noting(move |notes| async move {
-            let Rest { exchange, stream } = *self;
-            let shared = exchange.shared.clone();
-            let outcome = match shared.deliver(&answer).await {
-                Ok(()) => stream.follow(*exchange, notes).await,
-                Err(fault) => Err(fault),
-            };
-            outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&shared.context.server)))
-        })
-    }
-
-    fn abandon(self: Box<Self>, refusal: Response) {
-        self.exchange.shared.send_aside(refusal.to_bytes());
     }
 }
 
@@ -366,18 +375,5 @@ impl Shared {
         let mut params = Splice::with_capacity(32);
         params.string("level", wanted.as_str());
         self.send_aside(write_numbered(self.next_id(), Method::SetLevel.as_str(), Some(&params.finish())));
-    }
-
-    /// Answers a question that belongs to no call.
-    pub(super) fn answer_stray(self: &Arc<Self>, request: Request) {
-        let response = match request.method {
-            Method::Ping => Response::result(request.id, Raw::literal("{}")),
-            Method::RootsList => Response::result(request.id, Raw::literal(r#"{"roots":[]}"#)),
-            _ => Response::error(
-                Some(request.id),
-                RpcError::new(code::METHOD_NOT_FOUND, "it cannot be told whose call this question belongs to"),
-            ),
-        };
-        self.send_aside(response.to_bytes());
     }
 }

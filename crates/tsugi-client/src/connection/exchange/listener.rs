@@ -1,10 +1,14 @@
 //! The stream on which a legacy HTTP server speaks by itself: changes, and questions outside any call.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
 use tsugi_protocol::rpc::Message;
-use tsugi_transport::http::{EventStream, Kind, headers};
+use tsugi_transport::TransportError;
+use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 
 use super::super::context::Notice;
 use super::Shared;
@@ -13,17 +17,40 @@ use super::Shared;
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 const REOPEN_LONGEST: Duration = Duration::from_secs(60);
 
-/// Keeps the stream open until the connection is dropped. A server that offers none answers 405, and
-/// that is the end of it.
-pub(super) async fn run(shared: Arc<Shared>) {
-    let mut last_id: Option<String> = None;
-    let mut wait = REOPEN_AFTER;
-    loop {
+/// How long to wait for the stream to open before calls may begin. Some servers say nothing on it until
+/// they have something to say.
+const OPEN_LIMIT: Duration = Duration::from_millis(300);
+
+type Opening = Pin<Box<dyn Future<Output = Result<HttpResponse, TransportError>> + Send>>;
+
+/// Asks for the stream, and reads it in the background until the connection is dropped. The request is
+/// made before any call, as a server may take a later one for the resumption of a call's stream.
+pub(super) async fn start(shared: Arc<Shared>) -> AbortHandle {
+    let mut opening = open(shared.clone(), None);
+    let opened = tokio::time::timeout(OPEN_LIMIT, &mut opening).await;
+    let opening: Opening = match opened {
+        Ok(response) => Box::pin(std::future::ready(response)),
+        Err(_) => opening,
+    };
+    tokio::spawn(run(shared, opening)).abort_handle()
+}
+
+fn open(shared: Arc<Shared>, last_id: Option<String>) -> Opening {
+    Box::pin(async move {
         let mut map = shared.legacy_headers(&shared.session());
         if let Some(id) = &last_id {
             map.insert(headers::LAST_EVENT_ID, headers::encode(id));
         }
-        match shared.client.get(map).await {
+        shared.client.get(map).await
+    })
+}
+
+/// Keeps the stream open. A server that offers none answers 405, and that is the end of it.
+async fn run(shared: Arc<Shared>, mut opening: Opening) {
+    let mut last_id: Option<String> = None;
+    let mut wait = REOPEN_AFTER;
+    loop {
+        match opening.await {
             Ok(response) if response.status.is_success() && response.kind() == Kind::Events => {
                 let Ok(events) = response.events() else { return };
                 wait = follow(&shared, events, &mut last_id).await.unwrap_or(REOPEN_AFTER);
@@ -32,6 +59,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             _ => wait = (wait * 2).min(REOPEN_LONGEST),
         }
         tokio::time::sleep(wait).await;
+        opening = open(shared.clone(), last_id.clone());
     }
 }
 
@@ -42,14 +70,15 @@ async fn follow(shared: &Arc<Shared>, mut events: EventStream, last_id: &mut Opt
             *last_id = event.id;
         }
         retry = event.retry.map(|retry| Duration::from_millis(retry.clamp(100, 60_000))).or(retry);
-        match Message::parse(event.data) {
+        match Message::parse(event.data.clone()) {
             Ok(Message::Notification(notification)) => {
                 if let Some(notice) = Notice::of(&notification) {
                     shared.context.tell(notice);
                 }
             }
-            Ok(Message::Request(request)) => shared.answer_stray(request),
-            Ok(Message::Response(_)) | Err(_) => {}
+            Ok(Message::Request(request)) => shared.stray_question(request),
+            Ok(Message::Response(response)) => shared.stray_answer(response.id.as_ref(), event.data),
+            Err(_) => {}
         }
     }
     retry

@@ -52,8 +52,9 @@ async fn find_out(context: Arc<Context>, target: HttpTarget, terms: Terms) -> Re
     }
     match initialize(&context, &client).await? {
         Initialized::Agreed(session) => {
-            let exchange = Exchange::new(context, client, *session);
+            let mut exchange = Exchange::new(context, client, *session);
             exchange.shared.notify_in_order().await;
+            exchange.listen().await;
             Ok(Opened::Exchange(Box::new(exchange)))
         }
         Initialized::NotHere(fault) => Ok(Opened::MaybeSse(fault)),
