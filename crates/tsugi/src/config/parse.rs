@@ -138,7 +138,7 @@ pub(crate) fn name(text: &str) -> Parsed<String> {
         return Ok(text.to_owned());
     }
     let hint = format!("`{}` would do", tidy_name(text));
-    Err(Expected { what: "1 to 64 letters, digits, `.`, `_` or `-`".to_owned(), hint: Some(hint) })
+    Err(Expected { what: "1 to 64 of A-Z, a-z, 0-9, `.`, `_` and `-`".to_owned(), hint: Some(hint) })
 }
 
 fn is_name_character(character: char) -> bool {

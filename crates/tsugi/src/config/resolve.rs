@@ -12,6 +12,7 @@ use super::document::{Document, Entry, Node, Source, Value};
 use super::env::{Environment, Expander};
 use super::key::{Key, root};
 use super::problem::{Problem, Problems};
+use super::secret::Secret;
 use super::settings::{OptionSettings, ServerSettings, Settings};
 use reader::{Reader, Section};
 
@@ -70,6 +71,7 @@ fn finish(reader: Reader<'_>, settings: Settings) -> Result<Resolved, Problems> 
     // The longest first, so that one which holds another is masked whole.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
     secrets.dedup();
+    secrets.retain(Secret::is_searchable);
     problems.iter_mut().chain(&mut warnings).for_each(|problem| problem.redact(&secrets));
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     if problems.is_empty() {
@@ -149,12 +151,13 @@ fn read_server(
 
 /// Two servers of one name would answer for each other. A map cannot have them; a list can.
 fn reject_duplicates(reader: &mut Reader<'_>, node: &Node) {
-    let names: Vec<&Node> = node.items().unwrap_or_default().iter().filter_map(|item| item.get("name")).collect();
-    for (index, name) in names.iter().enumerate() {
-        let Some(text) = name.text() else { continue };
-        if names[..index].iter().any(|earlier| earlier.text() == Some(text)) {
+    let mut seen: Vec<String> = Vec::new();
+    for name in node.items().unwrap_or_default().iter().filter_map(|item| item.get("name")) {
+        let Some(text) = name.text().and_then(|text| reader.expander.expand(text).ok()) else { continue };
+        if seen.contains(&text.expose()) {
             reader.problem(name, format!("a second server is called `{text}`"));
         }
+        seen.push(text.expose());
     }
 }
 

@@ -191,8 +191,12 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     words(name).iter().any(|word| WORDS.contains(&word.as_str())) || PARTS.iter().any(|part| lower.contains(part))
 }
 
-/// Whether a value looks like a well-known service's token, whatever its name.
+/// Whether a value looks secret whatever its name: a well-known service's token, or an address with a password.
 pub(crate) fn is_secret_value(value: &str) -> bool {
+    is_token(value) || (value.contains("://") && conceal(value) != value)
+}
+
+fn is_token(value: &str) -> bool {
     value.len() >= 16 && !value.contains(char::is_whitespace) && PREFIXES.iter().any(|prefix| value.starts_with(prefix))
 }
 
@@ -233,7 +237,7 @@ pub(crate) fn conceal(line: &str) -> String {
             continue;
         }
         let word: String = characters[index..end].iter().collect();
-        if is_secret_value(&word) {
+        if is_token(&word) {
             hidden[index..end].fill(true);
         } else if let Some(value) = value_start(&characters, end, &word).filter(|_| is_secret_name(&word)) {
             index = hide_value(&characters, value, &mut hidden);
@@ -348,6 +352,16 @@ mod tests {
         for name in ["PATH", "PWD", "HOME", "MONKEY", "KEYBOARD", "Content-Type", "author", "PROJECT_ROOT", "NODE_ENV"]
         {
             assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_secret_whatever_their_name_are_recognised() {
+        for value in ["ghp_0123456789abcdef", "postgres://me:pass@db/x", "https://h/?api_key=x"] {
+            assert!(is_secret_value(value), "{value}");
+        }
+        for value in ["ghp_", "https://h:80/x?page=2", "sk-8", "plain text"] {
+            assert!(!is_secret_value(value), "{value}");
         }
     }
 

@@ -4,7 +4,7 @@ use super::keys;
 
 keys! {
     server at "servers[]": "One upstream server. It has exactly one of `command`, `url` and `builtin`."
-    NAME = "name", "text", "", "Its name: up to 64 letters, digits, `.`, `_` and `-`. In a map of servers the key is the name.";
+    NAME = "name", "text", "", "Its name: up to 64 of A-Z, a-z, 0-9, `.`, `_` and `-`. In a map of servers the key is the name.";
     COMMAND = "command", "text", "", "The program to run. It is started as it is, without a shell; arguments go into `args`.";
     ARGS = "args", "list of text", "[]", "Arguments of the program, or of a built-in server.";
     ENV = "env" | "envs", "map of text", "{}", "Variables of the program, added to those it inherits.";

@@ -185,6 +185,24 @@ fn all_problems_of_a_file_are_said_at_once() {
 }
 
 #[test]
+fn a_faulty_file_reads_as_its_golden_report() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/config/faulty.txt");
+    let problems = load_as(include_str!("../../../tests/golden/config/faulty.yaml"), Format::Yaml).unwrap_err();
+    let report = crate::report::problems(&problems, crate::output::style::Paint::new(false)) + "\n";
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &report).unwrap();
+    }
+    assert_eq!(report, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 writes it anew");
+    assert!(!report.contains("canary"));
+}
+
+#[test]
+fn two_servers_that_get_one_name_from_variables_are_noticed() {
+    let text = "servers:\n  - {name: a, command: c}\n  - {name: '${NONE:-a}', command: d}\n";
+    check(text, &[("3:12", "a second server is called `a`")]);
+}
+
+#[test]
 fn mistakes_of_a_server_are_pointed_at() {
     let target = "command: c\n";
     for (lines, place, words) in [
@@ -283,7 +301,7 @@ fn an_environment_file_gives_variables_that_may_be_used() {
 /// A file with a secret in every place that can hold one.
 const CANARIES: &str = "servers:\n\
     - name: a\n  command: c\n  args: [--token, canary-flag, --api-key=canary-joined, '${API_KEY}', ghp_canarycanarycanary]\n  \
-    env: {GITHUB_TOKEN: canary-env, PLAIN: '${API_KEY}'}\n\
+    env: {GITHUB_TOKEN: canary-env, PLAIN: '${API_KEY}', DATABASE_URL: 'postgres://me:canary-db@h/x'}\n\
     - name: b\n  url: https://me:canary-password@h/x?api_key=canary-query&page=2\n  \
     headers: {Authorization: Bearer canary-header, X-Plain: visible}\n\
     gateway: {auth: {keys: [{name: k, key: canary-gateway}], adminKey: canary-admin}}\n";
@@ -295,7 +313,7 @@ fn no_secret_appears_in_what_settings_print() {
     assert!(!shown.contains("canary"), "{shown}");
     assert!(shown.contains("visible") && shown.contains("page=2"), "{shown}");
     assert_eq!(command(&settings.servers[0]).args[1].expose(), "canary-flag");
-    assert_eq!(settings.secrets.len(), 10, "each secret is collected once");
+    assert_eq!(settings.secrets.len(), 11, "each secret is collected once");
 }
 
 #[test]

@@ -103,15 +103,21 @@ fn file_variables(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Vec<
     let path = reader.path(node)?;
     let content = reader.file(node, &path)?;
     match env::read_file(&content) {
-        Ok(pairs) => {
-            let hidden = |(name, value): (String, String)| (name, reader.hide(Text::plain(value)));
-            Some(pairs.into_iter().map(hidden).collect())
-        }
+        Ok(pairs) => Some(pairs.into_iter().map(|(name, value)| hide_variable(reader, name, value)).collect()),
         Err(fault) => {
             reader.problem(node, format!("the environment file cannot be used: {fault}"));
             None
         }
     }
+}
+
+/// What stands in an environment file is not shown. Masked elsewhere it is only if it sounds secret:
+/// `production` is a value too.
+fn hide_variable(reader: &mut Reader<'_>, name: String, value: String) -> (String, Text) {
+    let is_secret = secret::is_secret_name(&name) || secret::is_secret_value(&value);
+    let text = Text::plain(value);
+    let text = if is_secret { reader.hide(text) } else { text.into_secret() };
+    (name, text)
 }
 
 /// `off`, `default`, or a map.
