@@ -16,10 +16,12 @@ pub mod config;
 mod drain;
 pub mod face;
 pub mod guard;
+pub mod hub;
 pub mod listen;
 pub mod route;
 pub mod run;
 
 pub use backend::{Backend, Endpoint, Tools};
 pub use config::{Config, Limits};
+pub use hub::{Hub, HubConfig};
 pub use run::{Gateway, Handle, StartError};

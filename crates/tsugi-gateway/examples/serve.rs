@@ -1,0 +1,39 @@
+//! Serves one upstream server through the gateway: for conformance runs and measurements.
+//!
+//! `serve PORT http://host/mcp` or `serve PORT COMMAND ARGS…`; the server is called `ref` and its names are bare.
+
+use std::sync::Arc;
+
+use tsugi_client::{Manager, Options, ServerConfig, Target};
+use tsugi_gateway::guard::Guard;
+use tsugi_gateway::{Config, Gateway, Hub, HubConfig};
+use tsugi_schema::tool_name::Naming;
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [port, target @ ..] = arguments.as_slice() else { panic!("usage: serve PORT (URL | COMMAND ARGS…)") };
+    let manager = Manager::new(Options::default());
+    manager.register(ServerConfig::new("ref", read_target(target))).expect("the name is free");
+    let config = Config { listen: vec![format!("127.0.0.1:{port}").parse().expect("a port")], ..Config::default() };
+    let guard = Arc::new(Guard::new(&config));
+    let hub = Hub::new(
+        manager.clone(),
+        HubConfig { naming: Naming::PrefixOnConflict, ..HubConfig::default() },
+        guard.clone(),
+    );
+    let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.expect("the port is free");
+    tokio::signal::ctrl_c().await.expect("signals can be heard");
+    handle.drain(std::time::Duration::from_secs(5)).await;
+    manager.stop().await;
+}
+
+fn read_target(target: &[String]) -> Target {
+    match target {
+        [url] if url.starts_with("http") || url.starts_with("ws") => {
+            Target::url(url.parse().expect("an address"), Default::default()).expect("a known scheme")
+        }
+        [program, arguments @ ..] => Target::stdio(tsugi_process::Command::new(program).args(arguments)),
+        [] => panic!("name an address or a command"),
+    }
+}

@@ -1,0 +1,209 @@
+//! Where faces meet servers: one set of names over all of them, and each call to the one it concerns.
+//!
+//! [`merge`] makes one [`View`](merge::View) out of every server's catalog, with the lists written out ready to
+//! send; [`route`] finds the server behind a name or an address; [`watch`] notices changes and tells listeners.
+
+pub mod merge;
+mod one;
+pub mod route;
+pub mod shape;
+pub mod watch;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{broadcast, watch as signal};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tsugi_client::{Manager, Server};
+use tsugi_protocol::answer::{Answer, Call, Complete, Fault, FaultCode, Outcome, Reply};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::{Era, Method};
+use tsugi_protocol::rpc::Notification;
+use tsugi_schema::header_param::HeaderParams;
+use tsugi_schema::tool_name::Naming;
+
+use crate::backend::{Backend, Endpoint, Tools};
+use crate::guard::Guard;
+use crate::guard::permit::Permit;
+use merge::View;
+use shape::Shape;
+
+/// How many changes a slow listener may be behind before it misses some.
+const CHANGES: usize = 256;
+
+/// How the servers are shown.
+#[derive(Debug, Clone)]
+pub struct HubConfig {
+    /// How public names are formed.
+    pub naming: Naming,
+    /// What is changed about single servers, by name.
+    pub shapes: HashMap<String, Shape>,
+    /// How long after the start a list waits for servers that have not told theirs yet.
+    pub settle: Duration,
+}
+
+impl Default for HubConfig {
+    fn default() -> Self {
+        Self { naming: Naming::Prefix, shapes: HashMap::new(), settle: Duration::from_secs(3) }
+    }
+}
+
+/// All servers of a manager as one. Cheap to clone.
+#[derive(Clone)]
+pub struct Hub(Arc<Inner>);
+
+struct Inner {
+    manager: Manager,
+    config: HubConfig,
+    guard: Arc<Guard>,
+    view: Arc<Shared>,
+    settled_by: Instant,
+    watcher: AbortHandle,
+}
+
+/// What the watching task and the hub share.
+struct Shared {
+    view: ArcSwap<View>,
+    /// Grows with every new view.
+    renewed: signal::Sender<u64>,
+    changes: broadcast::Sender<Notification>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+impl Hub {
+    /// Shows the servers of `manager`. `guard` knows what each caller may use. Must be called within a runtime.
+    pub fn new(manager: Manager, config: HubConfig, guard: Arc<Guard>) -> Self {
+        let view = Arc::new(Shared {
+            view: ArcSwap::from_pointee(View::build(&manager.servers(), &config)),
+            renewed: signal::Sender::new(0),
+            changes: broadcast::channel(CHANGES).0,
+        });
+        let watcher = tokio::spawn(watch::run(manager.clone(), config.clone(), view.clone())).abort_handle();
+        let settled_by = Instant::now() + config.settle;
+        Self(Arc::new(Inner { manager, config, guard, view, settled_by, watcher }))
+    }
+
+    /// The manager of the servers.
+    pub fn manager(&self) -> &Manager {
+        &self.0.manager
+    }
+
+    /// What is shown now.
+    pub fn view(&self) -> Arc<View> {
+        self.0.view.view.load_full()
+    }
+
+    /// What is shown once every server has told what it has, or had its time to.
+    pub async fn settled_view(&self) -> Arc<View> {
+        let mut renewed = self.0.view.renewed.subscribe();
+        let waiting = async { while !self.view().is_complete && renewed.changed().await.is_ok() {} };
+        // Whoever is late is announced by a change later.
+        let _ = tokio::time::timeout_at(self.0.settled_by, waiting).await;
+        self.view()
+    }
+
+    /// What this caller may use; `None` means everything.
+    pub fn permit(&self, caller: &tsugi_protocol::answer::Caller) -> Option<Arc<Permit>> {
+        self.0.guard.permit(caller.principal())
+    }
+
+    /// How this server is shown.
+    pub fn shape(&self, server: &str) -> Option<&Shape> {
+        self.0.config.shapes.get(server)
+    }
+
+    fn list(&self, call: Call) -> Reply {
+        if call.params.has("cursor") {
+            // Lists are given whole, so every cursor is somebody else's.
+            return Reply::fault(Fault::new(FaultCode::InvalidParams, "this cursor is not one of ours"));
+        }
+        let view = self.view();
+        if view.is_complete || Instant::now() >= self.0.settled_by {
+            return Reply::ready(self.listed(&view, &call));
+        }
+        let hub = self.clone();
+        Reply::from_future(async move {
+            let view = hub.settled_view().await;
+            hub.listed(&view, &call)
+        })
+    }
+
+    fn listed(&self, view: &View, call: &Call) -> Outcome {
+        match self.permit(&call.caller) {
+            None => complete(view.list(&call.method)),
+            Some(permit) => complete(view.permitted_list(&call.method, &permit)),
+        }
+    }
+
+    fn discover(&self) -> Reply {
+        let hub = self.clone();
+        if self.view().is_complete || Instant::now() >= self.0.settled_by {
+            return Reply::ready(complete(self.view().discover.clone()));
+        }
+        Reply::from_future(async move { complete(hub.settled_view().await.discover.clone()) })
+    }
+
+    /// Sends a call to the server it concerns, with that server's own name for its subject.
+    fn forward(&self, call: Call) -> Reply {
+        let view = self.0.view.view.load();
+        let permit = self.permit(&call.caller);
+        match route::route(&view, &call, permit.as_deref()) {
+            Ok(routed) => routed.answer(call),
+            Err(fault) if view.is_complete || Instant::now() >= self.0.settled_by => Reply::fault(fault),
+            Err(_) => self.forward_later(call),
+        }
+    }
+
+    /// Routes again once the servers that are still starting have told what they have.
+    fn forward_later(&self, call: Call) -> Reply {
+        let hub = self.clone();
+        Reply::from_late(async move {
+            let view = hub.settled_view().await;
+            match route::route(&view, &call, hub.permit(&call.caller).as_deref()) {
+                Ok(routed) => routed.answer(call),
+                Err(fault) => Reply::fault(fault),
+            }
+        })
+    }
+}
+
+fn complete(body: Object) -> Outcome {
+    Outcome::Complete(Complete { body, era: Era::Modern, server: None })
+}
+
+impl Answer for Hub {
+    fn answer(&self, call: Call) -> Reply {
+        match call.method {
+            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList => self.list(call),
+            Method::Discover => self.discover(),
+            Method::Listen => watch::listen(self, &call),
+            _ => self.forward(call),
+        }
+    }
+}
+
+impl Tools for Hub {
+    fn header_params(&self, tool: &str) -> Option<Arc<HeaderParams>> {
+        self.0.view.view.load().tools.get(tool)?.header_params.clone()
+    }
+}
+
+impl Backend for Hub {
+    fn all(&self) -> Endpoint {
+        Endpoint { answer: Arc::new(self.clone()), tools: Arc::new(self.clone()) }
+    }
+
+    fn server(&self, name: &str) -> Option<Endpoint> {
+        let server: Server = self.0.manager.server(name)?;
+        let one = Arc::new(one::OneServer::new(self.clone(), server));
+        Some(Endpoint { answer: one.clone(), tools: one })
+    }
+}

@@ -1,0 +1,309 @@
+//! One view over all servers: public names, what they stand for, and every list written out ready to send.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tsugi_client::Server;
+use tsugi_client::catalog::Catalog;
+use tsugi_client::connection::state::State;
+use tsugi_protocol::era::session;
+use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
+use tsugi_protocol::mcp::tool::Tool;
+use tsugi_protocol::mcp::{Method, ServerCapabilities, ServerIdentity, Version, meta};
+use tsugi_schema::header_param::HeaderParams;
+use tsugi_schema::tool_name::{NameMap, Naming, Target};
+
+use super::HubConfig;
+use super::shape::Shape;
+use crate::guard::permit::Permit;
+
+/// A server's thing under its public name.
+#[derive(Clone)]
+pub struct Entry {
+    /// Whose it is.
+    pub server: Server,
+    /// What the server itself calls it.
+    pub own: String,
+    /// How it is described to clients, with its public name.
+    pub shown: Raw,
+    /// The arguments that are mirrored into headers, for a tool that has some.
+    pub header_params: Option<Arc<HeaderParams>>,
+}
+
+/// Public names in the order of the servers and of their lists.
+#[derive(Default)]
+pub struct Names {
+    order: Vec<String>,
+    entries: HashMap<String, Entry>,
+    result: Option<Object>,
+}
+
+impl Names {
+    /// What a public name stands for.
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
+    }
+
+    /// Every public name with what it stands for, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.order.iter().filter_map(|name| Some((name.as_str(), self.entries.get(name)?)))
+    }
+
+    fn push(&mut self, name: String, entry: Entry) {
+        if self.entries.insert(name.clone(), entry).is_none() {
+            self.order.push(name);
+        }
+    }
+}
+
+/// Everything that is shown at one moment.
+pub struct View {
+    /// The tools by public name.
+    pub tools: Names,
+    /// The prompts by public name.
+    pub prompts: Names,
+    /// The resources by public address.
+    pub resources: Names,
+    /// The resource templates by public pattern.
+    pub templates: Names,
+    /// The servers, in order.
+    pub servers: Vec<Server>,
+    /// Who we are, all together.
+    pub discover: Object,
+    /// False while a server has not told what it has and may still do so.
+    pub is_complete: bool,
+    freshness: [Freshness; 4],
+}
+
+const KEYS: [&str; 4] = ["tools", "prompts", "resources", "resourceTemplates"];
+
+impl View {
+    /// Looks at every server's catalog.
+    pub fn build(servers: &[Server], config: &HubConfig) -> Self {
+        let known: Vec<(&Server, Arc<Catalog>)> =
+            servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
+        let mut view = Self {
+            tools: tools(&known, config),
+            prompts: prompts(&known, config.naming),
+            resources: resources(&known),
+            templates: templates(&known),
+            servers: servers.to_vec(),
+            discover: discover(&known),
+            is_complete: servers.iter().all(|server| server.catalog().is_some() || has_given_up(server)),
+            freshness: freshness(&known),
+        };
+        for index in 0..KEYS.len() {
+            let all = view.write(index, |_| true, view.freshness[index]);
+            view.names_mut(index).result = Some(all);
+        }
+        view
+    }
+
+    /// A whole list, prepared.
+    pub fn list(&self, method: &Method) -> Object {
+        self.names(index_of(method)).result.clone().unwrap_or_else(Object::empty)
+    }
+
+    /// What a caller with this permit may see of a list.
+    pub fn permitted_list(&self, method: &Method, permit: &Permit) -> Object {
+        let index = index_of(method);
+        let freshness = Freshness { scope: CacheScope::Private, ..self.freshness[index] };
+        self.write(index, |entry| permit.allows(entry.server.name(), &entry.own), freshness)
+    }
+
+    /// True when a list differs from that of another view.
+    pub fn differs(&self, other: &View, method: &Method) -> bool {
+        self.list(method).bytes() != other.list(method).bytes()
+    }
+
+    fn names(&self, index: usize) -> &Names {
+        [&self.tools, &self.prompts, &self.resources, &self.templates][index]
+    }
+
+    fn names_mut(&mut self, index: usize) -> &mut Names {
+        match index {
+            0 => &mut self.tools,
+            1 => &mut self.prompts,
+            2 => &mut self.resources,
+            _ => &mut self.templates,
+        }
+    }
+
+    fn write(&self, index: usize, is_shown: impl Fn(&Entry) -> bool, freshness: Freshness) -> Object {
+        let shown = self.names(index).iter().map(|(_, entry)| entry).filter(|entry| is_shown(entry));
+        let items: Vec<&str> = shown.map(|entry| entry.shown.as_str()).collect();
+        let array = Raw::parse(format!("[{}]", items.join(",")).into()).expect("an array of values is a value");
+        let mut own = Splice::with_capacity(96);
+        own.raw(meta::SERVER_INFO, &own_info());
+        let mut result = Splice::with_capacity(array.bytes().len() + 256);
+        result.string("resultType", "complete").raw(KEYS[index], &array);
+        result.number("ttlMs", freshness.ttl_ms).string("cacheScope", freshness.scope.as_str());
+        result.raw("_meta", &own.finish());
+        result.finish_object()
+    }
+}
+
+fn index_of(method: &Method) -> usize {
+    match method {
+        Method::ToolsList => 0,
+        Method::PromptsList => 1,
+        Method::ResourcesList => 2,
+        _ => 3,
+    }
+}
+
+/// True when nothing more is to be expected of a server for now.
+fn has_given_up(server: &Server) -> bool {
+    let status = server.status();
+    let is_waiting_to_be_called =
+        status.state == State::Disconnected && server.config().start == tsugi_client::Start::Lazy;
+    is_waiting_to_be_called || matches!(status.state, State::Failed | State::Reconnecting | State::Draining)
+}
+
+type Known<'a> = [(&'a Server, Arc<Catalog>)];
+
+fn tools(known: &Known<'_>, config: &HubConfig) -> Names {
+    let plain = Shape::default();
+    let shape = |server: &Server| config.shapes.get(server.name()).unwrap_or(&plain);
+    let shown = |server: &Server, tool: &Tool| Target::new(server.name(), shape(server).name(tool.name()));
+    let offered = |(server, catalog): &(&Server, Arc<Catalog>)| {
+        let tools = catalog.tools.items.iter().filter(|tool| shape(server).allows(tool.name()));
+        tools.map(|tool| ((*server).clone(), tool.clone())).collect::<Vec<_>>()
+    };
+    let all: Vec<(Server, Tool)> = known.iter().flat_map(offered).collect();
+    let map = NameMap::build(all.iter().map(|(server, tool)| shown(server, tool)), config.naming);
+    let mut names = Names::default();
+    for (server, tool) in &all {
+        let Some(name) = map.name(&shown(server, tool)) else { continue };
+        let entry = Entry {
+            server: server.clone(),
+            own: tool.name().to_owned(),
+            shown: describe(tool, name, shape(server).description(tool.name())),
+            header_params: header_params(tool),
+        };
+        names.push(name.to_owned(), entry);
+    }
+    names
+}
+
+fn describe(tool: &Tool, name: &str, description: Option<&str>) -> Raw {
+    let renamed = if tool.name() == name { tool.object().raw() } else { tool.renamed(name) };
+    let (Some(description), Some(object)) = (description, Object::of(&renamed)) else { return renamed };
+    let mut described = Splice::with_capacity(renamed.bytes().len() + description.len());
+    described.members(&object, |key| key != "description").string("description", description);
+    described.finish()
+}
+
+fn header_params(tool: &Tool) -> Option<Arc<HeaderParams>> {
+    let params = HeaderParams::of(&tool.input_schema()?.to().ok()?).ok()?;
+    (!params.is_empty()).then(|| Arc::new(params))
+}
+
+fn prompts(known: &Known<'_>, naming: Naming) -> Names {
+    let of = |(server, catalog): &(&Server, Arc<Catalog>)| {
+        let prompts = catalog.prompts.items.iter();
+        prompts.map(|prompt| ((*server).clone(), prompt.clone())).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = known.iter().flat_map(of).collect();
+    let target = |server: &Server, name: &str| Target::new(server.name(), name);
+    let map = NameMap::build(all.iter().map(|(server, prompt)| target(server, prompt.name())), naming);
+    let mut names = Names::default();
+    for (server, prompt) in &all {
+        let Some(name) = map.name(&target(server, prompt.name())) else { continue };
+        let shown = if prompt.name() == name { prompt.object().raw() } else { prompt.renamed(name) };
+        let entry = Entry { server: server.clone(), own: prompt.name().to_owned(), shown, header_params: None };
+        names.push(name.to_owned(), entry);
+    }
+    names
+}
+
+fn resources(known: &Known<'_>) -> Names {
+    addresses(known, |catalog| &catalog.resources.items)
+}
+
+fn templates(known: &Known<'_>) -> Names {
+    addresses(known, |catalog| &catalog.templates.items)
+}
+
+/// Addresses keep their form when only one server has them, and are wrapped otherwise.
+fn addresses(known: &Known<'_>, of: fn(&Catalog) -> &Vec<tsugi_protocol::mcp::resource::Resource>) -> Names {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for (_, catalog) in known {
+        for resource in of(catalog) {
+            *uses.entry(resource.uri()).or_default() += 1;
+        }
+    }
+    let mut names = Names::default();
+    for (server, catalog) in known {
+        for resource in of(catalog) {
+            let is_alone = uses.get(resource.uri()) == Some(&1);
+            let (name, shown) = match is_alone {
+                true => (resource.uri().to_owned(), resource.object().raw()),
+                false => {
+                    let wrapped = super::route::wrap(server.name(), resource.uri());
+                    let shown = resource.moved(&wrapped);
+                    (wrapped, shown)
+                }
+            };
+            let own = resource.uri().to_owned();
+            names.push(name, Entry { server: (*server).clone(), own, shown, header_params: None });
+        }
+    }
+    names
+}
+
+fn freshness(known: &Known<'_>) -> [Freshness; 4] {
+    let narrowest = |of: fn(&Catalog) -> Freshness| {
+        known.iter().map(|(_, catalog)| of(catalog)).reduce(Freshness::narrowest).unwrap_or(Freshness::NONE)
+    };
+    [
+        narrowest(|catalog| catalog.tools.freshness),
+        narrowest(|catalog| catalog.prompts.freshness),
+        narrowest(|catalog| catalog.resources.freshness),
+        narrowest(|catalog| catalog.templates.freshness),
+    ]
+}
+
+fn own_info() -> Raw {
+    Raw::from(serde_json::json!({"name": "tsugi", "version": env!("CARGO_PKG_VERSION")}))
+}
+
+fn discover(known: &Known<'_>) -> Object {
+    let identity = ServerIdentity {
+        info: Some(own_info()),
+        version: Version::LATEST,
+        capabilities: capabilities(known),
+        instructions: instructions(known),
+        supported_versions: Version::ALL.iter().rev().map(|version| version.as_str().to_owned()).collect(),
+    };
+    session::discover_result(&identity)
+}
+
+/// The honest union, except that we tell changes of every list ourselves, whatever the servers can.
+fn capabilities(known: &Known<'_>) -> ServerCapabilities {
+    let told = ServerCapabilities::from_object(Object::from(serde_json::json!({"tools": {"listChanged": true}})));
+    let own: Vec<ServerCapabilities> = known.iter().map(|(_, catalog)| catalog.identity.capabilities.clone()).collect();
+    let union = ServerCapabilities::union(own.iter().chain([&told]));
+    let tells = |feature: &str| {
+        let is_list = matches!(feature, "prompts" | "resources") && union.has(feature);
+        is_list.then(|| serde_json::json!({feature: {"listChanged": true}}))
+    };
+    let lists: Vec<ServerCapabilities> = ["prompts", "resources"]
+        .into_iter()
+        .filter_map(tells)
+        .map(|told| ServerCapabilities::from_object(Object::from(told)))
+        .collect();
+    ServerCapabilities::union([&union].into_iter().chain(&lists))
+}
+
+fn instructions(known: &Known<'_>) -> Option<String> {
+    let told =
+        known.iter().filter_map(|(server, catalog)| Some((server.name(), catalog.identity.instructions.as_ref()?)));
+    let told: Vec<(&str, &String)> = told.collect();
+    match told.as_slice() {
+        [] => None,
+        [(_, only)] if known.len() == 1 => Some((*only).clone()),
+        several => Some(several.iter().map(|(name, text)| format!("{name}: {text}")).collect::<Vec<_>>().join("\n\n")),
+    }
+}

@@ -1,0 +1,92 @@
+//! One server by itself, with its own names, behind the same gates as everything else.
+
+use std::sync::Arc;
+
+use tsugi_client::Server;
+use tsugi_protocol::answer::{Answer, Call, Complete, Fault, FaultCode, Outcome, Reply};
+use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::mcp::Method;
+use tsugi_schema::header_param::HeaderParams;
+
+use super::Hub;
+use crate::backend::Tools;
+
+/// A server as `/servers/{name}/mcp` shows it.
+pub(super) struct OneServer {
+    hub: Hub,
+    server: Server,
+}
+
+impl OneServer {
+    pub(super) fn new(hub: Hub, server: Server) -> Self {
+        Self { hub, server }
+    }
+
+    /// True when this caller may see and use this name.
+    fn allows(&self, call: &Call, own: &str) -> bool {
+        let is_shown = call.method != Method::ToolsCall && call.method != Method::ToolsList
+            || self.hub.shape(self.server.name()).is_none_or(|shape| shape.allows(own));
+        is_shown && self.hub.permit(&call.caller).is_none_or(|permit| permit.allows(self.server.name(), own))
+    }
+
+    fn is_restricted(&self, call: &Call) -> bool {
+        self.hub.permit(&call.caller).is_some() || self.hub.shape(self.server.name()).is_some()
+    }
+
+    /// The server's list without what this caller may not see.
+    fn list(self: Arc<Self>, call: Call) -> Reply {
+        Reply::from_future(async move {
+            let outcome = self.server.answer(call.clone()).outcome().await;
+            let Outcome::Complete(complete) = outcome else { return outcome };
+            Outcome::Complete(Complete { body: self.filtered(&call, &complete.body), ..complete })
+        })
+    }
+
+    fn filtered(&self, call: &Call, body: &Object) -> Object {
+        let (key, name) = match call.method {
+            Method::ToolsList => ("tools", "name"),
+            Method::PromptsList => ("prompts", "name"),
+            Method::ResourcesList => ("resources", "uri"),
+            _ => ("resourceTemplates", "uriTemplate"),
+        };
+        let items: Vec<Raw> = body.get(key).and_then(|items| items.to().ok()).unwrap_or_default();
+        let is_shown = |item: &Raw| {
+            let object = Object::of(item);
+            let own = object.as_ref().and_then(|object| object.get_str(name));
+            own.is_some_and(|own| self.allows(call, &own))
+        };
+        let shown: Vec<Raw> = items.into_iter().filter(is_shown).collect();
+        let mut result = Splice::with_capacity(body.bytes().len());
+        result.raw(key, &Raw::from_value(&shown)).members(body, |member| member != key);
+        result.finish_object()
+    }
+}
+
+impl Answer for OneServer {
+    fn answer(&self, call: Call) -> Reply {
+        if !self.is_restricted(&call) {
+            return self.server.answer(call);
+        }
+        if matches!(
+            call.method,
+            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList
+        ) {
+            return Arc::new(Self::new(self.hub.clone(), self.server.clone())).list(call);
+        }
+        match call.subject() {
+            Some(own) if !self.allows(&call, &own) => {
+                let message = format!("this caller may not use {own:?}");
+                Reply::fault(Fault::new(FaultCode::PermissionDenied, message).on_server(self.server.name()))
+            }
+            _ => self.server.answer(call),
+        }
+    }
+}
+
+impl Tools for OneServer {
+    fn header_params(&self, tool: &str) -> Option<Arc<HeaderParams>> {
+        let view = self.hub.view();
+        let is_it = |entry: &&super::merge::Entry| entry.own == tool && entry.server.name() == self.server.name();
+        view.tools.iter().map(|(_, entry)| entry).find(is_it)?.header_params.clone()
+    }
+}

@@ -1,0 +1,208 @@
+//! Which server a call concerns: by public name, by address, by template, or because there is only one.
+
+use tsugi_client::Server;
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::completion::Reference;
+
+use super::merge::{Entry, Names, View};
+use crate::guard::permit::Permit;
+
+/// What wrapped addresses begin with; the server's name and its own address follow.
+const WRAPPER: &str = "tsugi://";
+
+/// An address that says whose it is. Templates can be wrapped too: expanding and unwrapping commute.
+pub fn wrap(server: &str, uri: &str) -> String {
+    format!("{WRAPPER}{server}/{uri}")
+}
+
+/// The server and its own address inside a wrapped one.
+pub fn unwrap(uri: &str) -> Option<(&str, &str)> {
+    uri.strip_prefix(WRAPPER)?.split_once('/')
+}
+
+/// A call's server, and what that server calls its subject.
+pub struct Routed {
+    server: Server,
+    subject: Subject,
+}
+
+enum Subject {
+    /// The server knows it by the same name.
+    Same,
+    /// The server knows it by this name.
+    Own(String),
+    /// The server knows what is to be completed by this name.
+    Reference(Reference),
+}
+
+impl Routed {
+    /// Asks the server.
+    pub fn answer(self, mut call: Call) -> Reply {
+        match self.subject {
+            Subject::Same => {}
+            Subject::Own(own) => call = call.with_subject(&own),
+            Subject::Reference(reference) => call.params = reference.replace_in(&call.params),
+        }
+        self.server.answer(call)
+    }
+}
+
+/// Finds the server that a call concerns. The same gate holds for what is listed and for what is called.
+pub fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed, Fault> {
+    let allows = |server: &Server, own: &str| permit.is_none_or(|permit| permit.allows(server.name(), own));
+    match call.method {
+        Method::ToolsCall => named(&view.tools, call, &allows, FaultCode::ToolNotFound, "tool"),
+        Method::PromptsGet => named(&view.prompts, call, &allows, FaultCode::InvalidParams, "prompt"),
+        Method::ResourcesRead => addressed(view, call, &allows),
+        Method::Complete => completion(view, call, &allows),
+        _ => only_server(view, call),
+    }
+}
+
+type Allows<'a> = dyn Fn(&Server, &str) -> bool + 'a;
+
+fn named(names: &Names, call: &Call, allows: &Allows<'_>, code: FaultCode, kind: &str) -> Result<Routed, Fault> {
+    let name = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `name` is missing"))?;
+    let unknown = || Fault::new(code, format!("there is no {kind} named {name:?}"));
+    let entry = names.get(&name).ok_or_else(unknown)?;
+    if !allows(&entry.server, &entry.own) {
+        return Err(denied(kind, &name));
+    }
+    Ok(Routed { server: entry.server.clone(), subject: subject(&entry.own, &name) })
+}
+
+fn subject(own: &str, public: &str) -> Subject {
+    if own == public { Subject::Same } else { Subject::Own(own.to_owned()) }
+}
+
+fn denied(kind: &str, name: &str) -> Fault {
+    Fault::new(FaultCode::PermissionDenied, format!("this caller may not use the {kind} {name:?}"))
+}
+
+fn addressed(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, Fault> {
+    let uri = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `uri` is missing"))?;
+    let (server, own) = find_resource(view, &uri).ok_or_else(|| not_found(&uri))?;
+    if !allows(&server, &own) {
+        return Err(denied("resource", &uri));
+    }
+    Ok(Routed { server, subject: subject(&own, &uri) })
+}
+
+fn not_found(uri: &str) -> Fault {
+    let details = tsugi_protocol::json::Raw::from(serde_json::json!({"uri": uri}));
+    Fault::new(FaultCode::ResourceNotFound, format!("there is no resource at {uri:?}")).with_details(details)
+}
+
+/// The server that has an address, and the address as that server knows it. Unlisted addresses go by
+/// template, then to the only server that has resources at all.
+pub fn find_resource(view: &View, uri: &str) -> Option<(Server, String)> {
+    if let Some((name, own)) = unwrap(uri)
+        && let Some(server) = view.servers.iter().find(|server| server.name() == name)
+    {
+        return Some((server.clone(), own.to_owned()));
+    }
+    let of_entry = |entry: &Entry| (entry.server.clone(), uri.to_owned());
+    if let Some(entry) = view.resources.get(uri) {
+        return Some(of_entry(entry));
+    }
+    let matching = view.templates.iter().filter(|(pattern, _)| unwrap(pattern).is_none() && matches(pattern, uri));
+    if let Some((_, entry)) = matching.max_by_key(|(pattern, _)| literal_length(pattern)) {
+        return Some(of_entry(entry));
+    }
+    let has_resources =
+        |server: &&Server| server.catalog().is_none_or(|catalog| catalog.identity.capabilities.has("resources"));
+    let mut able = view.servers.iter().filter(has_resources);
+    match (able.next(), able.next()) {
+        (Some(only), None) => Some((only.clone(), uri.to_owned())),
+        _ => None,
+    }
+}
+
+/// True when an address could have been made from a template: its literal parts occur in order.
+fn matches(template: &str, uri: &str) -> bool {
+    let parts = literals(template);
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return false };
+    let Some(mut rest) = uri.strip_prefix(first) else { return false };
+    if parts.len() == 1 {
+        return rest.is_empty();
+    }
+    for part in &parts[1..parts.len() - 1] {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+fn literals(template: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        let Some(close) = rest[open..].find('}') else { break };
+        parts.push(&rest[..open]);
+        rest = &rest[open + close + 1..];
+    }
+    parts.push(rest);
+    parts
+}
+
+fn literal_length(template: &str) -> usize {
+    literals(template).iter().map(|part| part.len()).sum()
+}
+
+fn completion(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, Fault> {
+    match Reference::of(&call.params) {
+        Some(Reference::Prompt(name)) => {
+            let unknown = || Fault::new(FaultCode::InvalidParams, format!("there is no prompt named {name:?}"));
+            let entry = view.prompts.get(&name).ok_or_else(unknown)?;
+            if !allows(&entry.server, &entry.own) {
+                return Err(denied("prompt", &name));
+            }
+            Ok(referring(entry.server.clone(), &name, &entry.own, Reference::Prompt))
+        }
+        Some(Reference::Resource(uri)) => {
+            let listed = view.templates.get(&uri).map(|entry| (entry.server.clone(), entry.own.clone()));
+            let (server, own) = listed.or_else(|| find_resource(view, &uri)).ok_or_else(|| not_found(&uri))?;
+            if !allows(&server, &own) {
+                return Err(denied("resource", &uri));
+            }
+            Ok(referring(server, &uri, &own, Reference::Resource))
+        }
+        None => Err(Fault::new(FaultCode::InvalidParams, "the parameter `ref` names neither a prompt nor a resource")),
+    }
+}
+
+fn referring(server: Server, public: &str, own: &str, reference: fn(String) -> Reference) -> Routed {
+    let subject = if own == public { Subject::Same } else { Subject::Reference(reference(own.to_owned())) };
+    Routed { server, subject }
+}
+
+/// Methods that say nothing about their server go to the only one there is.
+fn only_server(view: &View, call: &Call) -> Result<Routed, Fault> {
+    match view.servers.as_slice() {
+        [only] => Ok(Routed { server: only.clone(), subject: Subject::Same }),
+        _ => Err(Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_matches_a_template_by_its_literal_parts() {
+        for (template, uri, expected) in [
+            ("test://template/{id}/data", "test://template/123/data", true),
+            ("test://template/{id}/data", "test://template/123/other", false),
+            ("test://template/{id}/data", "test://other/123/data", false),
+            ("file:///{+path}", "file:///a/b/c", true),
+            ("db://{table}/{row}", "db://users/7", true),
+            ("db://{table}/{row}", "db://users", false),
+            ("plain://x", "plain://x", true),
+            ("plain://x", "plain://x/y", false),
+        ] {
+            assert_eq!(matches(template, uri), expected, "{template} {uri}");
+        }
+        assert_eq!(unwrap(&wrap("files", "test://a/b?c#d")), Some(("files", "test://a/b?c#d")));
+    }
+}

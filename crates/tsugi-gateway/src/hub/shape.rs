@@ -1,0 +1,48 @@
+//! How one server is shown: which of its tools, under which names, with which words.
+
+use std::collections::HashMap;
+
+use crate::guard::permit::{PatternError, Permit};
+
+/// What is changed about a server on its way out.
+#[derive(Debug, Clone, Default)]
+pub struct Shape {
+    tools: Permit,
+    names: HashMap<String, String>,
+    descriptions: HashMap<String, String>,
+}
+
+impl Shape {
+    /// Shows only tools that `allow` and not `deny` name; patterns are globs over the server's own names.
+    pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, PatternError> {
+        let of_any = |patterns: &[S]| -> Vec<String> { patterns.iter().map(|p| format!("*/{}", p.as_ref())).collect() };
+        Ok(Self { tools: Permit::new(&of_any(allow), &of_any(deny))?, ..Self::default() })
+    }
+
+    /// Shows a tool under another name.
+    pub fn rename(mut self, own: impl Into<String>, shown: impl Into<String>) -> Self {
+        self.names.insert(own.into(), shown.into());
+        self
+    }
+
+    /// Shows a tool with another description.
+    pub fn describe(mut self, own: impl Into<String>, description: impl Into<String>) -> Self {
+        self.descriptions.insert(own.into(), description.into());
+        self
+    }
+
+    /// True when the tool is shown at all.
+    pub fn allows(&self, own: &str) -> bool {
+        self.tools.allows("", own)
+    }
+
+    /// The name it is shown under.
+    pub fn name<'a>(&'a self, own: &'a str) -> &'a str {
+        self.names.get(own).map_or(own, String::as_str)
+    }
+
+    /// The description it is shown with, where it is not the server's own.
+    pub fn description(&self, own: &str) -> Option<&str> {
+        self.descriptions.get(own).map(String::as_str)
+    }
+}
