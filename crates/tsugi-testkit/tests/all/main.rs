@@ -1,0 +1,9 @@
+//! The testkit itself: that every behaviour is what it says it is.
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails by panicking, as the test does")]
+
+mod control;
+mod fake;
+mod http;
+mod peer;
+mod process;
+mod stdio;
