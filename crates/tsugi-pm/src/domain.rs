@@ -1,6 +1,6 @@
 //! What agents share and which moves are legal, with no SQL, no protocol, and time only as an argument.
 
-mod word;
+pub(crate) mod word;
 
 pub mod agent;
 pub mod claim;

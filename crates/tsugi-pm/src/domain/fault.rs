@@ -85,13 +85,13 @@ pub struct Fault {
     /// What to try.
     pub hint: String,
     /// Facts for a program: who holds it, what is allowed, which version is current.
-    pub details: Map<String, Value>,
+    pub details: Box<Map<String, Value>>,
 }
 
 impl Fault {
     /// A fault with a message and neither hint nor details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retryable: code.is_retryable(), hint: String::new(), details: Map::new() }
+        Self { code, message: message.into(), retryable: code.is_retryable(), hint: String::new(), details: Box::default() }
     }
 
     /// An argument of the wrong shape.

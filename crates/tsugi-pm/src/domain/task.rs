@@ -52,6 +52,35 @@ words! {
 }
 
 words! {
+    /// In which order tasks are listed.
+    TaskSort {
+        /// Most recently changed first.
+        Updated = "updated",
+        /// Oldest first.
+        Created = "created",
+        /// Most urgent first.
+        Priority = "priority",
+        /// Due soonest first; those without a date last.
+        Due = "due",
+    }
+}
+
+impl TaskSort {
+    /// What a cursor remembers of the last task of a page.
+    pub fn key(self, task: &Task) -> i64 {
+        match self {
+            Self::Updated => task.updated_at.0,
+            Self::Created => task.created_at.0,
+            Self::Priority => task.priority as i64,
+            Self::Due => task.due_at.map_or(NO_DATE, |due| due.0),
+        }
+    }
+}
+
+/// Where tasks without a date stand when sorted by date.
+pub const NO_DATE: i64 = 9_000_000_000_000_000;
+
+words! {
     /// A reviewer's word.
     Verdict {
         /// Good.

@@ -1,0 +1,367 @@
+//! What people do to keep house: agents, memberships, tokens, and taking a claim away.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::{Caller, Desk};
+use super::status::Change;
+use super::view::TaskView;
+use super::{Action, Effect, Pm};
+use crate::domain::agent::{Agent, AgentStatus, AgentType};
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef, TokenId};
+use crate::domain::limit;
+use crate::domain::member::{Membership, Role};
+use crate::domain::permission::Power;
+use crate::domain::session::{self, EndKind, Session, Signal};
+use crate::domain::task::TaskStatus;
+use crate::domain::time::Moment;
+use crate::domain::token::Token;
+use crate::store::tx::{Tx, hex_digest, what};
+
+/// Registers an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterAgent {
+    /// Its id; a new one when unset.
+    pub agent_id: Option<AgentId>,
+    /// Its name; the id when unset.
+    pub name: Option<String>,
+    /// Person or program.
+    #[serde(rename = "type")]
+    pub kind: AgentType,
+    /// What it is.
+    #[serde(default)]
+    pub role_title: String,
+    /// What it can do.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+    /// How it should work.
+    #[serde(default)]
+    pub instructions: String,
+}
+
+impl RegisterAgent {
+    /// A program with an id.
+    pub fn ai(agent_id: AgentId) -> Self {
+        Self {
+            agent_id: Some(agent_id),
+            name: None,
+            kind: AgentType::Ai,
+            role_title: String::new(),
+            capabilities: Vec::new(),
+            instructions: String::new(),
+        }
+    }
+
+    /// A person with an id.
+    pub fn human(agent_id: AgentId) -> Self {
+        Self { kind: AgentType::Human, ..Self::ai(agent_id) }
+    }
+}
+
+impl Action for RegisterAgent {
+    const NAME: &'static str = "register_agent";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Agent;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Agent, Fault> {
+        desk.check_keeps_people()?;
+        let id = self.agent_id.clone().unwrap_or_else(|| AgentId::mint(Tx::bits()));
+        let name = self.name.clone().unwrap_or_else(|| id.to_string());
+        if desk.tx.agent_get(&id).is_ok() || desk.tx.agent_by_name(&name)?.is_some() {
+            return Err(Fault::invalid(format!("there is already an agent `{id}` or `{name}`")).with("field", "name"));
+        }
+        let agent = Agent {
+            id,
+            name,
+            kind: self.kind,
+            role_title: self.role_title.clone(),
+            capabilities: self.capabilities.clone(),
+            instructions: self.instructions.clone(),
+            status: AgentStatus::Active,
+            version: 1,
+            created_at: desk.tx.now,
+            updated_at: desk.tx.now,
+        };
+        agent.check()?;
+        desk.tx.insert(&agent, what("agent.registered"))?;
+        Ok(agent)
+    }
+}
+
+/// Changes an agent; what is not named stays as it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateAgent {
+    /// Which one.
+    pub agent_id: AgentId,
+    /// A new name.
+    pub name: Option<String>,
+    /// A new title.
+    pub role_title: Option<String>,
+    /// Other capabilities.
+    pub capabilities: Option<Vec<String>>,
+    /// Other instructions.
+    pub instructions: Option<String>,
+    /// Another state.
+    pub status: Option<AgentStatus>,
+}
+
+impl Action for UpdateAgent {
+    const NAME: &'static str = "update_agent";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Agent;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Agent, Fault> {
+        desk.check_keeps_people()?;
+        let before = desk.tx.agent_lock(&self.agent_id)?;
+        let name = self.name.clone().unwrap_or_else(|| before.name.clone());
+        if desk.tx.agent_by_name(&name)?.is_some_and(|other| other.id != before.id) {
+            return Err(Fault::invalid(format!("there is already an agent `{name}`")).with("field", "name"));
+        }
+        let after = Agent {
+            name,
+            role_title: self.role_title.clone().unwrap_or_else(|| before.role_title.clone()),
+            capabilities: self.capabilities.clone().unwrap_or_else(|| before.capabilities.clone()),
+            instructions: self.instructions.clone().unwrap_or_else(|| before.instructions.clone()),
+            status: self.status.unwrap_or(before.status),
+            ..before.clone()
+        };
+        after.check()?;
+        desk.tx.update(&before, after, what("agent.updated"))
+    }
+}
+
+/// Gives an agent a role in a project, or another one, or none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetMembership {
+    /// Which project.
+    pub project_id: ProjectId,
+    /// Which agent.
+    pub agent_id: AgentId,
+    /// As what; unset removes it.
+    pub role: Option<Role>,
+    /// Whether a program may become an owner.
+    #[serde(default)]
+    pub allow_ai_owner: bool,
+}
+
+impl Action for SetMembership {
+    const NAME: &'static str = "set_membership";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Option<Membership>;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Option<Membership>, Fault> {
+        desk.project_to_change(&self.project_id, Power::Own)?;
+        let agent = desk.tx.agent_get(&self.agent_id)?;
+        if self.role == Some(Role::Owner) && agent.kind == AgentType::Ai && !self.allow_ai_owner {
+            return Err(Fault::new(Code::PermissionDenied, "a program does not own a project")
+                .hint("make it a manager, or say --allow-ai-owner"));
+        }
+        let before = desk.tx.membership_lock(&self.project_id, &self.agent_id)?;
+        match (before, self.role) {
+            (None, None) => Ok(None),
+            (None, Some(role)) => {
+                let one = Membership { project_id: self.project_id.clone(), agent_id: agent.id, role, version: 1 };
+                desk.tx.insert(&one, what("membership.added"))?;
+                Ok(Some(one))
+            }
+            (Some(before), Some(role)) => {
+                let after = Membership { role, ..before.clone() };
+                desk.tx.update(&before, after, what("membership.changed")).map(Some)
+            }
+            (Some(before), None) => {
+                desk.tx.remove(&before, what("membership.removed"))?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Desk<'_, '_> {
+    /// Agents are kept by whoever has the database in hand, or owns a project.
+    fn check_keeps_people(&mut self) -> Result<(), Fault> {
+        let Some(agent) = self.agent_id().cloned() else { return Ok(()) };
+        let owns = self.tx.membership_of_agent(&agent)?.iter().any(|one| one.role.may(Power::Own));
+        if owns {
+            Ok(())
+        } else {
+            Err(Fault::new(Code::PermissionDenied, "only an owner keeps agents").with("required", ["owner"]))
+        }
+    }
+}
+
+/// Makes an access token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    /// For whom.
+    pub agent_id: AgentId,
+    /// What for.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// For how long; for ever when unset.
+    pub expires_in_s: Option<i64>,
+}
+
+/// A new token; the secret is shown this once.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct TokenMade {
+    /// Its public name.
+    pub token_id: TokenId,
+    /// The secret.
+    pub secret: String,
+    /// When it stops working.
+    pub expires_at: Option<Moment>,
+}
+
+impl std::fmt::Debug for TokenMade {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TokenMade").field("token_id", &self.token_id).finish_non_exhaustive()
+    }
+}
+
+impl Action for NewToken {
+    const NAME: &'static str = "new_token";
+    const EFFECT: Effect = Effect::Write;
+    type Output = TokenMade;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<TokenMade, Fault> {
+        desk.check_keeps_people()?;
+        limit::list("scopes", &self.scopes, 0, 20, 80)?;
+        let agent = desk.tx.agent_get(&self.agent_id)?;
+        let secret = format!("tsugi_{:032x}{:032x}", Tx::bits(), Tx::bits());
+        let token = Token {
+            id: TokenId::mint(Tx::bits()),
+            agent_id: agent.id,
+            hash: hex_digest(secret.as_bytes()),
+            scopes: self.scopes.clone(),
+            created_at: desk.tx.now,
+            expires_at: self.expires_in_s.map(|seconds| desk.tx.now.plus_seconds(seconds)),
+            revoked_at: None,
+            version: 1,
+        };
+        desk.tx.insert(&token, what("token.made"))?;
+        Ok(TokenMade { token_id: token.id, secret, expires_at: token.expires_at })
+    }
+}
+
+/// Withdraws a token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeToken {
+    /// Which one.
+    pub token_id: TokenId,
+}
+
+impl Action for RevokeToken {
+    const NAME: &'static str = "revoke_token";
+    const EFFECT: Effect = Effect::Write;
+    type Output = bool;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<bool, Fault> {
+        desk.check_keeps_people()?;
+        let found = desk.tx.find_locked::<Token>(&[self.token_id.as_str().into()])?;
+        let token = found.ok_or_else(|| Fault::not_found("token", &self.token_id))?;
+        if token.revoked_at.is_some() {
+            return Ok(false);
+        }
+        let revoked = Token { revoked_at: Some(desk.tx.now), ..token.clone() };
+        desk.tx.update(&token, revoked, what("token.revoked"))?;
+        Ok(true)
+    }
+}
+
+/// Lists tokens, without their digests.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListTokens {
+    /// Of one agent.
+    pub agent_id: Option<AgentId>,
+}
+
+impl Action for ListTokens {
+    const NAME: &'static str = "list_tokens";
+    const EFFECT: Effect = Effect::Read;
+    type Output = Vec<Token>;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<Token>, Fault> {
+        desk.check_keeps_people()?;
+        let tokens = desk.tx.token_list(self.agent_id.as_ref())?;
+        Ok(tokens.into_iter().map(|token| Token { hash: String::new(), ..token }).collect())
+    }
+}
+
+impl Pm {
+    /// Whom a secret stands for, if it still stands for somebody who may act. Answers the same to every wrong secret.
+    pub async fn authenticate(&self, secret: &str) -> Result<Option<Caller>, Fault> {
+        let hash = hex_digest(secret.as_bytes());
+        let found = self.store().read(move |tx| {
+            let Some(token) = tx.token_by_hash(&hash)?.filter(|token| token.is_valid(tx.now)) else { return Ok(None) };
+            let agent = tx.agent_get(&token.agent_id)?;
+            Ok((agent.status == AgentStatus::Active).then_some(agent.id))
+        });
+        Ok(found.await?.map(Caller::agent))
+    }
+}
+
+/// Takes a claim away from whoever holds it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForceRelease {
+    /// Which task.
+    pub task_id: TaskRef,
+    /// Why; the holder hears it.
+    pub reason: String,
+}
+
+impl Action for ForceRelease {
+    const NAME: &'static str = "force_release";
+    const EFFECT: Effect = Effect::Write;
+    type Output = TaskView;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<TaskView, Fault> {
+        limit::chars("reason", &self.reason, 1, 2000)?;
+        let open = desk.task_to_change(&self.task_id, Power::Manage)?;
+        if open.claim.is_none() {
+            return Ok(TaskView::brief(&open.task));
+        }
+        let change = Change { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
+        let task = desk.change_status(&open, None, &change)?;
+        Ok(TaskView::brief(&task))
+    }
+}
+
+/// Ends somebody's session; what it holds is given back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForceEndSession {
+    /// Which one.
+    pub session_id: SessionId,
+    /// Why.
+    pub reason: String,
+}
+
+impl Action for ForceEndSession {
+    const NAME: &'static str = "force_end_session";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Session;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Session, Fault> {
+        desk.check_keeps_people()?;
+        limit::chars("reason", &self.reason, 1, 2000)?;
+        let found = desk.tx.session_lock(&self.session_id)?;
+        let session = found.ok_or_else(|| Fault::not_found("session", &self.session_id))?;
+        let state = session::next(session.state, Signal::End)?;
+        for claim in desk.tx.claim_of_session(&session.id)? {
+            let open = desk.task_to_change(&claim.task_id.into(), Power::Manage)?;
+            if open.claim.is_some() {
+                let change = Change { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
+                desk.change_status(&open, None, &change)?;
+            }
+        }
+        let ended = Session { state, ended_at: Some(desk.tx.now), end_kind: Some(EndKind::Admin), ..session.clone() };
+        desk.tx.update(&session, ended, what("session.ended").because(Some(&self.reason)))
+    }
+}

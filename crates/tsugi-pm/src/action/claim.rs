@@ -1,0 +1,221 @@
+//! Taking a task and giving it back.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::{Desk, OpenTask};
+use super::lease::Grant;
+use super::status::Change;
+use super::view::{ClaimView, TaskView, contexts_within, handoff_within};
+use super::{Action, Effect};
+use crate::domain::context::Context;
+use crate::domain::fault::Fault;
+use crate::domain::handoff::Handoff;
+use crate::domain::id::{ProjectId, SessionId, TaskRef};
+use crate::domain::limit;
+use crate::domain::permission::Power;
+use crate::domain::project::ProjectStatus;
+use crate::domain::session::Session;
+use crate::domain::task::TaskStatus;
+use crate::store::tx::ReadyPick;
+
+/// How much context comes with a claim.
+const CONTEXT_BYTES: usize = 8 * limit::KIB;
+/// How much of the handoff comes with a claim.
+const HANDOFF_BYTES: usize = 6 * limit::KIB;
+/// Looks at a list whose every entry another claimer holds at this moment, before saying that there is nothing.
+const LOOKS: u32 = 3;
+
+/// Takes a task, or the best one that is ready.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClaimTask {
+    /// Which one; the best ready one when unset.
+    pub task_id: Option<TaskRef>,
+    /// Where to look for one.
+    pub project_id: Option<ProjectId>,
+    /// With which labels.
+    pub labels: Vec<String>,
+    /// How long it may be idle; the project's usual time when unset.
+    pub ttl_seconds: Option<i64>,
+    /// For which session.
+    pub session_id: Option<SessionId>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// What was taken. Nothing being ready is not an error.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Claimed {
+    /// Whether something was taken.
+    pub claimed: bool,
+    /// The session that holds it.
+    pub session_id: SessionId,
+    /// The hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimView>,
+    /// The task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskView>,
+    /// What the one before left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<Handoff>,
+    /// What is known: decisions first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contexts: Vec<Context>,
+    /// What to do when nothing was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Action for ClaimTask {
+    const NAME: &'static str = "claim_task";
+    const EFFECT: Effect = Effect::WriteAfterSweep;
+    type Output = Claimed;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Claimed, Fault> {
+        check_ttl(self.ttl_seconds)?;
+        let session = desk.session(self.session_id.as_ref())?;
+        let open = match &self.task_id {
+            Some(name) => Some(desk.task_to_change(name, Power::Work)?),
+            None => self.next(desk, &session)?,
+        };
+        match open {
+            Some(open) => {
+                let grant = desk.grant(&session, &open, self.ttl_seconds)?;
+                desk.claimed(&session, grant)
+            }
+            None => Ok(nothing_ready(&session)),
+        }
+    }
+}
+
+impl ClaimTask {
+    /// The best ready task of the projects in question, locked. One that the session already holds comes first: an
+    /// agent that asks for work after a restart should go on, not begin something new.
+    fn next(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Option<OpenTask>, Fault> {
+        let agent = desk.agent()?;
+        let projects = desk.projects(self.project_id.as_ref())?;
+        for claim in desk.tx.claim_of_session(&session.id)? {
+            if projects.contains(&claim.project_id) && self.labels.is_empty() {
+                let open = desk.task_to_change(&claim.task_id.into(), Power::Work)?;
+                if open.claim.as_ref().is_some_and(|claim| claim.session_id == session.id) {
+                    return Ok(Some(open));
+                }
+            }
+        }
+        for project in &projects {
+            if self.project_id.is_none() && !self.is_workable(desk, project)? {
+                continue;
+            }
+            let (found, role) = desk.project_to_change(project, Power::Work)?;
+            found.check_workable()?;
+            let pick = ReadyPick { agent: &agent.id, project, capabilities: &agent.capabilities, labels: &self.labels };
+            if let Some(task) = pick_one(desk, &pick)? {
+                return Ok(Some(OpenTask { task, project: found, role, claim: None }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_workable(&self, desk: &mut Desk<'_, '_>, project: &ProjectId) -> Result<bool, Fault> {
+        let may_work = desk.role(project)?.may(Power::Work);
+        Ok(may_work && desk.tx.project_get(project)?.status == ProjectStatus::Active)
+    }
+}
+
+/// Locks the best ready task. Finding none may mean that others hold every candidate right now, so look again.
+fn pick_one(desk: &mut Desk<'_, '_>, pick: &ReadyPick<'_>) -> Result<Option<crate::domain::task::Task>, Fault> {
+    for look in 0..LOOKS {
+        let found = desk.tx.task_ready_lock(pick)?;
+        if found.is_some() || desk.tx.task_ready(pick, 1)?.is_empty() {
+            return Ok(found);
+        }
+        std::thread::sleep(std::time::Duration::from_micros(rand::random_range(500..4_000 << look)));
+    }
+    Ok(None)
+}
+
+fn nothing_ready(session: &Session) -> Claimed {
+    Claimed {
+        claimed: false,
+        session_id: session.id.clone(),
+        claim: None,
+        task: None,
+        handoff: None,
+        contexts: Vec::new(),
+        hint: Some("nothing is ready for you; get_ready_tasks says what is in the way".to_owned()),
+    }
+}
+
+fn check_ttl(ttl_seconds: Option<i64>) -> Result<(), Fault> {
+    match ttl_seconds {
+        Some(ttl) if !(60..=86_400).contains(&ttl) => Err(Fault::invalid("`ttl_seconds` must be between 60 and 86400")),
+        _ => Ok(()),
+    }
+}
+
+impl Desk<'_, '_> {
+    /// The answer to a successful claim: the task and all the next holder should know.
+    pub(super) fn claimed(&mut self, session: &Session, grant: Grant) -> Result<Claimed, Fault> {
+        let contexts = self.tx.context_of_task(&grant.task.id, 30)?;
+        Ok(Claimed {
+            claimed: true,
+            session_id: session.id.clone(),
+            claim: Some(ClaimView::new(&grant.claim)),
+            task: Some(TaskView::within(&grant.task, 4 * limit::KIB)),
+            handoff: grant.handoff.map(|handoff| handoff_within(handoff, HANDOFF_BYTES)),
+            contexts: contexts_within(contexts, CONTEXT_BYTES).0,
+            hint: None,
+        })
+    }
+}
+
+/// Gives a task back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseTask {
+    /// Which one.
+    pub task_id: TaskRef,
+    /// Why.
+    pub reason: String,
+    /// What the next one should know; kept as context.
+    pub note: Option<String>,
+    /// From which session.
+    pub session_id: Option<SessionId>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// A task that was given back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Released {
+    /// The task.
+    pub task: TaskView,
+}
+
+impl Action for ReleaseTask {
+    const NAME: &'static str = "release_task";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Released;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Released, Fault> {
+        limit::chars("reason", &self.reason, 1, 2000)?;
+        let session = desk.session(self.session_id.as_ref())?;
+        let open = desk.task_to_change(&self.task_id, Power::Work)?;
+        desk.held(&open, &session)?;
+        if let Some(note) = &self.note {
+            desk.add_note(&open, Some(&session), note)?;
+        }
+        let change = Change { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
+        let task = desk.change_status(&open, Some(&session.id), &change)?;
+        Ok(Released { task: TaskView::brief(&task) })
+    }
+}

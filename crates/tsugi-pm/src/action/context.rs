@@ -1,0 +1,188 @@
+//! Adding what was learnt or decided.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::{Desk, OpenTask};
+use super::{Action, Effect};
+use crate::domain::context::{Context, ContextState, ContextType};
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{AgentId, ContextId, ProjectId, SessionId, TaskRef};
+use crate::domain::limit;
+use crate::domain::notice::NoticeKind;
+use crate::domain::permission::Power;
+use crate::domain::session::Session;
+use crate::domain::task::Task;
+use crate::store::tx::{Tx, what};
+
+/// Adds context to a task or to a project.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddContext {
+    /// The knowledge.
+    pub content: String,
+    /// What kind it is.
+    #[serde(rename = "type")]
+    pub kind: ContextType,
+    /// To which task.
+    pub task_id: Option<TaskRef>,
+    /// Or to which project.
+    pub project_id: Option<ProjectId>,
+    /// Where more is to be found.
+    pub uri: Option<String>,
+    /// The one it replaces.
+    pub supersedes: Option<ContextId>,
+    /// From which session.
+    pub session_id: Option<SessionId>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// What was added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Added {
+    /// The context, its content cut if it is long.
+    pub context: Context,
+}
+
+/// Where new context belongs.
+struct Home {
+    project_id: ProjectId,
+    task: Option<Task>,
+}
+
+impl Action for AddContext {
+    const NAME: &'static str = "add_context";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Added;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Added, Fault> {
+        limit::bytes("content", &self.content, 1, limit::LONG_TEXT)?;
+        limit::bytes("uri", self.uri.as_deref().unwrap_or(""), 0, 2 * limit::KIB)?;
+        let agent = desk.agent()?;
+        let session = match desk.session_if_any(self.session_id.as_ref()) {
+            Err(fault) if fault.code == Code::SessionAmbiguous => None,
+            other => other?,
+        };
+        let home = self.home(desk, session.as_ref())?;
+        self.supersede(desk, &home)?;
+        let context = self.context(desk, home.project_id.clone(), &home, &agent.id, session.as_ref());
+        desk.tx.insert(&context, what("context.added"))?;
+        desk.index_context(&context, home.task.as_ref())?;
+        let content = limit::clip(&context.content, 2 * limit::KIB).0;
+        Ok(Added { context: Context { content, ..context } })
+    }
+}
+
+impl AddContext {
+    fn home(&self, desk: &mut Desk<'_, '_>, session: Option<&Session>) -> Result<Home, Fault> {
+        match (&self.task_id, &self.project_id) {
+            (Some(name), None) => {
+                let seen = desk.task_to_read(name)?;
+                self.check_power(desk, &seen.project_id)?;
+                let open = desk.task_to_change(name, Power::Read)?;
+                desk.touch_hold(&open, session)?;
+                desk.tell_holder(&open, self.kind)?;
+                Ok(Home { project_id: open.project.id, task: Some(open.task) })
+            }
+            (None, Some(project)) => {
+                self.check_power(desk, project)?;
+                desk.project_to_change(project, Power::Read)?;
+                Ok(Home { project_id: project.clone(), task: None })
+            }
+            _ => Err(Fault::invalid("give exactly one of `task_id` and `project_id`")),
+        }
+    }
+
+    /// A viewer may leave notes where the project says so.
+    fn check_power(&self, desk: &mut Desk<'_, '_>, project: &ProjectId) -> Result<(), Fault> {
+        let role = desk.role(project)?;
+        let policy = desk.tx.project_get(project)?.policy;
+        if policy.viewer_notes && self.kind == ContextType::Note {
+            return role.check(Power::Read);
+        }
+        role.check(Power::AddContext)
+    }
+
+    fn supersede(&self, desk: &mut Desk<'_, '_>, home: &Home) -> Result<(), Fault> {
+        let Some(id) = &self.supersedes else { return Ok(()) };
+        let old = desk.tx.context_find(id)?.filter(|one| one.project_id == home.project_id);
+        let old = old.ok_or_else(|| Fault::not_found("context", id))?;
+        if old.state != ContextState::Active {
+            return Err(Fault::invalid(format!("{id} is already {}", old.state)));
+        }
+        let after = Context { state: ContextState::Superseded, ..old.clone() };
+        desk.tx.update(&old, after, what("context.superseded")).map(drop)
+    }
+
+    fn context(
+        &self,
+        desk: &Desk<'_, '_>,
+        project_id: ProjectId,
+        home: &Home,
+        agent: &AgentId,
+        session: Option<&Session>,
+    ) -> Context {
+        Context {
+            id: ContextId::mint(Tx::bits()),
+            project_id,
+            task_id: home.task.as_ref().map(|task| task.id.clone()),
+            agent_id: agent.clone(),
+            session_id: session.map(|one| one.id.clone()),
+            kind: self.kind,
+            content: self.content.clone(),
+            uri: self.uri.clone(),
+            supersedes: self.supersedes.clone(),
+            state: ContextState::Active,
+            created_at: desk.tx.now,
+            version: 1,
+        }
+    }
+}
+
+impl Desk<'_, '_> {
+    /// A call that touches a task keeps the lease of the session that holds it.
+    pub(super) fn touch_hold(&mut self, open: &OpenTask, session: Option<&Session>) -> Result<(), Fault> {
+        let held = open.claim.as_ref().filter(|claim| session.is_some_and(|session| session.id == claim.session_id));
+        let Some(claim) = held else { return Ok(()) };
+        self.tx.stamp.claim = Some(claim.id.clone());
+        self.tx.touch(claim, &claim.renewed(self.tx.now))
+    }
+
+    fn tell_holder(&mut self, open: &OpenTask, kind: ContextType) -> Result<(), Fault> {
+        let Some(claim) = &open.claim else { return Ok(()) };
+        let author = self.agent_id().map_or_else(|| "somebody".to_owned(), ToString::to_string);
+        let text = format!("{author} added a {kind} to {}", open.task.reference);
+        self.tx.notice_add(&claim.agent_id, NoticeKind::ContextAdded, open.task.id.as_str(), &text)
+    }
+
+    fn index_context(&mut self, context: &Context, task: Option<&Task>) -> Result<(), Fault> {
+        let title =
+            task.map_or_else(|| context.kind.to_string(), |task| format!("{} {}", task.reference, context.kind));
+        self.tx.search_put(context.id.as_str(), "context", &context.project_id, &title, &context.content)
+    }
+
+    /// Leaves a note on a task.
+    pub(super) fn add_note(&mut self, open: &OpenTask, session: Option<&Session>, content: &str) -> Result<(), Fault> {
+        limit::bytes("note", content, 1, limit::LONG_TEXT)?;
+        let context = Context {
+            id: ContextId::mint(Tx::bits()),
+            project_id: open.project.id.clone(),
+            task_id: Some(open.task.id.clone()),
+            agent_id: self.agent()?.id,
+            session_id: session.map(|one| one.id.clone()),
+            kind: ContextType::Note,
+            content: content.to_owned(),
+            uri: None,
+            supersedes: None,
+            state: ContextState::Active,
+            created_at: self.tx.now,
+            version: 1,
+        };
+        self.tx.insert(&context, what("context.added"))?;
+        self.index_context(&context, Some(&open.task))
+    }
+}

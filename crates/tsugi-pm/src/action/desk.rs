@@ -1,0 +1,282 @@
+//! Who is calling, what they may do here, and the task and session in front of them.
+
+use crate::domain::agent::Agent;
+use crate::domain::claim::{Claim, ClaimState};
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
+use crate::domain::member::Role;
+use crate::domain::permission::Power;
+use crate::domain::project::Project;
+use crate::domain::session::{self, Era, Host, Session, SessionState, Signal};
+use crate::domain::task::Task;
+use crate::domain::task::machine::Standing;
+use crate::store::tx::{Tx, what};
+
+/// A session's last activity is written at most this often, so that reading calls stay reads.
+const ACTIVITY_STEP_S: i64 = 5;
+
+/// Who calls, as authenticated by the edge: nobody can act as somebody else by an argument.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The agent; nobody when a person works on the database itself.
+    pub agent_id: Option<AgentId>,
+    /// The session of a legacy process, used when a call names none.
+    pub default_session: Option<SessionId>,
+    /// Which generation of the protocol the client speaks.
+    pub era: Era,
+    /// The client's name.
+    pub client_name: Option<String>,
+    /// The client's version.
+    pub client_version: Option<String>,
+    /// The process that hosts new sessions, when one does.
+    pub host: Option<Host>,
+}
+
+impl Caller {
+    /// An agent, over the modern protocol, hosted by no process.
+    pub fn agent(agent_id: AgentId) -> Self {
+        Self { agent_id: Some(agent_id), ..Self::operator() }
+    }
+
+    /// A person with the database in their hands: the command, on this machine.
+    pub fn operator() -> Self {
+        Self {
+            agent_id: None,
+            default_session: None,
+            era: Era::Modern,
+            client_name: None,
+            client_version: None,
+            host: None,
+        }
+    }
+}
+
+/// A task that was opened for a change: locked, with its due lease already ended.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenTask {
+    pub(crate) task: Task,
+    pub(crate) project: Project,
+    pub(crate) role: Role,
+    pub(crate) claim: Option<Claim>,
+}
+
+/// One caller in one transaction.
+pub struct Desk<'d, 'c> {
+    pub(crate) tx: &'d mut Tx<'c>,
+    pub(crate) caller: &'d Caller,
+    agent: Option<Agent>,
+}
+
+impl<'d, 'c> Desk<'d, 'c> {
+    /// Seats the caller; an agent that may not act is refused.
+    pub(crate) fn open(tx: &'d mut Tx<'c>, caller: &'d Caller) -> Result<Self, Fault> {
+        let agent = caller.agent_id.as_ref().map(|id| tx.agent_get(id)).transpose()?;
+        if let Some(agent) = &agent {
+            agent.check_active()?;
+        }
+        tx.stamp.actor = caller.agent_id.clone();
+        Ok(Self { tx, caller, agent })
+    }
+
+    /// The calling agent; a person without one cannot work.
+    pub(crate) fn agent(&self) -> Result<Agent, Fault> {
+        self.agent.clone().ok_or_else(|| {
+            Fault::new(Code::PermissionDenied, "this needs an agent").hint("name one: --agent or TSUGI_AGENT_ID")
+        })
+    }
+
+    pub(crate) fn agent_id(&self) -> Option<&AgentId> {
+        self.caller.agent_id.as_ref()
+    }
+
+    /// The caller's role in a project; a project one does not belong to does not exist.
+    pub(crate) fn role(&mut self, project: &ProjectId) -> Result<Role, Fault> {
+        let Some(agent) = &self.caller.agent_id else { return Ok(Role::Owner) };
+        let membership = self.tx.membership_find(project, agent)?;
+        membership
+            .map(|one| one.role)
+            .ok_or_else(|| Fault::not_found("project", project).hint("ask an owner to add you"))
+    }
+
+    /// A project the caller may look at.
+    pub(crate) fn project_to_read(&mut self, id: &ProjectId) -> Result<Project, Fault> {
+        self.role(id)?.check(Power::Read)?;
+        self.tx.project_get(id)
+    }
+
+    /// A project the caller may change something in.
+    pub(crate) fn project_to_change(&mut self, id: &ProjectId, power: Power) -> Result<(Project, Role), Fault> {
+        let role = self.role(id)?;
+        let project = self.tx.project_share(id)?;
+        role.check(power)?;
+        project.check_writable()?;
+        Ok((project, role))
+    }
+
+    /// The one project that is meant, or all that the caller can see.
+    pub(crate) fn projects(&mut self, named: Option<&ProjectId>) -> Result<Vec<ProjectId>, Fault> {
+        if let Some(id) = named {
+            return Ok(vec![self.project_to_read(id)?.id]);
+        }
+        match self.caller.agent_id.clone() {
+            Some(agent) => Ok(self.tx.membership_of_agent(&agent)?.into_iter().map(|one| one.project_id).collect()),
+            None => Ok(self.tx.project_list()?.into_iter().map(|one| one.id).collect()),
+        }
+    }
+
+    /// A task the caller may look at.
+    pub(crate) fn task_to_read(&mut self, name: &TaskRef) -> Result<Task, Fault> {
+        let task = self.tx.task_get(name)?;
+        self.role(&task.project_id).map_err(|_| Fault::not_found("task", name))?.check(Power::Read)?;
+        Ok(task)
+    }
+
+    /// A task the caller may change: locked, and with a lease that has run out ended for good, whatever comes next.
+    pub(crate) fn task_to_change(&mut self, name: &TaskRef, power: Power) -> Result<OpenTask, Fault> {
+        let seen = self.task_to_read(name)?;
+        let (project, role) = self.project_to_change(&seen.project_id, power)?;
+        let mut task = self.tx.task_lock(&seen.id)?;
+        let mut claim = self.tx.claim_live(&task.id)?;
+        let now = self.tx.now;
+        if let Some(due) = claim.take_if(|claim| claim.is_due(now)) {
+            task = self.expire_claim(&task, &due, &project, "the lease ran out")?;
+            self.tx.keep()?;
+        }
+        Ok(OpenTask { task, project, role, claim })
+    }
+
+    /// How the caller stands to a task, for the status machine.
+    pub(crate) fn standing(&mut self, open: &OpenTask, session: Option<&SessionId>) -> Result<Standing, Fault> {
+        let last = self.tx.claim_last(&open.task.id)?;
+        let me = self.agent_id().cloned();
+        let is_review_required = match open.project.policy.review_required {
+            Some(wanted) => wanted,
+            None => self.tx.membership_has_human(&open.project.id)?,
+        };
+        Ok(Standing {
+            role: open.role,
+            is_holder: open.claim.as_ref().is_some_and(|claim| Some(&claim.session_id) == session),
+            is_assignee: me.is_some() && open.task.assignee_id == me,
+            is_last_worker: me.is_some() && last.map(|claim| claim.agent_id) == me,
+            is_review_required,
+        })
+    }
+
+    /// The session a call carries, begun if there is none. Locks it, revives it, notes that it is alive.
+    pub(crate) fn session(&mut self, named: Option<&SessionId>) -> Result<Session, Fault> {
+        match self.session_if_any(named)? {
+            Some(session) => Ok(session),
+            None => self.session_begin(None, None, None),
+        }
+    }
+
+    /// The session a call carries, if it carries one: named, the process's own, or the agent's only one.
+    pub(crate) fn session_if_any(&mut self, named: Option<&SessionId>) -> Result<Option<Session>, Fault> {
+        let Some(id) = self.session_id(named)? else { return Ok(None) };
+        let session = self.session_mine(&id)?;
+        let session = self.session_wake(session)?;
+        self.tx.stamp.session = Some(session.id.clone());
+        Ok(Some(session))
+    }
+
+    /// A session of the caller's own, locked. Somebody else's does not exist: a handle is a name, not a capability.
+    pub(crate) fn session_mine(&mut self, id: &SessionId) -> Result<Session, Fault> {
+        let session = self.tx.session_lock(id)?.filter(|one| Some(&one.agent_id) == self.caller.agent_id.as_ref());
+        session.ok_or_else(|| Fault::not_found("session", id))
+    }
+
+    pub(crate) fn session_id(&mut self, named: Option<&SessionId>) -> Result<Option<SessionId>, Fault> {
+        if let Some(id) = named.or(self.caller.default_session.as_ref()) {
+            return Ok(Some(id.clone()));
+        }
+        let agent = self.agent()?;
+        let active = self.tx.session_active(&agent.id)?;
+        match active.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some(one.id.clone())),
+            several => {
+                let ids: Vec<&SessionId> = several.iter().map(|one| &one.id).collect();
+                Err(Fault::new(Code::SessionAmbiguous, format!("{} sessions of yours are active", several.len()))
+                    .hint("name one as session_id")
+                    .with("sessions", ids))
+            }
+        }
+    }
+
+    /// A call carries the session: it is alive, also if its process was taken for gone.
+    fn session_wake(&mut self, session: Session) -> Result<Session, Fault> {
+        let state = session::next(session.state, Signal::Call)?;
+        if state != session.state {
+            let woken = Session {
+                state,
+                disconnected_at: None,
+                end_kind: None,
+                last_activity_at: self.tx.now,
+                heartbeat_at: session.heartbeat_at.map(|_| self.tx.now),
+                ..session.clone()
+            };
+            return self.tx.update(&session, woken, what("session.revived"));
+        }
+        if self.tx.now.seconds_since(session.last_activity_at) < ACTIVITY_STEP_S {
+            return Ok(session);
+        }
+        let active = Session { last_activity_at: self.tx.now, ..session.clone() };
+        self.tx.touch(&session, &active)?;
+        Ok(active)
+    }
+
+    /// Begins a session for the calling agent.
+    pub(crate) fn session_begin(
+        &mut self,
+        project_id: Option<ProjectId>,
+        client_note: Option<String>,
+        resumes: Option<SessionId>,
+    ) -> Result<Session, Fault> {
+        let agent = self.agent()?;
+        let host = self.caller.host.clone();
+        let session = Session {
+            id: SessionId::mint(Tx::bits()),
+            agent_id: agent.id,
+            project_id,
+            state: SessionState::Active,
+            era: self.caller.era,
+            client_name: self.caller.client_name.clone(),
+            client_version: self.caller.client_version.clone(),
+            client_note,
+            host: host.as_ref().map(|one| one.host.clone()),
+            pid: host.as_ref().map(|one| one.pid),
+            process_nonce: host.as_ref().map(|one| one.process_nonce.clone()),
+            started_at: self.tx.now,
+            last_activity_at: self.tx.now,
+            heartbeat_at: host.is_some().then_some(self.tx.now),
+            disconnected_at: None,
+            ended_at: None,
+            end_kind: None,
+            summary: None,
+            resumes,
+            end_result: None,
+            version: 1,
+        };
+        self.tx.stamp.session = Some(session.id.clone());
+        self.tx.insert(&session, what("session.started"))?;
+        Ok(session)
+    }
+
+    /// Whether the caller holds this task and its lease could do with renewing.
+    pub(crate) fn is_renewal_due(&mut self, name: &TaskRef) -> Result<bool, Fault> {
+        let task = self.tx.task_get(name)?;
+        let claim = self.tx.claim_live(&task.id)?;
+        let (me, now) = (self.agent_id(), self.tx.now);
+        Ok(claim.is_some_and(|claim| Some(&claim.agent_id) == me && !claim.is_due(now) && claim.wants_renewal(now)))
+    }
+
+    /// Renews the lease on a task that its holder looked at, when the call can only be the holder's session's.
+    pub(crate) fn renew_by_look(&mut self, name: &TaskRef) -> Result<(), Fault> {
+        let Some(session) = self.session_if_any(None)? else { return Ok(()) };
+        let open = self.task_to_change(name, Power::Read)?;
+        match open.claim.filter(|claim| claim.session_id == session.id && claim.state == ClaimState::Live) {
+            Some(claim) => self.tx.touch(&claim, &claim.renewed(self.tx.now)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Changing what a task says and what it waits for.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::{Desk, OpenTask};
+use super::view::{TaskRow, TaskView, check_version, version_conflict};
+use super::{Action, Effect};
+use crate::domain::dependency::DependencyKind;
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{AgentId, TaskId, TaskRef};
+use crate::domain::permission::Power;
+use crate::domain::task::{Criterion, Priority, Task, title_key};
+use crate::domain::time::Moment;
+use crate::store::tx::what;
+
+/// Changes to a list of labels.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LabelChange {
+    /// To add.
+    pub add: Vec<String>,
+    /// To remove.
+    pub remove: Vec<String>,
+    /// To have instead of all.
+    pub set: Option<Vec<String>>,
+}
+
+impl LabelChange {
+    fn apply(&self, labels: &[String]) -> Vec<String> {
+        let mut labels = self.set.clone().unwrap_or_else(|| labels.to_vec());
+        labels.retain(|label| !self.remove.contains(label));
+        let fresh: Vec<String> = self.add.iter().filter(|label| !labels.contains(label)).cloned().collect();
+        labels.extend(fresh);
+        labels
+    }
+}
+
+/// Changes to the criteria: by place, counted from zero.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AcceptanceChange {
+    /// To tick off.
+    pub check: Vec<usize>,
+    /// To untick.
+    pub uncheck: Vec<usize>,
+    /// To add.
+    pub add: Vec<String>,
+}
+
+impl AcceptanceChange {
+    fn apply(&self, criteria: &[Criterion]) -> Result<Vec<Criterion>, Fault> {
+        let mut criteria = criteria.to_vec();
+        let ticks = self.check.iter().map(|at| (*at, true)).chain(self.uncheck.iter().map(|at| (*at, false)));
+        for (at, done) in ticks {
+            let one = criteria.get_mut(at).ok_or_else(|| Fault::invalid(format!("there is no criterion {at}")))?;
+            one.done = done;
+        }
+        criteria.extend(self.add.iter().map(|text| Criterion { text: text.clone(), done: false }));
+        Ok(criteria)
+    }
+}
+
+/// Changes a task's fields; those not named stay as they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateTask {
+    /// Which one.
+    pub task_id: TaskRef,
+    /// A new title.
+    pub title: Option<String>,
+    /// A new description.
+    pub description: Option<String>,
+    /// A new priority.
+    pub priority: Option<Priority>,
+    /// Other labels.
+    pub labels: Option<LabelChange>,
+    /// Other criteria.
+    pub acceptance: Option<AcceptanceChange>,
+    /// Another assignee; an empty text means nobody.
+    pub assignee_id: Option<String>,
+    /// Another date; zero means none.
+    pub due_at: Option<Moment>,
+    /// Another parent; an empty text means none.
+    pub parent_id: Option<String>,
+    /// The version the caller has seen.
+    pub expected_version: Option<i64>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+impl UpdateTask {
+    /// A change of nothing yet.
+    pub fn of(task_id: impl Into<TaskRef>) -> Self {
+        Self {
+            task_id: task_id.into(),
+            title: None,
+            description: None,
+            priority: None,
+            labels: None,
+            acceptance: None,
+            assignee_id: None,
+            due_at: None,
+            parent_id: None,
+            expected_version: None,
+            idempotency_key: None,
+        }
+    }
+}
+
+/// A task that was changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Updated {
+    /// The task.
+    pub task: TaskView,
+}
+
+impl Action for UpdateTask {
+    const NAME: &'static str = "update_task";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Updated;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Updated, Fault> {
+        let session = match desk.agent_id() {
+            Some(_) => desk.session_if_any(None).or_else(|fault| match fault.code {
+                Code::SessionAmbiguous => Ok(None),
+                _ => Err(fault),
+            })?,
+            None => None,
+        };
+        let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
+        check_version(&open.task, self.expected_version)?;
+        self.check_free_text(desk, &open.task)?;
+        desk.touch_hold(&open, session.as_ref())?;
+        let after = self.apply(desk, &open)?;
+        after.check()?;
+        let is_new_owner = after.assignee_id != open.task.assignee_id;
+        let task = desk.tx.task_update(&open.task, after, what("task.updated"))?;
+        if is_new_owner {
+            desk.tell_assignee(&task)?;
+        }
+        Ok(Updated { task: TaskView::brief(&task) })
+    }
+}
+
+impl UpdateTask {
+    /// A description that somebody else wrote is not overwritten by a caller that may not have read it.
+    fn check_free_text(&self, desk: &mut Desk<'_, '_>, task: &Task) -> Result<(), Fault> {
+        if self.expected_version.is_some() || self.description.as_ref().is_none_or(|new| *new == task.description) {
+            return Ok(());
+        }
+        let events = desk.tx.event_latest(task.id.as_str(), 200)?;
+        let last = events.iter().find(|event| event.changes.iter().any(|change| change.field == "description"));
+        let is_mine = last.is_some_and(|event| event.actor_agent_id.as_ref() == desk.agent_id());
+        if is_mine { Ok(()) } else { Err(version_conflict(task)) }
+    }
+
+    fn apply(&self, desk: &mut Desk<'_, '_>, open: &OpenTask) -> Result<Task, Fault> {
+        let mut task = open.task.clone();
+        if let Some(title) = &self.title {
+            task.title.clone_from(title);
+            task.title_key = title_key(title);
+        }
+        if let Some(description) = &self.description {
+            task.description.clone_from(description);
+        }
+        task.priority = self.priority.unwrap_or(task.priority);
+        if let Some(change) = &self.labels {
+            task.labels = change.apply(&task.labels);
+        }
+        if let Some(change) = &self.acceptance {
+            task.acceptance = change.apply(&task.acceptance)?;
+        }
+        if let Some(due_at) = self.due_at {
+            task.due_at = Some(due_at).filter(|due| due.0 != 0);
+        }
+        if let Some(parent) = &self.parent_id {
+            task.parent_id = self.new_parent(desk, open, parent)?;
+        }
+        if let Some(assignee) = &self.assignee_id {
+            task.assignee_id = self.new_assignee(desk, open, assignee)?;
+        }
+        Ok(task)
+    }
+
+    fn new_parent(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, parent: &str) -> Result<Option<TaskId>, Fault> {
+        if parent.is_empty() {
+            return Ok(None);
+        }
+        let parent = desk.parent(&open.project, &TaskRef::parse(parent)?)?;
+        let mut above = Some(parent.clone());
+        while let Some(id) = above {
+            if id == open.task.id {
+                return Err(Fault::new(Code::DependencyCycle, "a task cannot be a part of itself"));
+            }
+            above = desk.tx.task_get(&id.into())?.parent_id;
+        }
+        Ok(Some(parent))
+    }
+
+    /// Giving a task to somebody takes back the handoff to somebody else, and is refused while it is being worked on.
+    fn new_assignee(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, assignee: &str) -> Result<Option<AgentId>, Fault> {
+        open.role.check(Power::Manage)?;
+        let wished = if assignee.is_empty() { None } else { Some(AgentId::parse(assignee)?) };
+        if wished == open.task.assignee_id {
+            return Ok(wished);
+        }
+        if let Some(claim) = &open.claim {
+            return Err(Fault::new(
+                Code::AlreadyClaimed,
+                format!("{} works on {}", claim.agent_id, open.task.reference),
+            )
+            .hint("release it first: tsugi pm release")
+            .with("holder", &claim.agent_id)
+            .with("expires_at", claim.expires_at));
+        }
+        if let Some(agent) = &wished {
+            desk.check_assignee(&open.project, open.role, agent)?;
+        }
+        desk.withdraw_handoff(&open.task, "the task was assigned anew")?;
+        Ok(wished)
+    }
+}
+
+/// Changes what a task waits for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateDependencies {
+    /// Which task.
+    pub task_id: TaskRef,
+    /// What it should wait for.
+    #[serde(default)]
+    pub add: Vec<TaskRef>,
+    /// What it should no longer wait for.
+    #[serde(default)]
+    pub remove: Vec<TaskRef>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// What a task waits for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Dependencies {
+    /// The tasks it waits for.
+    pub dependencies: Vec<TaskRow>,
+    /// Whether it could begin.
+    pub ready: bool,
+    /// The task's version.
+    pub version: i64,
+}
+
+impl Action for UpdateDependencies {
+    const NAME: &'static str = "update_dependencies";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Dependencies;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Dependencies, Fault> {
+        let seen = desk.task_to_read(&self.task_id)?;
+        desk.tx.dependency_lock_graph(&seen.project_id)?;
+        let mut ids = vec![seen.id.clone()];
+        for name in self.add.iter().chain(&self.remove) {
+            ids.push(desk.task_to_read(name)?.id);
+        }
+        desk.tx.task_lock_all(&ids)?;
+        let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
+        for name in &self.remove {
+            self.drop_edge(desk, &open, name)?;
+        }
+        for name in &self.add {
+            self.add_edge(desk, &open, name)?;
+        }
+        let edges = desk.tx.dependency_list(&open.task.id)?;
+        if edges.len() > crate::domain::limit::BATCH {
+            return Err(Fault::new(Code::TooLarge, "a task may wait for at most 100 others"));
+        }
+        let task = desk.tx.task_get(&open.task.id.into())?;
+        let rows =
+            edges.into_iter().map(|edge| desk.tx.task_get(&edge.depends_on_id.into()).map(|one| TaskRow::new(&one)));
+        Ok(Dependencies {
+            dependencies: rows.collect::<Result<_, _>>()?,
+            ready: task.is_ready(),
+            version: task.version,
+        })
+    }
+}
+
+impl UpdateDependencies {
+    fn drop_edge(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), Fault> {
+        let prerequisite = desk.tx.task_get(name)?;
+        match desk.tx.dependency_find(&open.task.id, &prerequisite.id)? {
+            Some(edge) => desk.tx.dependency_remove(&edge, &prerequisite, what("dependency.removed")),
+            None => Ok(()),
+        }
+    }
+
+    fn add_edge(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), Fault> {
+        let prerequisite = desk.tx.task_get(name)?;
+        if prerequisite.project_id != open.project.id {
+            return Err(Fault::not_found("task", name).hint("tasks wait only for tasks of the same project"));
+        }
+        if desk.tx.dependency_find(&open.task.id, &prerequisite.id)?.is_some() {
+            return Ok(());
+        }
+        if desk.tx.dependency_reaches(&prerequisite.id, &open.task.id)? {
+            let message = format!("{} already waits for {}", prerequisite.reference, open.task.reference);
+            return Err(Fault::new(Code::DependencyCycle, message).with("task_id", &prerequisite.id));
+        }
+        let edge = desk.edge(&open.task, &prerequisite, DependencyKind::Blocks);
+        desk.tx.dependency_add(&edge, &prerequisite, what("dependency.added"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_set_then_removed_then_added_without_doubles() {
+        let change = LabelChange { add: vec!["b".into(), "c".into()], remove: vec!["a".into()], set: None };
+        assert_eq!(change.apply(&["a".into(), "b".into()]), ["b", "c"]);
+        let change = LabelChange { set: Some(vec!["x".into()]), ..LabelChange::default() };
+        assert_eq!(change.apply(&["a".into()]), ["x"]);
+    }
+
+    #[test]
+    fn criteria_are_ticked_by_place_and_a_wrong_place_is_refused() {
+        let criteria = [Criterion { text: "a".into(), done: false }];
+        let change = AcceptanceChange { check: vec![0], add: vec!["b".into()], ..AcceptanceChange::default() };
+        let after = change.apply(&criteria).unwrap();
+        assert!(after[0].done && !after[1].done);
+        assert!(AcceptanceChange { check: vec![1], ..AcceptanceChange::default() }.apply(&criteria).is_err());
+    }
+}

@@ -1,0 +1,332 @@
+//! Handing work to the next agent, and taking it.
+
+use serde::{Deserialize, Serialize};
+
+use super::claim::Claimed;
+use super::desk::{Desk, OpenTask};
+use super::view::{ClaimView, TaskView, cursor, handoff_within, page, place, rows};
+use super::{Action, Effect};
+use crate::domain::claim::ClaimState;
+use crate::domain::context::Context;
+use crate::domain::fault::{Code, Fault};
+use crate::domain::handoff::{Answer, GitState, Handoff, HandoffKind, HandoffStatus};
+use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskRef};
+use crate::domain::limit;
+use crate::domain::notice::NoticeKind;
+use crate::domain::permission::Power;
+use crate::domain::session::Session;
+use crate::domain::task::{Task, TaskStatus};
+use crate::domain::time::Moment;
+use crate::store::tx::{Tx, what};
+
+/// How much of each handoff a list shows.
+const LIST_BYTES: usize = 3 * limit::KIB;
+
+/// Hands a task to another agent, or to whoever comes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateHandoff {
+    /// Which task.
+    pub task_id: TaskRef,
+    /// What was done and where things stand.
+    pub summary: String,
+    /// What to do next.
+    pub next_steps: Vec<String>,
+    /// To whom; whoever comes when unset.
+    pub to_agent_id: Option<AgentId>,
+    /// What to beware of.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// What is finished.
+    #[serde(default)]
+    pub done: Vec<String>,
+    /// What is not certain.
+    #[serde(default)]
+    pub uncertain: Vec<String>,
+    /// The work tree.
+    pub git: Option<GitState>,
+    /// From which session.
+    pub session_id: Option<SessionId>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// A handoff and its task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Handed {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// The task.
+    pub task: TaskView,
+}
+
+impl Action for CreateHandoff {
+    const NAME: &'static str = "create_handoff";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Handed;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Handed, Fault> {
+        let session = desk.session(self.session_id.as_ref())?;
+        let (handoff, task) = desk.hand_over(&session, self)?;
+        Ok(Handed { handoff: handoff_within(handoff, LIST_BYTES), task: TaskView::brief(&task) })
+    }
+}
+
+impl Desk<'_, '_> {
+    /// Ends the hold, frees the task and leaves the handoff.
+    pub(super) fn hand_over(&mut self, session: &Session, wish: &CreateHandoff) -> Result<(Handoff, Task), Fault> {
+        let open = self.task_to_change(&wish.task_id, Power::HandOff)?;
+        self.check_may_hand_over(&open, session)?;
+        if let Some(pending) = self.tx.handoff_pending(&open.task.id)? {
+            return Err(Fault::new(
+                Code::HandoffExists,
+                format!("{} already has a pending handoff", open.task.reference),
+            )
+            .hint("wait until somebody takes or rejects it")
+            .with("handoff_id", &pending.id)
+            .with("to_agent_id", &pending.to_agent_id));
+        }
+        if let Some(target) = &wish.to_agent_id {
+            self.check_target(&open, target)?;
+        }
+        let handoff = self.new_handoff(&open, session, wish);
+        handoff.check()?;
+        if let Some(claim) = &open.claim {
+            self.tx.stamp.claim = Some(claim.id.clone());
+            self.end_claim(claim, ClaimState::Transferred, "handed over")?;
+        }
+        self.tx.insert(&handoff, what("handoff.created"))?;
+        self.index_handoff(&open.task, &handoff)?;
+        if let Some(target) = &wish.to_agent_id {
+            let text = format!("{} hands {} to you", handoff.from_agent_id, open.task.reference);
+            self.tx.notice_add(target, NoticeKind::HandoffOffered, handoff.id.as_str(), &text)?;
+        }
+        let freed = Task {
+            status: TaskStatus::Todo,
+            assignee_id: wish.to_agent_id.clone(),
+            blocked_reason: None,
+            ..open.task.clone()
+        };
+        let task = self.tx.task_update(&open.task, freed, what("task.handed_over"))?;
+        Ok((handoff, task))
+    }
+
+    fn check_may_hand_over(&mut self, open: &OpenTask, session: &Session) -> Result<(), Fault> {
+        let is_holder = open.claim.as_ref().is_some_and(|claim| claim.session_id == session.id);
+        let is_waiting = matches!(open.task.status, TaskStatus::Todo | TaskStatus::Blocked);
+        let is_assignee = open.task.assignee_id.as_ref() == Some(&session.agent_id);
+        if is_holder || (is_waiting && is_assignee) {
+            return Ok(());
+        }
+        Err(self.claim_lost(open, &session.id)?)
+    }
+
+    fn check_target(&mut self, open: &OpenTask, target: &AgentId) -> Result<(), Fault> {
+        self.tx.agent_get(target)?.check_active()?;
+        let member = self.tx.membership_find(&open.project.id, target)?;
+        match member {
+            Some(member) if member.role.may(Power::Work) => Ok(()),
+            _ => Err(Fault::invalid(format!("{target} does not work in this project"))
+                .hint("leave to_agent_id out, and whoever comes may take it")
+                .with("field", "to_agent_id")),
+        }
+    }
+
+    fn new_handoff(&self, open: &OpenTask, session: &Session, wish: &CreateHandoff) -> Handoff {
+        Handoff {
+            id: HandoffId::mint(Tx::bits()),
+            task_id: open.task.id.clone(),
+            project_id: open.project.id.clone(),
+            from_agent_id: session.agent_id.clone(),
+            from_session_id: Some(session.id.clone()),
+            to_agent_id: wish.to_agent_id.clone(),
+            kind: HandoffKind::Manual,
+            summary: wish.summary.clone(),
+            next_steps: wish.next_steps.clone(),
+            warnings: wish.warnings.clone(),
+            done: wish.done.clone(),
+            uncertain: wish.uncertain.clone(),
+            git: wish.git.clone().or_else(|| open.claim.as_ref().and_then(|claim| claim.git.clone())),
+            status: HandoffStatus::Pending,
+            accepted_by: None,
+            accepted_session_id: None,
+            accepted_at: None,
+            reason: None,
+            expires_at: self.tx.now.plus_seconds(open.project.policy.handoff_ttl_s),
+            created_at: self.tx.now,
+            version: 1,
+        }
+    }
+
+    /// A handoff in a project of the caller's, with its task opened. The handoff is read after the task is locked.
+    fn handoff_to_answer(&mut self, id: &HandoffId) -> Result<(Handoff, OpenTask), Fault> {
+        let hidden = |_| Fault::not_found("handoff", id);
+        let seen = self.tx.handoff_get(id)?;
+        self.role(&seen.project_id).map_err(hidden)?;
+        let open = self.task_to_change(&seen.task_id.into(), Power::HandOff)?;
+        Ok((self.tx.handoff_get(id)?, open))
+    }
+}
+
+/// Takes a handoff and with it the task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcceptHandoff {
+    /// Which one.
+    pub handoff_id: HandoffId,
+    /// What to tell the sender; kept as context.
+    pub note: Option<String>,
+    /// For which session.
+    pub session_id: Option<SessionId>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// What was taken.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// The hold on the task.
+    pub claim: ClaimView,
+    /// The task.
+    pub task: TaskView,
+    /// What is known: decisions first.
+    pub contexts: Vec<Context>,
+    /// The session that holds it.
+    pub session_id: SessionId,
+}
+
+impl Action for AcceptHandoff {
+    const NAME: &'static str = "accept_handoff";
+    const EFFECT: Effect = Effect::WriteAfterSweep;
+    type Output = Accepted;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Accepted, Fault> {
+        let session = desk.session(self.session_id.as_ref())?;
+        let (handoff, open) = desk.handoff_to_answer(&self.handoff_id)?;
+        handoff.answered(Answer::Accept)?;
+        check_for_me(&handoff, &session.agent_id)?;
+        let grant = desk.grant(&session, &open, None)?;
+        if let Some(note) = &self.note {
+            desk.add_note(&open, Some(&session), note)?;
+        }
+        let Claimed { claim, task, handoff, contexts, session_id, .. } = desk.claimed(&session, grant)?;
+        match (claim, task, handoff) {
+            (Some(claim), Some(task), Some(handoff)) => Ok(Accepted { handoff, claim, task, contexts, session_id }),
+            _ => Err(Fault::internal("a granted handoff has a claim, a task and itself")),
+        }
+    }
+}
+
+fn check_for_me(handoff: &Handoff, agent: &AgentId) -> Result<(), Fault> {
+    if handoff.is_for(agent) {
+        return Ok(());
+    }
+    Err(Fault::new(Code::HandoffNotForYou, "this handoff is meant for somebody else")
+        .with("to_agent_id", &handoff.to_agent_id))
+}
+
+/// Says no to a handoff; the task is then free for everybody.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RejectHandoff {
+    /// Which one.
+    pub handoff_id: HandoffId,
+    /// Why.
+    pub reason: String,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+impl Action for RejectHandoff {
+    const NAME: &'static str = "reject_handoff";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Handed;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Handed, Fault> {
+        limit::chars("reason", &self.reason, 1, 2000)?;
+        let agent = desk.agent()?;
+        let (handoff, open) = desk.handoff_to_answer(&self.handoff_id)?;
+        let rejected = Handoff { reason: Some(self.reason.clone()), ..handoff.answered(Answer::Reject)? };
+        if !open.role.may(Power::Manage) {
+            check_for_me(&handoff, &agent.id)?;
+        }
+        let rejected = desk.tx.update(&handoff, rejected, what("handoff.rejected").because(Some(&self.reason)))?;
+        let task = desk.free_for_all(&open.task, &handoff, "handoff rejected")?;
+        let text = format!("{} rejected your handoff of {}: {}", agent.id, task.reference, self.reason);
+        desk.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffRejected, handoff.id.as_str(), &text)?;
+        Ok(Handed { handoff: handoff_within(rejected, LIST_BYTES), task: TaskView::brief(&task) })
+    }
+}
+
+impl Desk<'_, '_> {
+    /// A task whose handoff came to nothing is ready for everybody again.
+    pub(super) fn free_for_all(&mut self, task: &Task, handoff: &Handoff, reason: &str) -> Result<Task, Fault> {
+        if handoff.to_agent_id.is_none() || task.assignee_id != handoff.to_agent_id {
+            return Ok(task.clone());
+        }
+        let freed = Task { assignee_id: None, ..task.clone() };
+        self.tx.task_update(task, freed, what("task.unassigned").because(Some(reason)))
+    }
+}
+
+/// Lists handoffs that wait.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GetPendingHandoffs {
+    /// In which project.
+    pub project_id: Option<ProjectId>,
+    /// Whether those meant for nobody in particular count; they do unless said otherwise.
+    pub include_open: Option<bool>,
+    /// Those the caller sent, instead of those that wait for it.
+    pub sent: bool,
+    /// How many.
+    pub limit: Option<i64>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+
+/// Handoffs that wait, oldest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PendingHandoffs {
+    /// The handoffs, their texts cut if they are long.
+    pub handoffs: Vec<Handoff>,
+    /// Where to go on, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+impl Action for GetPendingHandoffs {
+    const NAME: &'static str = "get_pending_handoffs";
+    const EFFECT: Effect = Effect::ReadAfterSweep;
+    type Output = PendingHandoffs;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<PendingHandoffs, Fault> {
+        let agent = desk.agent()?;
+        let projects = desk.projects(self.project_id.as_ref())?;
+        let (at, id) = place::<(Moment, String)>(self.cursor.as_deref())?.unwrap_or_default();
+        let most = rows(self.limit)? + 1;
+        let found = if self.sent {
+            desk.tx.handoff_from(&agent.id, &projects, (at, &id), most)?
+        } else {
+            desk.tx.handoff_for(&agent.id, &projects, self.include_open.unwrap_or(true), (at, &id), most)?
+        };
+        let short = found.into_iter().map(|one| handoff_within(one, LIST_BYTES)).collect();
+        let (handoffs, has_more): (Vec<Handoff>, bool) = page(short, self.limit)?;
+        let next_cursor = handoffs.last().filter(|_| has_more).map(|last| cursor(&(last.created_at, &last.id)));
+        Ok(PendingHandoffs { handoffs, next_cursor })
+    }
+}

@@ -1,0 +1,275 @@
+//! Granting, ending and losing a hold on a task: the only places where claims change.
+
+use super::desk::{Desk, OpenTask};
+use super::view::TaskRow;
+use crate::domain::claim::{Claim, ClaimState, lease};
+use crate::domain::fault::{Code, Fault};
+use crate::domain::handoff::{Answer, Handoff, HandoffKind, HandoffStatus};
+use crate::domain::id::{AgentId, ClaimId, HandoffId, SessionId};
+use crate::domain::limit;
+use crate::domain::notice::NoticeKind;
+use crate::domain::project::Project;
+use crate::domain::session::Session;
+use crate::domain::task::{Task, TaskStatus};
+use crate::store::tx::{ReadyPick, Stamp, Tx, what};
+
+/// A new hold on a task, and the handoff it answers.
+pub(super) struct Grant {
+    pub(super) task: Task,
+    pub(super) claim: Claim,
+    pub(super) handoff: Option<Handoff>,
+}
+
+impl Desk<'_, '_> {
+    /// Gives a session the hold on a task, or says exactly why not. Holding it already is fine.
+    pub(super) fn grant(&mut self, session: &Session, open: &OpenTask, ttl_s: Option<i64>) -> Result<Grant, Fault> {
+        if let Some(claim) = &open.claim {
+            return self.grant_again(session, open, claim);
+        }
+        self.check_grantable(session, open)?;
+        let pending = self.tx.handoff_pending(&open.task.id)?;
+        let handoff = pending.map(|handoff| self.accept(session, &handoff)).transpose()?;
+        let claim = self.new_claim(session, open, ttl_s);
+        self.tx.stamp.claim = Some(claim.id.clone());
+        self.tx.insert(&claim, what("claim.granted"))?;
+        let task = Task {
+            status: TaskStatus::InProgress,
+            assignee_id: Some(session.agent_id.clone()),
+            fence: claim.fence,
+            blocked_reason: None,
+            started_at: open.task.started_at.or(Some(self.tx.now)),
+            ..open.task.clone()
+        };
+        let task = self.tx.task_update(&open.task, task, what("task.claimed"))?;
+        Ok(Grant { task, claim, handoff })
+    }
+
+    fn new_claim(&self, session: &Session, open: &OpenTask, ttl_s: Option<i64>) -> Claim {
+        let now = self.tx.now;
+        let (ttl_s, expires_at, deadline_at) = lease(&open.project.policy, ttl_s, now);
+        Claim {
+            id: ClaimId::mint(Tx::bits()),
+            task_id: open.task.id.clone(),
+            project_id: open.project.id.clone(),
+            session_id: session.id.clone(),
+            agent_id: session.agent_id.clone(),
+            fence: open.task.fence + 1,
+            state: ClaimState::Live,
+            ttl_s,
+            acquired_at: now,
+            renewed_at: now,
+            expires_at,
+            deadline_at,
+            checkpoint: None,
+            git: None,
+            end_reason: None,
+            ended_at: None,
+            version: 1,
+        }
+    }
+
+    fn grant_again(&mut self, session: &Session, open: &OpenTask, claim: &Claim) -> Result<Grant, Fault> {
+        if claim.session_id != session.id {
+            return Err(self.already_claimed(open, claim)?);
+        }
+        let renewed = claim.renewed(self.tx.now);
+        self.tx.touch(claim, &renewed)?;
+        let handoff = self.tx.handoff_accepted(&open.task.id, &session.id)?;
+        Ok(Grant { task: open.task.clone(), claim: renewed, handoff })
+    }
+
+    fn check_grantable(&mut self, session: &Session, open: &OpenTask) -> Result<(), Fault> {
+        let (agent, task) = (self.agent()?, &open.task);
+        open.project.check_workable()?;
+        if !matches!(task.status, TaskStatus::Todo | TaskStatus::Blocked) {
+            let message = format!("{} is {}", task.reference, task.status);
+            return Err(Fault::new(Code::InvalidTransition, message).hint("only tasks to be done can be claimed"));
+        }
+        if let Some(owner) = task.assignee_id.as_ref().filter(|owner| **owner != agent.id) {
+            return Err(self.not_yours(task, owner)?);
+        }
+        if task.open_blockers > 0 {
+            return Err(self.not_ready(task)?);
+        }
+        let lacking = agent.lacks(&task.required_capabilities);
+        if !lacking.is_empty() {
+            return Err(Fault::new(Code::PermissionDenied, format!("{} needs {}", task.reference, lacking.join(", ")))
+                .hint("leave it to an agent with these capabilities")
+                .with("required", lacking)
+                .with("role", open.role));
+        }
+        let (held, most) = (self.tx.claim_count(&session.id)?, open.project.policy.max_claims_per_session);
+        if held >= most {
+            return Err(Fault::new(Code::ClaimLimit, format!("this session already holds {held} tasks"))
+                .hint("finish, hand over or release one first")
+                .with("held", held)
+                .with("max", most));
+        }
+        Ok(())
+    }
+
+    fn not_yours(&mut self, task: &Task, owner: &AgentId) -> Result<Fault, Fault> {
+        if self.tx.handoff_pending(&task.id)?.is_some() {
+            let message = format!("{} is being handed to {owner}", task.reference);
+            return Ok(Fault::new(Code::HandoffNotForYou, message).with("to_agent_id", owner));
+        }
+        Ok(Fault::new(Code::PermissionDenied, format!("{} is assigned to {owner}", task.reference))
+            .hint("a manager can assign it to you")
+            .with("assignee_id", owner))
+    }
+
+    fn not_ready(&mut self, task: &Task) -> Result<Fault, Fault> {
+        let blockers = self.tx.dependency_blockers(&task.id, 10)?;
+        let list: Vec<_> = blockers
+            .iter()
+            .map(|one| serde_json::json!({"id": one.id, "ref": one.reference, "status": one.status}))
+            .collect();
+        let names: Vec<&str> = blockers.iter().map(|one| one.reference.as_str()).collect();
+        Ok(Fault::new(Code::NotReady, format!("{} waits for {}", task.reference, names.join(", ")))
+            .hint("take one of these first, or other work with get_ready_tasks")
+            .with("blocked_by", list))
+    }
+
+    /// The loser learns who holds it, since when, until when, and what else could be done.
+    fn already_claimed(&mut self, open: &OpenTask, claim: &Claim) -> Result<Fault, Fault> {
+        let agent = self.agent()?;
+        let pick =
+            ReadyPick { agent: &agent.id, project: &open.project.id, capabilities: &agent.capabilities, labels: &[] };
+        let others: Vec<TaskRow> = self.tx.task_ready(&pick, 3)?.iter().map(TaskRow::new).collect();
+        Ok(Fault::new(Code::AlreadyClaimed, format!("{} is held by {}", open.task.reference, claim.agent_id))
+            .hint("take one of the alternatives")
+            .with("holder", &claim.agent_id)
+            .with("session_id", &claim.session_id)
+            .with("since", claim.acquired_at)
+            .with("expires_at", claim.expires_at)
+            .with("alternatives", others))
+    }
+
+    /// Takes a pending handoff for a session; claiming a task means taking the handoff that waits on it.
+    fn accept(&mut self, session: &Session, handoff: &Handoff) -> Result<Handoff, Fault> {
+        let accepted = Handoff {
+            accepted_by: Some(session.agent_id.clone()),
+            accepted_session_id: Some(session.id.clone()),
+            accepted_at: Some(self.tx.now),
+            ..handoff.answered(Answer::Accept)?
+        };
+        let text = format!("{} took your handoff", session.agent_id);
+        self.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffAccepted, handoff.id.as_str(), &text)?;
+        self.tx.update(handoff, accepted, what("handoff.accepted"))
+    }
+
+    /// The live claim of a session on a task, renewed; or `claim_lost`.
+    pub(super) fn held(&mut self, open: &OpenTask, session: &Session) -> Result<Claim, Fault> {
+        match &open.claim {
+            Some(claim) if claim.session_id == session.id => {
+                let renewed = claim.renewed(self.tx.now);
+                self.tx.touch(claim, &renewed)?;
+                self.tx.stamp.claim = Some(claim.id.clone());
+                Ok(renewed)
+            }
+            _ => Err(self.claim_lost(open, &session.id)?),
+        }
+    }
+
+    /// What a session hears that no longer holds a task.
+    pub(super) fn claim_lost(&mut self, open: &OpenTask, session: &SessionId) -> Result<Fault, Fault> {
+        let last = self.tx.claim_last_of_session(&open.task.id, session)?;
+        let message = match &last {
+            Some(claim) => format!("your claim on {} was {}", open.task.reference, claim.state),
+            None => format!("this session does not hold {}", open.task.reference),
+        };
+        Ok(Fault::new(Code::ClaimLost, message)
+            .hint("stop working on it; claim it again if it is free, and look at what changed")
+            .with("task_id", &open.task.id)
+            .with("status", open.task.status)
+            .with("fence", open.task.fence)
+            .with("your_fence", last.as_ref().map(|claim| claim.fence))
+            .with("reason", last.and_then(|claim| claim.end_reason))
+            .with("holder", open.claim.as_ref().map(|claim| &claim.agent_id)))
+    }
+
+    /// Ends a claim; work that is finished completes the handoff it began with.
+    pub(super) fn end_claim(&mut self, claim: &Claim, state: ClaimState, reason: &str) -> Result<Claim, Fault> {
+        let handoff = match state {
+            ClaimState::Completed => self.tx.handoff_accepted(&claim.task_id, &claim.session_id)?,
+            _ => None,
+        };
+        if let Some(handoff) = handoff {
+            self.tx.update(&handoff, handoff.answered(Answer::Complete)?, what("handoff.completed"))?;
+        }
+        let ended = claim.ended(state, reason, self.tx.now)?;
+        let kind = format!("claim.{state}");
+        self.tx.update(claim, ended, what(&kind).because(Some(reason)))
+    }
+
+    /// Takes work back from a session that is gone or idle: the claim ends, the task is free, and what is known is
+    /// left as an open handoff. The system does this, whoever noticed.
+    pub(crate) fn expire_claim(
+        &mut self,
+        task: &Task,
+        claim: &Claim,
+        project: &Project,
+        reason: &str,
+    ) -> Result<Task, Fault> {
+        let system = Stamp { actor: None, session: Some(claim.session_id.clone()), claim: Some(claim.id.clone()) };
+        let caller = std::mem::replace(&mut self.tx.stamp, system);
+        self.end_claim(claim, ClaimState::Expired, reason)?;
+        let freed = Task { status: TaskStatus::Todo, assignee_id: None, ..task.clone() };
+        let task = self.tx.task_update(task, freed, what("task.expired").because(Some(reason)))?;
+        if self.tx.handoff_pending(&task.id)?.is_none() {
+            let handoff = self.auto_handoff(&task, claim, project)?;
+            self.tx.insert(&handoff, what("handoff.created").because(Some(reason)))?;
+            self.index_handoff(&task, &handoff)?;
+        }
+        let text = format!("your claim on {} ran out", task.reference);
+        self.tx.notice_add(&claim.agent_id, NoticeKind::ClaimExpired, task.id.as_str(), &text)?;
+        self.tx.stamp = caller;
+        Ok(task)
+    }
+
+    fn auto_handoff(&mut self, task: &Task, claim: &Claim, project: &Project) -> Result<Handoff, Fault> {
+        let contexts = self.tx.context_since(&task.id, claim.acquired_at, 10)?;
+        let note = contexts.first().map(|one| one.content.clone());
+        let nothing = || format!("the claim of {} ran out and left no checkpoint", claim.agent_id);
+        let summary = claim.checkpoint.clone().or(note).unwrap_or_else(nothing);
+        let done = contexts.iter().map(|one| limit::clip(&format!("{}: {}", one.kind, one.content), 400).0);
+        Ok(Handoff {
+            id: HandoffId::mint(Tx::bits()),
+            task_id: task.id.clone(),
+            project_id: task.project_id.clone(),
+            from_agent_id: claim.agent_id.clone(),
+            from_session_id: Some(claim.session_id.clone()),
+            to_agent_id: None,
+            kind: HandoffKind::Auto,
+            summary: limit::clip(&summary, limit::SUMMARY).0,
+            next_steps: Vec::new(),
+            warnings: Vec::new(),
+            done: done.collect(),
+            uncertain: Vec::new(),
+            git: claim.git.clone(),
+            status: HandoffStatus::Pending,
+            accepted_by: None,
+            accepted_session_id: None,
+            accepted_at: None,
+            reason: None,
+            expires_at: self.tx.now.plus_seconds(project.policy.handoff_ttl_s),
+            created_at: self.tx.now,
+            version: 1,
+        })
+    }
+
+    /// Makes a handoff findable.
+    pub(super) fn index_handoff(&mut self, task: &Task, handoff: &Handoff) -> Result<(), Fault> {
+        let steps = handoff.next_steps.iter().chain(&handoff.warnings).map(String::as_str);
+        let body: Vec<&str> = [handoff.summary.as_str()].into_iter().chain(steps).collect();
+        let title = format!("{} {}", task.reference, task.title);
+        self.tx.search_put(handoff.id.as_str(), "handoff", &task.project_id, &title, &body.join("\n"))
+    }
+
+    /// Takes back the handoff that waits on a task, if one does.
+    pub(super) fn withdraw_handoff(&mut self, task: &Task, reason: &str) -> Result<(), Fault> {
+        let Some(handoff) = self.tx.handoff_pending(&task.id)? else { return Ok(()) };
+        let withdrawn = Handoff { reason: Some(reason.to_owned()), ..handoff.answered(Answer::Withdraw)? };
+        self.tx.update(&handoff, withdrawn, what("handoff.withdrawn").because(Some(reason))).map(drop)
+    }
+}

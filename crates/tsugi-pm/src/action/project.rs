@@ -1,0 +1,296 @@
+//! Projects: making them, listing them, changing their rules, putting them away and back.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::{Desk, OpenTask};
+use super::status::Change;
+use super::view::{contexts_within, fit};
+use super::{Action, Effect};
+use crate::domain::agent::AgentType;
+use crate::domain::context::Context;
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{ProjectId, is_project_key};
+use crate::domain::limit;
+use crate::domain::member::{Membership, Role};
+use crate::domain::permission::Power;
+use crate::domain::policy::Policy;
+use crate::domain::project::{Project, ProjectStatus};
+use crate::domain::task::TaskStatus;
+use crate::store::tx::{Tx, what};
+
+/// Makes a project.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateProject {
+    /// The short upper-case name in front of task numbers.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    #[serde(default)]
+    pub description: String,
+    /// Its rules; those not named take their defaults.
+    #[serde(default)]
+    pub policy: Policy,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// A project.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProjectAnswer {
+    /// The project, its description cut if it is long.
+    pub project: Project,
+}
+
+impl ProjectAnswer {
+    fn new(project: Project) -> Self {
+        let description = limit::clip(&project.description, 4 * limit::KIB).0;
+        Self { project: Project { description, ..project } }
+    }
+}
+
+impl Action for CreateProject {
+    const NAME: &'static str = "create_project";
+    const EFFECT: Effect = Effect::Write;
+    type Output = ProjectAnswer;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectAnswer, Fault> {
+        self.check()?;
+        let role = founder_role(desk)?;
+        if desk.tx.project_by_key(&self.key)?.is_some() {
+            return Err(Fault::invalid(format!("the key {} is taken", self.key)).with("field", "key"));
+        }
+        let now = desk.tx.now;
+        let project = Project {
+            id: ProjectId::mint(Tx::bits()),
+            key: self.key.clone(),
+            name: self.name.clone(),
+            description: self.description.clone(),
+            status: ProjectStatus::Active,
+            policy: self.policy.clone(),
+            next_number: 1,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+            archived_at: None,
+        };
+        desk.tx.insert(&project, what("project.created"))?;
+        if let (Some(role), Some(agent)) = (role, desk.agent_id().cloned()) {
+            let membership = Membership { project_id: project.id.clone(), agent_id: agent, role, version: 1 };
+            desk.tx.insert(&membership, what("membership.added"))?;
+        }
+        Ok(ProjectAnswer::new(project))
+    }
+}
+
+impl CreateProject {
+    fn check(&self) -> Result<(), Fault> {
+        if !is_project_key(&self.key) {
+            return Err(Fault::invalid("`key` is two to ten capital letters and digits, beginning with a letter")
+                .with("field", "key"));
+        }
+        limit::chars("name", &self.name, 1, 120)?;
+        limit::bytes("description", &self.description, 0, limit::LONG_TEXT)?;
+        self.policy.check()
+    }
+}
+
+/// What the one who makes a project becomes in it. A program that manages nothing yet may not make one, and never
+/// becomes an owner this way.
+fn founder_role(desk: &mut Desk<'_, '_>) -> Result<Option<Role>, Fault> {
+    if desk.agent_id().is_none() {
+        return Ok(None);
+    }
+    let agent = desk.agent()?;
+    let manages = desk.tx.membership_of_agent(&agent.id)?.iter().any(|one| one.role.may(Power::Manage));
+    match agent.kind {
+        AgentType::Human => Ok(Some(Role::Owner)),
+        AgentType::Ai if manages => Ok(Some(Role::Manager)),
+        AgentType::Ai => Err(Fault::new(Code::PermissionDenied, "an agent that manages no project may not make one")
+            .hint("ask a person: tsugi pm init")
+            .with("required", ["human", "owner", "manager"])),
+    }
+}
+
+/// Lists the projects the caller can see.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListProjects {
+    /// Only those in this state.
+    pub status: Option<ProjectStatus>,
+}
+
+/// A project in a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProjectRow {
+    /// Its id.
+    pub id: ProjectId,
+    /// Its key.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// Its state.
+    pub status: ProjectStatus,
+    /// The caller's role.
+    pub role: Role,
+    /// Its version.
+    pub version: i64,
+}
+
+/// The projects.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Projects {
+    /// By key.
+    pub projects: Vec<ProjectRow>,
+}
+
+impl Action for ListProjects {
+    const NAME: &'static str = "list_projects";
+    const EFFECT: Effect = Effect::Read;
+    type Output = Projects;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Projects, Fault> {
+        let mut projects = Vec::new();
+        for id in desk.projects(None)? {
+            let (role, project) = (desk.role(&id)?, desk.tx.project_get(&id)?);
+            if self.status.is_none_or(|status| status == project.status) {
+                let Project { id, key, name, status, version, .. } = project;
+                projects.push(ProjectRow { id, key, name, status, role, version });
+            }
+        }
+        projects.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(Projects { projects })
+    }
+}
+
+/// One project, its people and its state, for people and for the resource `project://{id}`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetProject {
+    /// Which one.
+    pub project_id: ProjectId,
+}
+
+/// A project and its surroundings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProjectDetail {
+    /// The project, its description cut if it is long.
+    pub project: Project,
+    /// Who belongs to it.
+    pub members: Vec<Membership>,
+    /// How many tasks stand where.
+    pub tasks: BTreeMap<String, i64>,
+    /// What is known about the whole of it, newest first.
+    pub contexts: Vec<Context>,
+}
+
+impl Action for GetProject {
+    const NAME: &'static str = "get_project";
+    const EFFECT: Effect = Effect::Read;
+    type Output = ProjectDetail;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectDetail, Fault> {
+        let project = desk.project_to_read(&self.project_id)?;
+        let contexts = desk.tx.context_of_project(&project.id, 50)?;
+        Ok(ProjectDetail {
+            members: fit(desk.tx.membership_of_project(&project.id)?, 8 * limit::KIB).0,
+            tasks: desk.tx.task_counts(&project.id)?.into_iter().collect(),
+            contexts: contexts_within(contexts, 8 * limit::KIB).0,
+            project: ProjectAnswer::new(project).project,
+        })
+    }
+}
+
+/// Changes a project's name, description, rules or state; archiving and restoring are states too.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateProject {
+    /// Which one.
+    pub project_id: ProjectId,
+    /// A new name.
+    pub name: Option<String>,
+    /// A new description.
+    pub description: Option<String>,
+    /// New rules, in full.
+    pub policy: Option<Policy>,
+    /// A new state.
+    pub status: Option<ProjectStatus>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+impl UpdateProject {
+    /// A change of nothing yet.
+    pub fn of(project_id: &ProjectId) -> Self {
+        Self { project_id: project_id.clone(), name: None, description: None, policy: None, status: None, reason: None }
+    }
+
+    /// A change of state.
+    pub fn to_status(project_id: &ProjectId, status: ProjectStatus) -> Self {
+        Self { status: Some(status), ..Self::of(project_id) }
+    }
+}
+
+impl Action for UpdateProject {
+    const NAME: &'static str = "update_project";
+    const EFFECT: Effect = Effect::Write;
+    type Output = ProjectAnswer;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectAnswer, Fault> {
+        desk.role(&self.project_id)?.check(Power::Own)?;
+        let before = desk.tx.project_lock(&self.project_id)?;
+        // The one change an archived project allows is being restored (I15).
+        if self.status.is_none_or(|status| status == ProjectStatus::Archived) {
+            before.check_writable()?;
+        }
+        let status = self.status.unwrap_or(before.status);
+        if status == ProjectStatus::Archived {
+            desk.put_work_down(&before)?;
+        }
+        let after = Project {
+            name: self.name.clone().unwrap_or_else(|| before.name.clone()),
+            description: self.description.clone().unwrap_or_else(|| before.description.clone()),
+            policy: self.policy.clone().unwrap_or_else(|| before.policy.clone()),
+            status,
+            archived_at: (status == ProjectStatus::Archived).then_some(desk.tx.now),
+            ..before.clone()
+        };
+        limit::chars("name", &after.name, 1, 120)?;
+        limit::bytes("description", &after.description, 0, limit::LONG_TEXT)?;
+        after.policy.check()?;
+        let kind = match (before.status, status) {
+            (old, new) if old == new => "project.updated",
+            (ProjectStatus::Archived, _) => "project.restored",
+            (_, ProjectStatus::Archived) => "project.archived",
+            (_, ProjectStatus::Paused) => "project.paused",
+            (_, ProjectStatus::Active) => "project.resumed",
+        };
+        let project = desk.tx.update(&before, after, what(kind).because(self.reason.as_deref()))?;
+        Ok(ProjectAnswer::new(project))
+    }
+}
+
+impl Desk<'_, '_> {
+    /// Ends every hold and handoff of a project that is put away: nothing in it may change later, not even by itself.
+    fn put_work_down(&mut self, project: &Project) -> Result<(), Fault> {
+        let reason = "the project was archived";
+        for claim in self.tx.claim_of_project(&project.id)? {
+            let task = self.tx.task_lock(&claim.task_id)?;
+            let open = OpenTask { task, project: project.clone(), role: Role::Owner, claim: Some(claim) };
+            let change = Change { to: TaskStatus::Todo, reason: Some(reason), result: None };
+            self.change_status(&open, None, &change)?;
+        }
+        for handoff in self.tx.handoff_of_project(&project.id)? {
+            let task = self.tx.task_lock(&handoff.task_id)?;
+            self.withdraw_handoff(&task, reason)?;
+        }
+        Ok(())
+    }
+}

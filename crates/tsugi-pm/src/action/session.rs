@@ -1,0 +1,437 @@
+//! Beginning and ending a stretch of work, and the signs of life in between.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::Desk;
+use super::handoff::CreateHandoff;
+use super::status::Change;
+use super::view::{ClaimView, TaskRow, handoff_within};
+use super::{Action, Effect};
+use crate::domain::claim::Claim;
+use crate::domain::fault::{Code, Fault};
+use crate::domain::handoff::{GitState, Handoff};
+use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskId, TaskRef};
+use crate::domain::limit;
+use crate::domain::permission::Power;
+use crate::domain::policy::Policy;
+use crate::domain::session::{self, EndKind, Session, SessionState, Signal};
+use crate::domain::task::{Task, TaskStatus};
+use crate::domain::time::Moment;
+use crate::store::tx::{ReadyPick, what};
+
+/// How much of each pending handoff a new session sees.
+const HANDOFF_BYTES: usize = 2 * limit::KIB;
+
+/// Begins a session, perhaps taking over from an earlier one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StartSession {
+    /// For which project.
+    pub project_id: Option<ProjectId>,
+    /// What the client says about itself.
+    pub client_note: Option<String>,
+    /// The session to take over from.
+    pub resume: Option<SessionId>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// A session that began.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Started {
+    /// Its id.
+    pub session_id: SessionId,
+    /// The holds it took over.
+    pub resumed_claims: Vec<ClaimView>,
+    /// Handoffs that wait for the agent.
+    pub pending_handoffs: Vec<Handoff>,
+    /// What could be done.
+    pub ready_preview: Vec<TaskRow>,
+    /// The project's rules.
+    pub policy: Policy,
+    /// How long things last.
+    pub note: String,
+}
+
+impl Action for StartSession {
+    const NAME: &'static str = "start_session";
+    const EFFECT: Effect = Effect::WriteAfterSweep;
+    type Output = Started;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Started, Fault> {
+        limit::chars("client_note", self.client_note.as_deref().unwrap_or(""), 0, 500)?;
+        let agent = desk.agent()?;
+        let projects = desk.projects(self.project_id.as_ref())?;
+        let old = self.resume.as_ref().map(|id| desk.session_to_resume(id)).transpose()?;
+        let project_id = self.project_id.clone().or_else(|| old.as_ref().and_then(|one| one.project_id.clone()));
+        let session = desk.session_begin(project_id.clone(), self.client_note.clone(), self.resume.clone())?;
+        let resumed = match &old {
+            Some(old) => desk.take_over(old, &session)?,
+            None => Vec::new(),
+        };
+        let policy = match project_id.as_ref().or(projects.first()) {
+            Some(id) => desk.tx.project_get(id)?.policy,
+            None => Policy::default(),
+        };
+        let pending = desk.tx.handoff_for(&agent.id, &projects, true, (Moment(0), ""), 5)?;
+        Ok(Started {
+            session_id: session.id,
+            resumed_claims: resumed.iter().map(ClaimView::new).collect(),
+            pending_handoffs: pending.into_iter().map(|one| handoff_within(one, HANDOFF_BYTES)).collect(),
+            ready_preview: ready_preview(desk, &agent.id, &agent.capabilities, &projects)?,
+            note: format!("sessions end after 12 h without a call; claims after {} s", policy.claim_idle_ttl_s),
+            policy,
+        })
+    }
+}
+
+fn ready_preview(
+    desk: &mut Desk<'_, '_>,
+    agent: &AgentId,
+    capabilities: &[String],
+    projects: &[ProjectId],
+) -> Result<Vec<TaskRow>, Fault> {
+    let mut rows = Vec::new();
+    for project in projects {
+        let pick = ReadyPick { agent, project, capabilities, labels: &[] };
+        let room = 5 - rows.len() as i64;
+        rows.extend(desk.tx.task_ready(&pick, room)?.iter().map(TaskRow::new));
+        if rows.len() >= 5 {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+impl Desk<'_, '_> {
+    fn session_to_resume(&mut self, id: &SessionId) -> Result<Session, Fault> {
+        let old = self.session_mine(id)?;
+        session::next(old.state, Signal::Resume).map_err(|fault| fault.with("session_id", id))?;
+        Ok(old)
+    }
+
+    /// Moves the holds of an old session to a new one, each under a new fence, and ends the old one.
+    fn take_over(&mut self, old: &Session, new: &Session) -> Result<Vec<Claim>, Fault> {
+        let mut taken = Vec::new();
+        for claim in self.tx.claim_of_session(&old.id)? {
+            let open = self.task_to_change(&claim.task_id.clone().into(), Power::Read)?;
+            let Some(claim) = open.claim.filter(|live| live.id == claim.id) else { continue };
+            let fence = open.task.fence + 1;
+            self.tx.stamp.claim = Some(claim.id.clone());
+            let task = Task { fence, ..open.task.clone() };
+            self.tx.task_update(&open.task, task, what("task.resumed"))?;
+            let rebound = Claim { session_id: new.id.clone(), fence, ..claim.renewed(self.tx.now) };
+            taken.push(self.tx.update(&claim, rebound, what("claim.resumed"))?);
+        }
+        self.tx.stamp.claim = None;
+        let ended = Session {
+            state: session::next(old.state, Signal::Resume)?,
+            ended_at: Some(self.tx.now),
+            end_kind: Some(EndKind::Resumed),
+            ..old.clone()
+        };
+        self.tx.update(old, ended, what("session.resumed"))?;
+        Ok(taken)
+    }
+}
+
+/// A handoff written at the end of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndHandoff {
+    /// Which task.
+    pub task_id: TaskRef,
+    /// To whom; whoever comes when unset.
+    pub to_agent_id: Option<AgentId>,
+    /// What was done and where things stand.
+    pub summary: String,
+    /// What to do next.
+    pub next_steps: Vec<String>,
+}
+
+/// Ends a session: its tasks are handed over, kept for a successor, or given back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndSession {
+    /// What was done.
+    pub summary: String,
+    /// Which session.
+    pub session_id: Option<SessionId>,
+    /// What to hand over.
+    #[serde(default)]
+    pub handoffs: Vec<EndHandoff>,
+    /// Whether to keep the rest for a session that resumes this one.
+    #[serde(default)]
+    pub keep_claims: bool,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ended {
+    /// Whether it is over.
+    pub ended: bool,
+    /// Which session.
+    pub session_id: SessionId,
+    /// The tasks it gave back.
+    pub released: Vec<TaskId>,
+    /// The handoffs it left.
+    pub handoffs: Vec<HandoffId>,
+    /// The tasks that wait for a successor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<TaskId>,
+}
+
+impl Action for EndSession {
+    const NAME: &'static str = "end_session";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Ended;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Ended, Fault> {
+        limit::bytes("summary", &self.summary, 1, limit::SUMMARY)?;
+        let named = self.session_id.clone().or_else(|| desk.caller.default_session.clone());
+        if let Some(first) = named.as_ref().map(|id| desk.first_end(id)).transpose()?.flatten() {
+            return Ok(first);
+        }
+        let session = desk.session_if_any(named.as_ref())?;
+        let session = session.ok_or_else(|| {
+            Fault::new(Code::SessionRequired, "you have no active session").hint("there is nothing to end")
+        })?;
+        let handoffs = self.hand_over(desk, &session)?;
+        let (released, kept) = self.let_go(desk, &session)?;
+        desk.finish_session(
+            &session,
+            EndKind::Tool,
+            &self.summary,
+            Ended { ended: kept.is_empty(), session_id: session.id.clone(), released, handoffs, kept },
+        )
+    }
+}
+
+impl EndSession {
+    fn hand_over(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Vec<HandoffId>, Fault> {
+        let mut ids = Vec::new();
+        for one in &self.handoffs {
+            let wish = CreateHandoff {
+                task_id: one.task_id.clone(),
+                summary: one.summary.clone(),
+                next_steps: one.next_steps.clone(),
+                to_agent_id: one.to_agent_id.clone(),
+                warnings: Vec::new(),
+                done: Vec::new(),
+                uncertain: Vec::new(),
+                git: None,
+                session_id: None,
+                idempotency_key: None,
+            };
+            ids.push(desk.hand_over(session, &wish)?.0.id);
+        }
+        Ok(ids)
+    }
+
+    fn let_go(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<(Vec<TaskId>, Vec<TaskId>), Fault> {
+        let held: Vec<TaskId> = desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id).collect();
+        if self.keep_claims {
+            return Ok((Vec::new(), held));
+        }
+        Ok((desk.release_all(session, "the session ended")?, Vec::new()))
+    }
+}
+
+impl Desk<'_, '_> {
+    /// What the first `end_session` answered, when there was one.
+    fn first_end(&mut self, id: &SessionId) -> Result<Option<Ended>, Fault> {
+        let session = self.session_mine(id)?;
+        match session.end_result.filter(|_| session.state == SessionState::Ended) {
+            Some(result) => {
+                serde_json::from_value(result).map(Some).map_err(|error| Fault::internal(error.to_string()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Gives back everything a session holds.
+    pub(super) fn release_all(&mut self, session: &Session, reason: &str) -> Result<Vec<TaskId>, Fault> {
+        let mut released = Vec::new();
+        for claim in self.tx.claim_of_session(&session.id)? {
+            let open = self.task_to_change(&claim.task_id.clone().into(), Power::Read)?;
+            if open.claim.as_ref().is_none_or(|live| live.id != claim.id) {
+                continue;
+            }
+            let change = Change { to: TaskStatus::Todo, reason: Some(reason), result: None };
+            self.change_status(&open, Some(&session.id), &change)?;
+            released.push(claim.task_id);
+        }
+        self.tx.stamp.claim = None;
+        Ok(released)
+    }
+
+    /// Ends a session, or, when it keeps claims for a successor, leaves it disconnected for as long as they wait.
+    fn finish_session(
+        &mut self,
+        session: &Session,
+        kind: EndKind,
+        summary: &str,
+        ended: Ended,
+    ) -> Result<Ended, Fault> {
+        let signal = if ended.kept.is_empty() { Signal::End } else { Signal::Disconnect };
+        let state = session::next(session.state, signal)?;
+        let result = serde_json::to_value(&ended).map_err(|error| Fault::internal(error.to_string()))?;
+        let after = Session {
+            state,
+            ended_at: (state == SessionState::Ended).then_some(self.tx.now),
+            disconnected_at: (state == SessionState::Disconnected).then_some(self.tx.now),
+            end_kind: Some(kind),
+            summary: Some(summary.to_owned()),
+            end_result: Some(result),
+            ..session.clone()
+        };
+        let event = if state == SessionState::Ended { "session.ended" } else { "session.disconnected" };
+        self.tx.update(session, after, what(event))?;
+        Ok(ended)
+    }
+}
+
+/// A sign of life from an agent: renews its leases and keeps its checkpoint.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Heartbeat {
+    /// From which session.
+    pub session_id: Option<SessionId>,
+    /// For which tasks; all it holds when empty.
+    pub task_ids: Vec<TaskRef>,
+    /// Where the work stands; becomes the handoff if the agent vanishes.
+    pub checkpoint: Option<String>,
+    /// The work tree.
+    pub git: Option<GitState>,
+}
+
+/// A renewed lease.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The task.
+    pub task_id: TaskId,
+    /// The fence of the grant.
+    pub fence: i64,
+    /// When it runs out now.
+    pub expires_at: Moment,
+    /// When it runs out in any case.
+    pub deadline_at: Moment,
+}
+
+/// What a sign of life brought.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beat {
+    /// The session.
+    pub session_id: SessionId,
+    /// The leases that were renewed.
+    pub leases: Vec<Lease>,
+    /// The tasks that are no longer the session's, with the reason.
+    pub lost: Vec<Fault>,
+}
+
+impl Action for Heartbeat {
+    const NAME: &'static str = "heartbeat";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Beat;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Beat, Fault> {
+        limit::bytes("checkpoint", self.checkpoint.as_deref().unwrap_or(""), 0, 4 * limit::KIB)?;
+        self.git.as_ref().map_or(Ok(()), GitState::check)?;
+        let session = desk.session(self.session_id.as_ref())?;
+        let mut beat = Beat { session_id: session.id.clone(), leases: Vec::new(), lost: Vec::new() };
+        for name in self.tasks(desk, &session)? {
+            let open = desk.task_to_change(&name, Power::Read)?;
+            match desk.held(&open, &session) {
+                Ok(claim) => beat.leases.push(self.note(desk, claim)?),
+                Err(fault) if fault.code == Code::ClaimLost => beat.lost.push(fault),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(beat)
+    }
+}
+
+impl Heartbeat {
+    fn tasks(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Vec<TaskRef>, Fault> {
+        if !self.task_ids.is_empty() {
+            return Ok(self.task_ids.clone());
+        }
+        Ok(desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id.into()).collect())
+    }
+
+    fn note(&self, desk: &mut Desk<'_, '_>, claim: Claim) -> Result<Lease, Fault> {
+        let noted = Claim {
+            checkpoint: self.checkpoint.clone().or_else(|| claim.checkpoint.clone()),
+            git: self.git.clone().or_else(|| claim.git.clone()),
+            ..claim.clone()
+        };
+        let claim = desk.tx.update(&claim, noted, what("claim.checkpoint"))?;
+        Ok(Lease {
+            task_id: claim.task_id,
+            fence: claim.fence,
+            expires_at: claim.expires_at,
+            deadline_at: claim.deadline_at,
+        })
+    }
+}
+
+/// The process that hosts sessions is alive; renews no lease, since a hung agent's pipe stays open too.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProcessHeartbeat {
+    /// The process's random mark.
+    pub process_nonce: String,
+}
+
+impl Action for ProcessHeartbeat {
+    const NAME: &'static str = "process_heartbeat";
+    const EFFECT: Effect = Effect::Write;
+    type Output = u64;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<u64, Fault> {
+        desk.tx.session_heartbeat(&self.process_nonce)
+    }
+}
+
+/// The process of a session goes away: EOF, a signal, a dead parent. Its claims wait for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DisconnectSession {
+    /// Which session.
+    pub session_id: SessionId,
+    /// How.
+    pub kind: EndKind,
+}
+
+impl Action for DisconnectSession {
+    const NAME: &'static str = "disconnect_session";
+    const EFFECT: Effect = Effect::Write;
+    type Output = SessionState;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<SessionState, Fault> {
+        let session = desk.session_mine(&self.session_id)?;
+        desk.tx.stamp.session = Some(session.id.clone());
+        desk.disconnect(&session, self.kind)
+    }
+}
+
+impl Desk<'_, '_> {
+    /// Notes that a session's process is gone; a session that is over stays as it is.
+    pub(super) fn disconnect(&mut self, session: &Session, kind: EndKind) -> Result<SessionState, Fault> {
+        let Ok(state) = session::next(session.state, Signal::Disconnect) else { return Ok(session.state) };
+        if session.state == state {
+            return Ok(state);
+        }
+        let gone = Session { state, disconnected_at: Some(self.tx.now), end_kind: Some(kind), ..session.clone() };
+        self.tx.update(session, gone, what("session.disconnected"))?;
+        Ok(state)
+    }
+}

@@ -1,0 +1,321 @@
+//! Moving a task from one status to another, and judging finished work.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::{Desk, OpenTask};
+use super::view::{TaskRow, TaskView, check_version};
+use super::{Action, Effect};
+use crate::domain::claim::ClaimState;
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{SessionId, TaskRef};
+use crate::domain::limit;
+use crate::domain::notice::NoticeKind;
+use crate::domain::permission::Power;
+use crate::domain::session::Session;
+use crate::domain::task::machine::{self, Move, Need};
+use crate::domain::task::{Review, Task, TaskStatus, Verdict, WorkResult};
+use crate::store::tx::what;
+
+/// Moves a task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateTaskStatus {
+    /// Which one.
+    pub task_id: TaskRef,
+    /// Where to.
+    pub status: TaskStatus,
+    /// Why.
+    pub reason: Option<String>,
+    /// What came out of the work.
+    pub result: Option<WorkResult>,
+    /// The version the caller has seen.
+    pub expected_version: Option<i64>,
+    /// From which session.
+    pub session_id: Option<SessionId>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+impl UpdateTaskStatus {
+    /// A move with nothing but its goal.
+    pub fn new(task_id: impl Into<TaskRef>, status: TaskStatus) -> Self {
+        Self {
+            task_id: task_id.into(),
+            status,
+            reason: None,
+            result: None,
+            expected_version: None,
+            session_id: None,
+            idempotency_key: None,
+        }
+    }
+}
+
+/// A task that was moved.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Moved {
+    /// The task.
+    pub task: TaskView,
+    /// Whether anything changed; asking twice is fine.
+    pub changed: bool,
+    /// The session that made the move, when one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The tasks that can begin now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub newly_ready: Vec<TaskRow>,
+}
+
+/// A wished move.
+pub(super) struct Change<'a> {
+    pub(super) to: TaskStatus,
+    pub(super) reason: Option<&'a str>,
+    pub(super) result: Option<&'a WorkResult>,
+}
+
+impl Action for UpdateTaskStatus {
+    const NAME: &'static str = "update_task_status";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Moved;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Moved, Fault> {
+        limit::chars("reason", self.reason.as_deref().unwrap_or(""), 0, 2000)?;
+        let session = self.session(desk)?;
+        let open = desk.task_to_change(&self.task_id, Power::Read)?;
+        let holder = session.as_ref().map(|one| one.id.clone());
+        if is_there_already(&open, self.status, holder.as_ref()) {
+            return Ok(Moved {
+                task: TaskView::brief(&open.task),
+                changed: false,
+                session_id: holder,
+                newly_ready: Vec::new(),
+            });
+        }
+        check_version(&open.task, self.expected_version)?;
+        if self.status == TaskStatus::InProgress {
+            return self.claim(desk, &open, session);
+        }
+        self.refuse_stale(desk, &open, holder.as_ref())?;
+        let change = Change { to: self.status, reason: self.reason.as_deref(), result: self.result.as_ref() };
+        let task = desk.change_status(&open, holder.as_ref(), &change)?;
+        desk.moved(&task, holder)
+    }
+}
+
+impl UpdateTaskStatus {
+    /// The session of the call. A manager with several sessions, or with none, can move tasks without naming one.
+    fn session(&self, desk: &mut Desk<'_, '_>) -> Result<Option<Session>, Fault> {
+        if self.status == TaskStatus::InProgress {
+            return desk.session(self.session_id.as_ref()).map(Some);
+        }
+        match desk.session_if_any(self.session_id.as_ref()) {
+            Err(fault) if fault.code == Code::SessionAmbiguous || desk.agent_id().is_none() => {
+                let task = desk.task_to_read(&self.task_id)?;
+                if desk.role(&task.project_id)?.may(Power::Manage) { Ok(None) } else { Err(fault) }
+            }
+            other => other,
+        }
+    }
+
+    fn claim(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, session: Option<Session>) -> Result<Moved, Fault> {
+        let session = session.ok_or_else(|| Fault::new(Code::SessionRequired, "a claim needs a session"))?;
+        // A task that is already held is refused by the grant, which knows by whom and until when.
+        if open.claim.is_none() {
+            let standing = desk.standing(open, Some(&session.id))?;
+            machine::next(open.task.status, TaskStatus::InProgress, &standing)?;
+        }
+        let grant = desk.grant(&session, open, None)?;
+        desk.moved(&grant.task, Some(session.id))
+    }
+
+    /// A session that lost its claim hears so, instead of moving a task that is no longer in its hands. A caller that
+    /// names the current version has seen what happened and knows what it is doing.
+    fn refuse_stale(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, session: Option<&SessionId>) -> Result<(), Fault> {
+        let Some(session) = session else { return Ok(()) };
+        let is_holder = open.claim.as_ref().is_some_and(|claim| claim.session_id == *session);
+        if is_holder || self.expected_version.is_some() {
+            return Ok(());
+        }
+        let last = desk.tx.claim_last_of_session(&open.task.id, session)?;
+        let was_lost = last.is_some_and(|claim| claim.state.is_lost());
+        let standing = desk.standing(open, Some(session))?;
+        let is_legal = machine::next(open.task.status, self.status, &standing).is_ok();
+        if was_lost && (!is_legal || open.task.status == TaskStatus::InProgress) {
+            return Err(desk.claim_lost(open, session)?);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the task is where it should go. One that is in progress elsewhere is not.
+fn is_there_already(open: &OpenTask, to: TaskStatus, session: Option<&SessionId>) -> bool {
+    let is_mine = open.claim.as_ref().is_none_or(|claim| Some(&claim.session_id) == session);
+    open.task.status == to && is_mine
+}
+
+impl Desk<'_, '_> {
+    fn moved(&mut self, task: &Task, session_id: Option<SessionId>) -> Result<Moved, Fault> {
+        let newly_ready = match task.status {
+            TaskStatus::Done => self.tx.task_newly_ready(&task.id)?.iter().map(TaskRow::new).collect(),
+            _ => Vec::new(),
+        };
+        Ok(Moved { task: TaskView::brief(task), changed: true, session_id, newly_ready })
+    }
+
+    /// Makes a legal move that is not a claim, with all it brings about.
+    pub(super) fn change_status(
+        &mut self,
+        open: &OpenTask,
+        session: Option<&SessionId>,
+        change: &Change<'_>,
+    ) -> Result<Task, Fault> {
+        let standing = self.standing(open, session)?;
+        let step = machine::next(open.task.status, change.to, &standing)?;
+        check_need(step, change, open)?;
+        self.end_hold(open, step, standing.is_holder, change.reason)?;
+        if change.to == TaskStatus::Cancelled {
+            self.withdraw_handoff(&open.task, change.reason.unwrap_or("the task was cancelled"))?;
+        }
+        let after = self.moved_task(open, step, change);
+        let kind = format!("task.{}", change.to);
+        let task = self.tx.task_update(&open.task, after, what(&kind).because(change.reason))?;
+        if open.task.status == TaskStatus::Done {
+            self.tell_dependents(&task, change.reason)?;
+        }
+        Ok(task)
+    }
+
+    fn end_hold(&mut self, open: &OpenTask, step: Move, is_holder: bool, reason: Option<&str>) -> Result<(), Fault> {
+        let (machine::Effect::EndClaim(state), Some(claim)) = (step.effect, &open.claim) else { return Ok(()) };
+        // What a holder gives back is released; what somebody else takes from it is revoked.
+        let state = if state == ClaimState::Released && !is_holder { ClaimState::Revoked } else { state };
+        self.tx.stamp.claim = Some(claim.id.clone());
+        self.end_claim(claim, state, reason.unwrap_or(state.as_str()))?;
+        if !is_holder {
+            let text =
+                format!("your claim on {} was {state}: {}", open.task.reference, reason.unwrap_or("no reason given"));
+            self.tx.notice_add(&claim.agent_id, NoticeKind::ClaimRevoked, open.task.id.as_str(), &text)?;
+        }
+        Ok(())
+    }
+
+    fn moved_task(&self, open: &OpenTask, step: Move, change: &Change<'_>) -> Task {
+        let (task, now, from) = (&open.task, self.tx.now, open.task.status);
+        let review = match (from, change.to) {
+            (TaskStatus::Review, TaskStatus::Done) => self.review(Verdict::Approve, change.reason),
+            (TaskStatus::Review, TaskStatus::Todo) => self.review(Verdict::Changes, change.reason),
+            _ => task.review.clone(),
+        };
+        let is_given_back = from == TaskStatus::InProgress && change.to == TaskStatus::Todo;
+        Task {
+            status: change.to,
+            assignee_id: if is_given_back { None } else { task.assignee_id.clone() },
+            blocked_reason: change.reason.filter(|_| change.to == TaskStatus::Blocked).map(str::to_owned),
+            result: outcome(open, step, change),
+            review,
+            completed_at: if change.to.is_open() { None } else { Some(now) },
+            ..task.clone()
+        }
+    }
+
+    fn review(&self, verdict: Verdict, notes: Option<&str>) -> Option<Review> {
+        Some(Review {
+            reviewer_id: self.agent_id().cloned(),
+            verdict,
+            notes: notes.map(str::to_owned),
+            at: self.tx.now,
+        })
+    }
+
+    /// Those that wait for a reopened task stay as they are, but their history says what happened.
+    fn tell_dependents(&mut self, task: &Task, reason: Option<&str>) -> Result<(), Fault> {
+        for id in self.tx.dependency_dependents(&task.id)? {
+            let dependent = self.tx.task_lock(&id)?;
+            self.tx.remark(&dependent, what("task.prerequisite_reopened").because(reason))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_need(step: Move, change: &Change<'_>, open: &OpenTask) -> Result<(), Fault> {
+    let evidence_wanted = open.project.policy.require_evidence;
+    match step.need {
+        Need::Nothing => Ok(()),
+        Need::Reason if change.reason.is_none_or(|reason| reason.trim().is_empty()) => {
+            Err(Fault::invalid(format!("a move to {} needs a `reason`", change.to)).with("field", "reason"))
+        }
+        Need::Reason => Ok(()),
+        Need::Result => match change.result.or(open.task.result.as_ref()) {
+            Some(result) if !evidence_wanted || !result.evidence.is_empty() => result.check(),
+            // Seed 002 has no result argument, so its absence is only an error where the project wants evidence.
+            None if !evidence_wanted => Ok(()),
+            _ => Err(Fault::invalid(format!("this project wants `result.evidence` before {}", change.to))
+                .hint("say what was done and what shows it: result: {summary, evidence: [{kind, uri}]}")
+                .with("field", "result.evidence")),
+        },
+    }
+}
+
+/// What came out of the work: what the caller says, or the best we know when it says nothing.
+fn outcome(open: &OpenTask, step: Move, change: &Change<'_>) -> Option<WorkResult> {
+    let known = change.result.cloned().or_else(|| open.task.result.clone());
+    if step.need != Need::Result || known.is_some() {
+        return known;
+    }
+    let checkpoint = open.claim.as_ref().and_then(|claim| claim.checkpoint.clone());
+    let summary = change.reason.map(str::to_owned).or(checkpoint).unwrap_or_else(|| "no summary was given".to_owned());
+    Some(WorkResult { summary, evidence: Vec::new() })
+}
+
+/// Judges finished work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReviewTask {
+    /// Which task.
+    pub task_id: TaskRef,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// In words; required when changes are wanted.
+    pub notes: Option<String>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+impl Action for ReviewTask {
+    const NAME: &'static str = "review_task";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Moved;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Moved, Fault> {
+        limit::chars("notes", self.notes.as_deref().unwrap_or(""), 0, 2000)?;
+        let open = desk.task_to_change(&self.task_id, Power::Review)?;
+        if open.task.status != TaskStatus::Review {
+            return Err(Fault::new(
+                Code::InvalidTransition,
+                format!("{} is {}", open.task.reference, open.task.status),
+            )
+            .hint("only work that waits for a review can be judged")
+            .with("allowed", Vec::<TaskStatus>::new()));
+        }
+        let to = match self.verdict {
+            Verdict::Approve => TaskStatus::Done,
+            Verdict::Changes => TaskStatus::Todo,
+        };
+        let change = Change { to, reason: self.notes.as_deref(), result: None };
+        let task = desk.change_status(&open, None, &change)?;
+        if let Some(worker) = desk.tx.claim_last(&task.id)? {
+            let notes = self.notes.as_deref().unwrap_or("no notes");
+            let text = format!("{}: {} ({notes})", task.reference, self.verdict);
+            desk.tx.notice_add(&worker.agent_id, NoticeKind::Reviewed, task.id.as_str(), &text)?;
+        }
+        desk.moved(&task, None)
+    }
+}

@@ -1,0 +1,252 @@
+//! Where everything is kept: SQLite on one machine or PostgreSQL for a team, behind one door.
+
+pub mod clock;
+pub mod feed;
+pub mod migrate;
+
+mod dialect;
+mod postgres;
+mod sqlite;
+pub(crate) mod table;
+mod terms;
+pub(crate) mod tx;
+mod value;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use self::clock::Clock;
+use self::feed::Feed;
+use self::postgres::Postgres;
+use self::sqlite::Sqlite;
+use self::tx::Tx;
+use crate::domain::fault::Fault;
+
+/// Where the database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A SQLite file.
+    Sqlite(PathBuf),
+    /// A PostgreSQL address.
+    Postgres(String),
+}
+
+impl Location {
+    /// Reads what a person writes after `--db`: a PostgreSQL address, or the path of a file.
+    pub fn parse(text: &str) -> Self {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            return Self::Postgres(text.to_owned());
+        }
+        Self::Sqlite(PathBuf::from(text.strip_prefix("sqlite://").unwrap_or(text)))
+    }
+}
+
+/// What the work done inside the database has cost, for tests that hold the cost flat.
+#[derive(Clone, Debug, Default)]
+pub struct Meter(Arc<AtomicU64>);
+
+impl Meter {
+    /// Steps of SQLite's virtual machine so far.
+    pub fn steps(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, steps: u64) {
+        self.0.fetch_add(steps, Ordering::Relaxed);
+    }
+}
+
+/// How to open a store.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the database is.
+    pub location: Location,
+    /// Whose time counts; unset means the database host's.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// Whether a SQLite file may lie on a network file system, whose locks cannot be trusted.
+    pub allow_network_file_system: bool,
+    /// Read connections (SQLite) or connections in all (PostgreSQL).
+    pub connections: usize,
+    /// The SQLite file layer, by name; tests put a faulty one underneath.
+    pub vfs: Option<String>,
+    /// Counts what the work costs on SQLite.
+    pub meter: Option<Meter>,
+    /// How many migrations this binary knows; tests play an older binary.
+    pub known_migrations: usize,
+}
+
+impl Options {
+    /// The usual way to open a location.
+    pub fn new(location: Location) -> Self {
+        let connections = match location {
+            Location::Sqlite(_) => 3,
+            Location::Postgres(_) => 16,
+        };
+        Self {
+            location,
+            clock: None,
+            allow_network_file_system: false,
+            connections,
+            vfs: None,
+            meter: None,
+            known_migrations: migrate::KNOWN,
+        }
+    }
+
+    /// With another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A newer tsugi has been here.
+    #[error("the database has schema {found}, this tsugi knows up to {known}")]
+    Newer {
+        /// The schema of the database.
+        found: i64,
+        /// The newest schema we know.
+        known: usize,
+    },
+    /// Somebody changed the schema's own record.
+    #[error("migration {version} of the database is not the one this tsugi knows")]
+    Altered {
+        /// Which one.
+        version: i64,
+    },
+    /// The file lies where locks cannot be trusted.
+    #[error("{path} is on a network file system ({kind}), where SQLite's locks cannot be trusted")]
+    NetworkFileSystem {
+        /// The file.
+        path: PathBuf,
+        /// Which kind.
+        kind: &'static str,
+    },
+    /// The SQLite we were linked with has known faults.
+    #[error("SQLite {found} is too old, 3.51.3 is needed")]
+    OldSqlite {
+        /// Its version.
+        found: String,
+    },
+    /// Anything else the database said.
+    #[error("cannot open the database: {0}")]
+    Storage(#[from] Fault),
+}
+
+impl OpenError {
+    /// What to try.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Newer { .. } => "install a newer tsugi; nothing was changed",
+            Self::Altered { .. } => "restore the database from a backup or an export",
+            Self::NetworkFileSystem { .. } => "use PostgreSQL (--db postgres://…), or a local disk, or say --i-know",
+            Self::OldSqlite { .. } => "build tsugi with its bundled SQLite",
+            Self::Storage(_) => "check the path or address, and that it can be written",
+        }
+    }
+}
+
+enum Engine {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+/// An open database. Cheap to clone; the last clone closes it.
+#[derive(Clone)]
+pub struct Store {
+    engine: Arc<Engine>,
+}
+
+impl Store {
+    /// Opens a database, bringing its schema up to date.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let engine = match options.location.clone() {
+            Location::Sqlite(path) => Engine::Sqlite(Sqlite::open(path, options).await?),
+            Location::Postgres(address) => Engine::Postgres(Postgres::open(&address, options).await?),
+        };
+        Ok(Self { engine: Arc::new(engine) })
+    }
+
+    /// The name of the engine, for people.
+    pub fn engine_name(&self) -> &'static str {
+        match &*self.engine {
+            Engine::Sqlite(_) => "sqlite",
+            Engine::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Runs work that changes things, as one transaction; answers after it is durable.
+    ///
+    /// The work may run several times when another transaction overtakes it, so it must have no effect of its own.
+    /// Dropping the future does not stop the work: it commits or fails as if nobody had left.
+    pub(crate) async fn write<T, W>(&self, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+    {
+        match &*self.engine {
+            Engine::Sqlite(sqlite) => sqlite.write(work).await,
+            Engine::Postgres(postgres) => postgres.write(work).await,
+        }
+    }
+
+    /// Runs work that only reads. On PostgreSQL each of its statements sees what is committed when it begins.
+    pub(crate) async fn read<T, W>(&self, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+    {
+        match &*self.engine {
+            Engine::Sqlite(sqlite) => sqlite.read(work).await,
+            Engine::Postgres(postgres) => postgres.read(work).await,
+        }
+    }
+
+    /// Runs work that reads a great deal, on one consistent view from beginning to end.
+    pub(crate) async fn snapshot<T, W>(&self, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+    {
+        match &*self.engine {
+            Engine::Sqlite(sqlite) => sqlite.read(work).await,
+            Engine::Postgres(postgres) => postgres.snapshot(work).await,
+        }
+    }
+
+    /// Every event after `since_seq`, in order, none missing, as they come; also those of other processes.
+    pub fn subscribe(&self, since_seq: i64) -> Feed {
+        Feed::new(self.clone(), since_seq)
+    }
+
+    /// Changes its value after every commit, here or elsewhere, that anybody could want to know of.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        match &*self.engine {
+            Engine::Sqlite(sqlite) => sqlite.changes(),
+            Engine::Postgres(postgres) => postgres.changes(),
+        }
+    }
+
+    /// How large the database and, on SQLite, its write-ahead log are, in bytes.
+    pub async fn size(&self) -> Result<(u64, u64), Fault> {
+        match &*self.engine {
+            Engine::Sqlite(sqlite) => Ok(sqlite.size()),
+            Engine::Postgres(postgres) => postgres.size().await.map(|size| (size, 0)),
+        }
+    }
+
+    /// Asks the engine itself whether the database is sound; answers the complaints.
+    pub async fn check(&self) -> Result<Vec<String>, Fault> {
+        match &*self.engine {
+            Engine::Sqlite(sqlite) => sqlite.check().await,
+            Engine::Postgres(_) => Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Where the time comes from, so that tests can move it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::domain::time::Moment;
+
+/// A source of time.
+pub trait Clock: Send + Sync {
+    /// The time now.
+    fn now(&self) -> Moment;
+}
+
+/// This machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Moment {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Clone, Debug, Default)]
+pub struct ManualClock(Arc<AtomicI64>);
+
+impl ManualClock {
+    /// A clock standing at a moment.
+    pub fn at(moment: Moment) -> Self {
+        Self(Arc::new(AtomicI64::new(moment.0)))
+    }
+
+    /// Moves it, forwards or backwards.
+    pub fn advance_seconds(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+
+    /// Moves it by milliseconds.
+    pub fn advance_millis(&self, millis: i64) {
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Moment {
+        Moment(self.0.load(Ordering::SeqCst))
+    }
+}

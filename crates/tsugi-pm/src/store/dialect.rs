@@ -1,0 +1,53 @@
+//! The few places where the two engines say the same thing in different words.
+
+/// Which SQL is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Dialect {
+    /// Keeps the selected rows from others until the transaction ends. SQLite has one writer, so nothing is needed.
+    pub(crate) const fn for_update(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR UPDATE",
+        }
+    }
+
+    /// Like `for_update`, passing over rows that somebody else holds right now.
+    pub(crate) const fn skip_locked(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR UPDATE SKIP LOCKED",
+        }
+    }
+
+    /// Keeps a project from being archived meanwhile, without keeping others from creating tasks in it:
+    /// the task counter's update takes `NO KEY UPDATE`, which this does not conflict with.
+    pub(crate) const fn for_key_share(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR KEY SHARE",
+        }
+    }
+
+    /// A condition: the JSON list in `whole` has every entry of the JSON list in `part`.
+    pub(crate) fn has_all(self, whole: &str, part: &str) -> String {
+        match self {
+            Self::Sqlite => format!(
+                "({part} = '[]' OR NOT EXISTS (SELECT 1 FROM json_each({part}) AS p WHERE p.value NOT IN (SELECT w.value FROM json_each({whole}) AS w)))"
+            ),
+            Self::Postgres => format!("({part} = '[]' OR CAST({whole} AS jsonb) @> CAST({part} AS jsonb))"),
+        }
+    }
+
+    /// The name of a parameter: both engines number them, with different signs.
+    pub(crate) fn translate(self, sql: &str) -> String {
+        match self {
+            Self::Sqlite => sql.to_owned(),
+            Self::Postgres => sql.replace('?', "$"),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How a database grows with tsugi: numbered steps forward, each whole or not at all.
+//!
+//! Our own runner instead of a crate: each step must begin with the write lock (sixteen processes may open a new file
+//! at once), a newer schema must be refused, and a backup comes first; what a crate would add is the list of files.
+
+use super::OpenError;
+use super::tx::hex_digest;
+
+/// One step, in both dialects.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) sqlite: &'static str,
+    pub(crate) postgres: &'static str,
+}
+
+/// Every step, oldest first. Never change one that was released; add another.
+pub(crate) const STEPS: &[Step] = &[
+    Step {
+        name: "records",
+        sqlite: include_str!("migrate/sqlite_0001.sql"),
+        postgres: include_str!("migrate/postgres_0001.sql"),
+    },
+    Step {
+        name: "search",
+        sqlite: include_str!("migrate/sqlite_0002.sql"),
+        postgres: include_str!("migrate/postgres_0002.sql"),
+    },
+];
+
+/// How many steps this binary knows.
+pub const KNOWN: usize = STEPS.len();
+
+/// Where the steps taken are recorded. `BIGINT` is an integer to both engines.
+pub(crate) const CREATE_RECORD: &str = "CREATE TABLE IF NOT EXISTS migration(version BIGINT PRIMARY KEY, name TEXT NOT NULL, \
+                                        checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)";
+/// What is recorded.
+pub(crate) const READ_RECORD: &str = "SELECT version, checksum FROM migration ORDER BY version";
+
+/// Compares the steps a database has taken with those we know; answers how many it has taken.
+pub(crate) fn check(
+    taken: &[(i64, String)],
+    known: usize,
+    text: fn(&Step) -> &'static str,
+) -> Result<usize, OpenError> {
+    for (at, (version, checksum)) in taken.iter().enumerate() {
+        let Some(step) = STEPS[..known.min(KNOWN)].get(at) else {
+            let found = taken.last().map_or(0, |(version, _)| *version);
+            return Err(OpenError::Newer { found, known });
+        };
+        if *version != at as i64 + 1 || *checksum != hex_digest(text(step).as_bytes()) {
+            return Err(OpenError::Altered { version: *version });
+        }
+    }
+    Ok(taken.len())
+}
+
+/// What is recorded of a step.
+pub(crate) fn record(at: usize, text: &str) -> (i64, &'static str, String) {
+    (at as i64 + 1, STEPS[at].name, hex_digest(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(count: usize) -> Vec<(i64, String)> {
+        (0..count).map(|at| (at as i64 + 1, record(at, STEPS[at].sqlite).2)).collect()
+    }
+
+    #[test]
+    fn a_known_history_is_accepted_a_newer_or_altered_one_is_refused() {
+        assert_eq!(check(&taken(0), KNOWN, |step| step.sqlite).unwrap(), 0);
+        assert_eq!(check(&taken(KNOWN), KNOWN, |step| step.sqlite).unwrap(), KNOWN);
+        assert!(matches!(check(&taken(KNOWN), KNOWN - 1, |step| step.sqlite), Err(OpenError::Newer { .. })));
+        let mut altered = taken(KNOWN);
+        altered[0].1 = "0".repeat(64);
+        assert!(matches!(check(&altered, KNOWN, |step| step.sqlite), Err(OpenError::Altered { version: 1 })));
+    }
+}

@@ -1,0 +1,66 @@
+//! Connecting to PostgreSQL and bringing its schema up to date.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use tokio_postgres::{Config, NoTls};
+
+use super::run::fault;
+use crate::domain::fault::Fault;
+use crate::store::OpenError;
+use crate::store::clock::{Clock, SystemClock};
+use crate::store::migrate::{self, STEPS};
+
+/// A waiting claim gives up after five seconds; a transaction whose process hangs is ended by the server;
+/// an acknowledged write is on the server's disk.
+const SETTINGS: &str = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000 -c synchronous_commit=on \
+                        -c default_transaction_isolation=read\\ committed";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Reads the address and adds our settings to those it names.
+pub(super) fn config(address: &str) -> Result<Config, OpenError> {
+    let mut config =
+        Config::from_str(address).map_err(|error| Fault::invalid(format!("bad database address: {error}")))?;
+    let options = format!("{} {SETTINGS}", config.get_options().unwrap_or_default());
+    config.options(options).connect_timeout(CONNECT_TIMEOUT);
+    if config.get_application_name().is_none() {
+        config.application_name("tsugi pm");
+    }
+    Ok(config)
+}
+
+/// A pool whose lending waits, but not for ever.
+pub(super) fn pool(config: &Config, connections: usize) -> Result<Pool, OpenError> {
+    let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let timeouts =
+        Timeouts { wait: Some(CONNECT_TIMEOUT), create: Some(CONNECT_TIMEOUT), recycle: Some(CONNECT_TIMEOUT) };
+    Pool::builder(Manager::from_config(config.clone(), NoTls, how))
+        .max_size(connections.max(1))
+        .timeouts(timeouts)
+        .runtime(Runtime::Tokio1)
+        .build()
+        .map_err(|error| Fault::internal(error.to_string()).into())
+}
+
+/// Takes the missing steps, one transaction each, while nobody else migrates the same schema.
+pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), OpenError> {
+    loop {
+        let storage = |error: tokio_postgres::Error| OpenError::Storage(fault(&error));
+        let transaction = client.transaction().await.map_err(storage)?;
+        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tsugi migrate ' || current_schema(), 0))";
+        transaction.execute(lock, &[]).await.map_err(storage)?;
+        transaction.batch_execute(migrate::CREATE_RECORD).await.map_err(storage)?;
+        let rows = transaction.query(migrate::READ_RECORD, &[]).await.map_err(storage)?;
+        let taken: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let at = migrate::check(&taken, known, |step| step.postgres)?;
+        if at >= known {
+            return transaction.commit().await.map_err(storage);
+        }
+        transaction.batch_execute(STEPS[at].postgres).await.map_err(storage)?;
+        let (version, name, checksum) = migrate::record(at, STEPS[at].postgres);
+        let insert = "INSERT INTO migration (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)";
+        transaction.execute(insert, &[&version, &name, &checksum, &SystemClock.now().0]).await.map_err(storage)?;
+        transaction.commit().await.map_err(storage)?;
+    }
+}

@@ -1,0 +1,170 @@
+//! The SQLite engine: one writer thread, a few readers, and settings under which an acknowledged write is on the disk.
+
+mod open;
+mod run;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tokio::sync::{Semaphore, oneshot};
+
+use self::open::Opened;
+use self::run::{Mode, transact};
+use self::watch::Watch;
+use super::clock::{Clock, SystemClock};
+use super::tx::Tx;
+use super::{Meter, OpenError, Options};
+use crate::domain::fault::{Code, Fault};
+
+/// Work for the writer thread.
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// Writes that may wait in line; beyond it a caller hears `busy` at once instead of waiting unboundedly.
+const QUEUE: usize = 256;
+
+/// What every transaction needs besides its connection.
+#[derive(Clone)]
+pub(super) struct Setting {
+    clock: Arc<dyn Clock>,
+    meter: Option<Meter>,
+}
+
+/// Threads and connections of one open file.
+pub(super) struct Sqlite {
+    path: PathBuf,
+    setting: Setting,
+    writer: Option<SyncSender<Job>>,
+    writer_thread: Option<JoinHandle<()>>,
+    readers: Arc<Readers>,
+    watch: Watch,
+}
+
+/// Read-only connections, lent one at a time.
+struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Sqlite {
+    /// Opens the file, migrates it, starts the writer.
+    pub(super) async fn open(path: PathBuf, options: Options) -> Result<Self, OpenError> {
+        let opening =
+            tokio::task::spawn_blocking(move || open::open(&path, &options).map(|opened| (path, options, opened)));
+        let (path, options, opened) = opening.await.map_err(|error| Fault::internal(error.to_string()))??;
+        let Opened { writer, readers, watcher } = opened;
+        let permits = Arc::new(Semaphore::new(readers.len()));
+        let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let (writer, writer_thread) = writer.map(start_writer).transpose()?.unzip();
+        Ok(Self {
+            path,
+            setting: Setting { clock, meter: options.meter },
+            writer,
+            writer_thread,
+            readers: Arc::new(Readers { idle: Mutex::new(readers), permits }),
+            watch: Watch::new(watcher),
+        })
+    }
+
+    /// Runs one transaction on the writer thread.
+    pub(super) async fn write<T, W>(&self, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let Some(writer) = &self.writer else { return Err(read_only()) };
+        let (answer, answered) = oneshot::channel();
+        let (setting, tick) = (self.setting.clone(), self.watch.ticker());
+        let job: Job = Box::new(move |connection| {
+            let (result, has_events) = transact(connection, &setting, Mode::Write, &work);
+            if has_events {
+                tick.tick();
+            }
+            // The caller may have left; the transaction stands all the same.
+            let _ = answer.send(result);
+        });
+        writer.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                Fault::new(Code::Busy, format!("{QUEUE} writes are waiting already")).hint("try again")
+            }
+            TrySendError::Disconnected(_) => Fault::internal("the writer thread is gone"),
+        })?;
+        answered.await.map_err(|_| Fault::internal("the writer thread died during the call"))?
+    }
+
+    /// Runs a read on a snapshot.
+    pub(super) async fn read<T, W>(&self, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let (readers, setting) = (Arc::clone(&self.readers), self.setting.clone());
+        let permit =
+            Arc::clone(&readers.permits).acquire_owned().await.map_err(|error| Fault::internal(error.to_string()))?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut connection = readers.idle.lock().pop().expect("a permit means an idle connection");
+            let (result, _) = transact(&mut connection, &setting, Mode::Read, &work);
+            readers.idle.lock().push(connection);
+            drop(permit);
+            result
+        });
+        reading.await.map_err(|error| Fault::internal(error.to_string()))?
+    }
+
+    pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.watch.subscribe()
+    }
+
+    pub(super) fn size(&self) -> (u64, u64) {
+        let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        (length(&self.path), length(&log.into()))
+    }
+
+    pub(super) async fn check(&self) -> Result<Vec<String>, Fault> {
+        self.read(|tx| {
+            let mut complaints = Vec::new();
+            for row in tx.rows("PRAGMA integrity_check(20)", &[])? {
+                complaints.push(row.text(0)?.to_owned());
+            }
+            complaints.retain(|line| line != "ok");
+            for row in tx.rows("PRAGMA foreign_key_check", &[])? {
+                complaints.push(format!("foreign key: {row:?}"));
+            }
+            Ok(complaints)
+        })
+        .await
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.writer = None;
+        if let Some(thread) = self.writer_thread.take() {
+            // It finishes what was acknowledged or is about to be, so that nothing half-done outlives the store.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn start_writer(mut connection: Connection) -> Result<(SyncSender<Job>, JoinHandle<()>), OpenError> {
+    let (sender, jobs) = sync_channel::<Job>(QUEUE);
+    let thread = std::thread::Builder::new().name("pm-writer".to_owned()).spawn(move || {
+        while let Ok(job) = jobs.recv() {
+            job(&mut connection);
+        }
+        let _ = connection.execute_batch("PRAGMA optimize");
+    });
+    let thread = thread.map_err(|error| Fault::internal(format!("cannot start the writer thread: {error}")))?;
+    Ok((sender, thread))
+}
+
+fn read_only() -> Fault {
+    Fault::new(Code::StorageReadonly, "the database cannot be written")
+        .hint("check the disk and the file's permissions")
+}

@@ -1,0 +1,211 @@
+//! Opening a SQLite file: the right version, the right settings, the right schema, or a clear refusal.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::run::fault;
+use crate::domain::fault::Fault;
+use crate::store::clock::{Clock, SystemClock};
+use crate::store::migrate::{self, STEPS};
+use crate::store::{OpenError, Options};
+
+/// Versions before this one can corrupt a database when a write-ahead log is reset.
+const OLDEST_SQLITE: i32 = 3_051_003;
+/// How long a writer waits for another process before it answers `busy`.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Statements kept prepared per connection; the use-cases have about this many different ones.
+const PREPARED: usize = 160;
+
+/// `trusted_schema` and `cell_size_check` keep a damaged or hostile file from being taken at its word; `FULL` syncs
+/// every commit, without which a power cut could take back a claim that two agents then both hold.
+const SETTINGS: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; \
+                        PRAGMA cell_size_check = ON; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 1000; \
+                        PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY";
+
+/// The connections of an open file; without a writer the file is read-only.
+pub(super) struct Opened {
+    pub(super) writer: Option<Connection>,
+    pub(super) readers: Vec<Connection>,
+    pub(super) watcher: Connection,
+}
+
+/// Opens and migrates a file.
+pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+    if rusqlite::version_number() < OLDEST_SQLITE {
+        return Err(OpenError::OldSqlite { found: rusqlite::version().to_owned() });
+    }
+    if !options.allow_network_file_system {
+        check_file_system(path)?;
+    }
+    let writer = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    if writer.is_readonly("main").unwrap_or(false) {
+        drop(writer);
+        return open_read_only(path, options);
+    }
+    use_write_ahead_log(&writer)?;
+    migrate_file(&writer, path, options.known_migrations)?;
+    let readers = (0..options.connections.max(1)).map(|_| connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY));
+    let readers = readers.collect::<Result<Vec<_>, _>>()?;
+    let watcher = connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    Ok(Opened { writer: Some(writer), readers, watcher })
+}
+
+/// A file on a disk that cannot be written can still be read; without a log beside it, it must be taken for immutable.
+fn open_read_only(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+    let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
+    let try_plain =
+        || connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|one| taken(&one).map(|_| one));
+    let reconnect = || try_plain().or_else(|_| connect(Path::new(&uri), options, OpenFlags::SQLITE_OPEN_READ_ONLY));
+    let first = reconnect()?;
+    migrate::check(&taken(&first)?, options.known_migrations, |step| step.sqlite)?;
+    let readers = (0..options.connections.max(1)).map(|_| reconnect()).collect::<Result<Vec<_>, _>>()?;
+    Ok(Opened { writer: None, readers, watcher: first })
+}
+
+fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let opened = match &options.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
+        None => Connection::open_with_flags(path, flags),
+    };
+    let mut connection = opened.map_err(|error| fault(&error))?;
+    connection.set_prepared_statement_cache_capacity(PREPARED);
+    connection.busy_handler(Some(wait)).map_err(|error| fault(&error))?;
+    retry_busy(|| connection.execute_batch(SETTINGS))?;
+    Ok(connection)
+}
+
+/// Waits a random moment for another process's lock, until the longest wait is over.
+///
+/// SQLite's own handler makes everybody wait equally long, and then the same process wins again and again: with it,
+/// ten to fifteen of sixteen processes never got a turn.
+fn wait(tries: i32) -> bool {
+    thread_local!(static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) });
+    if tries == 0 {
+        BEGAN.set(Some(Instant::now()));
+    }
+    if BEGAN.get().is_some_and(|began| began.elapsed() > LONGEST_WAIT) {
+        return false;
+    }
+    let longest_us = if tries < 10 { 2_000 } else { 8_000 };
+    std::thread::sleep(Duration::from_micros(rand::random_range(200..longest_us)));
+    true
+}
+
+/// Some statements answer "locked" without asking the handler, to avoid a deadlock; here waiting is safe.
+fn retry_busy<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> Result<T, OpenError> {
+    let began = Instant::now();
+    let mut tries = 0;
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) && began.elapsed() < LONGEST_WAIT => {
+                tries += 1;
+                wait(tries);
+            }
+            other => return other.map_err(|error| OpenError::Storage(fault(&error))),
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn use_write_ahead_log(writer: &Connection) -> Result<(), OpenError> {
+    let mode: String = retry_busy(|| writer.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    Err(Fault::internal(format!("sqlite refuses write-ahead logging here (mode {mode})")).into())
+}
+
+/// The steps a file has taken; none when it is new.
+fn taken(connection: &Connection) -> Result<Vec<(i64, String)>, OpenError> {
+    let exists: bool = retry_busy(|| {
+        connection
+            .query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'migration')", [], |row| row.get(0))
+    })?;
+    if !exists {
+        return Ok(Vec::new());
+    }
+    retry_busy(|| {
+        let mut statement = connection.prepare(migrate::READ_RECORD)?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    })
+}
+
+/// Takes the missing steps, each in a transaction that begins with the write lock.
+fn migrate_file(writer: &Connection, path: &Path, known: usize) -> Result<(), OpenError> {
+    let mut done = migrate::check(&taken(writer)?, known, |step| step.sqlite)?;
+    if done > 0 && done < known {
+        back_up(writer, path, done)?;
+    }
+    while done < known {
+        retry_busy(|| writer.execute_batch("BEGIN IMMEDIATE"))?;
+        let step = step_forward(writer, known);
+        let end = if step.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        retry_busy(|| writer.execute_batch(end))?;
+        done = step?;
+    }
+    Ok(())
+}
+
+/// Takes the next step, seen under the lock; another process may have taken it meanwhile.
+fn step_forward(writer: &Connection, known: usize) -> Result<usize, OpenError> {
+    let storage = |error: rusqlite::Error| OpenError::Storage(fault(&error));
+    let at = migrate::check(&taken(writer)?, known, |step| step.sqlite)?;
+    if at >= known {
+        return Ok(at);
+    }
+    writer.execute_batch(migrate::CREATE_RECORD).map_err(storage)?;
+    writer.execute_batch(STEPS[at].sqlite).map_err(storage)?;
+    let (version, name, checksum) = migrate::record(at, STEPS[at].sqlite);
+    let insert = "INSERT INTO migration (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)";
+    writer.execute(insert, (version, name, checksum, SystemClock.now().0)).map_err(storage)?;
+    Ok(at + 1)
+}
+
+/// Copies the file before its schema changes, under a name that says which schema it has.
+fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), OpenError> {
+    let backup = format!("{}.schema-{version}.backup", path.display());
+    if Path::new(&backup).exists() {
+        return Ok(());
+    }
+    let partial = format!("{backup}.{}", std::process::id());
+    let _ = std::fs::remove_file(&partial);
+    retry_busy(|| writer.execute("VACUUM INTO ?1", [&partial]))?;
+    std::fs::rename(&partial, &backup).map_err(|error| Fault::internal(format!("cannot name the backup: {error}")))?;
+    Ok(())
+}
+
+/// Refuses file systems whose locks or shared memory cannot be trusted between machines.
+#[cfg(target_os = "linux")]
+fn check_file_system(path: &Path) -> Result<(), OpenError> {
+    const NETWORK: &[(u64, &str)] = &[
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB2"),
+        (0x0102_1997, "9p"),
+        (0x6573_5546, "FUSE"),
+        (0x5346_414f, "AFS"),
+        (0x00c3_6400, "Ceph"),
+    ];
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A folder that does not exist gives a better message when the file is opened.
+    let Ok(found) = rustix::fs::statfs(folder) else { return Ok(()) };
+    let magic = found.f_type as u64 & 0xffff_ffff;
+    match NETWORK.iter().find(|(number, _)| *number == magic) {
+        Some((_, kind)) => Err(OpenError::NetworkFileSystem { path: path.to_owned(), kind }),
+        None => Ok(()),
+    }
+}
+
+/// Elsewhere the operating system does not tell in a way we know.
+#[cfg(not(target_os = "linux"))]
+fn check_file_system(_path: &Path) -> Result<(), OpenError> {
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! One transaction on one SQLite connection: begin, work, commit or undo, and what SQLite's errors mean.
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, StatementStatus, ToSql, params_from_iter};
+
+use super::Setting;
+use crate::domain::fault::{Code, Fault};
+use crate::store::dialect::Dialect;
+use crate::store::tx::{Sql, Tx};
+use crate::store::value::{Row, Value};
+
+/// What the work may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Read,
+    Write,
+}
+
+impl Mode {
+    /// A writer takes the lock at once: a transaction that reads first and writes later can fail with
+    /// `SQLITE_BUSY_SNAPSHOT`, which no waiting cures.
+    const fn begin(self) -> &'static str {
+        match self {
+            Self::Read => "BEGIN DEFERRED",
+            Self::Write => "BEGIN IMMEDIATE",
+        }
+    }
+}
+
+/// Runs the work; answers its result, and whether events were committed.
+pub(super) fn transact<T>(
+    connection: &mut Connection,
+    setting: &Setting,
+    mode: Mode,
+    work: &dyn Fn(&mut Tx<'_>) -> Result<T, Fault>,
+) -> (Result<T, Fault>, bool) {
+    if let Err(error) = connection.execute_batch(mode.begin()) {
+        return (Err(fault(&error)), false);
+    }
+    let mut sql = SqliteSql { connection, setting };
+    // The lock is ours from here on, so this time is later than that of every committed event.
+    let now = setting.clock.now();
+    let (result, has_events, is_kept) = match Tx::new(&mut sql, now) {
+        Ok(mut tx) => (work(&mut tx), tx.has_events(), tx.is_kept()),
+        Err(fault) => (Err(fault), false, false),
+    };
+    let end = match (&result, is_kept) {
+        (Ok(_), _) => "COMMIT",
+        (Err(_), true) => "ROLLBACK TO kept; COMMIT",
+        (Err(_), false) => "ROLLBACK",
+    };
+    match connection.execute_batch(end) {
+        Ok(()) => (result, has_events && (end != "ROLLBACK")),
+        Err(error) => {
+            let _ = connection.execute_batch("ROLLBACK");
+            (result.and(Err(fault(&error))), false)
+        }
+    }
+}
+
+struct SqliteSql<'c> {
+    connection: &'c Connection,
+    setting: &'c Setting,
+}
+
+impl Sql for SqliteSql<'_> {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| fault(&error))?;
+        // `RETURNING` makes a change look like a query; ask for rows then.
+        let changed = statement.execute(params_from_iter(values)).map_err(|error| fault(&error))?;
+        self.count(&statement);
+        Ok(changed as u64)
+    }
+
+    fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| fault(&error))?;
+        let columns = statement.column_count();
+        let found = statement.query_map(params_from_iter(values), |row| {
+            (0..columns).map(|at| row.get_ref(at).map(value)).collect::<Result<Vec<_>, _>>().map(Row)
+        });
+        let rows = found.and_then(Iterator::collect).map_err(|error| fault(&error))?;
+        self.count(&statement);
+        Ok(rows)
+    }
+
+    fn overtaken(&mut self) {
+        // One writer: nobody can overtake. The fault itself is enough.
+    }
+}
+
+impl SqliteSql<'_> {
+    fn count(&self, statement: &rusqlite::Statement<'_>) {
+        if let Some(meter) = &self.setting.meter {
+            let steps = statement.reset_status(StatementStatus::VmStep);
+            meter.add(u64::try_from(steps).unwrap_or(0));
+        }
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(number) => ValueRef::Integer(*number),
+            Self::Real(number) => ValueRef::Real(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+fn value(found: ValueRef<'_>) -> Value {
+    match found {
+        ValueRef::Integer(number) => Value::Int(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Null | ValueRef::Blob(_) => Value::Null,
+    }
+}
+
+/// What an error of SQLite means to a caller.
+pub(super) fn fault(error: &rusqlite::Error) -> Fault {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            Fault::new(Code::Busy, "the database was locked for too long").hint("try again")
+        }
+        Some(ErrorCode::DiskFull) => {
+            Fault::new(Code::StorageFull, "the disk is full; nothing was changed").hint("free some space and try again")
+        }
+        Some(ErrorCode::ReadOnly) => super::read_only(),
+        _ => Fault::internal(format!("sqlite: {error}")),
+    }
+}

@@ -1,0 +1,80 @@
+//! Noticing that something was committed: at once when we did it, within a quarter of a second when another process did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+/// How often another process's commits are looked for.
+const POLL: Duration = Duration::from_millis(250);
+
+/// Says that something was committed.
+#[derive(Clone)]
+pub(super) struct Ticker(Arc<watch::Sender<u64>>);
+
+impl Ticker {
+    pub(super) fn tick(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+/// The watcher of one file; its thread runs from the first subscriber on.
+pub(super) struct Watch {
+    ticker: Ticker,
+    connection: Mutex<Option<Connection>>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Watch {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self {
+            ticker: Ticker(Arc::new(watch::Sender::new(0))),
+            connection: Mutex::new(Some(connection)),
+            is_stopped: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    pub(super) fn ticker(&self) -> Ticker {
+        self.ticker.clone()
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        if let Some(connection) = self.connection.lock().take() {
+            self.start(connection);
+        }
+        self.ticker.0.subscribe()
+    }
+
+    fn start(&self, connection: Connection) {
+        let (ticker, is_stopped) = (self.ticker.clone(), Arc::clone(&self.is_stopped));
+        let started = std::thread::Builder::new().name("pm-watch".to_owned()).spawn(move || {
+            let mut last = data_version(&connection);
+            while !is_stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(POLL);
+                let version = data_version(&connection);
+                if version != last {
+                    last = version;
+                    ticker.tick();
+                }
+            }
+        });
+        if let Err(error) = started {
+            // Readers still look every other second; they are slower, not wrong.
+            tracing::warn!(%error, "cannot start the watcher thread");
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A number that changes when another connection has committed.
+fn data_version(connection: &Connection) -> Option<i64> {
+    connection.query_row("PRAGMA data_version", [], |row| row.get(0)).ok()
+}

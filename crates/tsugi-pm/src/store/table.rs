@@ -1,0 +1,417 @@
+//! Which columns each kind of record has, so that reading, writing, history and export are written once for all.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
+
+use super::value::{Row, Value};
+use crate::domain::agent::Agent;
+use crate::domain::claim::Claim;
+use crate::domain::context::Context;
+use crate::domain::dependency::Dependency;
+use crate::domain::event::EntityType;
+use crate::domain::fault::Fault;
+use crate::domain::handoff::Handoff;
+use crate::domain::id::ProjectId;
+use crate::domain::member::Membership;
+use crate::domain::project::Project;
+use crate::domain::session::Session;
+use crate::domain::task::Task;
+use crate::domain::time::Moment;
+use crate::domain::token::Token;
+
+/// How a column is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Plain,
+    Json,
+}
+
+/// Whether a column's changes are history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    /// A change raises the version and is written to the history.
+    Versioned,
+    /// Counters and signs of life: too frequent to be history, and not part of what `verify` rebuilds.
+    Loose,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) tracking: Tracking,
+}
+
+const fn plain(name: &'static str) -> Column {
+    Column { name, shape: Shape::Plain, tracking: Tracking::Versioned }
+}
+
+const fn json(name: &'static str) -> Column {
+    Column { name, shape: Shape::Json, tracking: Tracking::Versioned }
+}
+
+const fn loose(name: &'static str) -> Column {
+    Column { name, shape: Shape::Plain, tracking: Tracking::Loose }
+}
+
+/// One kind of record.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) entity: EntityType,
+    pub(crate) key: &'static [&'static str],
+    pub(crate) columns: &'static [Column],
+}
+
+impl Table {
+    /// The columns, for `SELECT`.
+    pub(crate) fn list(&self) -> String {
+        self.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn column(&self, name: &str) -> Option<&'static Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// Turns a row in the order of the columns into fields.
+    pub(crate) fn fields(&self, row: &Row) -> Result<Map<String, Json>, Fault> {
+        let mut fields = Map::new();
+        for (at, column) in self.columns.iter().enumerate() {
+            let value = match (&row.0[at], column.shape) {
+                (Value::Null, _) => Json::Null,
+                (Value::Int(number), _) => Json::from(*number),
+                (Value::Real(number), _) => Json::from(*number),
+                (Value::Text(_), Shape::Json) => row.json(at)?,
+                (Value::Text(text), Shape::Plain) => Json::from(text.as_str()),
+            };
+            fields.insert(column.name.to_owned(), value);
+        }
+        Ok(fields)
+    }
+
+    /// The stored form of one field.
+    pub(crate) fn value(&self, column: &Column, field: &Json) -> Value {
+        match (field, column.shape) {
+            (Json::Null, _) => Value::Null,
+            (other, Shape::Json) => Value::Text(other.to_string()),
+            (Json::Number(number), Shape::Plain) => number.as_i64().map_or(Value::Null, Value::Int),
+            (Json::String(text), Shape::Plain) => Value::Text(text.clone()),
+            (other, Shape::Plain) => Value::Text(other.to_string()),
+        }
+    }
+
+    /// The name of a record in the history.
+    pub(crate) fn entity_id(&self, fields: &Map<String, Json>) -> String {
+        let parts: Vec<&str> = self.key.iter().filter_map(|name| fields.get(*name)?.as_str()).collect();
+        parts.join("/")
+    }
+
+    /// The part of the fields that is history.
+    pub(crate) fn versioned(&self, fields: &Map<String, Json>) -> Map<String, Json> {
+        let is_kept = |name: &str| self.column(name).is_some_and(|column| column.tracking == Tracking::Versioned);
+        fields.iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+/// Something that is stored as a row, changes by version, and leaves a history.
+pub(crate) trait Record: Serialize + DeserializeOwned + Clone {
+    const TABLE: Table;
+
+    fn project(&self) -> Option<&ProjectId>;
+
+    /// Sets the version, and the time of change where the record has one.
+    fn mark(&mut self, version: i64, now: Moment);
+
+    fn version(&self) -> i64;
+
+    fn to_fields(&self) -> Result<Map<String, Json>, Fault> {
+        match serde_json::to_value(self) {
+            Ok(Json::Object(fields)) => Ok(fields),
+            other => Err(Fault::internal(format!("a record is not an object: {other:?}"))),
+        }
+    }
+
+    fn from_row(row: &Row) -> Result<Self, Fault> {
+        let fields = Self::TABLE.fields(row)?;
+        let name = Self::TABLE.name;
+        serde_json::from_value(Json::Object(fields))
+            .map_err(|error| Fault::internal(format!("bad row in {name}: {error}")))
+    }
+}
+
+macro_rules! record {
+    ($type:ty, $name:literal, $entity:ident, $key:expr, $project:expr, [$($column:expr),+ $(,)?] $(, $updated:ident)?) => {
+        impl Record for $type {
+            const TABLE: Table =
+                Table { name: $name, entity: EntityType::$entity, key: &$key, columns: &[$($column),+] };
+
+            fn project(&self) -> Option<&ProjectId> {
+                let project: fn(&Self) -> Option<&ProjectId> = $project;
+                project(self)
+            }
+
+            fn mark(&mut self, version: i64, _now: Moment) {
+                self.version = version;
+                $(self.$updated = _now;)?
+            }
+
+            fn version(&self) -> i64 {
+                self.version
+            }
+        }
+    };
+}
+
+record!(
+    Project,
+    "project",
+    Project,
+    ["id"],
+    |one| Some(&one.id),
+    [
+        plain("id"),
+        plain("key"),
+        plain("name"),
+        plain("description"),
+        plain("status"),
+        json("policy"),
+        loose("next_number"),
+        plain("version"),
+        plain("created_at"),
+        plain("updated_at"),
+        plain("archived_at"),
+    ],
+    updated_at
+);
+
+record!(
+    Agent,
+    "agent",
+    Agent,
+    ["id"],
+    |_| None,
+    [
+        plain("id"),
+        plain("name"),
+        plain("type"),
+        plain("role_title"),
+        json("capabilities"),
+        plain("instructions"),
+        plain("status"),
+        plain("version"),
+        plain("created_at"),
+        plain("updated_at"),
+    ],
+    updated_at
+);
+
+record!(
+    Membership,
+    "membership",
+    Membership,
+    ["project_id", "agent_id"],
+    |one| Some(&one.project_id),
+    [plain("project_id"), plain("agent_id"), plain("role"), plain("version"),]
+);
+
+record!(
+    Session,
+    "session",
+    Session,
+    ["id"],
+    |one| one.project_id.as_ref(),
+    [
+        plain("id"),
+        plain("agent_id"),
+        plain("project_id"),
+        plain("state"),
+        plain("era"),
+        plain("client_name"),
+        plain("client_version"),
+        plain("client_note"),
+        plain("host"),
+        plain("pid"),
+        plain("process_nonce"),
+        plain("started_at"),
+        loose("last_activity_at"),
+        loose("heartbeat_at"),
+        plain("disconnected_at"),
+        plain("ended_at"),
+        plain("end_kind"),
+        plain("summary"),
+        plain("resumes"),
+        json("end_result"),
+        plain("version"),
+    ]
+);
+
+record!(
+    Task,
+    "task",
+    Task,
+    ["id"],
+    |one| Some(&one.project_id),
+    [
+        plain("id"),
+        plain("project_id"),
+        plain("number"),
+        plain("reference"),
+        plain("title"),
+        loose("title_key"),
+        plain("description"),
+        json("acceptance"),
+        plain("status"),
+        plain("priority"),
+        plain("assignee_id"),
+        plain("parent_id"),
+        json("labels"),
+        json("required_capabilities"),
+        plain("due_at"),
+        plain("estimate_min"),
+        plain("created_by"),
+        plain("discovered_from"),
+        plain("blocked_reason"),
+        json("result"),
+        json("review"),
+        plain("fence"),
+        loose("open_blockers"),
+        loose("unblocks"),
+        json("external"),
+        plain("version"),
+        plain("created_at"),
+        plain("updated_at"),
+        plain("started_at"),
+        plain("completed_at"),
+    ],
+    updated_at
+);
+
+record!(
+    Dependency,
+    "dependency",
+    Dependency,
+    ["task_id", "depends_on_id"],
+    |one| Some(&one.project_id),
+    [
+        plain("project_id"),
+        plain("task_id"),
+        plain("depends_on_id"),
+        plain("kind"),
+        plain("created_by"),
+        plain("created_at"),
+        plain("version"),
+    ]
+);
+
+record!(
+    Claim,
+    "claim",
+    Claim,
+    ["id"],
+    |one| Some(&one.project_id),
+    [
+        plain("id"),
+        plain("task_id"),
+        plain("project_id"),
+        plain("session_id"),
+        plain("agent_id"),
+        plain("fence"),
+        plain("state"),
+        plain("ttl_s"),
+        plain("acquired_at"),
+        loose("renewed_at"),
+        loose("expires_at"),
+        plain("deadline_at"),
+        plain("checkpoint"),
+        json("git"),
+        plain("end_reason"),
+        plain("ended_at"),
+        plain("version"),
+    ]
+);
+
+record!(
+    Context,
+    "context",
+    Context,
+    ["id"],
+    |one| Some(&one.project_id),
+    [
+        plain("id"),
+        plain("project_id"),
+        plain("task_id"),
+        plain("agent_id"),
+        plain("session_id"),
+        plain("type"),
+        plain("content"),
+        plain("uri"),
+        plain("supersedes"),
+        plain("state"),
+        plain("created_at"),
+        plain("version"),
+    ]
+);
+
+record!(
+    Handoff,
+    "handoff",
+    Handoff,
+    ["id"],
+    |one| Some(&one.project_id),
+    [
+        plain("id"),
+        plain("task_id"),
+        plain("project_id"),
+        plain("from_agent_id"),
+        plain("from_session_id"),
+        plain("to_agent_id"),
+        plain("kind"),
+        plain("summary"),
+        json("next_steps"),
+        json("warnings"),
+        json("done"),
+        json("uncertain"),
+        json("git"),
+        plain("status"),
+        plain("accepted_by"),
+        plain("accepted_session_id"),
+        plain("accepted_at"),
+        plain("reason"),
+        plain("expires_at"),
+        plain("created_at"),
+        plain("version"),
+    ]
+);
+
+record!(
+    Token,
+    "token",
+    Token,
+    ["id"],
+    |_| None,
+    [
+        plain("id"),
+        plain("agent_id"),
+        plain("hash"),
+        json("scopes"),
+        plain("created_at"),
+        plain("expires_at"),
+        plain("revoked_at"),
+        plain("version"),
+    ]
+);
+
+/// Every table of records, in an order in which each refers only to earlier ones (and a task to earlier tasks).
+pub(crate) const TABLES: &[Table] = &[
+    Agent::TABLE,
+    Project::TABLE,
+    Membership::TABLE,
+    Session::TABLE,
+    Task::TABLE,
+    Dependency::TABLE,
+    Claim::TABLE,
+    Context::TABLE,
+    Handoff::TABLE,
+    Token::TABLE,
+];

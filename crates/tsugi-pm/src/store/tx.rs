@@ -1,0 +1,273 @@
+//! One transaction as the use-cases see it: records go in and out by noun, and no change leaves without its event.
+//!
+//! The use-cases are written once, synchronously, against this type. SQLite runs them on its writer thread, PostgreSQL
+//! on a blocking thread; only [`Sql`] below differs. Rows are the same in both engines (numbers and texts, JSON as
+//! text), so the SQL is written once too, with the few differences in [`Dialect`].
+//!
+//! Why two runs of one rule cannot disagree on PostgreSQL, which has many writers at READ COMMITTED:
+//! the row lock of a task guards the task, its claims, its handoffs and its dependencies (`task_lock`); the row lock of
+//! a session guards the session and the number of its claims; locks are taken session first, then tasks by id. And
+//! whatever was read without a lock is written with `WHERE version = …`: a miss runs the whole transaction again.
+
+mod claim;
+mod event;
+mod handoff;
+mod people;
+mod search;
+mod session;
+mod side;
+mod task;
+mod whole;
+
+use serde_json::{Map, Value as Json};
+
+pub(crate) use event::{EventFilter, hex_digest};
+pub(crate) use search::{Hit, SearchFilter};
+pub(crate) use side::Remembered;
+pub(crate) use task::{ReadyPick, TaskFilter};
+
+use super::dialect::Dialect;
+use super::table::{Record, Table};
+use super::value::{Row, Value};
+use crate::domain::event::{Change, changes};
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{AgentId, ClaimId, SessionId};
+use crate::domain::time::{Moment, clamp};
+
+/// What an engine must do: run statements of the open transaction.
+pub(crate) trait Sql {
+    fn dialect(&self) -> Dialect;
+
+    /// Runs a statement; answers how many rows it changed.
+    fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault>;
+
+    /// Runs a query; answers all its rows.
+    fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault>;
+
+    /// Marks the transaction as overtaken by another: it is undone and run again.
+    fn overtaken(&mut self);
+}
+
+/// Who stands behind the changes of a transaction; written on every event.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stamp {
+    pub(crate) actor: Option<AgentId>,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) claim: Option<ClaimId>,
+}
+
+/// What happened, for the history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct What<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) reason: Option<&'a str>,
+}
+
+/// Something that happened, without a reason.
+pub(crate) const fn what(kind: &str) -> What<'_> {
+    What { kind, reason: None }
+}
+
+impl<'a> What<'a> {
+    pub(crate) const fn because(self, reason: Option<&'a str>) -> Self {
+        Self { reason, ..self }
+    }
+}
+
+/// One open transaction.
+pub(crate) struct Tx<'c> {
+    sql: &'c mut dyn Sql,
+    pub(crate) now: Moment,
+    pub(crate) stamp: Stamp,
+    has_events: bool,
+    is_kept: bool,
+}
+
+impl<'c> Tx<'c> {
+    /// Opens the use-cases' view of a transaction that has begun at `clock`.
+    pub(crate) fn new(sql: &'c mut dyn Sql, clock: Moment) -> Result<Self, Fault> {
+        let last = sql.rows("SELECT at FROM event ORDER BY seq DESC LIMIT 1", &[])?;
+        let last = last.first().map(|row| row.int(0)).transpose()?.map(Moment);
+        Ok(Self { sql, now: clamp(clock, last), stamp: Stamp::default(), has_events: false, is_kept: false })
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.sql.dialect()
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        self.has_events
+    }
+
+    /// Whether something was kept that must be committed even though the use-case failed.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Keeps what was done so far, even if the use-case fails afterwards.
+    ///
+    /// A lease found to be over is ended and stays ended, although the call that found it is refused.
+    pub(crate) fn keep(&mut self) -> Result<(), Fault> {
+        self.run("SAVEPOINT kept", &[])?;
+        self.is_kept = true;
+        Ok(())
+    }
+
+    pub(crate) fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
+        self.sql.run(sql, values)
+    }
+
+    pub(crate) fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault> {
+        self.sql.rows(sql, values)
+    }
+
+    /// Waits until no other transaction holds this name. SQLite has one writer, so it never waits.
+    pub(crate) fn lock_name(&mut self, name: &str) -> Result<(), Fault> {
+        if self.dialect() == Dialect::Postgres {
+            self.rows("SELECT pg_advisory_xact_lock(hashtextextended(?1, 0))", &[name.into()])?;
+        }
+        Ok(())
+    }
+
+    /// Random bits for a new id.
+    pub(crate) fn bits() -> u128 {
+        rand::random()
+    }
+
+    /// The record with this key.
+    pub(crate) fn find<R: Record>(&mut self, key: &[Value]) -> Result<Option<R>, Fault> {
+        self.find_with(key, "")
+    }
+
+    /// The record with this key, kept from others until the transaction ends.
+    pub(crate) fn find_locked<R: Record>(&mut self, key: &[Value]) -> Result<Option<R>, Fault> {
+        let lock = self.dialect().for_update();
+        self.find_with(key, lock)
+    }
+
+    pub(crate) fn find_with<R: Record>(&mut self, key: &[Value], lock: &str) -> Result<Option<R>, Fault> {
+        let table = R::TABLE;
+        let sql = format!("SELECT {} FROM {} WHERE {}{lock}", table.list(), table.name, key_condition(&table, 1));
+        self.rows(&sql, key)?.first().map(R::from_row).transpose()
+    }
+
+    /// All records that a query's tail selects; the tail begins after `FROM table t`.
+    pub(crate) fn select<R: Record>(&mut self, tail: &str, values: &[Value]) -> Result<Vec<R>, Fault> {
+        let table = R::TABLE;
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("t.{}", column.name)).collect();
+        let sql = format!("SELECT {} FROM {} t {tail}", columns.join(", "), table.name);
+        self.rows(&sql, values)?.iter().map(R::from_row).collect()
+    }
+
+    pub(crate) fn select_one<R: Record>(&mut self, tail: &str, values: &[Value]) -> Result<Option<R>, Fault> {
+        Ok(self.select(tail, values)?.into_iter().next())
+    }
+
+    /// A single number.
+    pub(crate) fn number(&mut self, sql: &str, values: &[Value]) -> Result<i64, Fault> {
+        self.rows(sql, values)?.first().map_or(Ok(0), |row| row.int(0))
+    }
+
+    /// Stores a new record and its event.
+    pub(crate) fn insert<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
+        let table = R::TABLE;
+        let fields = record.to_fields()?;
+        self.insert_fields(&table, &fields)?;
+        let changes = changes(&Map::new(), &table.versioned(&fields));
+        self.append(&table, &fields, record, what, changes)
+    }
+
+    /// Stores fields as a row, with no event: for `insert` and for `import`.
+    pub(crate) fn insert_fields(&mut self, table: &Table, fields: &Map<String, Json>) -> Result<u64, Fault> {
+        let marks: Vec<String> = (1..=table.columns.len()).map(|at| format!("?{at}")).collect();
+        let sql = format!("INSERT INTO {} ({}) VALUES ({})", table.name, table.list(), marks.join(", "));
+        let values: Vec<Value> = table
+            .columns
+            .iter()
+            .map(|column| table.value(column, fields.get(column.name).unwrap_or(&Json::Null)))
+            .collect();
+        self.run(&sql, &values)
+    }
+
+    /// Stores a changed record, one version later, and its event. Unchanged records leave no trace.
+    pub(crate) fn update<R: Record>(&mut self, before: &R, mut after: R, what: What<'_>) -> Result<R, Fault> {
+        let table = R::TABLE;
+        let old = before.to_fields()?;
+        if table.versioned(&old) == table.versioned(&after.to_fields()?) {
+            return Ok(after);
+        }
+        after.mark(before.version() + 1, self.now);
+        let new = after.to_fields()?;
+        self.write_changed(&table, &old, &new)?;
+        let changes = changes(&table.versioned(&old), &table.versioned(&new));
+        self.append(&table, &new, &after, what, changes)?;
+        Ok(after)
+    }
+
+    /// Stores counters and signs of life, which are not history.
+    pub(crate) fn touch<R: Record>(&mut self, before: &R, after: &R) -> Result<(), Fault> {
+        let table = R::TABLE;
+        let (old, new) = (before.to_fields()?, after.to_fields()?);
+        debug_assert_eq!(table.versioned(&old), table.versioned(&new), "a touch must not change history");
+        self.write_changed(&table, &old, &new)
+    }
+
+    /// Removes a record; its history stays.
+    pub(crate) fn remove<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
+        let table = R::TABLE;
+        let fields = record.to_fields()?;
+        let sql = format!("DELETE FROM {} WHERE {}", table.name, key_condition(&table, 1));
+        self.run(&sql, &key_values(&table, &fields))?;
+        let changes = changes(&table.versioned(&fields), &Map::new());
+        self.append(&table, &fields, record, what, changes)
+    }
+
+    /// Writes something into a record's history that changed none of its fields.
+    pub(crate) fn remark<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
+        let fields = record.to_fields()?;
+        self.append(&R::TABLE, &fields, record, what, Vec::new())
+    }
+
+    fn write_changed(&mut self, table: &Table, old: &Map<String, Json>, new: &Map<String, Json>) -> Result<(), Fault> {
+        let changed: Vec<_> =
+            table.columns.iter().filter(|column| old.get(column.name) != new.get(column.name)).collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let set: Vec<String> = changed.iter().zip(1..).map(|(column, at)| format!("{} = ?{at}", column.name)).collect();
+        let mut values: Vec<Value> = changed.iter().map(|column| table.value(column, &new[column.name])).collect();
+        let condition = key_condition(table, values.len() + 1);
+        values.extend(key_values(table, old));
+        values.push(Value::Int(old["version"].as_i64().unwrap_or(0)));
+        let version_at = values.len();
+        let sql = format!("UPDATE {} SET {} WHERE {condition} AND version = ?{version_at}", table.name, set.join(", "));
+        if self.run(&sql, &values)? == 1 { Ok(()) } else { Err(self.overtaken(table.name)) }
+    }
+
+    /// The fault of a transaction that another overtook; the engine runs it again.
+    pub(crate) fn overtaken(&mut self, what: &str) -> Fault {
+        self.sql.overtaken();
+        Fault::new(Code::Busy, format!("another transaction changed the same {what}"))
+    }
+
+    fn append<R: Record>(
+        &mut self,
+        table: &Table,
+        fields: &Map<String, Json>,
+        record: &R,
+        what: What<'_>,
+        changes: Vec<Change>,
+    ) -> Result<(), Fault> {
+        self.has_events = true;
+        self.event_append(table, &table.entity_id(fields), record.project(), record.version(), what, changes)
+    }
+}
+
+fn key_condition(table: &Table, first: usize) -> String {
+    let parts: Vec<String> = table.key.iter().zip(first..).map(|(name, at)| format!("{name} = ?{at}")).collect();
+    parts.join(" AND ")
+}
+
+fn key_values(table: &Table, fields: &Map<String, Json>) -> Vec<Value> {
+    table.key.iter().map(|name| fields[*name].as_str().unwrap_or_default().into()).collect()
+}

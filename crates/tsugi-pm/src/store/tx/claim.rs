@@ -1,0 +1,60 @@
+//! Claims in a transaction. Whoever changes one holds its task's row.
+
+use super::Tx;
+use crate::domain::claim::Claim;
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ProjectId, SessionId, TaskId};
+
+impl Tx<'_> {
+    /// The claim that holds a task now.
+    pub(crate) fn claim_live(&mut self, task: &TaskId) -> Result<Option<Claim>, Fault> {
+        self.select_one("WHERE t.task_id = ?1 AND t.state = 'live'", &[task.as_str().into()])
+    }
+
+    /// The last claim on a task, live or not.
+    pub(crate) fn claim_last(&mut self, task: &TaskId) -> Result<Option<Claim>, Fault> {
+        self.select_one("WHERE t.task_id = ?1 ORDER BY t.fence DESC LIMIT 1", &[task.as_str().into()])
+    }
+
+    /// The last claim that a session had on a task.
+    pub(crate) fn claim_last_of_session(&mut self, task: &TaskId, session: &SessionId) -> Result<Option<Claim>, Fault> {
+        let tail = "WHERE t.task_id = ?1 AND t.session_id = ?2 ORDER BY t.fence DESC LIMIT 1";
+        self.select_one(tail, &[task.as_str().into(), session.as_str().into()])
+    }
+
+    /// A task's claims, newest first.
+    pub(crate) fn claim_history(&mut self, task: &TaskId, limit: i64) -> Result<Vec<Claim>, Fault> {
+        self.select("WHERE t.task_id = ?1 ORDER BY t.fence DESC LIMIT ?2", &[task.as_str().into(), limit.into()])
+    }
+
+    /// The tasks a session holds, oldest hold first.
+    pub(crate) fn claim_of_session(&mut self, session: &SessionId) -> Result<Vec<Claim>, Fault> {
+        let tail = "WHERE t.session_id = ?1 AND t.state = 'live' ORDER BY t.acquired_at, t.id";
+        self.select(tail, &[session.as_str().into()])
+    }
+
+    /// The tasks an agent holds in any session.
+    pub(crate) fn claim_of_agent(&mut self, agent: &AgentId) -> Result<Vec<Claim>, Fault> {
+        let tail = "WHERE t.agent_id = ?1 AND t.state = 'live' ORDER BY t.acquired_at, t.id";
+        self.select(tail, &[agent.as_str().into()])
+    }
+
+    /// Everything that is held in a project.
+    pub(crate) fn claim_of_project(&mut self, project: &ProjectId) -> Result<Vec<Claim>, Fault> {
+        self.select("WHERE t.project_id = ?1 AND t.state = 'live' ORDER BY t.task_id", &[project.as_str().into()])
+    }
+
+    /// How many tasks a session holds whose lease still runs.
+    pub(crate) fn claim_count(&mut self, session: &SessionId) -> Result<i64, Fault> {
+        let sql = "SELECT COUNT(*) FROM claim WHERE session_id = ?1 AND state = 'live' AND expires_at > ?2";
+        let now = self.now;
+        self.number(sql, &[session.as_str().into(), now.into()])
+    }
+
+    /// Claims whose lease has run out, longest first.
+    pub(crate) fn claim_due(&mut self, limit: i64) -> Result<Vec<Claim>, Fault> {
+        let tail = "WHERE t.state = 'live' AND t.expires_at <= ?1 ORDER BY t.expires_at LIMIT ?2";
+        let now = self.now;
+        self.select(tail, &[now.into(), limit.into()])
+    }
+}

@@ -1,0 +1,212 @@
+//! The history: appended in the same transaction as the change, read back in an order without gaps.
+
+use std::time::Duration;
+
+use ring::digest::{SHA256, digest};
+
+use super::{Tx, What};
+use crate::domain::event::{Change, Event};
+use crate::domain::fault::Fault;
+use crate::domain::id::{EventId, ProjectId};
+use crate::domain::time::Moment;
+use crate::store::dialect::Dialect;
+use crate::store::table::Table;
+use crate::store::value::{Row, Value};
+
+const COLUMNS: &str = "seq, id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, claim_id, \
+                       reason, changes, version_after, prev_hash, hash";
+/// How long a reader waits for a transaction in flight that owns an earlier number, before it answers without it.
+const SETTLE_TRIES: u32 = 400;
+const SETTLE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Which events to read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventFilter {
+    pub(crate) since: i64,
+    pub(crate) projects: Option<Vec<ProjectId>>,
+    pub(crate) entity: Option<String>,
+    pub(crate) kinds: Vec<String>,
+    pub(crate) limit: i64,
+}
+
+impl Tx<'_> {
+    /// Appends one event, chained to the last one of the same thing.
+    ///
+    /// We hold the thing's row by now, so nobody else can append to its chain, and on PostgreSQL the sequence number
+    /// taken here is larger than that of every event that led to the state we changed.
+    pub(super) fn event_append(
+        &mut self,
+        table: &Table,
+        entity_id: &str,
+        project_id: Option<&ProjectId>,
+        version_after: i64,
+        what: What<'_>,
+        changes: Vec<Change>,
+    ) -> Result<(), Fault> {
+        let last = "SELECT hash FROM event WHERE entity_id = ?1 ORDER BY seq DESC LIMIT 1";
+        let prev = self.rows(last, &[entity_id.into()])?;
+        let mut event = Event {
+            seq: 0,
+            id: EventId::mint(Self::bits()),
+            at: self.now,
+            project_id: project_id.cloned(),
+            entity_type: table.entity,
+            entity_id: entity_id.to_owned(),
+            kind: what.kind.to_owned(),
+            actor_agent_id: self.stamp.actor.clone(),
+            session_id: self.stamp.session.clone(),
+            claim_id: self.stamp.claim.clone(),
+            reason: what.reason.map(str::to_owned),
+            changes,
+            version_after,
+            prev_hash: prev.first().map_or(Ok(""), |row| row.text(0))?.to_owned(),
+            hash: String::new(),
+        };
+        event.hash = hex_digest(event.digest_text().as_bytes());
+        self.event_insert(&event).map(drop)
+    }
+
+    /// Stores an event as it is, giving it the next place in this store; does nothing when it is already here.
+    pub(crate) fn event_insert(&mut self, event: &Event) -> Result<u64, Fault> {
+        let sql = "INSERT INTO event (id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, \
+                   claim_id, reason, changes, version_after, prev_hash, hash) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+        let changes = serde_json::to_string(&event.changes).map_err(|error| Fault::internal(error.to_string()))?;
+        let values = [
+            event.id.as_str().into(),
+            event.at.into(),
+            event.project_id.as_ref().map(ProjectId::as_str).into(),
+            event.entity_type.as_str().into(),
+            event.entity_id.as_str().into(),
+            event.kind.as_str().into(),
+            event.actor_agent_id.as_ref().map(|id| id.as_str()).into(),
+            event.session_id.as_ref().map(|id| id.as_str()).into(),
+            event.claim_id.as_ref().map(|id| id.as_str()).into(),
+            event.reason.as_deref().into(),
+            changes.into(),
+            event.version_after.into(),
+            event.prev_hash.as_str().into(),
+            event.hash.as_str().into(),
+        ];
+        self.run(sql, &values)
+    }
+
+    /// Whether an event is already here.
+    pub(crate) fn event_exists(&mut self, id: &EventId) -> Result<bool, Fault> {
+        Ok(!self.rows("SELECT 1 FROM event WHERE id = ?1", &[id.as_str().into()])?.is_empty())
+    }
+
+    /// The number of the newest event.
+    pub(crate) fn event_last_seq(&mut self) -> Result<i64, Fault> {
+        self.number("SELECT seq FROM event ORDER BY seq DESC LIMIT 1", &[])
+    }
+
+    /// Events after a number, oldest first, with no event missing that could still appear before one of them.
+    pub(crate) fn event_list(&mut self, filter: &EventFilter) -> Result<Vec<Event>, Fault> {
+        let horizon = self.event_settle(filter.since)?;
+        self.event_select(filter, horizon)
+    }
+
+    /// Events after a number as they are visible now: for a view in which nothing can appear any more.
+    pub(crate) fn event_page(&mut self, filter: &EventFilter) -> Result<Vec<Event>, Fault> {
+        self.event_select(filter, i64::MAX)
+    }
+
+    fn event_select(&mut self, filter: &EventFilter, horizon: i64) -> Result<Vec<Event>, Fault> {
+        let (mut condition, mut values) =
+            (String::from("seq > ?1 AND seq <= ?2"), vec![filter.since.into(), horizon.into()]);
+        if let Some(entity) = &filter.entity {
+            values.push(entity.as_str().into());
+            condition += &format!(" AND entity_id = ?{}", values.len());
+        }
+        if let Some(projects) = &filter.projects {
+            condition += &one_of("project_id", projects.iter().map(ProjectId::as_str), &mut values);
+        }
+        if !filter.kinds.is_empty() {
+            condition += &one_of("type", filter.kinds.iter().map(String::as_str), &mut values);
+        }
+        values.push(filter.limit.into());
+        let sql = format!("SELECT {COLUMNS} FROM event WHERE {condition} ORDER BY seq LIMIT ?{}", values.len());
+        self.rows(&sql, &values)?.iter().map(from_row).collect()
+    }
+
+    /// The last events of one thing, newest first.
+    pub(crate) fn event_latest(&mut self, entity_id: &str, limit: i64) -> Result<Vec<Event>, Fault> {
+        let sql = format!("SELECT {COLUMNS} FROM event WHERE entity_id = ?1 ORDER BY seq DESC LIMIT ?2");
+        self.rows(&sql, &[entity_id.into(), limit.into()])?.iter().map(from_row).collect()
+    }
+
+    /// The number up to which the history after `since` is complete.
+    ///
+    /// On SQLite numbers follow the order of commits. On PostgreSQL a number is taken before its transaction commits,
+    /// so a hole may still be filled: it is final once every transaction that was running when we saw it has ended.
+    /// (The owner of a hole got its transaction id before its number, so it is below the `xmax` we saw.)
+    fn event_settle(&mut self, since: i64) -> Result<i64, Fault> {
+        if self.dialect() == Dialect::Sqlite {
+            return Ok(i64::MAX);
+        }
+        let seen = "SELECT COALESCE(MAX(seq), ?1), COUNT(*), CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) \
+                    FROM (SELECT seq FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1000) AS page";
+        let rows = self.rows(seen, &[since.into()])?;
+        let (last, count, horizon) = (rows[0].int(0)?, rows[0].int(1)?, rows[0].text(2)?.to_owned());
+        if last - since == count {
+            return Ok(last);
+        }
+        let settled = "SELECT CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= CAST(CAST(?1 AS text) AS xid8) \
+                       THEN CAST(1 AS bigint) ELSE CAST(0 AS bigint) END";
+        for _ in 0..SETTLE_TRIES {
+            if self.number(settled, &[horizon.as_str().into()])? == 1 {
+                return Ok(last);
+            }
+            std::thread::sleep(SETTLE_PAUSE);
+        }
+        self.event_before_hole(since)
+    }
+
+    fn event_before_hole(&mut self, since: i64) -> Result<i64, Fault> {
+        let sql = "SELECT COALESCE(MAX(seq), ?1) FROM (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM \
+                   (SELECT seq FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1000) AS page) AS numbered WHERE seq = ?1 + place";
+        self.number(sql, &[since.into()])
+    }
+}
+
+/// ` AND column IN (…)`, adding the values.
+pub(super) fn one_of<'a>(column: &str, items: impl Iterator<Item = &'a str>, values: &mut Vec<Value>) -> String {
+    let marks: Vec<String> = items
+        .map(|item| {
+            values.push(item.into());
+            format!("?{}", values.len())
+        })
+        .collect();
+    if marks.is_empty() { " AND 1 = 0".to_owned() } else { format!(" AND {column} IN ({})", marks.join(", ")) }
+}
+
+/// The SHA-256 of bytes, in hexadecimal.
+pub(crate) fn hex_digest(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_row(row: &Row) -> Result<Event, Fault> {
+    let optional = |at: usize| match &row.0[at] {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    Ok(Event {
+        seq: row.int(0)?,
+        id: EventId::parse(row.text(1)?)?,
+        at: Moment(row.int(2)?),
+        project_id: optional(3).map(TryInto::try_into).transpose()?,
+        entity_type: row.text(4)?.parse()?,
+        entity_id: row.text(5)?.to_owned(),
+        kind: row.text(6)?.to_owned(),
+        actor_agent_id: optional(7).map(TryInto::try_into).transpose()?,
+        session_id: optional(8).map(TryInto::try_into).transpose()?,
+        claim_id: optional(9).map(TryInto::try_into).transpose()?,
+        reason: optional(10),
+        changes: serde_json::from_value(row.json(11)?)
+            .map_err(|error| Fault::internal(format!("bad event: {error}")))?,
+        version_after: row.int(12)?,
+        prev_hash: row.text(13)?.to_owned(),
+        hash: row.text(14)?.to_owned(),
+    })
+}

@@ -1,0 +1,106 @@
+//! Handoffs and contexts in a transaction. Whoever changes a handoff holds its task's row.
+
+use super::Tx;
+use super::event::one_of;
+use crate::domain::context::Context;
+use crate::domain::fault::Fault;
+use crate::domain::handoff::Handoff;
+use crate::domain::id::{AgentId, ContextId, HandoffId, ProjectId, SessionId, TaskId};
+use crate::domain::time::Moment;
+use crate::store::value::Value;
+
+impl Tx<'_> {
+    pub(crate) fn handoff_get(&mut self, id: &HandoffId) -> Result<Handoff, Fault> {
+        self.find(&[id.as_str().into()])?.ok_or_else(|| Fault::not_found("handoff", id))
+    }
+
+    /// The handoff that waits on a task.
+    pub(crate) fn handoff_pending(&mut self, task: &TaskId) -> Result<Option<Handoff>, Fault> {
+        self.select_one("WHERE t.task_id = ?1 AND t.status = 'pending'", &[task.as_str().into()])
+    }
+
+    /// A task's handoffs, newest first.
+    pub(crate) fn handoff_history(&mut self, task: &TaskId, limit: i64) -> Result<Vec<Handoff>, Fault> {
+        let tail = "WHERE t.task_id = ?1 ORDER BY t.created_at DESC, t.id DESC LIMIT ?2";
+        self.select(tail, &[task.as_str().into(), limit.into()])
+    }
+
+    /// The handoff that a session's hold on a task began with.
+    pub(crate) fn handoff_accepted(&mut self, task: &TaskId, session: &SessionId) -> Result<Option<Handoff>, Fault> {
+        let tail = "WHERE t.task_id = ?1 AND t.accepted_session_id = ?2 AND t.status = 'accepted' \
+                    ORDER BY t.accepted_at DESC, t.id LIMIT 1";
+        self.select_one(tail, &[task.as_str().into(), session.as_str().into()])
+    }
+
+    /// Handoffs that wait for an agent, oldest first: addressed to it and, if wished, open ones in its projects.
+    pub(crate) fn handoff_for(
+        &mut self,
+        agent: &AgentId,
+        projects: &[ProjectId],
+        with_open: bool,
+        after: (Moment, &str),
+        limit: i64,
+    ) -> Result<Vec<Handoff>, Fault> {
+        let mut values: Vec<Value> = vec![agent.as_str().into(), after.0.into(), after.1.into(), limit.into()];
+        let projects = one_of("t.project_id", projects.iter().map(ProjectId::as_str), &mut values);
+        let open = if with_open { " OR (t.to_agent_id IS NULL AND t.from_agent_id <> ?1)" } else { "" };
+        let tail = format!(
+            "WHERE t.status = 'pending' AND (t.to_agent_id = ?1{open}) AND (t.created_at, t.id) > (?2, ?3){projects} \
+             ORDER BY t.created_at, t.id LIMIT ?4"
+        );
+        self.select(&tail, &values)
+    }
+
+    /// Pending handoffs an agent has sent, oldest first.
+    pub(crate) fn handoff_from(
+        &mut self,
+        agent: &AgentId,
+        projects: &[ProjectId],
+        after: (Moment, &str),
+        limit: i64,
+    ) -> Result<Vec<Handoff>, Fault> {
+        let mut values: Vec<Value> = vec![agent.as_str().into(), after.0.into(), after.1.into(), limit.into()];
+        let projects = one_of("t.project_id", projects.iter().map(ProjectId::as_str), &mut values);
+        let tail = format!(
+            "WHERE t.status = 'pending' AND t.from_agent_id = ?1 AND (t.created_at, t.id) > (?2, ?3){projects} \
+             ORDER BY t.created_at, t.id LIMIT ?4"
+        );
+        self.select(&tail, &values)
+    }
+
+    /// Every handoff that waits in a project.
+    pub(crate) fn handoff_of_project(&mut self, project: &ProjectId) -> Result<Vec<Handoff>, Fault> {
+        self.select("WHERE t.project_id = ?1 AND t.status = 'pending' ORDER BY t.task_id", &[project.as_str().into()])
+    }
+
+    /// Handoffs that nobody took in time.
+    pub(crate) fn handoff_due(&mut self, limit: i64) -> Result<Vec<Handoff>, Fault> {
+        let tail = "WHERE t.status = 'pending' AND t.expires_at <= ?1 ORDER BY t.expires_at LIMIT ?2";
+        let now = self.now;
+        self.select(tail, &[now.into(), limit.into()])
+    }
+
+    pub(crate) fn context_find(&mut self, id: &ContextId) -> Result<Option<Context>, Fault> {
+        self.find_locked(&[id.as_str().into()])
+    }
+
+    /// A task's context that still holds: decisions first, then blockers, assumptions and the rest, newest first.
+    pub(crate) fn context_of_task(&mut self, task: &TaskId, limit: i64) -> Result<Vec<Context>, Fault> {
+        let tail = "WHERE t.task_id = ?1 AND t.state = 'active' ORDER BY CASE t.type WHEN 'decision' THEN 0 \
+                    WHEN 'blocker' THEN 1 WHEN 'assumption' THEN 2 ELSE 3 END, t.created_at DESC, t.id LIMIT ?2";
+        self.select(tail, &[task.as_str().into(), limit.into()])
+    }
+
+    /// A project's own context that still holds, newest first.
+    pub(crate) fn context_of_project(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<Context>, Fault> {
+        let tail = "WHERE t.project_id = ?1 AND t.task_id IS NULL AND t.state = 'active' \
+                    ORDER BY t.created_at DESC, t.id LIMIT ?2";
+        self.select(tail, &[project.as_str().into(), limit.into()])
+    }
+
+    /// What an agent wrote on a task since a moment, newest first.
+    pub(crate) fn context_since(&mut self, task: &TaskId, since: Moment, limit: i64) -> Result<Vec<Context>, Fault> {
+        let tail = "WHERE t.task_id = ?1 AND t.created_at >= ?2 ORDER BY t.created_at DESC, t.id LIMIT ?3";
+        self.select(tail, &[task.as_str().into(), since.into(), limit.into()])
+    }
+}

@@ -1,0 +1,58 @@
+//! Sessions in a transaction.
+
+use super::Tx;
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, SessionId};
+use crate::domain::session::{CALL_TTL_S, HEARTBEAT_LOST_S, Session};
+use crate::domain::time::Moment;
+
+impl Tx<'_> {
+    pub(crate) fn session_find(&mut self, id: &SessionId) -> Result<Option<Session>, Fault> {
+        self.find(&[id.as_str().into()])
+    }
+
+    pub(crate) fn session_lock(&mut self, id: &SessionId) -> Result<Option<Session>, Fault> {
+        self.find_locked(&[id.as_str().into()])
+    }
+
+    /// An agent's active sessions, newest first.
+    pub(crate) fn session_active(&mut self, agent: &AgentId) -> Result<Vec<Session>, Fault> {
+        let tail = "WHERE t.agent_id = ?1 AND t.state = 'active' ORDER BY t.started_at DESC, t.id LIMIT 20";
+        self.select(tail, &[agent.as_str().into()])
+    }
+
+    /// Every session that is active or waits for its process, newest activity first.
+    pub(crate) fn session_live(&mut self, limit: i64) -> Result<Vec<Session>, Fault> {
+        let tail = "WHERE t.state IN ('active', 'disconnected') ORDER BY t.last_activity_at DESC, t.id LIMIT ?1";
+        self.select(tail, &[limit.into()])
+    }
+
+    /// Active sessions that have been silent for too long.
+    pub(crate) fn session_silent(&mut self, limit: i64) -> Result<Vec<Session>, Fault> {
+        let tail = format!(
+            "WHERE t.state = 'active' AND ((t.process_nonce IS NOT NULL AND t.heartbeat_at <= ?1) \
+             OR (t.process_nonce IS NULL AND t.last_activity_at <= ?2)) LIMIT ?3{}",
+            self.dialect().skip_locked()
+        );
+        let heartbeat_limit = self.now.plus_seconds(-HEARTBEAT_LOST_S);
+        let call_limit = self.now.plus_seconds(-CALL_TTL_S);
+        self.select(&tail, &[heartbeat_limit.into(), call_limit.into(), limit.into()])
+    }
+
+    /// Disconnected sessions, longest gone first.
+    pub(crate) fn session_gone(&mut self, limit: i64) -> Result<Vec<Session>, Fault> {
+        let tail = format!(
+            "WHERE t.state = 'disconnected' AND t.disconnected_at <= ?1 ORDER BY t.disconnected_at LIMIT ?2{}",
+            self.dialect().skip_locked()
+        );
+        let now: Moment = self.now;
+        self.select(&tail, &[now.into(), limit.into()])
+    }
+
+    /// Writes one sign of life for every active session that a process hosts.
+    pub(crate) fn session_heartbeat(&mut self, process_nonce: &str) -> Result<u64, Fault> {
+        let sql = "UPDATE session SET heartbeat_at = ?1 WHERE process_nonce = ?2 AND state = 'active'";
+        let now = self.now;
+        self.run(sql, &[now.into(), process_nonce.into()])
+    }
+}

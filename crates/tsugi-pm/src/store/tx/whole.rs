@@ -1,0 +1,62 @@
+//! Whole tables, for export, import and verification.
+
+use serde_json::{Map, Value as Json};
+
+use super::{Tx, key_condition, key_values};
+use crate::domain::fault::Fault;
+use crate::domain::id::ProjectId;
+use crate::store::dialect::Dialect;
+use crate::store::table::Table;
+use crate::store::value::Value;
+
+impl Tx<'_> {
+    /// A page of a table in the order of its key, after a row.
+    pub(crate) fn table_page(
+        &mut self,
+        table: &Table,
+        after: Option<&Map<String, Json>>,
+        limit: i64,
+    ) -> Result<Vec<Map<String, Json>>, Fault> {
+        let key = table.key.join(", ");
+        let mut values: Vec<Value> = after.map(|row| key_values(table, row)).unwrap_or_default();
+        let marks: Vec<String> = (1..=values.len()).map(|at| format!("?{at}")).collect();
+        let condition =
+            if values.is_empty() { String::new() } else { format!("WHERE ({key}) > ({})", marks.join(", ")) };
+        values.push(limit.into());
+        let sql =
+            format!("SELECT {} FROM {} {condition} ORDER BY {key} LIMIT ?{}", table.list(), table.name, values.len());
+        self.rows(&sql, &values)?.iter().map(|row| table.fields(row)).collect()
+    }
+
+    /// Whether a row with this key is there.
+    pub(crate) fn table_has(&mut self, table: &Table, fields: &Map<String, Json>) -> Result<bool, Fault> {
+        let sql = format!("SELECT 1 FROM {} WHERE {}", table.name, key_condition(table, 1));
+        Ok(!self.rows(&sql, &key_values(table, fields))?.is_empty())
+    }
+
+    /// Lets rows refer to rows that come later in the same transaction.
+    pub(crate) fn defer_references(&mut self) -> Result<(), Fault> {
+        match self.dialect() {
+            Dialect::Sqlite => self.rows("PRAGMA defer_foreign_keys = ON", &[]).map(drop),
+            Dialect::Postgres => self.run("SET CONSTRAINTS ALL DEFERRED", &[]).map(drop),
+        }
+    }
+
+    /// Makes an imported row findable, if its kind is.
+    pub(crate) fn index_fields(&mut self, table: &Table, fields: &Map<String, Json>) -> Result<(), Fault> {
+        let text = |name: &str| fields.get(name).and_then(Json::as_str).unwrap_or_default().to_owned();
+        let (title, body) = match table.name {
+            "task" => (text("title"), text("description")),
+            "context" => (text("type"), text("content")),
+            "handoff" => (String::from("handoff"), text("summary")),
+            _ => return Ok(()),
+        };
+        let project = ProjectId::parse(&text("project_id"))?;
+        self.search_put(&text("id"), table.name, &project, &title, &body)
+    }
+
+    /// The rows of a query as numbers and texts, for checks.
+    pub(crate) fn texts(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
+        self.rows(sql, &[])?.iter().map(|row| row.text(0).map(str::to_owned)).collect()
+    }
+}

@@ -1,0 +1,6 @@
+//! What tsugi-pm promises, proved from outside: one contract for both stores, the invariants, crashes and crowds.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests speak and stop as they like")]
+#![allow(missing_docs, unreachable_pub, reason = "nobody outside reads a test's items")]
+
+mod contract;
+mod world;

@@ -1,0 +1,214 @@
+//! A small scripted world: a fresh store, a clock that can be moved, a project and some agents.
+
+use tempfile::TempDir;
+use tsugi_pm::action::admin::{RegisterAgent, SetMembership};
+use tsugi_pm::action::claim::{ClaimTask, Claimed};
+use tsugi_pm::action::create::{CreateTask, NewTask};
+use tsugi_pm::action::desk::Caller;
+use tsugi_pm::action::project::CreateProject;
+use tsugi_pm::action::session::StartSession;
+use tsugi_pm::action::status::{Moved, UpdateTaskStatus};
+use tsugi_pm::action::view::TaskView;
+use tsugi_pm::action::{Action, Pm};
+use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::id::{AgentId, ProjectId, SessionId, TaskId};
+use tsugi_pm::domain::member::Role;
+use tsugi_pm::domain::policy::{Policy, WorkerCreate};
+use tsugi_pm::domain::task::{TaskStatus, WorkResult};
+use tsugi_pm::domain::time::Moment;
+use tsugi_pm::store::clock::ManualClock;
+use tsugi_pm::store::{Location, Options};
+
+/// The time at which every world begins.
+pub const BEGIN: Moment = Moment(1_800_000_000_000);
+
+pub struct World {
+    pub pm: Pm,
+    pub clock: ManualClock,
+    pub project: ProjectId,
+    pub location: Location,
+    /// Removed with the world.
+    _folder: Option<TempDir>,
+}
+
+pub fn agent(name: &str) -> AgentId {
+    AgentId::parse(&format!("agt_{name}")).unwrap()
+}
+
+pub fn caller(name: &str) -> Caller {
+    Caller::agent(agent(name))
+}
+
+/// The address of a PostgreSQL for tests, each time with a schema of its own; or a line that says why not.
+pub async fn postgres_address() -> Option<String> {
+    let Ok(base) = std::env::var("TSUGI_TEST_POSTGRES") else {
+        println!("skipped: TSUGI_TEST_POSTGRES is not set (scripts/postgres-for-tests starts one)");
+        return None;
+    };
+    let schema = format!("t_{:016x}", rand::random::<u64>());
+    let (client, connection) = tokio_postgres::connect(&base, tokio_postgres::NoTls).await.unwrap();
+    let driving = tokio::spawn(connection);
+    client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
+    drop(client);
+    driving.await.unwrap().unwrap();
+    Some(format!("{base}?options=-csearch_path%3D{schema}"))
+}
+
+impl World {
+    pub async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("pm.db"));
+        Self::at(location, Some(folder)).await
+    }
+
+    /// A store with nothing in it; the project is only a name.
+    pub async fn sqlite_empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("pm.db"));
+        let clock = ManualClock::at(BEGIN);
+        let pm = Pm::open(Options::new(location.clone()).with_clock(clock.clone())).await.unwrap();
+        Self { pm, clock, project: ProjectId::mint(0), location, _folder: Some(folder) }
+    }
+
+    pub async fn postgres() -> Option<Self> {
+        Some(Self::at(Location::Postgres(postgres_address().await?), None).await)
+    }
+
+    async fn at(location: Location, folder: Option<TempDir>) -> Self {
+        let clock = ManualClock::at(BEGIN);
+        let pm = Pm::open(Options::new(location.clone()).with_clock(clock.clone())).await.unwrap();
+        let project = found(&pm).await;
+        Self { pm, clock, project, location, _folder: folder }
+    }
+
+    /// Does something that should succeed.
+    pub async fn ok<A: Action>(&self, who: &str, action: A) -> A::Output {
+        self.pm.perform(&caller(who), action).await.unwrap_or_else(|fault| panic!("{} by {who}: {fault:?}", A::NAME))
+    }
+
+    /// Does something that should be refused, with this code.
+    pub async fn refused<A: Action>(&self, who: &str, action: A, code: Code) -> Fault {
+        match self.pm.perform(&caller(who), action).await {
+            Ok(_) => panic!("{} by {who} should be refused with {code}", A::NAME),
+            Err(fault) => {
+                assert_eq!(fault.code, code, "{} by {who}: {fault:?}", A::NAME);
+                fault
+            }
+        }
+    }
+
+    /// Does something as the person with the database in hand.
+    pub async fn operator<A: Action>(&self, action: A) -> A::Output {
+        self.pm.perform(&Caller::operator(), action).await.unwrap()
+    }
+
+    /// A ready task.
+    pub async fn task(&self, title: &str) -> TaskView {
+        self.new_task(NewTask { title: title.to_owned(), ..NewTask::default() }).await
+    }
+
+    pub async fn new_task(&self, task: NewTask) -> TaskView {
+        let create = CreateTask { project_id: self.project.clone(), task, idempotency_key: None };
+        self.ok("manager", create).await.task
+    }
+
+    /// A task that waits for others.
+    pub async fn waiting_task(&self, title: &str, on: &[&TaskView]) -> TaskView {
+        let depends_on = on.iter().map(|one| one.id.to_string()).collect();
+        self.new_task(NewTask { title: title.to_owned(), depends_on, ..NewTask::default() }).await
+    }
+
+    pub async fn session(&self, who: &str) -> SessionId {
+        self.ok(who, StartSession { project_id: Some(self.project.clone()), ..StartSession::default() })
+            .await
+            .session_id
+    }
+
+    pub async fn claim(&self, who: &str, task: &TaskView) -> Claimed {
+        self.ok(who, claim(&task.id)).await
+    }
+
+    pub async fn finish(&self, who: &str, task: &TaskView) -> Moved {
+        self.ok(who, finish(&task.id, TaskStatus::Done)).await
+    }
+
+    pub async fn policy(&self, policy: Policy) {
+        let change = tsugi_pm::action::project::UpdateProject {
+            policy: Some(policy),
+            ..tsugi_pm::action::project::UpdateProject::of(&self.project)
+        };
+        self.operator(change).await;
+    }
+
+    /// The whole store is sound: history, counts and invariants.
+    pub async fn check(&self) {
+        let found = self.pm.verify().await.unwrap();
+        assert!(found.problems.is_empty(), "{:#?}", found.problems);
+    }
+}
+
+pub fn claim(task: &TaskId) -> ClaimTask {
+    ClaimTask { task_id: Some(task.clone().into()), ..ClaimTask::default() }
+}
+
+pub fn finish(task: &TaskId, status: TaskStatus) -> UpdateTaskStatus {
+    let result = Some(WorkResult { summary: "it works".to_owned(), evidence: Vec::new() });
+    UpdateTaskStatus { result, ..UpdateTaskStatus::new(task.clone(), status) }
+}
+
+/// A project without review, an owner, a manager, three workers and a viewer; all programs except the owner, who is
+/// a viewer's kind of human: it belongs to nothing that would ask for reviews.
+pub async fn found(pm: &Pm) -> ProjectId {
+    let operator = Caller::operator();
+    let policy = Policy { review_required: Some(false), worker_create: WorkerCreate::Allow, ..Policy::default() };
+    let project = CreateProject {
+        key: "WEB".into(),
+        name: "Web shop".into(),
+        description: String::new(),
+        policy,
+        idempotency_key: None,
+    };
+    let project = pm.perform(&operator, project).await.unwrap().project.id;
+    let people = [
+        ("owner", Role::Owner),
+        ("manager", Role::Manager),
+        ("ann", Role::Worker),
+        ("bob", Role::Worker),
+        ("cho", Role::Worker),
+        ("vic", Role::Viewer),
+    ];
+    for (name, role) in people {
+        let kind = if role == Role::Owner { RegisterAgent::human(agent(name)) } else { RegisterAgent::ai(agent(name)) };
+        pm.perform(&operator, kind).await.unwrap();
+        let member = SetMembership {
+            project_id: project.clone(),
+            agent_id: agent(name),
+            role: Some(role),
+            allow_ai_owner: false,
+        };
+        pm.perform(&operator, member).await.unwrap();
+    }
+    project
+}
+
+/// Makes one test per store out of each named function that takes a [`World`].
+#[macro_export]
+macro_rules! both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name($crate::world::World::sqlite().await).await;
+            })+
+        }
+
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                if let Some(world) = $crate::world::World::postgres().await {
+                    super::$name(world).await;
+                }
+            })+
+        }
+    };
+}
