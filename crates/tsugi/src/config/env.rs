@@ -38,6 +38,16 @@ pub(crate) static XDG_CONFIG_HOME: Variable = Variable {
     name: "XDG_CONFIG_HOME",
     meaning: "Where the user's own configuration is looked for, in `tsugi/`; `~/.config` if absent.",
 };
+/// Where a user's state is.
+pub(crate) static XDG_STATE_HOME: Variable = Variable {
+    name: "XDG_STATE_HOME",
+    meaning: "Where tsugi keeps what it found out, in `tsugi/`; `~/.local/state` if absent.",
+};
+/// Which log lines are written.
+pub(crate) static TSUGI_LOG: Variable = Variable {
+    name: "TSUGI_LOG",
+    meaning: "Which log lines go to stderr, such as `info` or `tsugi_client=debug`; it wins over `-v` and `-q`.",
+};
 /// No colours.
 pub(crate) static NO_COLOR: Variable = Variable { name: "NO_COLOR", meaning: "Set to anything: no colours." };
 /// Colours in any case.
@@ -47,8 +57,16 @@ pub(crate) static CLICOLOR_FORCE: Variable = Variable {
 };
 
 /// All of them, in the order of the reference page.
-pub(crate) static VARIABLES: &[&Variable] =
-    &[&TSUGI_CONFIG, &MCP_URLS, &DEFAULT_TIMEOUT, &XDG_CONFIG_HOME, &NO_COLOR, &CLICOLOR_FORCE];
+pub(crate) static VARIABLES: &[&Variable] = &[
+    &TSUGI_CONFIG,
+    &MCP_URLS,
+    &DEFAULT_TIMEOUT,
+    &XDG_CONFIG_HOME,
+    &XDG_STATE_HOME,
+    &TSUGI_LOG,
+    &NO_COLOR,
+    &CLICOLOR_FORCE,
+];
 
 /// What `${…}` is looked up in.
 #[derive(Clone)]

@@ -5,8 +5,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tsugi_process::{Caches, Isolation, Net};
+
 use super::key::nearest;
-use super::settings::{Builtin, EraChoice, Naming, Network, Pin, RemoteTransport, Restart, Start, Strictness, Tri};
+use super::settings::{Builtin, EraChoice, Naming, Pin, RemoteTransport, Restart, Start, Strictness, Tri};
 
 /// What a value should have been.
 #[derive(Debug, PartialEq, Eq)]
@@ -184,7 +186,9 @@ words! {
     Naming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
     Strictness: "off" => Off, "warn" => Warn, "enforce" => Enforce;
-    Network: "none" => None, "loopback" => Loopback, "all" => All;
+    Net: "none" => None, "loopback" => Loopback, "all" => All;
+    Caches: "none" => None, "read" => Read, "write" => Write;
+    Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;
     Pin: "off" => Off, "report" => Report, "enforce" => Enforce;
     Builtin: "pm" => Pm, "demo" => Demo;
     Tri: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;

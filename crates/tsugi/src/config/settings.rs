@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use tsugi_process::Policy;
 use url::Url;
 
 use super::secret::{Secret, Text};
@@ -71,7 +72,7 @@ pub(crate) struct CommandTarget {
     pub(crate) args: Vec<Text>,
     pub(crate) env: Vec<(String, Text)>,
     pub(crate) cwd: Option<PathBuf>,
-    pub(crate) sandbox: Option<SandboxSettings>,
+    pub(crate) sandbox: Policy,
 }
 
 /// A server that runs elsewhere.
@@ -229,33 +230,6 @@ pub(crate) enum EraChoice {
     Auto,
     Modern,
     Legacy,
-}
-
-/// What a program may reach.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct SandboxSettings {
-    pub(crate) read: Vec<PathBuf>,
-    pub(crate) write: Vec<PathBuf>,
-    pub(crate) net: Network,
-    /// Variables of tsugi that it inherits.
-    pub(crate) env: Vec<String>,
-    /// In bytes.
-    pub(crate) memory: Option<u64>,
-    #[serde(serialize_with = "optional_milliseconds")]
-    pub(crate) cpu: Option<Duration>,
-    pub(crate) processes: Option<u64>,
-    /// Refuse to start where it cannot be enforced.
-    pub(crate) required: bool,
-}
-
-/// Which network a program may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Network {
-    None,
-    Loopback,
-    All,
 }
 
 /// What holds over all servers.

@@ -26,13 +26,15 @@ keys! {
 
 keys! {
     sandbox at "servers[].sandbox": "What a program may reach. `default` is this map with nothing in it."
-    READ = "read", "list of paths", "[]", "Readable, besides what programs need to run at all.";
-    WRITE = "write", "list of paths", "[]", "Readable and writable.";
-    NET = "net", "`none`, `loopback`, or `all`", "none", "Which network it may use.";
-    ENV = "env", "list of names", "[]", "Variables of tsugi that it inherits; those of the server's `env` come in any case.";
-    MEMORY = "memory", "size", "", "Memory at most.";
-    CPU = "cpu", "duration", "", "Processor time at most.";
-    PROCESSES = "processes", "number", "", "Processes at most.";
+    READ = "read", "list of paths", "", "Readable, besides what programs need to run at all. Default: the working directory.";
+    WRITE = "write", "list of paths", "", "Readable and writable. Default: the working directory.";
+    CACHES = "caches", "`none`, `read`, or `write`", "write", "What it may do with the package caches that `npx` and `uvx` fill.";
+    NET = "net", "`none`, `loopback`, or `all`", "all", "Whom it may talk to; `loopback` is a device of its own.";
+    ENV = "env", "list of names", "[]", "Variables of tsugi that it receives besides the usual ones; those of the server's `env` come in any case.";
+    MEMORY = "memory", "size", "2GiB", "Memory of all its processes together; 0 means no limit.";
+    CPU = "cpu", "number", "", "Whole processor cores that it may use.";
+    PROCESSES = "processes", "number", "256", "Processes at once; 0 means no limit.";
+    ISOLATION = "isolation", "`auto`, `standard`, or `strict`", "auto", "How far it is separated from other processes.";
     REQUIRED = "required", "`true` or `false`", "true", "Refuse to start where the kernel cannot enforce this.";
 }
 

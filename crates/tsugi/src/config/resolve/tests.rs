@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tsugi_process::{Net, Policy, Rules};
+
 use super::*;
 use crate::config::document::Format;
 use crate::config::settings::*;
@@ -102,8 +104,8 @@ fn the_example_of_seed_004_loads_once_that_value_is_quoted() {
 #[test]
 fn the_example_of_the_design_loads() {
     let settings = load(DESIGN);
-    let sandbox = command(&settings.servers[0]).sandbox.as_ref().unwrap();
-    assert_eq!((sandbox.net, sandbox.write[0].to_str(), sandbox.required), (Network::None, Some("/srv/project"), true));
+    let rules = command(&settings.servers[0]).sandbox.rules().unwrap();
+    assert_eq!((rules.net, rules.write, rules.required), (Net::None, Some(vec!["/srv/project".into()]), true));
     assert!(matches!(&settings.servers[2].target, Target::Builtin(builtin) if builtin.builtin == Builtin::Pm));
     assert_eq!(settings.gateway.listen.port(), 7600);
 }
@@ -157,7 +159,7 @@ fn every_key_of_a_server_is_read() {
     ));
     let server = &settings.servers[0];
     assert_eq!(command(server).cwd.as_deref(), Some(Path::new("dir/sub")));
-    assert!(command(server).sandbox.as_ref().is_some_and(|sandbox| sandbox.net == Network::None));
+    assert_eq!(command(server).sandbox, Policy::Default);
     assert!(server.tools["get_comments"].quiet && server.tools["read"].quiet && server.tools["read"].hidden);
     assert_eq!((server.tools["read"].retry, server.tools["read"].cache), (Tri::On, Tri::Off));
     assert_eq!(server.tools["read"].timeout, Some(Duration::from_secs(120)));
@@ -165,6 +167,18 @@ fn every_key_of_a_server_is_read() {
     assert_eq!((server.max_connections, server.max_in_flight, server.era), (4, 8, EraChoice::Legacy));
     assert_eq!((server.filter.allow.join(""), server.filter.deny.join("")), ("read_*".into(), "write".into()));
     assert_eq!((server.protocol_version.as_deref(), server.instructions), (Some("2025-06-18"), false));
+}
+
+#[test]
+fn the_defaults_of_the_sandbox_are_those_that_are_enforced() {
+    let sandbox = |text: &str| command(&load(&with_server(&format!("command: c\n{text}"))).servers[0]).sandbox.clone();
+    assert_eq!(sandbox("sandbox: {}"), Policy::Rules(Rules::default()));
+    assert_eq!((sandbox(""), sandbox("sandbox: off")), (Policy::Off, Policy::Off));
+    let some =
+        sandbox("sandbox: {read: [a, /b], memory: 512MiB, cpu: 2, processes: 0, isolation: strict, caches: none}");
+    let rules = some.rules().unwrap();
+    assert_eq!(rules.read, Some(vec!["dir/a".into(), "/b".into()]));
+    assert_eq!((rules.memory.0, rules.cpu, rules.processes), (512 << 20, Some(2), 0));
 }
 
 #[test]

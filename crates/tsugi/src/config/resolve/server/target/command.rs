@@ -1,5 +1,7 @@
 //! A server that is a program: its arguments, variables, directory and sandbox.
 
+use tsugi_process::{Memory, Policy, Rules};
+
 use super::{Reader, Section, without_effect};
 use crate::config::document::Node;
 use crate::config::env;
@@ -7,7 +9,7 @@ use crate::config::key::{sandbox, server};
 use crate::config::parse::{self, Parsed, expected};
 use crate::config::resolve::Trust;
 use crate::config::secret::{self, Text};
-use crate::config::settings::{CommandTarget, SandboxSettings};
+use crate::config::settings::CommandTarget;
 
 /// Reads the program and what belongs to it.
 pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<CommandTarget> {
@@ -121,35 +123,37 @@ fn hide_variable(reader: &mut Reader<'_>, name: String, value: String) -> (Strin
 }
 
 /// `off`, `default`, or a map.
-fn sandbox(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<SandboxSettings> {
-    let node = section.get(&server::SANDBOX)?;
-    if node.text().is_some() {
-        let wanted = reader.value(server::SANDBOX.name, node, sandbox_word)?;
-        return wanted.then(|| sandbox_map(reader, None));
+fn sandbox(reader: &mut Reader<'_>, section: &Section<'_>) -> Policy {
+    match section.get(&server::SANDBOX).filter(|node| node.text().is_none()) {
+        Some(node) => Policy::Rules(rules(reader, node)),
+        None => reader.or_default(section, &server::SANDBOX, policy_word),
     }
-    Some(sandbox_map(reader, Some(node)))
 }
 
-fn sandbox_word(text: &str) -> Parsed<bool> {
+fn policy_word(text: &str) -> Parsed<Policy> {
     match text {
-        "off" | "false" => Ok(false),
-        "default" | "on" | "true" => Ok(true),
+        "off" | "false" | "no" => Ok(Policy::Off),
+        "default" | "on" | "true" | "yes" => Ok(Policy::Default),
         _ => expected("`off`, `default`, or a map"),
     }
 }
 
-fn sandbox_map(reader: &mut Reader<'_>, node: Option<&Node>) -> SandboxSettings {
-    let section = Section::open(reader, node, &sandbox::TABLE);
+fn rules(reader: &mut Reader<'_>, node: &Node) -> Rules {
+    let section = Section::open(reader, Some(node), &sandbox::TABLE);
     let directory = reader.expander.directory().to_owned();
     let path = |text: &str| Ok(directory.join(text));
-    SandboxSettings {
-        read: reader.list_or_default(&section, &sandbox::READ, path),
-        write: reader.list_or_default(&section, &sandbox::WRITE, path),
+    let read = section.get(&sandbox::READ).map(|node| reader.list(sandbox::READ.name, node, path));
+    let write = section.get(&sandbox::WRITE).map(|node| reader.list(sandbox::WRITE.name, node, path));
+    Rules {
+        read,
+        write,
+        caches: reader.or_default(&section, &sandbox::CACHES, parse::word),
         net: reader.or_default(&section, &sandbox::NET, parse::word),
         env: reader.list_or_default(&section, &sandbox::ENV, |text| Ok(text.to_owned())),
-        memory: reader.optional(&section, &sandbox::MEMORY, parse::size),
-        cpu: reader.optional(&section, &sandbox::CPU, parse::positive_duration),
-        processes: reader.optional(&section, &sandbox::PROCESSES, parse::positive),
+        memory: Memory(reader.or_default(&section, &sandbox::MEMORY, parse::size)),
+        cpu: reader.optional(&section, &sandbox::CPU, parse::positive),
+        processes: reader.or_default(&section, &sandbox::PROCESSES, parse::count),
+        isolation: reader.or_default(&section, &sandbox::ISOLATION, parse::word),
         required: reader.or_default(&section, &sandbox::REQUIRED, parse::flag),
     }
 }
