@@ -74,7 +74,7 @@ impl Turn {
             Action::Write(text) => self.voice.raw(text.as_bytes()),
             Action::Junk(junk) => self.voice.raw(&bytes_of(*junk)),
             Action::LongLine(bytes) => self.long_line(*bytes),
-            Action::Notifications(count) => (0..*count).for_each(|number| self.notify(number)),
+            Action::Notifications(count) => self.voice.notes(&mut (0..*count).map(log_note)),
             Action::Progress { count, every_ms } => self.keep_reporting(*count, *every_ms),
             Action::Ask { method, params, wait } => _ = self.ask(method, params, *wait),
             Action::Stderr(text) => to_stderr(format!("{text}\n").as_bytes(), 1),
@@ -113,15 +113,10 @@ impl Turn {
         Flow::Ended
     }
 
-    fn notify(&self, number: usize) {
-        let params = json!({"level": "info", "data": format!("note {number}")});
-        self.voice.note(&outgoing(None, "notifications/message", &params));
-    }
-
     fn notify_bytes(&self, bytes: usize) {
         let params = json!({"level": "info", "data": "x".repeat(1000)});
         let note = outgoing(None, "notifications/message", &params);
-        (0..bytes / note.len() + 1).for_each(|_| self.voice.note(&note));
+        self.voice.notes(&mut std::iter::repeat_n(note.clone(), bytes / note.len() + 1));
     }
 
     fn long_line(&self, bytes: usize) {
@@ -136,13 +131,34 @@ impl Turn {
     }
 
     fn keep_reporting(&self, count: usize, every_ms: u64) {
+        if every_ms == 0 {
+            return self.flood_with_progress(count);
+        }
         for done in 1..=count {
-            if every_ms > 0 && !self.work_for(Duration::from_millis(every_ms)) {
+            if !self.work_for(Duration::from_millis(every_ms)) {
                 return;
             }
             self.progress(done, None);
         }
     }
+
+    fn flood_with_progress(&self, count: usize) {
+        let Some(token) = self.request.meta("progressToken").map(|token| token.to_string()) else { return };
+        self.voice.notes(&mut (1..=count).map(|done| progress_note(&token, done)));
+    }
+}
+
+/// Written by hand, since a million of them must not take long.
+fn log_note(number: usize) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"note {number}"}}}}"#
+    )
+}
+
+fn progress_note(token: &str, done: usize) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{done}}}}}"#
+    )
 }
 
 fn signal_named(name: &str) -> Option<Signal> {

@@ -6,10 +6,17 @@ use parking_lot::Mutex;
 
 use crate::script::{Framing, Script};
 
+/// How much of a flood is written at a time.
+const BLOCK: usize = 1 << 16;
+
 /// The way back to one caller.
 pub(super) trait Voice: Send + Sync {
     /// A message on the way to the answer, or one that nobody asked for.
     fn note(&self, text: &str);
+    /// Very many of them, as fast as can be.
+    fn notes(&self, texts: &mut dyn Iterator<Item = String>) {
+        texts.for_each(|text| self.note(&text));
+    }
     /// The answer.
     fn last(&self, text: &str);
     /// Bytes that need not be a message.
@@ -59,6 +66,18 @@ impl Shared {
 impl Voice for Shared {
     fn note(&self, text: &str) {
         self.write(&self.framed(text));
+    }
+
+    fn notes(&self, texts: &mut dyn Iterator<Item = String>) {
+        let mut block = Vec::with_capacity(2 * BLOCK);
+        for text in texts {
+            block.extend(self.framed(&text));
+            if block.len() >= BLOCK {
+                self.write(&block);
+                block.clear();
+            }
+        }
+        self.write(&block);
     }
 
     fn last(&self, text: &str) {

@@ -256,6 +256,17 @@ fn floods_come_in_full() {
 }
 
 #[test]
+fn a_flood_of_progress_grows_all_the_way() {
+    let server = Scripted::new(on_call(Action::Progress { count: 20_000, every_ms: 0 }));
+    let mut peer = Peer::start(&server);
+    peer.ask("tools/call", json!({"name": "echo", "arguments": {}, "_meta": {"progressToken": 5}}));
+    for expected in 1..=20_000 {
+        assert_eq!(peer.message()["params"], json!({"progressToken": 5, "progress": expected}));
+    }
+    assert_eq!(peer.message()["id"], 1);
+}
+
+#[test]
 fn stderr_gets_words_and_floods() {
     let script = Script::legacy().rule(
         Rule::on("start").act(Action::Stderr("oh no".into())).act(Action::StderrFlood(100_000)).act(Action::Exit(1)),
