@@ -44,6 +44,7 @@
 //! | H-01 | [`fake::tls`], [`fake::BlackHole`], [`fake::refused`] |
 //! | H-02 H-04…H-11 | [`fake::Fake`] with the replies of [`fake::reply`] |
 //! | H-03 H-12 H-15 H-16 | a scripted server over HTTP: [`ForgetSessions`](script::Action::ForgetSessions), rules on `DELETE` and `subscriptions/listen` |
+//! | H-13 | [`fake::reply::json_then_close`] (the keep-alive race; HTTP/2 has no fake here) |
 //! | H-14 | a rule with [`Rule::every`](script::Rule::every) |
 
 pub mod careless;

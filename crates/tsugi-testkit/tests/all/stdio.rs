@@ -460,3 +460,18 @@ fn a_script_that_is_none_is_refused() {
     let status = Peer::start_with(&server, vec!["--script".into(), "{\"ear\":1}".into()], Stdio::null()).wait();
     assert_eq!(status.code(), Some(64));
 }
+
+#[test]
+fn a_server_can_serve_any_pair_of_streams() {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let script = Script::legacy().rule(Rule::on_tool("crash").act(Action::Exit(1)));
+    let serving =
+        std::thread::spawn(move || tsugi_testkit::scripted::serve(&script, None, theirs.try_clone().unwrap(), theirs));
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(ours.try_clone().unwrap()));
+    let call = |tool: &str| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {"message": "m"}}});
+    std::io::Write::write_all(&mut &ours, format!("{}\n", call("echo")).as_bytes()).unwrap();
+    assert!(lines.next().unwrap().unwrap().contains("\"m\""));
+    ours.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(serving.join().unwrap(), Ok(()));
+    assert!(lines.next().is_none());
+}
