@@ -5,7 +5,12 @@ pub mod fault;
 pub mod http;
 pub(crate) mod legacy;
 pub mod mcp;
+pub(crate) mod peer;
+pub(crate) mod rpc;
 pub(crate) mod running;
+pub(crate) mod sse;
+pub mod stdio;
+pub(crate) mod ws;
 
 use std::sync::Arc;
 
@@ -13,6 +18,7 @@ use ::http::StatusCode;
 use ::http::request::Parts;
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use tsugi_protocol::answer::FaultCode;
 
 use crate::body::{self, BodyError};
@@ -28,6 +34,8 @@ pub(crate) struct Asked<'request> {
     pub(crate) parts: &'request Parts,
     /// Held until the answer is written, so that stopping waits for it.
     pub(crate) busy: Busy,
+    /// How the connection becomes a WebSocket, when its client wants that.
+    pub(crate) upgrade: Option<OnUpgrade>,
 }
 
 impl Asked<'_> {

@@ -10,7 +10,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::task::TaskTracker;
 
 use crate::config::Limits;
 use crate::run::Gateway;
@@ -25,14 +24,13 @@ pub(crate) struct Listening {
     gateway: Arc<Gateway>,
     http: auto::Builder<TokioExecutor>,
     room: Arc<Semaphore>,
-    pub(crate) connections: TaskTracker,
 }
 
 impl Listening {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let limits = &gateway.config().limits;
         let room = Arc::new(Semaphore::new(limits.connections));
-        Self { http: builder(limits), room, connections: TaskTracker::new(), gateway }
+        Self { http: builder(limits), room, gateway }
     }
 
     /// Accepts until we close. While draining, newcomers are still accepted and told so.
@@ -45,7 +43,7 @@ impl Listening {
             };
             match accepted {
                 Ok((stream, permit)) => {
-                    self.connections.spawn(self.clone().serve(stream, permit));
+                    self.gateway.tasks().spawn(self.clone().serve(stream, permit));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");

@@ -11,6 +11,14 @@ pub enum Route {
     McpGet,
     /// The end of a legacy session.
     McpDelete,
+    /// The stream of 2024-11-05.
+    Sse,
+    /// The messages of 2024-11-05.
+    SseMessages,
+    /// A WebSocket.
+    WebSocket,
+    /// Bare JSON-RPC.
+    Rpc,
     /// Alive.
     Healthz,
 }
@@ -49,6 +57,10 @@ pub static ROUTES: &[Entry] = &[
     entry(Method::DELETE, "/mcp", Route::McpDelete, Style::Rpc),
     entry(Method::GET, "/servers/{}/mcp", Route::McpGet, Style::Rpc),
     entry(Method::DELETE, "/servers/{}/mcp", Route::McpDelete, Style::Rpc),
+    entry(Method::GET, "/sse", Route::Sse, Style::Rpc),
+    entry(Method::POST, "/messages", Route::SseMessages, Style::Rpc),
+    entry(Method::GET, "/ws", Route::WebSocket, Style::Rpc),
+    entry(Method::POST, "/rpc", Route::Rpc, Style::Rpc),
     entry(Method::GET, "/healthz", Route::Healthz, Style::Rest),
 ];
 

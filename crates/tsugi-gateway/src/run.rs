@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use http::header::{ALLOW, CONNECTION};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
+use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::FaultCode;
 
 use crate::backend::{Backend, Endpoint};
@@ -48,13 +49,14 @@ pub struct Gateway {
     backend: Arc<dyn Backend>,
     drain: Drain,
     sessions: Table,
+    sse_streams: face::sse::Streams,
+    tasks: TaskTracker,
 }
 
 /// A running gateway. Dropping it leaves the gateway running; [`Handle::drain`] stops it.
 pub struct Handle {
     addresses: Vec<SocketAddr>,
     gateway: Arc<Gateway>,
-    listening: Arc<Listening>,
 }
 
 impl Gateway {
@@ -75,13 +77,21 @@ impl Gateway {
         let listeners = bound.map_err(|(address, error)| StartError::Bind { address, error })?;
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let sessions = Table::new(&config.limits);
-        let gateway = Arc::new(Self { guard, backend, drain: Drain::default(), sessions, config });
+        let gateway = Arc::new(Self {
+            guard,
+            backend,
+            drain: Drain::default(),
+            sessions,
+            sse_streams: face::sse::Streams::default(),
+            tasks: TaskTracker::new(),
+            config,
+        });
         let listening = Arc::new(Listening::new(gateway.clone()));
         for listener in listeners {
-            listening.connections.spawn(listening.clone().accept(listener));
+            gateway.tasks.spawn(listening.clone().accept(listener));
         }
-        listening.connections.spawn(gateway.clone().sweep());
-        Ok(Handle { addresses, gateway, listening })
+        gateway.tasks.spawn(gateway.clone().sweep());
+        Ok(Handle { addresses, gateway })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -94,6 +104,14 @@ impl Gateway {
 
     pub(crate) fn sessions(&self) -> &Table {
         &self.sessions
+    }
+
+    pub(crate) fn sse_streams(&self) -> &face::sse::Streams {
+        &self.sse_streams
+    }
+
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
     }
 
     /// Forgets what nobody uses any more, until we close.
@@ -126,7 +144,8 @@ impl Gateway {
         response
     }
 
-    async fn dispatch(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    async fn dispatch(self: &Arc<Self>, mut request: Request<Incoming>) -> Response<Body> {
+        let upgrade = face::ws::upgrade_of(&mut request);
         let (parts, body) = request.into_parts();
         let found = route::find(&parts.method, parts.uri.path());
         let style = match &found {
@@ -144,8 +163,9 @@ impl Gateway {
             Found::Nothing => return face::fault::refuse(style, &no_such_path()),
         };
         let Some(busy) = self.drain.enter() else { return face::fault::refuse(style, &draining()) };
-        let asked = face::Asked { gateway: self, principal, parts: &parts, busy };
-        self.answer(asked, entry, segments, body).await
+        let asked = face::Asked { gateway: self, principal, parts: &parts, busy, upgrade };
+        let answered = self.answer(asked, entry, segments, body).await;
+        answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal))
     }
 
     async fn answer(
@@ -154,14 +174,21 @@ impl Gateway {
         entry: &'static Entry,
         segments: Segments<'_>,
         body: Incoming,
-    ) -> Response<Body> {
-        match entry.route {
-            Route::McpPost | Route::McpGet | Route::McpDelete => match self.endpoint(segments.first()) {
-                Ok((endpoint, place)) => face::mcp::serve(entry.route, asked, endpoint, place, body).await,
-                Err(refusal) => face::fault::refuse(entry.style, &refusal),
-            },
+    ) -> Result<Response<Body>, Refusal> {
+        Ok(match entry.route {
+            Route::McpPost | Route::McpGet | Route::McpDelete => {
+                let (endpoint, place) = self.endpoint(segments.first())?;
+                face::mcp::serve(entry.route, asked, endpoint, place, body).await?
+            }
+            Route::Sse => face::sse::open(&asked, self.backend.all())?,
+            Route::SseMessages => face::sse::post(&asked, asked.json_body(body).await?)?,
+            Route::Rpc => {
+                let bytes = asked.json_body(body).await?;
+                face::rpc::post(asked, self.backend.all(), bytes).await
+            }
+            Route::WebSocket => face::ws::open(asked, self.backend.all())?,
             Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
-        }
+        })
     }
 
     /// Everything together, or one server and its name.
@@ -194,8 +221,8 @@ impl Handle {
     /// Gives how many calls were cut off.
     pub async fn drain(&self, grace: Duration) -> usize {
         let left = self.gateway.drain.run(grace).await;
-        self.listening.connections.close();
-        self.listening.connections.wait().await;
+        self.gateway.tasks.close();
+        self.gateway.tasks.wait().await;
         left
     }
 }

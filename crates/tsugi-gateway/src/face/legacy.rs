@@ -11,5 +11,5 @@ mod turn;
 mod watch;
 
 pub(crate) use conversation::{Conversation, Received, begin};
-pub(crate) use turn::{Said, Turn};
+pub(crate) use turn::Turn;
 pub(crate) use watch::Watch;

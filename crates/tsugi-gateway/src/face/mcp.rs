@@ -18,7 +18,7 @@ use super::{Asked, fault};
 use crate::backend::Endpoint;
 use crate::body::Body;
 use crate::guard::refusal::Refusal;
-use crate::route::{Route, Style};
+use crate::route::Route;
 
 pub(crate) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
@@ -29,16 +29,15 @@ pub(crate) async fn serve(
     endpoint: Endpoint,
     place: Option<String>,
     body: Incoming,
-) -> Response<Body> {
-    let served = match route {
+) -> Result<Response<Body>, Refusal> {
+    match route {
         Route::McpPost => post(asked, endpoint, place, body).await,
         _ if asked.parts.headers.get(PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes())) => {
             Err(only_post())
         }
         Route::McpDelete => legacy::delete(&asked, place.as_deref()),
         _ => legacy::get(asked, place.as_deref()),
-    };
-    served.unwrap_or_else(|refusal| fault::refuse(Style::Rpc, &refusal))
+    }
 }
 
 async fn post(

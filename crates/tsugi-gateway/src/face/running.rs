@@ -1,7 +1,11 @@
 //! A call in progress as faces see it: a panic below becomes that call's error, and unwanted notes are left out.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
 
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Note, Outcome, Reply};
 use tsugi_protocol::era::change;
@@ -73,5 +77,37 @@ impl Wanted {
             Method::LogMessage => change::is_log_wanted(note, self.level),
             _ => true,
         }
+    }
+}
+
+/// What a call in progress has to say to its client.
+pub(crate) enum Said {
+    /// A notification or a question; more follows.
+    Message(Bytes),
+    /// The response; nothing follows.
+    Response(Bytes),
+    /// Nothing: the client cancelled the request and expects no response.
+    Silence,
+}
+
+/// The switch that ends one turn from outside.
+#[derive(Default)]
+pub(crate) struct Cancel {
+    is_set: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Cancel {
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, Ordering::SeqCst);
+        self.waker.wake();
     }
 }

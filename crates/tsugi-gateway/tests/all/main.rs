@@ -4,4 +4,5 @@
 mod edge;
 mod legacy;
 mod modern;
+mod wires;
 mod world;

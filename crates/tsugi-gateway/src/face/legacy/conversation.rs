@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Outcome};
@@ -21,7 +20,7 @@ use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, Response, Rp
 use super::turn::Turn;
 use crate::config::Limits;
 use crate::face::mcp::modern::{invalid, without_meta};
-use crate::face::running::Running;
+use crate::face::running::{Cancel, Running};
 use tsugi_protocol::era::{change, session};
 
 /// A session of the legacy era, whatever wire it is on.
@@ -47,28 +46,6 @@ struct State {
     running: Vec<(Id, Arc<Cancel>)>,
     questions: HashMap<u64, oneshot::Sender<Body>>,
     is_over: bool,
-}
-
-/// The switch that ends one turn from outside.
-#[derive(Default)]
-pub(super) struct Cancel {
-    is_set: AtomicBool,
-    waker: AtomicWaker,
-}
-
-impl Cancel {
-    pub(super) fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn register(&self, waker: &Waker) {
-        self.waker.register(waker);
-    }
-
-    fn set(&self) {
-        self.is_set.store(true, Ordering::SeqCst);
-        self.waker.wake();
-    }
 }
 
 /// What a message led to.

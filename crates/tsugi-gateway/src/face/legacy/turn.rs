@@ -14,8 +14,8 @@ use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::input::{Answers, Question};
 use tsugi_protocol::rpc::{Body, Id, Request, Response, RpcError};
 
-use super::conversation::{Cancel, Conversation};
-use crate::face::running::Running;
+use super::conversation::Conversation;
+use crate::face::running::{Cancel, Running, Said};
 use tsugi_protocol::era::{change, round_trip, to_legacy};
 
 /// A request being answered. Dropping it cancels the call.
@@ -43,16 +43,6 @@ struct Asking {
     has_answers: bool,
     state: Option<String>,
     deadline: Pin<Box<Sleep>>,
-}
-
-/// What a turn has to say.
-pub(crate) enum Said {
-    /// A notification or a question; more follows.
-    Message(Bytes),
-    /// The response; nothing follows.
-    Response(Bytes),
-    /// Nothing: the client cancelled the request and expects no response.
-    Silence,
 }
 
 impl Turn {

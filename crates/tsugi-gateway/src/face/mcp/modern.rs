@@ -81,10 +81,22 @@ pub(crate) fn invalid(message: &str) -> RpcError {
     RpcError::new(code::INVALID_PARAMS, message)
 }
 
-/// The error that names the revisions we speak, newest first.
+/// The revisions we speak, newest first.
+fn own_versions() -> Vec<&'static str> {
+    Version::ALL.iter().rev().map(|version| version.as_str()).collect()
+}
+
+/// Which revisions are spoken is a property of this face, whatever the server behind it speaks.
+fn with_own_versions(discovered: &Object) -> Object {
+    let mut result = Splice::with_capacity(discovered.bytes().len() + 64);
+    result.members(discovered, |key| key != "supportedVersions");
+    result.raw("supportedVersions", &Raw::from_value(&own_versions()));
+    result.finish_object()
+}
+
+/// The error that names the revisions we speak.
 fn unsupported(requested: &str) -> RpcError {
-    let supported: Vec<&str> = Version::ALL.iter().rev().map(|version| version.as_str()).collect();
-    let data = Raw::from(json!({"supported": supported, "requested": requested}));
+    let data = Raw::from(json!({"supported": own_versions(), "requested": requested}));
     RpcError::with_data(code::UNSUPPORTED_VERSION, "unsupported protocol version", Some(&data))
 }
 
@@ -153,6 +165,7 @@ fn done(id: &Id, method: &Method, outcome: &Outcome) -> Response<Body> {
 /// An outcome in the modern form.
 pub(crate) fn outcome_of(method: &Method, outcome: &Outcome) -> Result<Object, RpcError> {
     match outcome {
+        Outcome::Complete(complete) if *method == Method::Discover => Ok(with_own_versions(&complete.body)),
         Outcome::Complete(complete) => Ok(to_modern::result(complete, method)),
         Outcome::InputRequired(input) => Ok(input.to_result()),
         Outcome::Failed(Failure::Upstream(error)) => Err(to_modern::error(error, method)),

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::face::event;
-use crate::face::legacy::{Said, Turn, Watch};
+use crate::face::legacy::{Turn, Watch};
+use crate::face::running::Said;
 
 /// Where a stream's events come from.
 pub(super) enum Source {

@@ -1,0 +1,296 @@
+//! One client on a wire that carries everything both ways (standard streams, WebSocket, the two-endpoint
+//! stream): both eras at once, however the client opens.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::stream::{self, SelectAll, Stream, StreamExt};
+use parking_lot::Mutex;
+use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Event, Fault, FaultCode};
+use tsugi_protocol::era::change;
+use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::mcp::{Method, Version};
+use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError, code};
+
+use super::legacy::{self, Conversation, Received, Turn, Watch, batch};
+use super::mcp::modern::listen::{self, Subscription};
+use super::mcp::modern::stream::response;
+use super::mcp::modern::{invalid, read_meta, refuse_gone, without_meta};
+use super::mcp::{names_revision, unreadable_error};
+use super::running::{Cancel, Running, Said};
+use crate::config::Limits;
+
+/// How many requests of one client may be in progress.
+const IN_PROGRESS: usize = 1024;
+
+type Outgoing = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+/// A client and everything it has going on. Dropping it cancels all of it.
+pub(crate) struct Peer {
+    answer: Arc<dyn Answer>,
+    caller: Caller,
+    limits: Arc<Limits>,
+    /// The legacy conversation, once the client has opened one.
+    conversation: Arc<OnceLock<Arc<Conversation>>>,
+    running: Cancels,
+    outgoing: SelectAll<Outgoing>,
+}
+
+type Cancels = Arc<Mutex<HashMap<Id, Vec<Arc<Cancel>>>>>;
+
+impl Peer {
+    pub(crate) fn new(answer: Arc<dyn Answer>, caller: Caller, limits: Arc<Limits>) -> Self {
+        Self {
+            answer,
+            caller,
+            limits,
+            conversation: Arc::default(),
+            running: Arc::default(),
+            outgoing: SelectAll::new(),
+        }
+    }
+
+    /// Takes one message of the client; gives what can be answered at once.
+    pub(crate) fn receive(&mut self, bytes: Bytes) -> Option<Bytes> {
+        if batch::is_batch(&bytes) {
+            return self.receive_batch(&bytes);
+        }
+        match Message::parse(bytes) {
+            Ok(message) => self.take(message),
+            Err(error) => Some(unreadable_error(&error).response(None)),
+        }
+    }
+
+    fn receive_batch(&mut self, bytes: &Bytes) -> Option<Bytes> {
+        let has_batches = self.conversation.get().is_some_and(|known| known.version() == Version::V2025_03_26);
+        if !has_batches {
+            return Some(RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches").response(None));
+        }
+        match batch::split(bytes, self.limits.batch) {
+            Ok(messages) => {
+                let answers: Vec<Bytes> = messages.into_iter().filter_map(|message| self.receive(message)).collect();
+                self.outgoing.push(stream::iter(answers).boxed());
+                None
+            }
+            Err(error) => Some(error.response(None)),
+        }
+    }
+
+    fn take(&mut self, message: Message) -> Option<Bytes> {
+        match message {
+            Message::Request(request) if self.outgoing.len() >= IN_PROGRESS => {
+                let fault = Fault::new(FaultCode::Overloaded, "too many requests are in progress");
+                Some(fault.to_rpc().response(Some(&request.id)))
+            }
+            Message::Request(request) => self.request(request),
+            Message::Notification(notification) => {
+                self.cancel(&notification);
+                self.converse(Message::Notification(notification))
+            }
+            response => self.converse(response),
+        }
+    }
+
+    fn request(&mut self, request: Request) -> Option<Bytes> {
+        let params = request.params_object();
+        if names_revision(params.as_ref()) {
+            return self.modern(&request, params.as_ref()).err().map(|error| error.response(Some(&request.id)));
+        }
+        match request.method {
+            Method::Initialize if self.conversation.get().is_none() => {
+                self.initialize(request);
+                None
+            }
+            Method::Ping => Some(Response::result(request.id, Raw::literal("{}")).to_bytes()),
+            Method::Discover if self.conversation.get().is_none() => {
+                Some(invalid("the parameters lack _meta").response(Some(&request.id)))
+            }
+            _ => self.converse(Message::Request(request)),
+        }
+    }
+
+    /// Opens the legacy conversation; the changes it wants to hear of follow its response.
+    fn initialize(&mut self, request: Request) {
+        let (answer, caller, limits) = (self.answer.clone(), self.caller.clone(), self.limits.clone());
+        let place = self.conversation.clone();
+        let opening = async move {
+            match legacy::begin(answer, caller, &limits, &request).await {
+                Ok((conversation, response)) => {
+                    let conversation = place.get_or_init(|| Arc::new(conversation)).clone();
+                    let mut watch = Watch::new(conversation);
+                    let changes = stream::poll_fn(move |context| watch.poll(context).map(Some));
+                    stream::iter([response]).chain(changes).boxed()
+                }
+                Err(error) => stream::iter([error.response(Some(&request.id))]).boxed(),
+            }
+        };
+        self.outgoing.push(stream::once(opening).flatten().boxed());
+    }
+
+    fn converse(&mut self, message: Message) -> Option<Bytes> {
+        let Some(conversation) = self.conversation.get() else {
+            let Message::Request(request) = message else { return None };
+            return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
+        };
+        match conversation.receive(message) {
+            Received::Nothing => None,
+            Received::Answered(response) => Some(response),
+            Received::Turn(turn) => {
+                self.outgoing.push(turn_stream(*turn));
+                None
+            }
+        }
+    }
+
+    fn modern(&mut self, request: &Request, params: Option<&Object>) -> Result<(), RpcError> {
+        let params = params.ok_or_else(|| invalid("the parameters must be an object"))?;
+        let own = params.get_object("_meta").ok_or_else(|| invalid("the parameters lack _meta"))?;
+        let meta = read_meta(&own)?;
+        refuse_gone(&request.method)?;
+        let call = Call {
+            method: request.method.clone(),
+            params: without_meta(params),
+            meta,
+            caller: self.caller.clone(),
+            options: CallOptions::default(),
+        };
+        let cancel = Arc::new(Cancel::default());
+        self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());
+        let asking = Asking::start(&*self.answer, request.id.clone(), call);
+        let cancellable =
+            Cancellable { asking: Some(asking), id: request.id.clone(), cancel, running: self.running.clone() };
+        self.outgoing.push(cancellable.boxed());
+        Ok(())
+    }
+
+    /// Ends the modern requests that a client abandons; its legacy ones are the conversation's matter.
+    fn cancel(&self, notification: &Notification) {
+        if notification.method != Method::Cancelled {
+            return;
+        }
+        let Some(id) = change::cancelled_id(notification) else { return };
+        for cancel in self.running.lock().get(&id).into_iter().flatten() {
+            cancel.set();
+        }
+    }
+
+    /// The next message for the client; waits for ever when there is none.
+    pub(crate) async fn next(&mut self) -> Bytes {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The next message for the client.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        match self.outgoing.poll_next_unpin(context) {
+            Poll::Ready(Some(message)) => Poll::Ready(message),
+            // Nothing is going on; the next message of the client wakes us.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// True when no request is in progress. A conversation's changes are not one.
+    pub(crate) fn is_idle(&self) -> bool {
+        let changes = usize::from(self.conversation.get().is_some());
+        self.outgoing.len() <= changes
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Some(conversation) = self.conversation.get() {
+            conversation.end();
+        }
+    }
+}
+
+fn turn_stream(turn: Turn) -> Outgoing {
+    let mut turn = Some(turn);
+    stream::poll_fn(move |context| {
+        let Some(running) = &mut turn else { return Poll::Ready(None) };
+        let said = std::task::ready!(running.poll(context));
+        Poll::Ready(match said {
+            Said::Message(message) => Some(message),
+            Said::Response(response) => {
+                turn = None;
+                Some(response)
+            }
+            Said::Silence => {
+                turn = None;
+                None
+            }
+        })
+    })
+    .boxed()
+}
+
+/// A modern request in progress.
+enum Asking {
+    Call { id: Id, method: Method, running: Running },
+    Subscription(Subscription),
+}
+
+impl Asking {
+    fn start(answer: &dyn Answer, id: Id, call: Call) -> Self {
+        match call.method {
+            Method::Listen => Asking::Subscription(Subscription::open(answer, id, call)),
+            _ => Asking::Call { method: call.method.clone(), running: Running::start(answer, call), id },
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+        match self {
+            Asking::Subscription(subscription) => subscription.poll(context).map(|said| match said {
+                listen::Said::Note(note) => Said::Message(note),
+                listen::Said::End(response) => Said::Response(response),
+            }),
+            Asking::Call { id, method, running } => running.poll_event(context).map(|event| match event {
+                Event::Note(note) => Said::Message(note.to_bytes()),
+                Event::Done(outcome) => Said::Response(response(id, method, &outcome)),
+            }),
+        }
+    }
+}
+
+/// A modern request that its client can abandon by a message.
+struct Cancellable {
+    asking: Option<Asking>,
+    id: Id,
+    cancel: Arc<Cancel>,
+    running: Cancels,
+}
+
+impl Stream for Cancellable {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.cancel.register(context.waker());
+        if self.cancel.is_set() {
+            self.asking = None;
+        }
+        let Some(asking) = &mut self.asking else { return Poll::Ready(None) };
+        let said = std::task::ready!(asking.poll(context));
+        Poll::Ready(match said {
+            Said::Message(message) => Some(message),
+            Said::Response(response) => {
+                self.asking = None;
+                Some(response)
+            }
+            Said::Silence => None,
+        })
+    }
+}
+
+impl Drop for Cancellable {
+    fn drop(&mut self) {
+        let mut running = self.running.lock();
+        if let Some(same) = running.get_mut(&self.id) {
+            same.retain(|other| !Arc::ptr_eq(other, &self.cancel));
+            if same.is_empty() {
+                running.remove(&self.id);
+            }
+        }
+    }
+}

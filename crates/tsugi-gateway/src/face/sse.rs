@@ -1,0 +1,117 @@
+//! HTTP+SSE of 2024-11-05: a stream to listen on, an address to post to
+//! ([HTTP with SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse)).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::{Response, StatusCode};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tsugi_protocol::answer::FaultCode;
+
+use super::event::{self, KeepAlive};
+use super::peer::Peer;
+use super::{Asked, http};
+use crate::backend::Endpoint;
+use crate::body::{Body, Chunks};
+use crate::guard::refusal::Refusal;
+
+/// How many posted messages may wait for the stream to take them.
+const INBOX: usize = 256;
+
+/// The open streams, by the id that their clients post to.
+#[derive(Default)]
+pub(crate) struct Streams(Mutex<HashMap<String, Posted>>);
+
+struct Posted {
+    caller: String,
+    inbox: mpsc::Sender<Bytes>,
+}
+
+/// Opens a stream and tells where to post.
+pub(crate) fn open(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Response<Body>, Refusal> {
+    let gateway = asked.gateway.clone();
+    let limits = &gateway.config().limits;
+    let random: [u8; 18] = rand::random();
+    let id = BASE64_URL_SAFE_NO_PAD.encode(random);
+    let (inbox, posted) = mpsc::channel(INBOX);
+    let caller = asked.principal.caller();
+    {
+        let mut streams = gateway.sse_streams().0.lock();
+        if streams.len() >= limits.streams {
+            let message = "there are too many streams";
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message));
+        }
+        streams.insert(id.clone(), Posted { caller: caller.principal().to_owned(), inbox });
+    }
+    let peer = Peer::new(endpoint.answer, caller.clone(), Arc::new(limits.clone()));
+    let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
+    let keep_alive = KeepAlive::new(limits.keep_alive);
+    Ok(http::events(PeerStream { id, greeting, posted, peer, keep_alive, gateway }))
+}
+
+/// Takes a posted message for a stream. Somebody else's stream does not exist.
+pub(crate) fn post(asked: &Asked<'_>, bytes: Bytes) -> Result<Response<Body>, Refusal> {
+    let query = asked.parts.uri.query().unwrap_or_default();
+    let id = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "sessionId" || key == "session_id");
+    let (_, id) = id.ok_or(Refusal::bad_request("the query must name the sessionId"))?;
+    let streams = asked.gateway.sse_streams().0.lock();
+    let posted = streams.get(id.as_ref()).filter(|posted| posted.caller == asked.principal.caller().principal());
+    let unknown = || Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
+    match posted.ok_or_else(unknown)?.inbox.try_send(bytes) {
+        Ok(()) => Ok(http::text(StatusCode::ACCEPTED, "Accepted")),
+        Err(mpsc::error::TrySendError::Closed(_)) => Err(unknown()),
+        Err(mpsc::error::TrySendError::Full(_)) => {
+            let message = "this client does not read its stream";
+            Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message))
+        }
+    }
+}
+
+struct PeerStream {
+    id: String,
+    greeting: Option<Bytes>,
+    posted: mpsc::Receiver<Bytes>,
+    peer: Peer,
+    keep_alive: KeepAlive,
+    gateway: Arc<crate::run::Gateway>,
+}
+
+impl PeerStream {
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        while let Poll::Ready(Some(posted)) = self.posted.poll_recv(context) {
+            if let Some(answer) = self.peer.receive(posted) {
+                return Poll::Ready(answer);
+            }
+        }
+        self.peer.poll_next(context)
+    }
+}
+
+impl Chunks for PeerStream {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(greeting) = self.greeting.take() {
+            return Poll::Ready(Some(greeting));
+        }
+        match self.poll_message(context) {
+            Poll::Ready(message) => {
+                self.keep_alive.reset();
+                // Clients of that revision look at the event's name.
+                let mut event = Vec::from(&b"event: message\n"[..]);
+                event.extend_from_slice(&event::message(&message));
+                Poll::Ready(Some(event.into()))
+            }
+            Poll::Pending => self.keep_alive.poll(context).map(Some),
+        }
+    }
+}
+
+impl Drop for PeerStream {
+    fn drop(&mut self) {
+        self.gateway.sse_streams().0.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,102 @@
+//! Our own standard streams as an MCP wire: newline or `Content-Length`, both eras, answered in kind
+//! ([stdio](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio)).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tsugi_protocol::answer::{Answer, Caller};
+use tsugi_protocol::codec::{self, CodecError, Framing};
+use tsugi_protocol::rpc::{RpcError, code};
+
+use super::peer::Peer;
+use crate::config::Limits;
+
+/// How much may wait to be written before we stop making more.
+const WRITE_AHEAD: usize = 1 << 20;
+/// How long running requests may take after the client has closed its end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Serves one client until it closes its end or the output breaks. The reader never waits for a call, and
+/// a client that closes its end is gone within a second.
+pub async fn run<R, W>(answer: Arc<dyn Answer>, input: R, output: W) -> std::io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut wire = Wire {
+        peer: Peer::new(answer, Caller::local(), Arc::new(Limits::default())),
+        framing: Framing::new(codec::Limits::LINE),
+        output,
+        unwritten: BytesMut::new(),
+    };
+    wire.serve(input).await?;
+    // Whoever closed its end may still read, but not for long.
+    let _ = tokio::time::timeout(LAST_WORDS, wire.finish()).await;
+    Ok(())
+}
+
+struct Wire<W> {
+    peer: Peer,
+    framing: Framing,
+    output: W,
+    unwritten: BytesMut,
+}
+
+impl<W: AsyncWrite + Unpin> Wire<W> {
+    async fn serve<R: AsyncRead + Unpin>(&mut self, mut input: R) -> std::io::Result<()> {
+        let mut unread = BytesMut::with_capacity(64 << 10);
+        loop {
+            let has_output = !self.unwritten.is_empty();
+            let has_room = self.unwritten.len() < WRITE_AHEAD;
+            tokio::select! {
+                read = input.read_buf(&mut unread) => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                    self.take(&mut unread);
+                }
+                message = self.peer.next(), if has_room => self.framing.encode(&message, &mut self.unwritten),
+                written = self.output.write_buf(&mut self.unwritten), if has_output => self.written(written?).await?,
+            }
+        }
+    }
+
+    fn take(&mut self, unread: &mut BytesMut) {
+        while let Some(message) = self.framing.next(unread) {
+            let answer = match message {
+                Ok(message) => self.peer.receive(message),
+                Err(error) => Some(unreadable(&error).response(None)),
+            };
+            if let Some(answer) = answer {
+                self.framing.encode(&answer, &mut self.unwritten);
+            }
+        }
+    }
+
+    async fn written(&mut self, count: usize) -> std::io::Result<()> {
+        match (count, self.unwritten.has_remaining()) {
+            (0, _) => Err(std::io::ErrorKind::WriteZero.into()),
+            (_, true) => Ok(()),
+            (_, false) => self.output.flush().await,
+        }
+    }
+
+    /// Writes what is there and what running requests still say.
+    async fn finish(&mut self) -> std::io::Result<()> {
+        loop {
+            self.output.write_all_buf(&mut self.unwritten).await?;
+            self.output.flush().await?;
+            if self.peer.is_idle() {
+                return Ok(());
+            }
+            let message = self.peer.next().await;
+            self.framing.encode(&message, &mut self.unwritten);
+        }
+    }
+}
+
+fn unreadable(error: &CodecError) -> RpcError {
+    RpcError::new(code::PARSE_ERROR, &error.to_string())
+}

@@ -1,0 +1,123 @@
+//! MCP over WebSocket: one message per text frame, subprotocol `mcp`, both eras.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, interval_at, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::codec::Limits as CodecLimits;
+use tsugi_protocol::json::write::on_one_line;
+
+use super::peer::Peer;
+use super::{Asked, http};
+use crate::backend::Endpoint;
+use crate::body::Body;
+use crate::guard::refusal::Refusal;
+use crate::run::Gateway;
+
+/// How long a client that does not read may hold us up.
+const STALL: Duration = CodecLimits::STALL;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// The future of a connection's upgrade, taken before the request's head is read.
+pub(crate) fn upgrade_of(request: &mut Request<Incoming>) -> Option<OnUpgrade> {
+    request.headers().contains_key(SEC_WEBSOCKET_KEY).then(|| hyper::upgrade::on(request))
+}
+
+/// Turns the connection into a WebSocket.
+pub(crate) fn open(mut asked: Asked<'_>, endpoint: Endpoint) -> Result<Response<Body>, Refusal> {
+    let (Some(upgrade), Some(accept)) = (asked.upgrade.take(), accept_key(&asked.parts.headers)) else {
+        let message = "this address speaks WebSocket";
+        return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, FaultCode::InvalidRequest, message));
+    };
+    let limits = Arc::new(asked.gateway.config().limits.clone());
+    let peer = Peer::new(endpoint.answer, asked.principal.caller().clone(), limits);
+    asked.gateway.tasks().spawn(serve(asked.gateway.clone(), upgrade, peer));
+    let mut response = http::empty(StatusCode::SWITCHING_PROTOCOLS);
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    if offers_mcp(&asked.parts.headers) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("mcp"));
+    }
+    Ok(response)
+}
+
+fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
+    let is_websocket = headers.get(UPGRADE)?.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let is_current = headers.get(SEC_WEBSOCKET_VERSION)?.as_bytes() == b"13";
+    let key = derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes());
+    (is_websocket && is_current).then(|| HeaderValue::from_str(&key).ok())?
+}
+
+fn offers_mcp(headers: &HeaderMap) -> bool {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    offered.flat_map(|value| value.split(',')).any(|protocol| protocol.trim() == "mcp")
+}
+
+async fn serve(gateway: Arc<Gateway>, upgrade: OnUpgrade, mut peer: Peer) {
+    let Ok(upgraded) = upgrade.await else { return };
+    let config =
+        WebSocketConfig::default().max_message_size(Some(CodecLimits::LINE)).max_frame_size(Some(CodecLimits::LINE));
+    let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+    let every = gateway.config().limits.keep_alive;
+    let mut pings = interval_at(Instant::now() + every, every);
+    loop {
+        let is_open = tokio::select! {
+            received = socket.next() => match received {
+                Some(Ok(message)) => receive(&mut socket, &mut peer, message).await,
+                _ => false,
+            },
+            message = peer.next() => send(&mut socket, &message).await,
+            _ = pings.tick() => write(&mut socket, Message::Ping(Bytes::new())).await,
+            () = gateway.drain().closing().cancelled() => false,
+        };
+        if !is_open {
+            // Whoever is gone need not hear goodbye.
+            let _ = timeout(Duration::from_secs(1), socket.close(None)).await;
+            return;
+        }
+    }
+}
+
+async fn receive(socket: &mut Socket, peer: &mut Peer, message: Message) -> bool {
+    let bytes = match message {
+        Message::Text(text) => Bytes::from(text),
+        Message::Binary(bytes) => bytes,
+        Message::Close(_) => return false,
+        Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => return true,
+    };
+    match peer.receive(bytes) {
+        Some(answer) => send(socket, &answer).await,
+        None => true,
+    }
+}
+
+async fn send(socket: &mut Socket, message: &Bytes) -> bool {
+    match Utf8Bytes::try_from(on_one_line(message)) {
+        Ok(text) => write(socket, Message::Text(text)).await,
+        // Our messages are JSON that was proved to be UTF-8.
+        Err(_) => false,
+    }
+}
+
+/// False when the client is gone or does not read.
+async fn write(socket: &mut Socket, message: Message) -> bool {
+    matches!(timeout(STALL, socket.send(message)).await, Ok(Ok(())))
+}

@@ -1,0 +1,226 @@
+//! The wires that carry everything both ways: standard streams, WebSocket, HTTP+SSE; and bare JSON-RPC.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tsugi_gateway::face::stdio;
+use tsugi_protocol::answer::{Answer, Call, InputRequired, Outcome, Reply};
+use tsugi_protocol::json::Raw;
+use tsugi_protocol::mcp::Method;
+
+use crate::world::*;
+
+fn server(drops: Drops) -> Arc<dyn Answer> {
+    script(move |call: Call| match call.method {
+        Method::Discover => complete(json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
+        })),
+        Method::ToolsCall => match call.subject().as_deref() {
+            Some("ask") => match call.params.get("inputResponses") {
+                Some(answers) => complete(text(answers.as_str())),
+                None => {
+                    let params = Raw::from(json!({"message": "who?"}));
+                    Reply::ready(Outcome::InputRequired(InputRequired::one(
+                        "who",
+                        &Method::Elicit,
+                        Some(&params),
+                        None,
+                    )))
+                }
+            },
+            Some("never") => Reply::from_source(Events(VecDeque::new(), Some(drops.guard()))),
+            name => complete(text(name.unwrap_or("?"))),
+        },
+        _ => complete(json!({"resultType": "complete", "tools": []})),
+    })
+}
+
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "t", "version": "1"}
+    }})
+}
+
+fn call(id: Value, name: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name}})
+}
+
+struct Pipe {
+    input: Option<DuplexStream>,
+    output: BufReader<DuplexStream>,
+    served: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Pipe {
+    fn open(answer: Arc<dyn Answer>) -> Self {
+        let (input, theirs_in) = tokio::io::duplex(1 << 16);
+        let (theirs_out, output) = tokio::io::duplex(1 << 16);
+        let served = tokio::spawn(stdio::run(answer, theirs_in, theirs_out));
+        Self { input: Some(input), output: BufReader::new(output), served }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).await.unwrap();
+    }
+
+    async fn send(&mut self, message: &Value) {
+        self.write(format!("{message}\n").as_bytes()).await;
+    }
+
+    async fn read(&mut self) -> Value {
+        let mut line = String::new();
+        let reading = self.output.read_line(&mut line);
+        tokio::time::timeout(Duration::from_secs(10), reading).await.expect("an answer in time").unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+}
+
+#[tokio::test]
+async fn both_eras_share_one_pipe() {
+    let mut pipe = Pipe::open(server(Drops::default()));
+    pipe.send(&modern(json!(1), "server/discover", json!({}))).await;
+    assert_eq!(pipe.read().await["result"]["supportedVersions"][0], "2026-07-28");
+    pipe.send(&call(json!(2), "early")).await;
+    assert_eq!(pipe.read().await["error"]["code"], -32600, "a legacy request before initialize");
+    pipe.send(&initialize()).await;
+    assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-11-25");
+    pipe.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    pipe.send(&call(json!(3), "old")).await;
+    let old = pipe.read().await;
+    assert_eq!(
+        (old["id"].clone(), old["result"].clone()),
+        (json!(3), json!({"content": [{"type": "text", "text": "old"}]}))
+    );
+    pipe.send(&modern(json!(3), "tools/call", json!({"name": "new"}))).await;
+    assert_eq!(pipe.read().await["result"]["resultType"], "complete");
+    pipe.write(b"not json\n").await;
+    assert_eq!(pipe.read().await["error"]["code"], -32700);
+}
+
+#[tokio::test]
+async fn a_question_goes_out_on_the_pipe_and_its_answer_comes_back() {
+    let mut pipe = Pipe::open(server(Drops::default()));
+    pipe.send(&initialize()).await;
+    pipe.read().await;
+    pipe.send(&call(json!(1), "ask")).await;
+    let question = pipe.read().await;
+    assert_eq!(question["method"], "elicitation/create");
+    pipe.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})).await;
+    let answer = pipe.read().await;
+    assert_eq!(answer["result"]["content"][0]["text"], r#"{"who":{"action":"decline"}}"#);
+}
+
+#[tokio::test]
+async fn content_length_is_answered_in_kind() {
+    let mut pipe = Pipe::open(server(Drops::default()));
+    let message = modern(json!(1), "tools/call", json!({"name": "x"})).to_string();
+    pipe.write(format!("Content-Length: {}\r\n\r\n{message}", message.len()).as_bytes()).await;
+    let mut head = String::new();
+    pipe.output.read_line(&mut head).await.unwrap();
+    let length: usize = head.trim().strip_prefix("Content-Length: ").expect("a length").parse().unwrap();
+    pipe.output.read_line(&mut head).await.unwrap();
+    let mut body = vec![0; length];
+    pipe.output.read_exact(&mut body).await.unwrap();
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "x");
+}
+
+#[tokio::test]
+async fn a_slow_call_holds_nobody_up_and_is_cancelled_by_a_message() {
+    let drops = Drops::default();
+    let mut pipe = Pipe::open(server(drops.clone()));
+    pipe.send(&modern(json!("slow"), "tools/call", json!({"name": "never"}))).await;
+    pipe.send(&modern(json!(2), "tools/call", json!({"name": "quick"}))).await;
+    assert_eq!(pipe.read().await["id"], 2);
+    pipe.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}})).await;
+    drops.wait_for(1).await;
+}
+
+#[tokio::test]
+async fn closing_the_input_ends_the_service_even_while_a_call_hangs() {
+    let drops = Drops::default();
+    let mut pipe = Pipe::open(server(drops.clone()));
+    pipe.send(&modern(json!(1), "tools/call", json!({"name": "never"}))).await;
+    pipe.send(&modern(json!(2), "tools/call", json!({"name": "quick"}))).await;
+    drop(pipe.input.take());
+    assert_eq!(pipe.read().await["id"], 2, "what was answered is still written");
+    tokio::time::timeout(Duration::from_secs(5), pipe.served).await.expect("it ends by itself").unwrap().unwrap();
+    drops.wait_for(1).await;
+}
+
+#[tokio::test]
+async fn a_websocket_speaks_both_eras() {
+    let handle = serve(server(Drops::default())).await;
+    let mut request = handle.url().replace("http", "ws").into_client_request().unwrap();
+    *request.uri_mut() = format!("{}/ws", handle.url().replace("http", "ws")).parse().unwrap();
+    request.headers_mut().insert("sec-websocket-protocol", "mcp".parse().unwrap());
+    let (mut socket, response) = tokio_tungstenite::connect_async(request).await.unwrap();
+    assert_eq!(response.headers()["sec-websocket-protocol"], "mcp");
+    let mut ask = async |message: Value| -> Value {
+        socket.send(Message::text(message.to_string())).await.unwrap();
+        let answer = socket.next().await.unwrap().unwrap();
+        serde_json::from_str(answer.to_text().unwrap()).unwrap()
+    };
+    let answer = ask(modern(json!(1), "tools/call", json!({"name": "new"}))).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "new");
+    assert_eq!(ask(initialize()).await["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(ask(call(json!(2), "old")).await["result"]["content"][0]["text"], "old");
+    let plain = Client::of(&handle).send("GET", "/ws", &[], "").await;
+    assert_eq!(plain.status, 426);
+}
+
+#[tokio::test]
+async fn the_two_endpoint_wire_answers_posts_on_its_stream() {
+    let handle = serve(server(Drops::default())).await;
+    let client = Client::of(&handle);
+    let get = client.request("GET", "/sse", &[("Accept", "text/event-stream")], "");
+    let mut stream = Exchange::send(client.0, &get).await;
+    stream.read_until("event: endpoint\ndata: ").await;
+    let address = stream.read_until("\n\n").await.trim().to_owned();
+    assert!(address.starts_with("/messages?sessionId="), "{address}");
+    let json_type = [("Content-Type", "application/json")];
+    let got = client.send("POST", &address, &json_type, &initialize().to_string()).await;
+    assert_eq!(got.status, 202);
+    let greeting = stream.read_until("\n\n").await;
+    assert!(greeting.contains("event: message\ndata: {") && greeting.contains("2025-11-25"), "{greeting}");
+    client.send("POST", &address, &json_type, &call(json!(5), "hello").to_string()).await;
+    assert!(stream.read_until("\n\n").await.contains(r#""text":"hello""#));
+    let unknown = client.send("POST", "/messages?sessionId=x", &json_type, "{}").await;
+    assert_eq!(unknown.status, 404);
+    drop(stream);
+    loop {
+        if client.send("POST", &address, &json_type, "{}").await.status == 404 {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn bare_json_rpc_answers_one_post_with_one_object() {
+    let handle = serve(server(Drops::default())).await;
+    let client = Client::of(&handle);
+    let post = async |message: Value| {
+        client.send("POST", "/rpc", &[("Content-Type", "application/json")], &message.to_string()).await
+    };
+    assert_eq!(post(initialize()).await.json()["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(post(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await.status, 202);
+    assert_eq!(post(call(json!(1), "x")).await.json()["result"], json!({"content": [{"type": "text", "text": "x"}]}));
+    assert_eq!(
+        post(modern(json!(1), "tools/call", json!({"name": "x"}))).await.json()["result"]["resultType"],
+        "complete"
+    );
+    assert_eq!(post(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})).await.json()["result"], json!({}));
+    let asked = post(call(json!(2), "ask")).await.json();
+    assert_eq!(asked["error"]["data"]["kind"], "INPUT_REQUIRED");
+    assert_eq!(asked["error"]["data"]["details"]["inputRequests"]["who"]["method"], "elicitation/create");
+    for gone in ["logging/setLevel", "subscriptions/listen"] {
+        assert_eq!(post(json!({"jsonrpc": "2.0", "id": 1, "method": gone})).await.error_code(), -32601);
+    }
+}
