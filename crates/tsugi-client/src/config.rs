@@ -1,5 +1,7 @@
 //! What the library needs to know: checked and complete, however the user wrote it.
 
+mod policy;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +15,9 @@ use tsugi_transport::http::HttpTarget;
 use url::Url;
 
 use crate::connection::backoff::BackoffPolicy;
+use crate::layer::can_execute::Checks;
 use crate::seal::Sealer;
+pub use policy::{BreakerPolicy, CachePolicy, Instances, LimitPolicy, RetryPolicy, Strictness, Switch, ValidatePolicy};
 
 /// What holds for all servers of a manager.
 #[derive(Debug, Clone)]
@@ -36,6 +40,10 @@ pub struct Options {
     pub profile: Arc<ClientProfile>,
     /// Seals the state of parked calls.
     pub sealer: Arc<Sealer>,
+    /// How many calls to all servers together may be under way; `None` means no limit besides each server's.
+    pub limit: Option<LimitPolicy>,
+    /// A program's own checks before tools are called.
+    pub checks: Checks,
 }
 
 impl Default for Options {
@@ -50,6 +58,8 @@ impl Default for Options {
             state_dir: None,
             profile: Arc::new(own_profile(ClientCapabilities::all())),
             sealer: Arc::new(Sealer::random()),
+            limit: None,
+            checks: Checks::default(),
         }
     }
 }
@@ -83,6 +93,22 @@ pub struct ServerConfig {
     pub backoff: BackoffPolicy,
     /// How its process is run, when it has one.
     pub job: JobSettings,
+    /// What is checked against schemas.
+    pub validate: ValidatePolicy,
+    /// When a call is tried again; `None` means never.
+    pub retry: Option<RetryPolicy>,
+    /// How results of reads are kept; `None` means not at all.
+    pub cache: Option<CachePolicy>,
+    /// How many calls at once; `None` means no limit.
+    pub limit: Option<LimitPolicy>,
+    /// When it is left alone after failures; `None` means never.
+    pub breaker: Option<BreakerPolicy>,
+    /// How many of it run.
+    pub instances: Instances,
+    /// How many connections to it there may be; the one unused for longest is closed for a new one.
+    pub max_connections: usize,
+    /// Stop what was not used for so long; the next call starts it again.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl ServerConfig {
@@ -99,6 +125,14 @@ impl ServerConfig {
             era: EraChoice::Auto,
             backoff: BackoffPolicy::default(),
             job: JobSettings::default(),
+            validate: ValidatePolicy::default(),
+            retry: Some(RetryPolicy::default()),
+            cache: None,
+            limit: Some(LimitPolicy::default()),
+            breaker: Some(BreakerPolicy::default()),
+            instances: Instances::Shared,
+            max_connections: 10,
+            idle_timeout: None,
         }
     }
 }
@@ -189,6 +223,18 @@ pub struct ToolConfig {
     pub timeout: Option<Duration>,
     /// Whether calls are kept out of the log at the usual level.
     pub is_quiet: bool,
+    /// Whether a call may be tried again. `On` vouches that repeating it does no harm.
+    pub retry: Switch,
+    /// Whether results are kept, where the server's are; `Auto` means those of read-only tools.
+    pub cache: Switch,
+    /// How long a result is kept, where it differs from the server's.
+    pub cache_ttl: Option<Duration>,
+    /// Overrules the tool's own `readOnlyHint`.
+    pub read_only: Option<bool>,
+    /// Overrules the tool's own `idempotentHint`.
+    pub idempotent: Option<bool>,
+    /// Overrules what the server says about checking.
+    pub validate: Option<ValidatePolicy>,
 }
 
 /// What to do when a server dies.

@@ -22,10 +22,12 @@ pub mod connection;
 mod error;
 pub mod layer;
 pub mod manager;
+mod pool;
 pub mod result;
 pub mod seal;
 pub mod server;
-pub mod stack;
+mod stack;
+pub mod tools;
 
 pub use config::{EraChoice, Options, Restart, ServerConfig, Start, Target, ToolConfig};
 pub use manager::Manager;

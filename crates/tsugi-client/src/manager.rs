@@ -16,9 +16,8 @@ use tsugi_protocol::mcp::meta::RequestMeta;
 
 use crate::batch;
 use crate::config::{Options, ServerConfig};
-use crate::connection::memory::EraMemory;
 use crate::result::ToolResult;
-use crate::server::{Change, Server, What};
+use crate::server::{Change, Common, Server, What};
 pub use reconcile::Step;
 
 /// How many changes a slow listener may be behind before it misses some.
@@ -29,8 +28,7 @@ const CHANGES: usize = 1024;
 pub struct Manager(Arc<Inner>);
 
 struct Inner {
-    options: Arc<Options>,
-    memory: Arc<EraMemory>,
+    common: Arc<Common>,
     servers: RwLock<Vec<Held>>,
     changes: broadcast::Sender<Change>,
 }
@@ -60,14 +58,13 @@ pub struct Execution {
 impl Manager {
     /// Without servers. Must be called within a tokio runtime.
     pub fn new(options: Options) -> Self {
-        let memory = Arc::new(EraMemory::open(options.state_dir.as_ref()));
         let changes = broadcast::channel(CHANGES).0;
-        Self(Arc::new(Inner { options: Arc::new(options), memory, servers: RwLock::default(), changes }))
+        Self(Arc::new(Inner { common: Arc::new(Common::new(options)), servers: RwLock::default(), changes }))
     }
 
     /// The settings for all servers.
     pub fn options(&self) -> &Arc<Options> {
-        &self.0.options
+        &self.0.common.options
     }
 
     /// Adds a server and starts connecting it in the background, unless it starts lazily.
@@ -88,7 +85,7 @@ impl Manager {
 
     fn hold(&self, config: ServerConfig) -> Held {
         let changes = Some(self.0.changes.clone());
-        let (server, task) = Server::spawn(config, self.0.options.clone(), self.0.memory.clone(), changes);
+        let (server, task) = Server::spawn(config, &self.0.common, changes);
         Held { server, task }
     }
 
@@ -142,7 +139,7 @@ impl Manager {
         let mut found: Vec<Server> = self.servers().into_iter().filter(has).collect();
         if found.is_empty() {
             // Perhaps not all have told yet.
-            self.settled(self.0.options.handshake_timeout).await;
+            self.settled(self.0.common.options.handshake_timeout).await;
             found = self.servers().into_iter().filter(has).collect();
         }
         match found.len() {
@@ -159,7 +156,7 @@ impl Manager {
     /// Calls a tool. `server` may be left out when only one has it.
     pub fn call_tool(&self, server: Option<&str>, tool: &str, arguments: Option<&Raw>) -> Reply {
         let mut call = Call::tool(tool, arguments);
-        call.meta = RequestMeta::of_client(self.0.options.profile.clone());
+        call.meta = RequestMeta::of_client(self.0.common.options.profile.clone());
         let (manager, tool, server) = (self.clone(), tool.to_owned(), server.map(str::to_owned));
         Reply::from_late(async move {
             match manager.find_tool(server.as_deref(), &tool).await {
@@ -186,7 +183,7 @@ impl Manager {
     /// Runs many calls, at most `max_parallel` at a time. Results keep the order of the calls, and a call
     /// that fails does not fail the others.
     pub async fn execute_parallel(&self, executions: Vec<Execution>) -> Vec<ToolResult> {
-        batch::in_order(executions, self.0.options.max_parallel, |execution| self.run(execution)).await
+        batch::in_order(executions, self.0.common.options.max_parallel, |execution| self.run(execution)).await
     }
 
     /// Every tool of every server that has told its tools, by name; the first server wins a name.

@@ -24,6 +24,9 @@ use crate::connection::context::Context;
 use crate::connection::memory::EraMemory;
 use crate::connection::parked::Parked;
 use crate::connection::state::State;
+use crate::layer::limit::Gate;
+use crate::pool::Pool;
+use crate::stack::{self, Parts};
 use status::StatusCell;
 pub use status::{Change, Status, What};
 use watch::Watches;
@@ -35,8 +38,29 @@ const NOTICES: usize = 1024;
 
 /// A handle to a server. Cheap to clone; the server stops when its manager lets it go.
 #[derive(Clone)]
-pub struct Server(Arc<Inner>);
+pub struct Server {
+    inner: Arc<Inner>,
+    stack: Arc<dyn Answer>,
+    pool: Option<Arc<Pool>>,
+}
 
+/// What all servers of a manager share.
+pub(crate) struct Common {
+    pub(crate) options: Arc<Options>,
+    pub(crate) memory: Arc<EraMemory>,
+    /// The gate of all servers together.
+    pub(crate) gate: Option<Arc<Gate>>,
+}
+
+impl Common {
+    pub(crate) fn new(options: Options) -> Self {
+        let memory = Arc::new(EraMemory::open(options.state_dir.as_ref()));
+        let gate = options.limit.map(Gate::new);
+        Self { options: Arc::new(options), memory, gate }
+    }
+}
+
+/// One instance of a server: its connection, its catalog and its task.
 pub(crate) struct Inner {
     pub(crate) config: ServerConfig,
     pub(crate) options: Arc<Options>,
@@ -48,12 +72,13 @@ pub(crate) struct Inner {
     orders: mpsc::Sender<Order>,
     watches: Watches,
     changes: broadcast::Sender<Change>,
+    /// What the layers know; shared by all instances of the server.
+    pub(crate) parts: Arc<Parts>,
 }
 
-/// A connection with the layers around it.
+/// A connection over which calls can be made.
 pub(crate) struct Live {
     connection: Connection,
-    stack: Arc<dyn Answer>,
 }
 
 /// What others ask of the task.
@@ -74,46 +99,34 @@ impl Server {
     /// Makes the handle and starts the task that owns everything.
     pub(crate) fn spawn(
         config: ServerConfig,
-        options: Arc<Options>,
-        memory: Arc<EraMemory>,
+        common: &Arc<Common>,
         changes: Option<broadcast::Sender<Change>>,
     ) -> (Self, AbortHandle) {
-        let (orders, inbox) = mpsc::channel(64);
-        let (notices, told) = mpsc::channel(NOTICES);
-        let name: Arc<str> = config.name.as_str().into();
-        let context = Context { server: name.clone(), options: options.clone(), parked: Parked::default(), notices };
-        let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
-        let status = StatusCell::new(name, config.target.kind(), changes.clone());
-        let inner = Arc::new(Inner {
-            config,
-            options,
-            context: Arc::new(context),
-            memory,
-            live: ArcSwapOption::empty(),
-            catalog: ArcSwapOption::empty(),
-            status,
-            orders,
-            watches: Watches::default(),
-            changes,
-        });
-        let task = tokio::spawn(task::run(inner.clone(), inbox, told)).abort_handle();
-        (Self(inner), task)
+        let parts = Arc::new(Parts::of(&config));
+        let (inner, task) = Inner::spawn(config, common, changes, parts);
+        let pool = Pool::of(&inner, common);
+        let bottom: Arc<dyn Answer> = match &pool {
+            Some(pool) => pool.clone(),
+            None => Arc::new(Upstream(inner.clone())),
+        };
+        let stack = stack::build(bottom, &inner.config, &inner.options, &inner.parts, common.gate.as_ref());
+        (Self { inner, stack, pool }, task)
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.0.config.name
+        &self.inner.config.name
     }
 
     /// The settings.
     pub fn config(&self) -> &ServerConfig {
-        &self.0.config
+        &self.inner.config
     }
 
     /// How it stands.
     pub fn status(&self) -> Status {
-        let mut status = self.0.status.get();
-        if let Some(live) = self.0.live.load_full() {
+        let mut status = self.inner.status.get();
+        if let Some(live) = self.inner.live.load_full() {
             let identity = live.connection.identity();
             status.version = Some(identity.version);
             status.identity = Some(identity);
@@ -123,74 +136,89 @@ impl Server {
                 status.tier = Some(job.tier().name());
             }
         }
-        status.parked = self.0.context.parked.len();
+        status.parked = self.inner.context.parked.len();
+        if let Some(pool) = &self.pool {
+            (status.instances, status.in_flight) = pool.load();
+        }
+        self.inner.parts.tell(&mut status);
         status
     }
 
     /// What it offers, as far as is known: also of a server that is down at the moment.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
-        self.0.catalog.load_full()
+        self.inner.catalog.load_full()
     }
 
     /// What it offers, once it is connected. Starts it when it is not running.
     pub async fn ready(&self, limit: Duration) -> Result<Arc<Catalog>, Fault> {
         let waiting = async {
             loop {
-                let change = self.0.status.changed();
-                if let Some(fault) = self.0.gone() {
+                let change = self.inner.status.changed();
+                if let Some(fault) = self.inner.gone() {
                     return Err(fault);
                 }
-                if let Some(catalog) = self.0.catalog.load_full()
-                    && self.0.live.load().is_some()
+                if let Some(catalog) = self.inner.catalog.load_full()
+                    && self.inner.live.load().is_some()
                 {
                     return Ok(catalog);
                 }
-                self.0.want();
+                self.inner.want();
                 change.await;
             }
         };
         match tokio::time::timeout(limit, waiting).await {
             Ok(ready) => ready,
-            Err(_) => Err(self.0.late()),
+            Err(_) => Err(self.inner.late()),
         }
     }
 
     /// Connects, if it is not connected; does not wait.
     pub fn start(&self) {
-        self.0.order(Order::Start);
+        self.inner.order(Order::Start);
     }
 
     /// Stops it; it stays stopped until somebody starts it or calls it.
     pub async fn stop(&self) {
-        self.0.order_and_wait(Order::Stop).await;
+        if let Some(pool) = &self.pool {
+            pool.stop().await;
+        }
+        self.inner.order_and_wait(Order::Stop).await;
     }
 
     /// Stops it and starts it again. Returns when the old process is gone.
     pub async fn restart(&self) {
-        self.0.order_and_wait(Order::Restart).await;
+        if let Some(pool) = &self.pool {
+            pool.stop().await;
+        }
+        if let Some(breaker) = &self.inner.parts.breaker {
+            breaker.reset();
+        }
+        self.inner.order_and_wait(Order::Restart).await;
     }
 
     /// Fetches the lists again; does not wait.
     pub fn refresh(&self) {
-        self.0.order(Order::Refresh);
+        self.inner.order(Order::Refresh);
     }
 
     /// The last lines of its process's standard error.
     pub fn stderr(&self, lines: usize) -> Vec<String> {
-        match self.0.live.load_full().as_ref().and_then(|live| live.connection.job()) {
+        match self.inner.live.load_full().as_ref().and_then(|live| live.connection.job()) {
             Some(job) => job.stderr().tail(lines),
-            None => self.0.status.get().fault.and_then(|fault| fault.process).map(|end| end.stderr).unwrap_or_default(),
+            None => {
+                self.inner.status.get().fault.and_then(|fault| fault.process).map(|end| end.stderr).unwrap_or_default()
+            }
         }
     }
 
     /// Follows its process's standard error, when it has a process.
     pub fn follow_stderr(&self) -> Option<broadcast::Receiver<Arc<str>>> {
-        self.0.live.load_full().as_ref()?.connection.job().map(|job| job.stderr().subscribe())
+        self.inner.live.load_full().as_ref()?.connection.job().map(|job| job.stderr().subscribe())
     }
 
     /// The living processes it consists of.
     pub fn processes(&self) -> Vec<ProcessInfo> {
-        self.0
+        self.inner
             .live
             .load_full()
             .as_ref()
@@ -201,11 +229,77 @@ impl Server {
 
     /// Hears of changes.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
-        self.0.changes.subscribe()
+        self.inner.changes.subscribe()
     }
 }
 
 impl Inner {
+    /// Makes an instance and starts its task.
+    pub(crate) fn spawn(
+        config: ServerConfig,
+        common: &Common,
+        changes: Option<broadcast::Sender<Change>>,
+        parts: Arc<Parts>,
+    ) -> (Arc<Self>, AbortHandle) {
+        let (orders, inbox) = mpsc::channel(64);
+        let (notices, told) = mpsc::channel(NOTICES);
+        let name: Arc<str> = config.name.as_str().into();
+        let options = common.options.clone();
+        let context = Context { server: name.clone(), options: options.clone(), parked: Parked::default(), notices };
+        let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
+        let status = StatusCell::new(name, config.target.kind(), changes.clone());
+        let inner = Arc::new(Inner {
+            config,
+            options,
+            context: Arc::new(context),
+            memory: common.memory.clone(),
+            live: ArcSwapOption::empty(),
+            catalog: ArcSwapOption::empty(),
+            status,
+            orders,
+            watches: Watches::default(),
+            changes,
+            parts,
+        });
+        let task = tokio::spawn(task::run(inner.clone(), inbox, told)).abort_handle();
+        (inner, task)
+    }
+
+    /// Gives a call to the connection, and makes one when there is none.
+    pub(crate) fn forward(self: &Arc<Self>, call: Call) -> Reply {
+        if let Some(live) = &*self.live.load() {
+            return live.connection.answer(call);
+        }
+        let inner = self.clone();
+        Reply::from_late(async move {
+            match tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await {
+                Ok(Ok(live)) => live.connection.answer(call),
+                Ok(Err(fault)) => Reply::fault(fault),
+                Err(_) => Reply::fault(inner.late()),
+            }
+        })
+    }
+
+    /// Whether there is a connection.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load().is_some()
+    }
+
+    /// Whether somebody waits to hear of something, or for a call that waits for input.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.watches.uris().is_empty() || self.context.parked.len() > 0
+    }
+
+    /// Stops the connection without waiting.
+    pub(crate) fn rest(&self) {
+        self.order(Order::Stop(oneshot::channel().0));
+    }
+
+    /// Stops the connection and waits until its process is gone.
+    pub(crate) async fn stop(&self) {
+        self.order_and_wait(Order::Stop).await;
+    }
+
     /// Asks the task to connect. A full queue holds such an order already.
     fn want(&self) {
         if matches!(self.status.state(), State::Disconnected) {
@@ -270,33 +364,28 @@ impl Inner {
     }
 }
 
+/// The only instance of a server, as the end of its stack.
+struct Upstream(Arc<Inner>);
+
+impl Answer for Upstream {
+    fn answer(&self, call: Call) -> Reply {
+        self.0.forward(call)
+    }
+}
+
 impl Answer for Server {
     /// Lists come from the catalog; everything else goes to the server, which is started when needed.
     fn answer(&self, call: Call) -> Reply {
         match call.method {
             Method::ToolsList | Method::ResourcesList | Method::TemplatesList | Method::PromptsList => self.list(call),
             Method::Discover => self.discover(),
-            Method::Listen => listen::reply(&self.0, &call),
-            _ => self.forward(call),
+            Method::Listen => listen::reply(&self.inner, &call),
+            _ => self.stack.answer(call),
         }
     }
 }
 
 impl Server {
-    fn forward(&self, call: Call) -> Reply {
-        if let Some(live) = &*self.0.live.load() {
-            return live.stack.answer(call);
-        }
-        let inner = self.0.clone();
-        Reply::from_late(async move {
-            match tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await {
-                Ok(Ok(live)) => live.stack.answer(call),
-                Ok(Err(fault)) => Reply::fault(fault),
-                Err(_) => Reply::fault(inner.late()),
-            }
-        })
-    }
-
     fn list(&self, call: Call) -> Reply {
         if let Some(catalog) = self.catalog()
             && let Some(outcome) = catalog.answer(&call.method)
@@ -305,10 +394,10 @@ impl Server {
         }
         let server = self.clone();
         Reply::from_future(async move {
-            match server.ready(server.0.wait_limit(&call)).await {
-                Ok(catalog) => catalog
-                    .answer(&call.method)
-                    .unwrap_or_else(|| Outcome::fault(server.0.context.fault(FaultCode::MethodNotFound, "not a list"))),
+            match server.ready(server.inner.wait_limit(&call)).await {
+                Ok(catalog) => catalog.answer(&call.method).unwrap_or_else(|| {
+                    Outcome::fault(server.inner.context.fault(FaultCode::MethodNotFound, "not a list"))
+                }),
                 Err(fault) => Outcome::fault(fault),
             }
         })
@@ -317,7 +406,7 @@ impl Server {
     fn discover(&self) -> Reply {
         let server = self.clone();
         Reply::from_future(async move {
-            match server.ready(server.0.options.handshake_timeout).await {
+            match server.ready(server.inner.options.handshake_timeout).await {
                 Ok(catalog) => Outcome::complete(session::discover_result(&catalog.identity)),
                 Err(fault) => Outcome::fault(fault),
             }

@@ -1,17 +1,81 @@
-//! The order of the layers around one server's connection.
+//! The order of the layers around one server.
 
 use std::sync::Arc;
 
 use tsugi_protocol::answer::Answer;
 
-use crate::config::{Options, ServerConfig};
+use crate::config::{Options, ServerConfig, Strictness, ValidatePolicy};
+use crate::layer::breaker::{Breaker, Guard};
+use crate::layer::cache::{Cache, Store};
+use crate::layer::can_execute::CanExecute;
 use crate::layer::deadline::{Deadline, Limits};
+use crate::layer::limit::{Gate, Limit};
+use crate::layer::retry::Retry;
 use crate::layer::trace::Trace;
+use crate::layer::validate::Validate;
+use crate::tools::Tools;
 
-/// Puts the layers around `connection`, outermost first: *trace* → *deadline* → connection.
-/// *cache*, *validate*, *retry* and *limit* belong between deadline and connection, in this order.
-pub fn build(connection: impl Answer + 'static, config: &ServerConfig, options: &Options) -> Arc<dyn Answer> {
-    let server: Arc<str> = config.name.as_str().into();
-    let deadline = Deadline::new(connection, server, Limits::of(config, options));
+/// What the layers of one server know. The server's task fills and empties it; connections come and go, this stays.
+pub(crate) struct Parts {
+    pub(crate) tools: Arc<Tools>,
+    pub(crate) cache: Option<Arc<Store>>,
+    pub(crate) breaker: Option<Arc<Breaker>>,
+    pub(crate) gate: Option<Arc<Gate>>,
+}
+
+impl Parts {
+    /// As a server is configured.
+    pub(crate) fn of(config: &ServerConfig) -> Self {
+        Self {
+            tools: Arc::new(Tools::new(config)),
+            cache: config.cache.map(|policy| Arc::new(Store::new(policy))),
+            breaker: config.breaker.map(|policy| Arc::new(Breaker::new(policy))),
+            gate: config.limit.map(Gate::new),
+        }
+    }
+}
+
+/// Puts the layers around `server`, outermost first: *trace* → *deadline* → *cache* → *validate* →
+/// *can execute* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all.
+///
+/// The cache comes before everything that costs something; what was refused is not counted against the
+/// server; every try waits for its turn anew; and the deadline is for all of it together.
+pub(crate) fn build(
+    server: Arc<dyn Answer>,
+    config: &ServerConfig,
+    options: &Options,
+    parts: &Parts,
+    all: Option<&Arc<Gate>>,
+) -> Arc<dyn Answer> {
+    let name: Arc<str> = config.name.as_str().into();
+    let mut stack = server;
+    if parts.gate.is_some() || all.is_some() {
+        stack = Arc::new(Limit::new(stack, name.clone(), parts.gate.clone(), all.cloned()));
+    }
+    if let Some(policy) = &config.retry {
+        stack = Arc::new(Retry::new(stack, name.clone(), parts.tools.clone(), policy.clone()));
+    }
+    if let Some(breaker) = &parts.breaker {
+        stack = Arc::new(Guard::new(stack, name.clone(), breaker.clone()));
+    }
+    stack = Arc::new(CanExecute::new(stack, name.clone(), options.checks.clone()));
+    if is_checking(config) {
+        stack = Arc::new(Validate::new(stack, name.clone(), parts.tools.clone()));
+    }
+    if let Some(store) = &parts.cache {
+        stack = Arc::new(Cache::new(stack, parts.tools.clone(), store.clone(), config.instances));
+    }
+    let deadline = Deadline::new(stack, name, Limits::of(config, options)).telling(parts.breaker.clone());
     Arc::new(Trace::new(deadline, config))
+}
+
+/// The layers for our own questions, such as lists: *trace* → *deadline* → connection.
+pub(crate) fn plain(connection: impl Answer + 'static, config: &ServerConfig, options: &Options) -> impl Answer {
+    let deadline = Deadline::new(connection, config.name.as_str().into(), Limits::of(config, options));
+    Trace::new(deadline, config)
+}
+
+fn is_checking(config: &ServerConfig) -> bool {
+    let checks = |policy: &ValidatePolicy| policy.arguments != Strictness::Off || policy.results != Strictness::Off;
+    checks(&config.validate) || config.tools.values().filter_map(|tool| tool.validate.as_ref()).any(checks)
 }

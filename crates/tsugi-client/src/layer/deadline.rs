@@ -11,6 +11,7 @@ use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Rep
 use tsugi_protocol::mcp::Method;
 
 use crate::config::{Options, ServerConfig};
+use crate::layer::breaker::Breaker;
 
 /// The limits of one server.
 #[derive(Debug, Clone)]
@@ -52,12 +53,19 @@ pub struct Deadline<A> {
     inner: A,
     server: Arc<str>,
     limits: Limits,
+    breaker: Option<Arc<Breaker>>,
 }
 
 impl<A> Deadline<A> {
     /// Around `inner`.
     pub fn new(inner: A, server: Arc<str>, limits: Limits) -> Self {
-        Self { inner, server, limits }
+        Self { inner, server, limits, breaker: None }
+    }
+
+    /// The same, telling the breaker of calls that take too long: they end here, where it cannot see them.
+    pub fn telling(mut self, breaker: Option<Arc<Breaker>>) -> Self {
+        self.breaker = breaker;
+        self
     }
 }
 
@@ -81,6 +89,7 @@ impl<A: Answer> Answer for Deadline<A> {
                 started: None,
                 sleep: None,
                 wants_progress,
+                breaker: self.breaker.clone(),
             }),
         }
     }
@@ -96,6 +105,7 @@ struct Limited {
     /// Made only when the answer is not there at once.
     sleep: Option<Pin<Box<Sleep>>>,
     wants_progress: bool,
+    breaker: Option<Arc<Breaker>>,
 }
 
 impl Limited {
@@ -154,6 +164,9 @@ impl Source for Limited {
             return Poll::Pending;
         }
         let fault = self.expired();
+        if let Some(breaker) = &self.breaker {
+            breaker.failed(&fault);
+        }
         // Dropping the reply tells the server to cancel.
         self.reply = Reply::ready(Outcome::fault(fault));
         self.reply.poll_event(context)

@@ -11,6 +11,8 @@ use tsugi_protocol::answer::Fault;
 use tsugi_protocol::mcp::{ServerIdentity, Version};
 
 use crate::connection::state::{Happening, State};
+use crate::layer::cache::Counts;
+use crate::stack::Parts;
 
 /// How a server stands.
 #[derive(Debug, Clone)]
@@ -37,6 +39,26 @@ pub struct Status {
     pub in_flight: usize,
     /// Calls that wait for input.
     pub parked: usize,
+    /// Calls that wait for their turn.
+    pub waiting: usize,
+    /// How many of it run.
+    pub instances: usize,
+    /// Why it is left alone after failures, while it is.
+    pub left_alone: Option<String>,
+    /// How often keeping results helped, where they are kept.
+    pub cache: Option<Counts>,
+}
+
+impl Parts {
+    /// Adds what the layers know.
+    pub(super) fn tell(&self, status: &mut Status) {
+        status.waiting = self.gate.as_ref().map_or(0, |gate| gate.load().1);
+        status.cache = self.cache.as_ref().map(|cache| cache.counts());
+        let reason = self.breaker.as_ref().and_then(|breaker| breaker.reason());
+        status.left_alone = reason.map(|(fault, wait)| {
+            format!("it keeps failing and is probed in {} s: {}", wait.as_secs_f64().ceil(), fault.message)
+        });
+    }
 }
 
 /// Something changed about a server.
@@ -89,6 +111,10 @@ impl StatusCell {
             fault: None,
             in_flight: 0,
             parked: 0,
+            waiting: 0,
+            instances: 0,
+            left_alone: None,
+            cache: None,
         };
         Self { server, status: Mutex::new(status), waiters: Arc::default(), changes }
     }

@@ -20,6 +20,7 @@ use crate::connection::Connection;
 use crate::connection::backoff::{Backoff, Verdict};
 use crate::connection::context::Notice;
 use crate::connection::state::Happening;
+use crate::layer::cache::Store;
 use crate::stack;
 
 type Orders = mpsc::Receiver<Order>;
@@ -245,6 +246,9 @@ async fn attend(
 }
 
 fn note(inner: &Inner, notice: Notice, lists: &mut Lists) {
+    if let Some(cache) = &inner.parts.cache {
+        forget(cache, &notice);
+    }
     match notice {
         Notice::Tools => lists.tools = true,
         Notice::Prompts => lists.prompts = true,
@@ -253,19 +257,30 @@ fn note(inner: &Inner, notice: Notice, lists: &mut Lists) {
     }
 }
 
+/// What was kept may not be true any more.
+fn forget(cache: &Store, notice: &Notice) {
+    match notice {
+        Notice::Tools => cache.forget_tools(),
+        Notice::Resources => cache.forget_all(),
+        Notice::Updated(uri) => cache.forget_resource(uri),
+        Notice::Prompts => {}
+    }
+}
+
 /// Fetches lists and tells what changed.
 async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: Lists) {
-    let Some(live) = inner.live.load_full() else { return };
+    let source = stack::plain(connection.clone(), &inner.config, &inner.options);
     let old = inner.catalog.load_full();
     let identity = connection.identity();
     let wire = match connection {
         Connection::Exchange(_) if identity.version.era() == Era::Modern => Wire::ModernHttp,
         _ => Wire::Other,
     };
-    let catalog = fetch(&live.stack, &inner.options.profile, old.as_deref(), identity, lists, wire).await;
+    let catalog = fetch(&source, &inner.options.profile, old.as_deref(), identity, lists, wire).await;
     if let Connection::Exchange(exchange) = connection {
         exchange.set_header_params(catalog.header_params());
     }
+    inner.parts.tools.fill(&catalog);
     let changes = changes_between(old.as_deref(), &catalog, lists);
     inner.catalog.store(Some(Arc::new(catalog)));
     inner.status.wake();
@@ -378,8 +393,11 @@ async fn listen(inner: Arc<Inner>, connection: Connection, filter: Filter) {
 
 impl Inner {
     fn go_live(&self, connection: Connection) {
-        let stack = stack::build(connection.clone(), &self.config, &self.options);
-        self.live.store(Some(Arc::new(Live { connection, stack })));
+        // A server that was away may have changed, and could not tell.
+        if let Some(cache) = self.parts.cache.as_ref().filter(|_| self.catalog.load().is_some()) {
+            cache.forget_all();
+        }
+        self.live.store(Some(Arc::new(Live { connection })));
         self.status.happen(Happening::Agreed, None);
     }
 

@@ -1,0 +1,133 @@
+//! How calls are checked, repeated, kept and limited: the settings of the layers, one type each.
+
+use std::time::Duration;
+
+/// What happens to a value that does not fit its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strictness {
+    /// It is not looked at.
+    Off,
+    /// It passes, and the log says so.
+    Warn,
+    /// It is refused.
+    #[default]
+    Enforce,
+}
+
+/// What is checked against the schemas of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ValidatePolicy {
+    /// Arguments, before they are sent.
+    pub arguments: Strictness,
+    /// Structured results, where the tool says what they look like.
+    pub results: Strictness,
+}
+
+impl Default for ValidatePolicy {
+    fn default() -> Self {
+        Self { arguments: Strictness::Enforce, results: Strictness::Warn }
+    }
+}
+
+/// When and how a call is tried again. Only calls that do no harm twice are: those that never reached the
+/// server, reads, and tools that are read-only or idempotent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    /// How often, after the first try. With 0 only a call that a breaking connection never took is tried
+    /// once more.
+    pub max_retries: u32,
+    /// The longest wait before the first retry; each wait is a random part of its longest.
+    pub initial_delay: Duration,
+    /// No wait is longer.
+    pub max_delay: Duration,
+    /// The longest wait grows by this with every retry.
+    pub backoff_multiplier: f64,
+    /// The codes worth another try, such as `TIMEOUT`; a server's own JSON-RPC codes are written as numbers.
+    /// Empty means every failure that says of itself that trying again could help.
+    pub retryable_errors: Vec<String>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            max_retries: 0,
+            initial_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(10),
+            backoff_multiplier: 2.0,
+            retryable_errors: Vec::new(),
+        }
+    }
+}
+
+/// How results are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// How many; the least recently used goes first.
+    pub max_entries: u64,
+    /// For how long, for results of tools. Resources say it themselves.
+    pub ttl: Duration,
+}
+
+impl Default for CachePolicy {
+    fn default() -> Self {
+        Self { max_entries: 1000, ttl: Duration::from_secs(60) }
+    }
+}
+
+/// How many calls a server gets at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitPolicy {
+    /// Calls under way at the same time.
+    pub in_flight: usize,
+    /// Calls that may wait for their turn; more are refused at once.
+    pub queue: usize,
+    /// How long a call may wait for its turn.
+    pub wait: Duration,
+}
+
+impl Default for LimitPolicy {
+    fn default() -> Self {
+        Self { in_flight: 64, queue: 256, wait: Duration::from_secs(3) }
+    }
+}
+
+/// When a server that keeps failing is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerPolicy {
+    /// So many failed calls within `window`, if they are at least half of all calls in it.
+    pub failures: u32,
+    /// The time in which failures are counted.
+    pub window: Duration,
+    /// How long it is left alone before one call may probe it; doubled with every probe that fails, up to eight times.
+    pub pause: Duration,
+}
+
+impl Default for BreakerPolicy {
+    fn default() -> Self {
+        Self { failures: 5, window: Duration::from_secs(30), pause: Duration::from_secs(5) }
+    }
+}
+
+/// How many of a server run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Instances {
+    /// One for everybody.
+    #[default]
+    Shared,
+    /// One for each caller's session, so that what a server remembers of one is never shown to another.
+    PerSession,
+    /// Up to so many equal ones that share the calls.
+    Pool(usize),
+}
+
+/// A switch that may be left to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switch {
+    /// As the tool's hints say.
+    #[default]
+    Auto,
+    /// Yes, whatever the hints say.
+    On,
+    /// No, whatever the hints say.
+    Off,
+}

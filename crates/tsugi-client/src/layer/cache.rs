@@ -1,0 +1,152 @@
+//! Results of reads kept for a while, and identical reads under way made one.
+
+mod flight;
+mod key;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tsugi_protocol::answer::{Answer, Call, Complete, Outcome, Reply};
+use tsugi_protocol::json::{Object, Splice};
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
+
+use crate::config::{Instances, Switch};
+use crate::tools::Tools;
+use key::{Key, Owner};
+use store::Role;
+pub use store::{Counts, Store};
+
+/// Answers reads from a store. Only reads are kept: tools that are read-only or configured so, and
+/// resources whose server says for how long.
+pub struct Cache {
+    inner: Arc<dyn Answer>,
+    tools: Arc<Tools>,
+    store: Arc<Store>,
+    instances: Instances,
+}
+
+impl Cache {
+    /// Around `inner`.
+    pub fn new(inner: Arc<dyn Answer>, tools: Arc<Tools>, store: Arc<Store>, instances: Instances) -> Self {
+        Self { inner, tools, store, instances }
+    }
+
+    /// How long the result of this call may be kept; `None` when it may not.
+    fn lifetime(&self, call: &Call) -> Option<Lifetime> {
+        let is_plain = !call.params.has("requestState") && !call.params.has("inputResponses");
+        if !is_plain || call.options.skip_cache {
+            return None;
+        }
+        match call.method {
+            Method::ResourcesRead => Some(Lifetime::AsServerSays),
+            Method::ToolsCall => {
+                let tool = self.tools.get(&call.subject()?)?;
+                let is_kept = match tool.settings.cache {
+                    Switch::On => true,
+                    Switch::Off => false,
+                    Switch::Auto => tool.is_read_only,
+                };
+                is_kept.then(|| Lifetime::Fixed(tool.settings.cache_ttl.unwrap_or(self.store.ttl())))
+            }
+            _ => None,
+        }
+    }
+
+    fn miss(&self, key: Key, lifetime: Lifetime, call: Call) -> Reply {
+        // Notes are written for one caller, so one who wants them asks alone.
+        if call.meta.progress_token.is_some() || call.meta.log_level.is_some() {
+            self.store.count_miss();
+            return self.inner.answer(call);
+        }
+        match self.store.join(key, lifetime) {
+            Role::Follower(flight) => {
+                self.store.count_shared();
+                flight.follow(self.inner.clone(), call)
+            }
+            Role::Leader(flight) => {
+                self.store.count_miss();
+                match self.inner.answer(call).into_ready() {
+                    Ok(outcome) => {
+                        flight.land(&outcome);
+                        Reply::ready(outcome)
+                    }
+                    Err(reply) => {
+                        flight.depart(reply);
+                        flight.lead()
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Answer for Cache {
+    fn answer(&self, call: Call) -> Reply {
+        let Some(lifetime) = self.lifetime(&call) else { return self.inner.answer(call) };
+        let key = self.store.key(&call, self.owner(&call));
+        let found = self.store.get(&key).or_else(|| self.shared(&key, &lifetime));
+        match found {
+            Some(complete) => Reply::ready(Outcome::Complete(complete)),
+            None => self.miss(key, lifetime, call),
+        }
+    }
+}
+
+impl Cache {
+    /// Whose result it is: what a server with a state per session says is for that session alone.
+    fn owner(&self, call: &Call) -> Owner {
+        match self.instances {
+            Instances::PerSession => Owner::Session(call.caller.clone()),
+            _ => Owner::Principal(call.caller.principal().into()),
+        }
+    }
+
+    /// A result that its server calls public, where no state per session can have gone into it.
+    fn shared(&self, key: &Key, lifetime: &Lifetime) -> Option<Complete> {
+        if *lifetime != Lifetime::AsServerSays || self.instances == Instances::PerSession {
+            return None;
+        }
+        self.store.get(&key.for_everybody())
+    }
+}
+
+/// For how long a result is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lifetime {
+    /// As long as the result itself says.
+    AsServerSays,
+    /// So long.
+    Fixed(Duration),
+}
+
+impl Lifetime {
+    /// How long and for whom this result is kept; `None` when it is not.
+    fn of(&self, body: &Object) -> Option<(Duration, CacheScope)> {
+        if body.get_bytes("isError") == Some(b"true") {
+            return None;
+        }
+        let (ttl, scope) = match self {
+            Lifetime::Fixed(ttl) => (*ttl, CacheScope::Private),
+            Lifetime::AsServerSays => {
+                let freshness = Freshness::of(body);
+                (Duration::from_millis(freshness.ttl_ms), freshness.scope)
+            }
+        };
+        (!ttl.is_zero()).then_some((ttl, scope))
+    }
+}
+
+/// The result as it is now: what it says about its own freshness has grown shorter.
+fn aged(complete: &Complete, remaining: Duration) -> Complete {
+    if !complete.body.has("ttlMs") {
+        return complete.clone();
+    }
+    let mut body = Splice::with_capacity(complete.body.bytes().len() + 16);
+    body.members(&complete.body, |key| key != "ttlMs").number("ttlMs", remaining.as_millis() as u64);
+    Complete { body: body.finish_object(), ..complete.clone() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,308 @@
+//! What is kept and for whom, when it is forgotten, and that identical reads are one.
+
+use super::*;
+use crate::config::{CachePolicy, ServerConfig, Target, ToolConfig};
+use crate::tools::tests::catalog;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Semaphore;
+use tsugi_protocol::answer::{Caller, Event, InputRequired};
+use tsugi_protocol::json::Raw;
+
+/// Says who asked and how often it was asked, once it is let go.
+struct Server {
+    asked: AtomicUsize,
+    go: Semaphore,
+    cancelled: AtomicUsize,
+    extra: Value,
+    asks: bool,
+}
+
+struct Running(Arc<Server>, bool);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.cancelled.fetch_add(usize::from(!self.1), Ordering::SeqCst);
+    }
+}
+
+struct Shared(Arc<Server>);
+
+impl Answer for Shared {
+    fn answer(&self, call: Call) -> Reply {
+        let number = self.0.asked.fetch_add(1, Ordering::SeqCst);
+        let mut running = Running(self.0.clone(), false);
+        let mut body = self.0.extra.clone();
+        body["for"] = json!(call.caller.principal());
+        body["session"] = json!(call.caller.session());
+        body["number"] = json!(number);
+        Reply::from_future(async move {
+            running.0.go.acquire().await.unwrap().forget();
+            running.1 = true;
+            if running.0.asks {
+                return Outcome::InputRequired(InputRequired { requests: None, state: None, rest: Object::empty() });
+            }
+            Outcome::complete(Object::from(body))
+        })
+    }
+}
+
+struct World {
+    server: Arc<Server>,
+    store: Arc<Store>,
+    layer: Cache,
+}
+
+fn world_with(extra: Value, instances: Instances, asks: bool) -> World {
+    let server = Arc::new(Server {
+        asked: AtomicUsize::new(0),
+        go: Semaphore::new(1_000_000),
+        cancelled: AtomicUsize::new(0),
+        extra,
+        asks,
+    });
+    let shared: Arc<dyn Answer> = Arc::new(Shared(server.clone()));
+    let mut config = ServerConfig::new("s", Target::InProcess(shared.clone()));
+    let tool = |cache| ToolConfig { cache, ..ToolConfig::default() };
+    config.tools = HashMap::from([("kept".into(), tool(Switch::On)), ("never".into(), tool(Switch::Off))]);
+    let tools = Tools::new(&config);
+    let described = [("read", true), ("write", false), ("kept", false), ("never", true)]
+        .map(|(name, read_only)| json!({"name": name, "annotations": {"readOnlyHint": read_only}}));
+    tools.fill(&catalog(json!(described)));
+    let store = Arc::new(Store::new(CachePolicy::default()));
+    let layer = Cache::new(shared, Arc::new(tools), store.clone(), instances);
+    World { server, store, layer }
+}
+
+fn world() -> World {
+    world_with(json!({}), Instances::Shared, false)
+}
+
+fn read(uri: &str) -> Call {
+    Call::new(Method::ResourcesRead, Object::from(json!({"uri": uri})))
+}
+
+fn tool(name: &str) -> Call {
+    Call::tool(name, Some(&Raw::literal(r#"{"x":1}"#)))
+}
+
+impl World {
+    async fn ask(&self, call: Call) -> Value {
+        match self.layer.answer(call).outcome().await {
+            Outcome::Complete(complete) => complete.body.raw().to().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn number(&self, call: Call) -> u64 {
+        self.ask(call).await["number"].as_u64().unwrap()
+    }
+
+    fn asked(&self) -> usize {
+        self.server.asked.load(Ordering::SeqCst)
+    }
+
+    /// From now on calls wait.
+    fn hold(&self) {
+        self.server.go.forget_permits(usize::MAX);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_read_only_and_configured_tools_are_kept_for_a_while() {
+    let world = world();
+    for (name, is_kept) in [("read", true), ("kept", true), ("write", false), ("never", false), ("unknown", false)] {
+        let first = world.number(tool(name)).await;
+        assert_eq!(world.number(tool(name)).await == first, is_kept, "{name}");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_ne!(world.number(tool(name)).await, first, "{name}");
+    }
+    let counts = world.store.counts();
+    assert_eq!((counts.hits, counts.misses), (2, 4));
+    assert!((counts.hit_ratio() - 1.0 / 3.0).abs() < 1e-9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_arguments_are_another_read() {
+    let world = world();
+    world.number(tool("read")).await;
+    world.number(Call::tool("read", Some(&Raw::literal(r#"{"x":2}"#)))).await;
+    assert_eq!(world.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_kept_as_long_as_its_server_says() {
+    let world = world_with(json!({"ttlMs": 5000, "cacheScope": "private"}), Instances::Shared, false);
+    let first = world.ask(read("a")).await;
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let second = world.ask(read("a")).await;
+    assert_eq!(first["number"], second["number"]);
+    assert_eq!(second["ttlMs"], 3000, "what is left of it");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert_ne!(world.ask(read("a")).await["number"], first["number"]);
+    let silent = super::tests::world();
+    silent.ask(read("a")).await;
+    silent.ask(read("a")).await;
+    assert_eq!(silent.asked(), 2, "a server that says nothing is always asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_public_result_is_for_everybody_and_a_private_one_for_its_caller() {
+    for (scope, asked) in [("public", 1), ("private", 2)] {
+        let world = world_with(json!({"ttlMs": 5000, "cacheScope": scope}), Instances::Shared, false);
+        for caller in ["ann", "bob", "ann", "bob"] {
+            world.ask(read("a").from_caller(Caller::new(caller))).await;
+        }
+        assert_eq!(world.asked(), asked, "{scope}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_a_state_per_session_shares_nothing_between_sessions() {
+    let world = world_with(json!({"ttlMs": 5000, "cacheScope": "public"}), Instances::PerSession, false);
+    let ann = Caller::new("ann");
+    for session in ["one", "two", "one", "two"] {
+        let caller = ann.in_session(session);
+        assert_eq!(world.ask(read("a").from_caller(caller.clone())).await["session"], session);
+        assert_eq!(world.ask(tool("read").from_caller(caller)).await["session"], session);
+    }
+    assert_eq!(world.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_make_what_was_kept_useless() {
+    let world = world_with(json!({"ttlMs": 60000, "cacheScope": "public"}), Instances::Shared, false);
+    let all = || [read("a"), read("b"), tool("read")];
+    let mut before = Vec::new();
+    for call in all() {
+        before.push(world.number(call).await);
+    }
+    world.store.forget_resource("a");
+    let mut after = Vec::new();
+    for call in all() {
+        after.push(world.number(call).await);
+    }
+    assert_eq!(before.iter().zip(&after).map(|(one, two)| one == two).collect::<Vec<_>>(), [false, true, true]);
+    world.store.forget_tools();
+    assert_ne!(world.number(tool("read")).await, after[2]);
+    assert_eq!(world.number(read("a")).await, after[0]);
+    world.store.forget_all();
+    assert_ne!(world.number(read("b")).await, after[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_it_is_read_is_not_kept() {
+    let world = world_with(json!({"ttlMs": 60000}), Instances::Shared, false);
+    world.hold();
+    let mut reading = Box::pin(world.layer.answer(read("a")).outcome());
+    assert!(futures_util::poll!(&mut reading).is_pending());
+    world.store.forget_resource("a");
+    world.server.go.add_permits(10);
+    reading.await;
+    world.ask(read("a")).await;
+    assert_eq!(world.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_and_answers_to_questions_are_not_kept() {
+    let failing = world_with(json!({"isError": true}), Instances::Shared, false);
+    failing.ask(tool("read")).await;
+    failing.ask(tool("read")).await;
+    assert_eq!(failing.asked(), 2);
+    let world = world();
+    for _ in 0..2 {
+        world.ask(tool("read").retry_with(None, Some("s"))).await;
+        let mut fresh = tool("read");
+        fresh.options.skip_cache = true;
+        world.ask(fresh).await;
+    }
+    assert_eq!(world.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn identical_reads_at_once_are_one_call() {
+    let world = world();
+    world.hold();
+    let replies: Vec<_> = (0..10).map(|_| world.layer.answer(tool("read")).outcome()).collect();
+    let mut all = Box::pin(futures_util::future::join_all(replies));
+    assert!(futures_util::poll!(&mut all).is_pending());
+    world.server.go.add_permits(1);
+    assert!(all.await.iter().all(|outcome| matches!(outcome, Outcome::Complete(_))));
+    assert_eq!(world.asked(), 1);
+    assert_eq!(world.store.counts().shared, 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_goes_away_does_not_cancel_the_read_of_the_others_but_the_last_one_does() {
+    let world = world();
+    world.hold();
+    let mut leader = world.layer.answer(tool("read"));
+    let mut follower = world.layer.answer(tool("read"));
+    let mut third = world.layer.answer(tool("read"));
+    for reply in [&mut leader, &mut follower, &mut third] {
+        assert!(futures_util::poll!(Box::pin(reply.next())).is_pending());
+    }
+    drop(leader);
+    drop(third);
+    assert_eq!(world.server.cancelled.load(Ordering::SeqCst), 0);
+    world.server.go.add_permits(1);
+    assert!(matches!(follower.next().await, Event::Done(Outcome::Complete(_))));
+    let lonely = world.layer.answer(tool("kept"));
+    drop(lonely);
+    assert_eq!(world.server.cancelled.load(Ordering::SeqCst), 1);
+    world.server.go.add_permits(1);
+    world.ask(tool("kept")).await;
+    assert_eq!(world.asked(), 3, "a cancelled read leaves nothing behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_for_the_one_who_was_asked() {
+    let world = world_with(json!({}), Instances::Shared, true);
+    world.hold();
+    let replies: Vec<_> = (0..3).map(|_| world.layer.answer(tool("read")).outcome()).collect();
+    let mut all = Box::pin(futures_util::future::join_all(replies));
+    assert!(futures_util::poll!(&mut all).is_pending());
+    world.server.go.add_permits(10);
+    assert!(all.await.iter().all(|outcome| matches!(outcome, Outcome::InputRequired(_))));
+    assert_eq!(world.asked(), 3, "each has a question of their own");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Whoever asks whatever in whatever order, together or one after the other: a private result only ever
+    /// reaches the caller it was made for.
+    #[test]
+    fn no_result_crosses_between_callers(
+        asks in proptest::collection::vec((0u8..4, 0u8..2, 0u8..3, any::<bool>(), 0u64..40), 1..60),
+        per_session in any::<bool>(),
+    ) {
+        let instances = if per_session { Instances::PerSession } else { Instances::Shared };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let world = world_with(json!({"ttlMs": 20000, "cacheScope": "private"}), instances, false);
+            let layer = &world.layer;
+            let run = asks.into_iter().map(|(who, session, what, is_tool, begin)| async move {
+                tokio::time::sleep(Duration::from_secs(begin)).await;
+                let caller = Caller::new(format!("caller{who}")).in_session(format!("session{session}"));
+                let call = if is_tool {
+                    Call::tool("read", Some(&Raw::from(json!({"x": what}))))
+                } else {
+                    read(&format!("uri{what}"))
+                };
+                let outcome = layer.answer(call.from_caller(caller.clone())).outcome().await;
+                let Outcome::Complete(complete) = outcome else { panic!("it failed") };
+                (caller, complete.body.raw().to::<Value>().unwrap())
+            });
+            for (caller, body) in futures_util::future::join_all(run).await {
+                prop_assert_eq!(&body["for"], caller.principal());
+                if per_session {
+                    prop_assert_eq!(&body["session"], caller.session().unwrap());
+                }
+            }
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,182 @@
+//! A gate with a number of places and a queue in which callers take turns, however much each of them asks.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::config::LimitPolicy;
+
+/// Counts who is inside. Entering takes one short lock.
+#[derive(Debug)]
+pub struct Gate {
+    policy: LimitPolicy,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inside: usize,
+    waiting: usize,
+    /// Those who wait, by caller, each in the order they came.
+    lines: HashMap<String, VecDeque<Waiter>>,
+    /// The callers who wait, the next one first.
+    turns: VecDeque<String>,
+}
+
+type Waiter = oneshot::Sender<Permit>;
+
+/// Why somebody did not get in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Too many wait already.
+    Full,
+    /// No place became free in time.
+    Late,
+}
+
+/// One place inside, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Permit(Arc<Gate>);
+
+impl Gate {
+    /// An empty one.
+    pub fn new(policy: LimitPolicy) -> Arc<Self> {
+        Arc::new(Self { policy, state: Mutex::default() })
+    }
+
+    /// What it allows.
+    pub fn policy(&self) -> &LimitPolicy {
+        &self.policy
+    }
+
+    /// How many are inside and how many wait.
+    pub fn load(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.inside, state.waiting)
+    }
+
+    /// A place, when one is free and nobody waits.
+    pub(super) fn enter_now(self: &Arc<Self>) -> Option<Permit> {
+        let mut state = self.state.lock();
+        if state.inside >= self.places() || state.waiting > 0 {
+            return None;
+        }
+        state.inside += 1;
+        Some(Permit(self.clone()))
+    }
+
+    fn places(&self) -> usize {
+        self.policy.in_flight.max(1)
+    }
+
+    /// A place, when it is this caller's turn.
+    pub(super) async fn enter(self: &Arc<Self>, principal: &str) -> Result<Permit, Refusal> {
+        let turn = match self.line_up(principal)? {
+            Entry::Inside(permit) => return Ok(permit),
+            Entry::Waiting(turn) => turn,
+        };
+        match tokio::time::timeout(self.policy.wait, turn).await {
+            Ok(Ok(permit)) => Ok(permit),
+            // Dropping the receiver takes us out of the line: the next who leaves passes us over.
+            _ => Err(Refusal::Late),
+        }
+    }
+
+    fn line_up(self: &Arc<Self>, principal: &str) -> Result<Entry, Refusal> {
+        let mut state = self.state.lock();
+        if state.inside < self.places() && state.waiting == 0 {
+            state.inside += 1;
+            return Ok(Entry::Inside(Permit(self.clone())));
+        }
+        if state.waiting >= self.policy.queue {
+            state.forget_gone();
+        }
+        if state.waiting >= self.policy.queue {
+            return Err(Refusal::Full);
+        }
+        let (sender, receiver) = oneshot::channel();
+        if !state.lines.contains_key(principal) {
+            state.turns.push_back(principal.to_owned());
+        }
+        state.lines.entry(principal.to_owned()).or_default().push_back(sender);
+        state.waiting += 1;
+        drop(state);
+        // A place may have become free for nobody while only gone waiters were in line.
+        self.hand_on();
+        Ok(Entry::Waiting(receiver))
+    }
+
+    /// Gives free places to those whose turn it is.
+    fn hand_on(self: &Arc<Self>) {
+        loop {
+            let mut state = self.state.lock();
+            if state.inside >= self.places() {
+                return;
+            }
+            let Some(waiter) = state.next() else { return };
+            state.inside += 1;
+            drop(state);
+            // A waiter that goes this very moment gives the permit back by dropping it, outside the lock.
+            drop(waiter.send(Permit(self.clone())));
+        }
+    }
+
+    fn leave(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.inside -= 1;
+        let has_waiting = state.waiting > 0;
+        drop(state);
+        if has_waiting {
+            self.hand_on();
+        }
+    }
+}
+
+enum Entry {
+    Inside(Permit),
+    Waiting(oneshot::Receiver<Permit>),
+}
+
+impl State {
+    /// The next in line who still waits.
+    fn next(&mut self) -> Option<Waiter> {
+        loop {
+            let waiter = self.first()?;
+            if !waiter.is_closed() {
+                return Some(waiter);
+            }
+        }
+    }
+
+    /// The first of the caller whose turn it is, who then goes to the end of the round.
+    fn first(&mut self) -> Option<Waiter> {
+        let principal = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&principal)?;
+        let waiter = line.pop_front();
+        if line.is_empty() {
+            self.lines.remove(&principal);
+        } else {
+            self.turns.push_back(principal);
+        }
+        self.waiting -= usize::from(waiter.is_some());
+        waiter
+    }
+
+    /// Takes those out of the queue who no longer wait.
+    fn forget_gone(&mut self) {
+        for line in self.lines.values_mut() {
+            line.retain(|waiter| !waiter.is_closed());
+        }
+        self.lines.retain(|_, line| !line.is_empty());
+        self.turns.retain(|principal| self.lines.contains_key(principal));
+        self.waiting = self.lines.values().map(VecDeque::len).sum();
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

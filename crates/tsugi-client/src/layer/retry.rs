@@ -1,0 +1,213 @@
+//! Tries a call again where that cannot do anything twice; otherwise the failure goes up as it is.
+
+mod budget;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::time::Sleep;
+use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, SentState, Source};
+use tsugi_protocol::mcp::Method;
+
+use crate::config::RetryPolicy;
+use crate::tools::{Repeat, Tools};
+use budget::Budget;
+
+/// Repeats calls by a policy, within a budget of one repeated call for five others.
+pub struct Retry(Arc<Shared>);
+
+struct Shared {
+    inner: Arc<dyn Answer>,
+    server: Arc<str>,
+    tools: Arc<Tools>,
+    policy: RetryPolicy,
+    budget: Budget,
+}
+
+impl Retry {
+    /// Around `inner`.
+    pub fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<Tools>, policy: RetryPolicy) -> Self {
+        Self(Arc::new(Shared { inner, server, tools, policy, budget: Budget::default() }))
+    }
+}
+
+impl Answer for Retry {
+    fn answer(&self, call: Call) -> Reply {
+        // An answer to a server's question is taken up once; it cannot be brought a second time.
+        if call.params.has("requestState") || call.params.has("inputResponses") {
+            return self.0.inner.answer(call);
+        }
+        self.0.budget.earn();
+        let kept = call.clone();
+        match self.0.inner.answer(call).into_ready() {
+            Ok(outcome) if !matches!(outcome, Outcome::Failed(_)) => Reply::ready(outcome),
+            Ok(outcome) => self.repeat(Reply::ready(outcome), kept),
+            Err(reply) => self.repeat(reply, kept),
+        }
+    }
+}
+
+impl Retry {
+    fn repeat(&self, reply: Reply, call: Call) -> Reply {
+        let step = Step::Asking(reply);
+        Reply::from_source(Repeated { shared: self.0.clone(), call, step, retries: 0, worst: SentState::NotSent })
+    }
+}
+
+impl Shared {
+    fn repeat_of(&self, call: &Call) -> Repeat {
+        if call.options.is_idempotent || call.method.is_read() {
+            return Repeat::Always;
+        }
+        let tool = if call.method == Method::ToolsCall { call.subject() } else { None };
+        tool.and_then(|tool| self.tools.get(&tool)).map_or(Repeat::IfNotSent, |tool| tool.repeat)
+    }
+
+    /// Whether doing it again cannot do it twice.
+    fn is_safe(&self, call: &Call, sent: SentState) -> bool {
+        match self.repeat_of(call) {
+            Repeat::Always => true,
+            Repeat::IfNotSent => sent == SentState::NotSent,
+            Repeat::Never => false,
+        }
+    }
+
+    /// Whether this failure is of a kind that another try may mend.
+    fn is_worth_it(&self, failure: &Failure) -> bool {
+        let listed = |code: &str| self.policy.retryable_errors.iter().any(|listed| listed == code);
+        match failure {
+            Failure::Fault(fault) if self.policy.retryable_errors.is_empty() => fault.retryable,
+            Failure::Fault(fault) => listed(fault.code.as_str()),
+            Failure::Upstream(error) => listed(&error.code().to_string()),
+        }
+    }
+
+    /// How long to wait before retry number `retries + 1`; `None` when there is none.
+    fn plan(&self, call: &Call, failure: &Failure, retries: u32) -> Option<Duration> {
+        let sent = match failure {
+            Failure::Fault(fault) => fault.sent,
+            Failure::Upstream(_) => SentState::Failed,
+        };
+        if !self.is_safe(call, sent) {
+            return None;
+        }
+        if is_unlucky(failure) && retries == 0 {
+            return self.budget.spend().then_some(Duration::ZERO);
+        }
+        if retries >= self.policy.max_retries || !self.is_worth_it(failure) {
+            return None;
+        }
+        let wait = self.wait(failure, retries)?;
+        self.budget.spend().then_some(wait)
+    }
+
+    /// A random part of the longest wait, or as long as the server asks; `None` when that is too long.
+    fn wait(&self, failure: &Failure, retries: u32) -> Option<Duration> {
+        let grown =
+            self.policy.initial_delay.as_secs_f64() * self.policy.backoff_multiplier.max(1.0).powi(retries as i32);
+        let longest = grown.min(self.policy.max_delay.as_secs_f64()).max(0.0);
+        let random = Duration::from_secs_f64(longest * rand::rng().random::<f64>());
+        let asked = match failure {
+            Failure::Fault(fault) => fault.retry_after_ms.map(Duration::from_millis),
+            Failure::Upstream(_) => None,
+        };
+        match asked {
+            Some(asked) if asked > self.policy.max_delay => None,
+            Some(asked) => Some(random.max(asked)),
+            None => Some(random),
+        }
+    }
+}
+
+/// The connection broke just when the call was to be sent: nothing happened, and the next connection takes it.
+fn is_unlucky(failure: &Failure) -> bool {
+    use FaultCode::{ConnectionFailed, ConnectionLost, ServerCrashed};
+    let Failure::Fault(fault) = failure else { return false };
+    fault.sent == SentState::NotSent && matches!(fault.code, ConnectionFailed | ConnectionLost | ServerCrashed)
+}
+
+enum Step {
+    Asking(Reply),
+    Waiting(Pin<Box<Sleep>>),
+}
+
+struct Repeated {
+    shared: Arc<Shared>,
+    call: Call,
+    step: Step,
+    retries: u32,
+    /// The least that is known about the effect of all tries together.
+    worst: SentState,
+}
+
+impl Repeated {
+    /// What to do after a failure: wait for another try, or the outcome to give.
+    fn after(&mut self, failure: Failure) -> Result<Duration, Outcome> {
+        if let Failure::Fault(fault) = &failure {
+            self.worst = less_known(self.worst, fault.sent);
+        }
+        match self.shared.plan(&self.call, &failure, self.retries) {
+            Some(wait) => {
+                self.retries += 1;
+                Ok(wait)
+            }
+            None => Err(Outcome::Failed(self.last_word(failure))),
+        }
+    }
+
+    /// After as many tries as allowed, how often was tried belongs to the answer.
+    fn last_word(&self, failure: Failure) -> Failure {
+        let mut cause = match failure {
+            Failure::Fault(cause) => cause,
+            upstream => return upstream,
+        };
+        let most = self.shared.policy.max_retries;
+        if most == 0 || self.retries < most {
+            cause.sent = self.worst;
+            return Failure::Fault(cause);
+        }
+        let times = if self.retries == 1 { "retry" } else { "retries" };
+        let message = format!("failed after {} {times}: {}", self.retries, cause.message);
+        let mut fault = Fault::new(FaultCode::MaxRetriesExceeded, message).on_server(&self.shared.server);
+        (fault.stage, fault.blame, fault.sent) = (cause.stage, cause.blame, self.worst);
+        (fault.hint, fault.tool, fault.process) = (cause.hint.clone(), cause.tool.clone(), cause.process.clone());
+        Failure::from(fault.because(*cause))
+    }
+}
+
+fn less_known(one: SentState, two: SentState) -> SentState {
+    match (one, two) {
+        (SentState::Unknown, _) | (_, SentState::Unknown) => SentState::Unknown,
+        (SentState::Failed, _) | (_, SentState::Failed) => SentState::Failed,
+        _ => SentState::NotSent,
+    }
+}
+
+impl Source for Repeated {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            let failure = match &mut self.step {
+                Step::Asking(reply) => match std::task::ready!(reply.poll_event(context)) {
+                    Event::Done(Outcome::Failed(failure)) => failure,
+                    event => return Poll::Ready(event),
+                },
+                Step::Waiting(sleep) => {
+                    std::task::ready!(sleep.as_mut().poll(context));
+                    self.step = Step::Asking(self.shared.inner.answer(self.call.clone()));
+                    continue;
+                }
+            };
+            match self.after(failure) {
+                Ok(wait) => self.step = Step::Waiting(Box::pin(tokio::time::sleep(wait))),
+                Err(outcome) => return Poll::Ready(Event::Done(outcome)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Arguments and structured results checked against a tool's own schemas, in words a model can act on.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use serde_json::Value;
+use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, SentState, Source, Stage};
+use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::mcp::Method;
+use tsugi_schema::validate::{Faults, Limits, Validator};
+
+use crate::config::Strictness;
+use crate::tools::{KnownTool, Tools};
+
+/// Checks calls of tools. A tool that the server has not told of, or whose schema cannot be used, passes.
+pub struct Validate {
+    inner: Arc<dyn Answer>,
+    server: Arc<str>,
+    tools: Arc<Tools>,
+}
+
+impl Validate {
+    /// Around `inner`.
+    pub fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<Tools>) -> Self {
+        Self { inner, server, tools }
+    }
+
+    fn tool(&self, call: &Call) -> Option<Arc<KnownTool>> {
+        if call.method != Method::ToolsCall {
+            return None;
+        }
+        self.tools.get(&call.subject()?)
+    }
+
+    /// The fault to answer with instead of calling.
+    fn refuse(&self, call: &Call, tool: &KnownTool) -> Option<Fault> {
+        let fault = check_arguments(tool, call.params.get("arguments").as_ref())?.on_server(&self.server);
+        if tool.policy.arguments == Strictness::Enforce {
+            return Some(fault);
+        }
+        let server = &self.server;
+        tracing::warn!(%server, tool = tool.name(), "arguments do not fit: {}", fault.message);
+        None
+    }
+}
+
+impl Answer for Validate {
+    fn answer(&self, call: Call) -> Reply {
+        let Some(tool) = self.tool(&call) else { return self.inner.answer(call) };
+        if tool.policy.arguments != Strictness::Off
+            && let Some(fault) = self.refuse(&call, &tool)
+        {
+            return Reply::fault(fault);
+        }
+        let reply = self.inner.answer(call);
+        if tool.policy.results == Strictness::Off || tool.output().is_none() {
+            return reply;
+        }
+        let server = self.server.clone();
+        match reply.into_ready() {
+            Ok(outcome) => Reply::ready(checked(&server, &tool, outcome)),
+            Err(reply) => Reply::from_source(Checked { reply, server, tool }),
+        }
+    }
+}
+
+/// What is wrong with the arguments of a call; `None` when nothing is, or nothing can be said.
+pub fn check_arguments(tool: &KnownTool, arguments: Option<&Raw>) -> Option<Fault> {
+    let faults = check(tool.input()?, arguments.map_or(b"{}", |raw| &raw.bytes()[..])).err()?;
+    if faults.is_undecided {
+        tracing::warn!(tool = tool.name(), "arguments were not checked: {faults}");
+        return None;
+    }
+    let message = format!("the arguments of {:?} do not fit its schema: {faults}", tool.name());
+    let fault = Fault::new(FaultCode::InvalidParams, message).on_tool(tool.name());
+    Some(fault.with_details(details(&faults)))
+}
+
+fn check(validator: &Validator, bytes: &[u8]) -> Result<(), Faults> {
+    let whole = |message: String| Faults {
+        list: vec![tsugi_schema::validate::Fault {
+            instance: tsugi_schema::pointer::Pointer::root(),
+            schema: tsugi_schema::pointer::Pointer::root(),
+            message,
+        }],
+        has_more: false,
+        is_undecided: false,
+    };
+    let limit = Limits::default().value_bytes;
+    if bytes.len() > limit {
+        return Err(whole(format!("is larger than {limit} bytes")));
+    }
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| whole(error.to_string()))?;
+    validator.validate(&value)
+}
+
+fn details(faults: &Faults) -> Raw {
+    Raw::from_value(&serde_json::json!({"faults": faults.list, "hasMore": faults.has_more}))
+}
+
+struct Checked {
+    reply: Reply,
+    server: Arc<str>,
+    tool: Arc<KnownTool>,
+}
+
+impl Source for Checked {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        let event = std::task::ready!(self.reply.poll_event(context));
+        Poll::Ready(match event {
+            Event::Done(outcome) => Event::Done(checked(&self.server, &self.tool, outcome)),
+            note => note,
+        })
+    }
+}
+
+/// The outcome itself, or the fault in its place.
+fn checked(server: &str, tool: &KnownTool, outcome: Outcome) -> Outcome {
+    let Outcome::Complete(complete) = &outcome else { return outcome };
+    let Some(fault) = check_result(tool, &complete.body) else { return outcome };
+    if tool.policy.results == Strictness::Enforce {
+        return Outcome::fault(fault.on_server(server));
+    }
+    tracing::warn!(%server, tool = tool.name(), "{}", fault.message);
+    outcome
+}
+
+/// What is wrong with a result. A tool that failed need not give what it promises.
+fn check_result(tool: &KnownTool, body: &Object) -> Option<Fault> {
+    if body.get_bytes("isError") == Some(b"true") {
+        return None;
+    }
+    let fault = |message: String| {
+        let fault = Fault::new(FaultCode::InvalidResponse, message).on_tool(tool.name()).at(Stage::Validate);
+        fault.sent(SentState::Unknown).with_hint("the tool ran; only its answer is not what it promises")
+    };
+    let Some(content) = body.get_bytes("structuredContent") else {
+        return Some(fault(format!("{:?} promises structured content and gave none", tool.name())));
+    };
+    let faults = check(tool.output()?, content).err().filter(|faults| !faults.is_undecided)?;
+    let message = format!("the result of {:?} does not fit its schema: {faults}", tool.name());
+    Some(fault(message).with_details(details(&faults)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! Several instances of one server: which of them gets a call, when a new one starts, when one rests.
+
+mod instance;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tokio_util::task::TaskTracker;
+use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply};
+
+use crate::config::{Instances, Start};
+use crate::server::{Common, Inner};
+use instance::{Instance, Lease};
+
+/// The instances of a server. The first one is there always: it tells what the server offers.
+pub(crate) struct Pool {
+    first: Arc<Instance>,
+    common: Arc<Common>,
+    kind: Instances,
+    more: Mutex<Vec<Slot>>,
+    numbers: AtomicU64,
+    /// Which instance asked a question, by the state that comes back with the answer.
+    asked: moka::sync::Cache<String, u64>,
+    leaving: TaskTracker,
+    janitor: Option<AbortHandle>,
+}
+
+/// An instance besides the first.
+struct Slot {
+    owner: Option<Caller>,
+    instance: Arc<Instance>,
+}
+
+impl Pool {
+    /// For a server that has more than one instance or rests when it is idle; `None` for others.
+    pub(crate) fn of(inner: &Arc<Inner>, common: &Arc<Common>) -> Option<Arc<Self>> {
+        let (kind, idle) = (inner.config.instances, inner.config.idle_timeout);
+        if kind == Instances::Shared && idle.is_none() {
+            return None;
+        }
+        let first = Instance::first(inner.clone());
+        let asked = moka::sync::Cache::builder().max_capacity(10_000).time_to_live(inner.options.input_lifetime);
+        Some(Arc::new_cyclic(|pool: &Weak<Pool>| Self {
+            first,
+            common: common.clone(),
+            kind,
+            more: Mutex::default(),
+            numbers: AtomicU64::new(1),
+            asked: asked.build(),
+            leaving: TaskTracker::new(),
+            janitor: idle.map(|idle| tokio::spawn(sweep(pool.clone(), idle)).abort_handle()),
+        }))
+    }
+
+    /// How many run, and how many calls they have.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let more = self.more.lock();
+        let all = more.iter().map(|slot| &slot.instance).chain([&self.first]);
+        all.fold((0, 0), |(running, calls), instance| {
+            (running + usize::from(instance.is_running()), calls + instance.calls())
+        })
+    }
+
+    /// Stops all instances but the first and waits until they are gone.
+    pub(crate) async fn stop(&self) {
+        let slots = std::mem::take(&mut *self.more.lock());
+        futures_util::future::join_all(slots.iter().map(|slot| slot.instance.stop())).await;
+        self.leaving.close();
+        self.leaving.wait().await;
+        self.leaving.reopen();
+    }
+
+    fn pick(&self, call: &Call) -> Result<Lease, Fault> {
+        match self.kind {
+            Instances::Shared => Ok(self.first.lease()),
+            Instances::PerSession => self.of_session(&call.caller),
+            Instances::Pool(most) => Ok(self.least_busy(call, most)),
+        }
+    }
+
+    /// The instance of this caller in this session, and of nobody else.
+    fn of_session(&self, caller: &Caller) -> Result<Lease, Fault> {
+        let mut more = self.more.lock();
+        if let Some(slot) = more.iter().find(|slot| slot.owner.as_ref() == Some(caller)) {
+            return Ok(slot.instance.lease());
+        }
+        // The first instance has a connection too.
+        let most = self.first.inner().config.max_connections.saturating_sub(1).max(1);
+        if more.len() >= most {
+            let unused = more.iter().enumerate().filter(|(_, slot)| slot.instance.is_unused());
+            let Some((index, _)) = unused.min_by_key(|(_, slot)| slot.instance.last_used()) else {
+                return Err(self.full(most));
+            };
+            let slot = more.swap_remove(index);
+            self.retire(slot.instance);
+        }
+        let instance = self.start();
+        let lease = instance.lease();
+        more.push(Slot { owner: Some(caller.clone()), instance });
+        Ok(lease)
+    }
+
+    fn full(&self, most: usize) -> Fault {
+        let message = format!("all {most} connections for sessions are in use");
+        let mut fault = Fault::new(FaultCode::Overloaded, message).on_server(&self.first.inner().config.name);
+        fault.retry_after_ms = Some(1000);
+        fault.with_hint("raise `maxConnections`")
+    }
+
+    /// The instance with the fewest calls; a new one while all have some and there may be more. An answer to a
+    /// question goes to the one that asked.
+    fn least_busy(&self, call: &Call, most: usize) -> Lease {
+        let mut more = self.more.lock();
+        let state = call.params.get_str("requestState");
+        if let Some(number) = state.and_then(|state| self.asked.get(&*state)) {
+            let asked = more.iter().map(|slot| &slot.instance).find(|instance| instance.number() == number);
+            return asked.unwrap_or(&self.first).lease();
+        }
+        let all = more.iter().map(|slot| &slot.instance).chain([&self.first]);
+        let least = all.min_by_key(|instance| (instance.calls(), instance.number())).unwrap_or(&self.first);
+        if least.calls() == 0 || more.len() + 1 >= most {
+            return least.lease();
+        }
+        let instance = self.start();
+        let lease = instance.lease();
+        more.push(Slot { owner: None, instance });
+        lease
+    }
+
+    fn start(&self) -> Arc<Instance> {
+        let first = self.first.inner();
+        let mut config = first.config.clone();
+        config.start = Start::Lazy;
+        let (inner, task) = Inner::spawn(config, &self.common, None, first.parts.clone());
+        Instance::further(inner, task, self.numbers.fetch_add(1, Relaxed))
+    }
+
+    /// Lets an instance go in the background.
+    fn retire(&self, instance: Arc<Instance>) {
+        tracing::info!(server = %self.first.inner().config.name, "an instance that was not used is stopped");
+        self.leaving.spawn(async move { instance.stop().await });
+    }
+
+    /// Stops what was not used for so long.
+    fn rest(&self, idle: Duration) {
+        let is_idle = |instance: &Instance| instance.is_unused() && instance.last_used().elapsed() >= idle;
+        let mut more = self.more.lock();
+        let (gone, kept) = std::mem::take(&mut *more).into_iter().partition(|slot| is_idle(&slot.instance));
+        *more = kept;
+        drop(more);
+        let gone: Vec<Slot> = gone;
+        for slot in gone {
+            self.retire(slot.instance);
+        }
+        if is_idle(&self.first) && self.first.is_running() {
+            self.first.inner().rest();
+        }
+    }
+}
+
+/// Looks several times per idle time, so that nothing rests much later than it should.
+async fn sweep(pool: Weak<Pool>, idle: Duration) {
+    let pause = (idle / 4).clamp(Duration::from_millis(5), Duration::from_secs(30));
+    loop {
+        tokio::time::sleep(pause).await;
+        match pool.upgrade() {
+            Some(pool) => pool.rest(idle),
+            None => return,
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(janitor) = &self.janitor {
+            janitor.abort();
+        }
+    }
+}
+
+impl Answer for Pool {
+    fn answer(&self, call: Call) -> Reply {
+        match self.pick(&call) {
+            Ok(lease) => lease.answer(call, self.asked.clone()),
+            Err(fault) => Reply::fault(fault),
+        }
+    }
+}
