@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use tsugi_protocol::answer::Answer;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tsugi_protocol::answer::{Answer, Caller, Fault};
+use tsugi_protocol::json::Raw;
 use tsugi_schema::header_param::HeaderParams;
+
+use crate::telemetry::Metrics;
 
 /// Where calls of one address go.
 #[derive(Clone)]
@@ -42,6 +47,91 @@ pub trait Backend: Send + Sync {
 
     /// One server with its own names; `None` when there is no such server.
     fn server(&self, name: &str) -> Option<Endpoint>;
+
+    /// The tools as REST shows them; `None` when there is no such thing here.
+    fn directory(&self) -> Option<&dyn Directory> {
+        None
+    }
+
+    /// The servers to be controlled; `None` when there are none.
+    fn control(&self) -> Option<&dyn Control> {
+        None
+    }
+
+    /// Where calls are counted, so that requests are counted beside them.
+    fn metrics(&self) -> Arc<Metrics> {
+        Arc::default()
+    }
+}
+
+/// One tool as REST shows it.
+#[derive(Debug, Clone)]
+pub struct ToolInfo {
+    /// Whose it is.
+    pub server: String,
+    /// The name it is shown under, without the server's.
+    pub name: String,
+    /// What it does.
+    pub description: Option<String>,
+    /// What it takes.
+    pub input_schema: Option<Raw>,
+    /// What it gives.
+    pub output_schema: Option<Raw>,
+    /// What the server claims about it.
+    pub annotations: Option<Raw>,
+    /// How long a call may be silent, in milliseconds.
+    pub timeout: u64,
+}
+
+/// A tool that was found by server and name.
+pub struct FoundTool {
+    /// Who answers.
+    pub answer: Arc<dyn Answer>,
+    /// The name by which it is to be called there.
+    pub name: String,
+}
+
+/// The tools of all servers, by server and name.
+pub trait Directory: Send + Sync {
+    /// Every tool that this caller may use, in order.
+    fn tools<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Vec<ToolInfo>>;
+
+    /// The tool with this name. `server` may be left out when only one has it.
+    fn find<'a>(
+        &'a self,
+        caller: &'a Caller,
+        server: Option<&'a str>,
+        tool: &'a str,
+    ) -> BoxFuture<'a, Result<FoundTool, Fault>>;
+}
+
+/// What an operator may do to servers.
+pub trait Control: Send + Sync {
+    /// Every server and how it stands.
+    fn servers(&self) -> Vec<Value>;
+
+    /// Adds a server.
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<Value, Fault>>;
+
+    /// Takes a server out.
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// Starts, stops or restarts a server; gives how it stands.
+    fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>>;
+
+    /// The last lines that a server wrote to its standard error.
+    fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault>;
+}
+
+/// What a server is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Connect.
+    Start,
+    /// Disconnect, and stay so.
+    Stop,
+    /// Disconnect and connect again.
+    Restart,
 }
 
 /// A backend of a single answer and no servers: an in-process server offered by itself.

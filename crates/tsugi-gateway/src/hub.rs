@@ -3,6 +3,8 @@
 //! [`merge`] makes one [`View`](merge::View) out of every server's catalog, with the lists written out ready to
 //! send; [`route`] finds the server behind a name or an address; [`watch`] notices changes and tells listeners.
 
+mod control;
+mod directory;
 pub mod merge;
 mod one;
 pub mod route;
@@ -25,9 +27,10 @@ use tsugi_protocol::rpc::Notification;
 use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::Naming;
 
-use crate::backend::{Backend, Endpoint, Tools};
+use crate::backend::{Backend, Control, Directory, Endpoint, Tools};
 use crate::guard::Guard;
 use crate::guard::permit::Permit;
+use crate::telemetry::Metrics;
 use merge::View;
 use shape::Shape;
 
@@ -60,6 +63,7 @@ struct Inner {
     config: HubConfig,
     guard: Arc<Guard>,
     view: Arc<Shared>,
+    metrics: Arc<Metrics>,
     settled_by: Instant,
     watcher: AbortHandle,
 }
@@ -81,14 +85,16 @@ impl Drop for Inner {
 impl Hub {
     /// Shows the servers of `manager`. `guard` knows what each caller may use. Must be called within a runtime.
     pub fn new(manager: Manager, config: HubConfig, guard: Arc<Guard>) -> Self {
+        let metrics: Arc<Metrics> = Arc::default();
         let view = Arc::new(Shared {
-            view: ArcSwap::from_pointee(View::build(&manager.servers(), &config)),
+            view: ArcSwap::from_pointee(View::build(&manager.servers(), &config, &metrics)),
             renewed: signal::Sender::new(0),
             changes: broadcast::channel(CHANGES).0,
         });
-        let watcher = tokio::spawn(watch::run(manager.clone(), config.clone(), view.clone())).abort_handle();
+        let watcher =
+            tokio::spawn(watch::run(manager.clone(), config.clone(), view.clone(), metrics.clone())).abort_handle();
         let settled_by = Instant::now() + config.settle;
-        Self(Arc::new(Inner { manager, config, guard, view, settled_by, watcher }))
+        Self(Arc::new(Inner { manager, config, guard, view, metrics, settled_by, watcher }))
     }
 
     /// The manager of the servers.
@@ -205,5 +211,17 @@ impl Backend for Hub {
         let server: Server = self.0.manager.server(name)?;
         let one = Arc::new(one::OneServer::new(self.clone(), server));
         Some(Endpoint { answer: one.clone(), tools: one })
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
+    }
+
+    fn metrics(&self) -> Arc<Metrics> {
+        self.0.metrics.clone()
     }
 }

@@ -10,6 +10,7 @@
     reason = "errors and replies are moved once on their way out; a box would cost an allocation per call"
 )]
 
+mod admin;
 pub mod backend;
 pub mod body;
 pub mod config;
@@ -20,8 +21,9 @@ pub mod hub;
 pub mod listen;
 pub mod route;
 pub mod run;
+pub mod telemetry;
 
-pub use backend::{Backend, Endpoint, Tools};
+pub use backend::{Backend, Control, Directory, Endpoint, Tools};
 pub use config::{Config, Limits};
 pub use hub::{Hub, HubConfig};
 pub use run::{Gateway, Handle, StartError};

@@ -2,8 +2,10 @@
 
 use http::Method;
 
+use crate::backend::Order;
+
 /// A way in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// MCP over POST, both eras.
     McpPost,
@@ -19,8 +21,32 @@ pub enum Route {
     WebSocket,
     /// Bare JSON-RPC.
     Rpc,
+    /// The tools as a list.
+    Tools,
+    /// One tool call.
+    Call,
+    /// Many tool calls.
+    Batch,
+    /// One tool as an operation of its own.
+    Operation,
+    /// The description of the REST face.
+    OpenApi,
+    /// The servers.
+    Servers,
+    /// A new server.
+    AddServer,
+    /// The end of a server.
+    RemoveServer,
+    /// An order to a server.
+    Order(Order),
+    /// A server's log.
+    Log,
+    /// Numbers.
+    Metrics,
     /// Alive.
     Healthz,
+    /// Ready for calls.
+    Readyz,
 }
 
 /// How a route writes its own errors.
@@ -61,6 +87,20 @@ pub static ROUTES: &[Entry] = &[
     entry(Method::POST, "/messages", Route::SseMessages, Style::Rpc),
     entry(Method::GET, "/ws", Route::WebSocket, Style::Rpc),
     entry(Method::POST, "/rpc", Route::Rpc, Style::Rpc),
+    entry(Method::GET, "/mcp/tools", Route::Tools, Style::Rest),
+    entry(Method::POST, "/mcp/call", Route::Call, Style::Rest),
+    entry(Method::POST, "/mcp/batch", Route::Batch, Style::Rest),
+    entry(Method::POST, "/tools/{}/{}", Route::Operation, Style::Rest),
+    entry(Method::GET, "/openapi.json", Route::OpenApi, Style::Rest),
+    entry(Method::GET, "/servers", Route::Servers, Style::Rest),
+    entry(Method::POST, "/servers", Route::AddServer, Style::Rest),
+    entry(Method::DELETE, "/servers/{}", Route::RemoveServer, Style::Rest),
+    entry(Method::POST, "/servers/{}/start", Route::Order(Order::Start), Style::Rest),
+    entry(Method::POST, "/servers/{}/stop", Route::Order(Order::Stop), Style::Rest),
+    entry(Method::POST, "/servers/{}/restart", Route::Order(Order::Restart), Style::Rest),
+    entry(Method::GET, "/servers/{}/logs", Route::Log, Style::Rest),
+    entry(Method::GET, "/metrics", Route::Metrics, Style::Rest),
+    entry(Method::GET, "/readyz", Route::Readyz, Style::Rest),
     entry(Method::GET, "/healthz", Route::Healthz, Style::Rest),
 ];
 

@@ -7,21 +7,27 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use http::header::{ALLOW, CONNECTION};
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::FaultCode;
 
-use crate::backend::{Backend, Endpoint};
+use crate::admin;
+use crate::backend::{Backend, Control, Endpoint};
 use crate::body::Body;
 use crate::config::{Config, Exposure};
 use crate::drain::Drain;
 use crate::face;
 use crate::face::mcp::session::Table;
 use crate::guard::Guard;
+use crate::guard::principal::Principal;
 use crate::guard::refusal::Refusal;
 use crate::listen::{self, Listening};
 use crate::route::{self, Entry, Found, Route, Segments, Style};
+use crate::telemetry::{Metrics, access_log};
 
 /// How often unused sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
@@ -51,6 +57,7 @@ pub struct Gateway {
     sessions: Table,
     sse_streams: face::sse::Streams,
     tasks: TaskTracker,
+    metrics: Arc<Metrics>,
 }
 
 /// A running gateway. Dropping it leaves the gateway running; [`Handle::drain`] stops it.
@@ -77,6 +84,7 @@ impl Gateway {
         let listeners = bound.map_err(|(address, error)| StartError::Bind { address, error })?;
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let sessions = Table::new(&config.limits);
+        let metrics = backend.metrics();
         let gateway = Arc::new(Self {
             guard,
             backend,
@@ -84,6 +92,7 @@ impl Gateway {
             sessions,
             sse_streams: face::sse::Streams::default(),
             tasks: TaskTracker::new(),
+            metrics,
             config,
         });
         let listening = Arc::new(Listening::new(gateway.clone()));
@@ -131,12 +140,7 @@ impl Gateway {
         let answered = AssertUnwindSafe(self.dispatch(request)).catch_unwind().await;
         let mut response = answered.unwrap_or_else(|_| {
             tracing::error!("a request handler panicked");
-            let refusal = Refusal::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                FaultCode::Internal,
-                "a defect of tsugi: the handler of this request panicked",
-            );
-            face::fault::refuse(Style::Rpc, &refusal)
+            face::fault::refuse(Style::Rpc, &panicked())
         });
         if version == Version::HTTP_11 && self.drain.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -144,28 +148,51 @@ impl Gateway {
         response
     }
 
+    /// Finds the route, and counts and logs what came of it.
     async fn dispatch(self: &Arc<Self>, mut request: Request<Incoming>) -> Response<Body> {
         let upgrade = face::ws::upgrade_of(&mut request);
         let (parts, body) = request.into_parts();
+        let logged = access_log::Entry::begin(&parts.headers);
         let found = route::find(&parts.method, parts.uri.path());
-        let style = match &found {
-            Found::Route(entry, _) => entry.style,
-            Found::OtherVerb(style, _) => *style,
-            Found::Nothing => Style::Rest,
+        let (name, style) = match &found {
+            Found::Route(entry, _) => (entry.pattern, entry.style),
+            Found::OtherVerb(style, _) => ("other verb", *style),
+            Found::Nothing => ("nothing", Style::Rest),
         };
-        let principal = match self.guard.admit(&parts) {
-            Ok(principal) => principal,
-            Err(refusal) => return face::fault::refuse(style, &refusal),
+        let admitted = self.guard.admit(&parts);
+        let caller = match (&logged, &admitted) {
+            (Some(_), Ok(principal)) => principal.caller().principal().to_owned(),
+            _ => String::new(),
         };
+        let answered = match admitted {
+            Ok(principal) => self.admitted(principal, &parts, found, body, upgrade).await,
+            Err(refusal) => Err(refusal),
+        };
+        let response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
+        let bytes = response.body().size_hint().exact().unwrap_or(0);
+        self.metrics.request(name, response.status().as_u16(), bytes);
+        if let Some(logged) = logged {
+            logged.end(parts.method.as_str(), name, &caller, response.status());
+        }
+        response
+    }
+
+    async fn admitted(
+        self: &Arc<Self>,
+        principal: Principal,
+        parts: &Parts,
+        found: Found<'_>,
+        body: Incoming,
+        upgrade: Option<OnUpgrade>,
+    ) -> Result<Response<Body>, Refusal> {
         let (entry, segments) = match found {
             Found::Route(entry, segments) => (entry, segments),
-            Found::OtherVerb(_, verbs) => return other_verb(style, &verbs),
-            Found::Nothing => return face::fault::refuse(style, &no_such_path()),
+            Found::OtherVerb(style, verbs) => return Ok(other_verb(style, &verbs)),
+            Found::Nothing => return Err(no_such_path()),
         };
-        let Some(busy) = self.drain.enter() else { return face::fault::refuse(style, &draining()) };
-        let asked = face::Asked { gateway: self, principal, parts: &parts, busy, upgrade };
-        let answered = self.answer(asked, entry, segments, body).await;
-        answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal))
+        let busy = self.drain.enter().ok_or_else(draining)?;
+        let asked = face::Asked { gateway: self, principal, parts, busy, upgrade };
+        self.answer(asked, entry, segments, body).await
     }
 
     async fn answer(
@@ -188,7 +215,70 @@ impl Gateway {
             }
             Route::WebSocket => face::ws::open(asked, self.backend.all())?,
             Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
+            Route::Readyz => self.readyz(),
+            Route::Metrics => self.numbers(&asked)?,
+            Route::Tools | Route::Call | Route::Batch | Route::Operation | Route::OpenApi => {
+                self.rest(&asked, entry.route, segments, body).await?
+            }
+            route => self.control(&asked, route, segments, body).await?,
         })
+    }
+
+    async fn rest(
+        &self,
+        asked: &face::Asked<'_>,
+        route: Route,
+        segments: Segments<'_>,
+        body: Incoming,
+    ) -> Result<Response<Body>, Refusal> {
+        let Some(directory) = self.backend.directory() else { return Err(no_servers()) };
+        Ok(match route {
+            Route::Tools => face::rest::tools(asked, directory).await,
+            Route::OpenApi => face::rest::openapi(asked, directory).await,
+            Route::Call => face::rest::call(asked, directory, asked.json_body(body).await?).await,
+            Route::Batch => face::rest::batch(asked, directory, asked.json_body(body).await?).await,
+            _ => {
+                let tool = (segments.first().unwrap_or_default(), segments.second().unwrap_or_default());
+                face::rest::operation(asked, directory, tool, asked.json_body(body).await?).await
+            }
+        })
+    }
+
+    async fn control(
+        &self,
+        asked: &face::Asked<'_>,
+        route: Route,
+        segments: Segments<'_>,
+        body: Incoming,
+    ) -> Result<Response<Body>, Refusal> {
+        admin::expect_admin(asked)?;
+        let Some(control) = self.backend.control() else { return Err(no_servers()) };
+        let name = segments.first().unwrap_or_default();
+        Ok(match route {
+            Route::AddServer => admin::add(control, &asked.json_body(body).await?).await,
+            Route::RemoveServer => admin::remove(control, name).await,
+            Route::Order(order) => admin::order(control, name, order).await,
+            Route::Log => admin::log(asked, control, name),
+            _ => admin::servers(control),
+        })
+    }
+
+    fn servers(&self) -> Vec<serde_json::Value> {
+        self.backend.control().map(Control::servers).unwrap_or_default()
+    }
+
+    fn readyz(&self) -> Response<Body> {
+        let servers = self.servers();
+        let states = servers.iter().map(|server| (server["name"].as_str().unwrap_or_default(), &server["state"]));
+        let states: serde_json::Map<String, serde_json::Value> =
+            states.map(|(name, state)| (name.to_owned(), state.clone())).collect();
+        let body = serde_json::json!({"status": "ready", "servers": states}).to_string();
+        face::http::json(StatusCode::OK, Body::one(body.into()))
+    }
+
+    fn numbers(&self, asked: &face::Asked<'_>) -> Result<Response<Body>, Refusal> {
+        admin::expect_admin(asked)?;
+        Ok(face::http::text(StatusCode::OK, self.metrics.text(self.sessions.len(), &self.servers())))
     }
 
     /// Everything together, or one server and its name.
@@ -247,6 +337,15 @@ fn other_verb(style: Style, verbs: &str) -> Response<Body> {
     let allowed = HeaderValue::from_str(verbs).expect("verbs are plain text");
     response.headers_mut().insert(ALLOW, allowed);
     response
+}
+
+fn panicked() -> Refusal {
+    let message = "a defect of tsugi: the handler of this request panicked";
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, FaultCode::Internal, message)
+}
+
+fn no_servers() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "this gateway has no servers to show")
 }
 
 fn no_such_path() -> Refusal {

@@ -2,8 +2,8 @@
 
 use ::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::{HeaderValue, Response, StatusCode};
-use serde_json::json;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use serde_json::{Value, json};
+use tsugi_protocol::answer::{Failure, Fault, FaultCode};
 use tsugi_protocol::json::Splice;
 use tsugi_protocol::rpc::{Id, RpcError, code};
 
@@ -72,5 +72,181 @@ pub(crate) fn modern_status(error: &RpcError) -> StatusCode {
         code::own::RATE_LIMITED => StatusCode::TOO_MANY_REQUESTS,
         code::own::TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::OK,
+    }
+}
+
+/// A failure as REST tells it: seed code, status, and details that hold `jsonrpcCode` and the fields of its data.
+#[derive(Debug, Clone)]
+pub(crate) struct RestFault {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Option<Value>,
+    pub(crate) retry_after: Option<u64>,
+}
+
+impl RestFault {
+    /// The error object.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if let Some(details) = &self.details {
+            error["details"] = details.clone();
+        }
+        error
+    }
+
+    /// The response.
+    pub(crate) fn response(&self) -> Response<Body> {
+        let mut response = rest_error(self.status, &self.to_json());
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<&Failure> for RestFault {
+    fn from(failure: &Failure) -> Self {
+        match failure {
+            Failure::Upstream(error) => Self::from(error),
+            Failure::Fault(fault) => Self::from(&**fault),
+        }
+    }
+}
+
+impl From<&RpcError> for RestFault {
+    /// The table of seed 001.
+    fn from(error: &RpcError) -> Self {
+        let (status, code, message) = match error.code() {
+            code::PARSE_ERROR => {
+                let message = "Internal error: Failed to parse MCP Server response".to_owned();
+                (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", message)
+            }
+            code::INVALID_REQUEST => (StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "Invalid request format".to_owned()),
+            code::METHOD_NOT_FOUND => (StatusCode::NOT_FOUND, "TOOL_NOT_FOUND", error.message()),
+            code::INVALID_PARAMS => (StatusCode::BAD_REQUEST, "VALIDATION_ERROR", error.message()),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "TOOL_EXECUTION_ERROR", error.message()),
+        };
+        Self { status, code, message, details: Some(rpc_details(error)), retry_after: None }
+    }
+}
+
+/// `jsonrpcCode` and the fields of the error's data.
+fn rpc_details(error: &RpcError) -> Value {
+    let mut details = json!({"jsonrpcCode": error.code()});
+    match error.data().and_then(|data| data.to::<Value>().ok()) {
+        Some(Value::Object(fields)) => {
+            for (key, value) in fields.into_iter().filter(|(key, _)| key != "jsonrpcCode") {
+                details[key.as_str()] = value;
+            }
+        }
+        Some(other) => details["data"] = other,
+        None => {}
+    }
+    details
+}
+
+impl From<&Fault> for RestFault {
+    fn from(fault: &Fault) -> Self {
+        // Having tried often is no reason by itself: the cause is.
+        let cause = match (fault.code, &fault.cause) {
+            (FaultCode::MaxRetriesExceeded, Some(cause)) => cause,
+            _ => fault,
+        };
+        let (status, code) = rest_code(cause.code);
+        let is_temporary = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let retry_after = fault.retry_after_ms.map(|time| time.div_ceil(1000)).or(is_temporary.then_some(1));
+        let details = Some(rpc_details(&fault.to_rpc()));
+        Self { status, code, message: fault.message.clone(), details, retry_after }
+    }
+}
+
+/// The table of the design, library code to REST code and status.
+fn rest_code(code: FaultCode) -> (StatusCode, &'static str) {
+    use FaultCode::*;
+    match code {
+        InvalidResponse | ConfigInvalid | Internal => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
+        InvalidRequest | InvalidParams | StateRejected | CannotExecute | MissingCapability => {
+            (StatusCode::BAD_REQUEST, "VALIDATION_ERROR")
+        }
+        MethodNotFound | ToolNotFound => (StatusCode::NOT_FOUND, "TOOL_NOT_FOUND"),
+        ResourceNotFound => (StatusCode::NOT_FOUND, "RESOURCE_NOT_FOUND"),
+        ExecutionFailed | MaxRetriesExceeded | Cancelled => (StatusCode::INTERNAL_SERVER_ERROR, "TOOL_EXECUTION_ERROR"),
+        ServerNotFound => (StatusCode::NOT_FOUND, "SERVER_NOT_FOUND"),
+        ServerNotRunning => (StatusCode::SERVICE_UNAVAILABLE, "SERVER_NOT_RUNNING"),
+        ServerCrashed => (StatusCode::BAD_GATEWAY, "SERVER_CRASHED"),
+        ConnectionFailed => (StatusCode::BAD_GATEWAY, "CONNECTION_FAILED"),
+        ConnectionLost => (StatusCode::BAD_GATEWAY, "CONNECTION_LOST"),
+        Timeout => (StatusCode::GATEWAY_TIMEOUT, "TIMEOUT_ERROR"),
+        PermissionDenied => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
+        RateLimitExceeded => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED"),
+        Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"),
+        Draining => (StatusCode::SERVICE_UNAVAILABLE, "DRAINING"),
+        TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
+        InputRequired => (StatusCode::CONFLICT, "INPUT_REQUIRED"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream(code: i64) -> RestFault {
+        RestFault::from(&RpcError::new(code, "m"))
+    }
+
+    #[test]
+    fn a_servers_errors_follow_the_table_of_the_seed() {
+        for (code, status, word) in [
+            (-32700, 500, "INTERNAL_ERROR"),
+            (-32600, 400, "VALIDATION_ERROR"),
+            (-32601, 404, "TOOL_NOT_FOUND"),
+            (-32602, 400, "VALIDATION_ERROR"),
+            (-32603, 500, "TOOL_EXECUTION_ERROR"),
+            (-1, 500, "TOOL_EXECUTION_ERROR"),
+        ] {
+            let fault = upstream(code);
+            assert_eq!((fault.status.as_u16(), fault.code), (status, word), "{code}");
+        }
+    }
+
+    #[test]
+    fn details_hold_the_number_and_the_fields_of_the_data() {
+        let data = tsugi_protocol::json::Raw::literal(r#"{"field":"weight_kg"}"#);
+        let error = RpcError::with_data(-32602, "Invalid params: weight_kg must be positive", Some(&data));
+        let expected = json!({
+            "code": "VALIDATION_ERROR",
+            "message": "Invalid params: weight_kg must be positive",
+            "details": {"jsonrpcCode": -32602, "field": "weight_kg"}
+        });
+        assert_eq!(RestFault::from(&error).to_json(), expected);
+    }
+
+    #[test]
+    fn own_faults_follow_the_table_of_the_design() {
+        use FaultCode::*;
+        for (code, status, word) in [
+            (InvalidResponse, 500, "INTERNAL_ERROR"),
+            (InvalidRequest, 400, "VALIDATION_ERROR"),
+            (ToolNotFound, 404, "TOOL_NOT_FOUND"),
+            (InvalidParams, 400, "VALIDATION_ERROR"),
+            (ExecutionFailed, 500, "TOOL_EXECUTION_ERROR"),
+            (ServerNotFound, 404, "SERVER_NOT_FOUND"),
+            (ServerNotRunning, 503, "SERVER_NOT_RUNNING"),
+            (ServerCrashed, 502, "SERVER_CRASHED"),
+            (ConnectionFailed, 502, "CONNECTION_FAILED"),
+            (ConnectionLost, 502, "CONNECTION_LOST"),
+            (Timeout, 504, "TIMEOUT_ERROR"),
+            (PermissionDenied, 403, "PERMISSION_DENIED"),
+            (RateLimitExceeded, 429, "RATE_LIMIT_EXCEEDED"),
+            (Overloaded, 503, "OVERLOADED"),
+            (InputRequired, 409, "INPUT_REQUIRED"),
+        ] {
+            let fault = RestFault::from(&Fault::new(code, "m"));
+            assert_eq!((fault.status.as_u16(), fault.code), (status, word), "{code:?}");
+        }
+        let tried = Fault::new(MaxRetriesExceeded, "gave up").because(Fault::new(Timeout, "late"));
+        assert_eq!(RestFault::from(&tried).code, "TIMEOUT_ERROR");
+        assert_eq!(RestFault::from(&Fault::new(Overloaded, "m")).retry_after, Some(1));
     }
 }

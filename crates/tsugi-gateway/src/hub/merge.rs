@@ -17,6 +17,8 @@ use tsugi_schema::tool_name::{NameMap, Naming, Target};
 use super::HubConfig;
 use super::shape::Shape;
 use crate::guard::permit::Permit;
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::Meter;
 
 /// A server's thing under its public name.
 #[derive(Clone)]
@@ -29,6 +31,8 @@ pub struct Entry {
     pub shown: Raw,
     /// The arguments that are mirrored into headers, for a tool that has some.
     pub header_params: Option<Arc<HeaderParams>>,
+    /// Where its calls are counted, for a tool.
+    pub meter: Option<Arc<Meter>>,
 }
 
 /// Public names in the order of the servers and of their lists.
@@ -67,6 +71,8 @@ pub struct View {
     pub resources: Names,
     /// The resource templates by public pattern.
     pub templates: Names,
+    /// The public names of each server's tools, by server and by the server's own name.
+    pub own_tools: HashMap<String, HashMap<String, String>>,
     /// The servers, in order.
     pub servers: Vec<Server>,
     /// Who we are, all together.
@@ -80,19 +86,21 @@ const KEYS: [&str; 4] = ["tools", "prompts", "resources", "resourceTemplates"];
 
 impl View {
     /// Looks at every server's catalog.
-    pub fn build(servers: &[Server], config: &HubConfig) -> Self {
+    pub fn build(servers: &[Server], config: &HubConfig, metrics: &Metrics) -> Self {
         let known: Vec<(&Server, Arc<Catalog>)> =
             servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
         let mut view = Self {
-            tools: tools(&known, config),
+            tools: tools(&known, config, metrics),
             prompts: prompts(&known, config.naming),
             resources: resources(&known),
             templates: templates(&known),
+            own_tools: HashMap::new(),
             servers: servers.to_vec(),
             discover: discover(&known),
             is_complete: servers.iter().all(|server| server.catalog().is_some() || has_given_up(server)),
             freshness: freshness(&known),
         };
+        view.own_tools = own_tools(&view.tools);
         for index in 0..KEYS.len() {
             let all = view.write(index, |_| true, view.freshness[index]);
             view.names_mut(index).result = Some(all);
@@ -144,6 +152,14 @@ impl View {
     }
 }
 
+fn own_tools(tools: &Names) -> HashMap<String, HashMap<String, String>> {
+    let mut own: HashMap<String, HashMap<String, String>> = HashMap::new();
+    for (public, entry) in tools.iter() {
+        own.entry(entry.server.name().to_owned()).or_default().insert(entry.own.clone(), public.to_owned());
+    }
+    own
+}
+
 fn index_of(method: &Method) -> usize {
     match method {
         Method::ToolsList => 0,
@@ -163,7 +179,7 @@ fn has_given_up(server: &Server) -> bool {
 
 type Known<'a> = [(&'a Server, Arc<Catalog>)];
 
-fn tools(known: &Known<'_>, config: &HubConfig) -> Names {
+fn tools(known: &Known<'_>, config: &HubConfig, metrics: &Metrics) -> Names {
     let plain = Shape::default();
     let shape = |server: &Server| config.shapes.get(server.name()).unwrap_or(&plain);
     let shown = |server: &Server, tool: &Tool| Target::new(server.name(), shape(server).name(tool.name()));
@@ -181,6 +197,7 @@ fn tools(known: &Known<'_>, config: &HubConfig) -> Names {
             own: tool.name().to_owned(),
             shown: describe(tool, name, shape(server).description(tool.name())),
             header_params: header_params(tool),
+            meter: Some(metrics.meter(server.name(), tool.name())),
         };
         names.push(name.to_owned(), entry);
     }
@@ -212,7 +229,8 @@ fn prompts(known: &Known<'_>, naming: Naming) -> Names {
     for (server, prompt) in &all {
         let Some(name) = map.name(&target(server, prompt.name())) else { continue };
         let shown = if prompt.name() == name { prompt.object().raw() } else { prompt.renamed(name) };
-        let entry = Entry { server: server.clone(), own: prompt.name().to_owned(), shown, header_params: None };
+        let entry =
+            Entry { server: server.clone(), own: prompt.name().to_owned(), shown, header_params: None, meter: None };
         names.push(name.to_owned(), entry);
     }
     names
@@ -247,7 +265,7 @@ fn addresses(known: &Known<'_>, of: fn(&Catalog) -> &Vec<tsugi_protocol::mcp::re
                 }
             };
             let own = resource.uri().to_owned();
-            names.push(name, Entry { server: (*server).clone(), own, shown, header_params: None });
+            names.push(name, Entry { server: (*server).clone(), own, shown, header_params: None, meter: None });
         }
     }
     names

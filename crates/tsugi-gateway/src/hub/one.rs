@@ -9,6 +9,7 @@ use tsugi_protocol::mcp::Method;
 use tsugi_schema::header_param::HeaderParams;
 
 use super::Hub;
+use super::merge::Entry;
 use crate::backend::Tools;
 
 /// A server as `/servers/{name}/mcp` shows it.
@@ -27,6 +28,26 @@ impl OneServer {
         let is_shown = call.method != Method::ToolsCall && call.method != Method::ToolsList
             || self.hub.shape(self.server.name()).is_none_or(|shape| shape.allows(own));
         is_shown && self.hub.permit(&call.caller).is_none_or(|permit| permit.allows(self.server.name(), own))
+    }
+
+    /// Asks the server, and counts it for a tool.
+    fn ask(&self, call: Call) -> Reply {
+        let meter = match call.method {
+            Method::ToolsCall => call.subject().and_then(|tool| self.entry(&tool)?.meter),
+            _ => None,
+        };
+        let reply = self.server.answer(call);
+        match meter {
+            Some(meter) => meter.measure(reply),
+            None => reply,
+        }
+    }
+
+    /// The tool with this name of the server's own.
+    fn entry(&self, own: &str) -> Option<Entry> {
+        let view = self.hub.view();
+        let public = view.own_tools.get(self.server.name())?.get(own)?;
+        view.tools.get(public).cloned()
     }
 
     fn is_restricted(&self, call: &Call) -> bool {
@@ -65,7 +86,7 @@ impl OneServer {
 impl Answer for OneServer {
     fn answer(&self, call: Call) -> Reply {
         if !self.is_restricted(&call) {
-            return self.server.answer(call);
+            return self.ask(call);
         }
         if matches!(
             call.method,
@@ -78,15 +99,13 @@ impl Answer for OneServer {
                 let message = format!("this caller may not use {own:?}");
                 Reply::fault(Fault::new(FaultCode::PermissionDenied, message).on_server(self.server.name()))
             }
-            _ => self.server.answer(call),
+            _ => self.ask(call),
         }
     }
 }
 
 impl Tools for OneServer {
     fn header_params(&self, tool: &str) -> Option<Arc<HeaderParams>> {
-        let view = self.hub.view();
-        let is_it = |entry: &&super::merge::Entry| entry.own == tool && entry.server.name() == self.server.name();
-        view.tools.iter().map(|(_, entry)| entry).find(is_it)?.header_params.clone()
+        self.entry(tool)?.header_params
     }
 }

@@ -1,5 +1,7 @@
 //! Which server a call concerns: by public name, by address, by template, or because there is only one.
 
+use std::sync::Arc;
+
 use tsugi_client::Server;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
@@ -7,6 +9,7 @@ use tsugi_protocol::mcp::completion::Reference;
 
 use super::merge::{Entry, Names, View};
 use crate::guard::permit::Permit;
+use crate::telemetry::metrics::Meter;
 
 /// What wrapped addresses begin with; the server's name and its own address follow.
 const WRAPPER: &str = "tsugi://";
@@ -25,6 +28,7 @@ pub fn unwrap(uri: &str) -> Option<(&str, &str)> {
 pub struct Routed {
     server: Server,
     subject: Subject,
+    meter: Option<Arc<Meter>>,
 }
 
 enum Subject {
@@ -44,7 +48,11 @@ impl Routed {
             Subject::Own(own) => call = call.with_subject(&own),
             Subject::Reference(reference) => call.params = reference.replace_in(&call.params),
         }
-        self.server.answer(call)
+        let reply = self.server.answer(call);
+        match self.meter {
+            Some(meter) => meter.measure(reply),
+            None => reply,
+        }
     }
 }
 
@@ -69,7 +77,7 @@ fn named(names: &Names, call: &Call, allows: &Allows<'_>, code: FaultCode, kind:
     if !allows(&entry.server, &entry.own) {
         return Err(denied(kind, &name));
     }
-    Ok(Routed { server: entry.server.clone(), subject: subject(&entry.own, &name) })
+    Ok(Routed { server: entry.server.clone(), subject: subject(&entry.own, &name), meter: entry.meter.clone() })
 }
 
 fn subject(own: &str, public: &str) -> Subject {
@@ -86,7 +94,7 @@ fn addressed(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, Fa
     if !allows(&server, &own) {
         return Err(denied("resource", &uri));
     }
-    Ok(Routed { server, subject: subject(&own, &uri) })
+    Ok(Routed { server, subject: subject(&own, &uri), meter: None })
 }
 
 fn not_found(uri: &str) -> Fault {
@@ -174,13 +182,13 @@ fn completion(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, F
 
 fn referring(server: Server, public: &str, own: &str, reference: fn(String) -> Reference) -> Routed {
     let subject = if own == public { Subject::Same } else { Subject::Reference(reference(own.to_owned())) };
-    Routed { server, subject }
+    Routed { server, subject, meter: None }
 }
 
 /// Methods that say nothing about their server go to the only one there is.
 fn only_server(view: &View, call: &Call) -> Result<Routed, Fault> {
     match view.servers.as_slice() {
-        [only] => Ok(Routed { server: only.clone(), subject: Subject::Same }),
+        [only] => Ok(Routed { server: only.clone(), subject: Subject::Same, meter: None }),
         _ => Err(Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method))),
     }
 }

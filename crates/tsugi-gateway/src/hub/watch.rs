@@ -20,16 +20,18 @@ use tsugi_protocol::rpc::Notification;
 use super::merge::View;
 use super::route::find_resource;
 use super::{Hub, HubConfig, Shared};
+use crate::telemetry::Metrics;
 
 /// How long changes are gathered before the view is made anew: a starting server tells several at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Keeps the view up to date for as long as the manager lives.
-pub(super) async fn run(manager: Manager, config: HubConfig, shared: Arc<Shared>) {
+pub(super) async fn run(manager: Manager, config: HubConfig, shared: Arc<Shared>, metrics: Arc<Metrics>) {
     let mut changes = manager.changes();
     let mut announced = Announced::default();
     loop {
-        renew(&manager, &config, &shared, std::mem::take(&mut announced));
+        let view = Arc::new(View::build(&manager.servers(), &config, &metrics));
+        renew(view, &shared, &std::mem::take(&mut announced));
         if !next_change(&mut changes, &mut announced).await {
             return;
         }
@@ -74,8 +76,7 @@ async fn next_change(changes: &mut Receiver<Change>, announced: &mut Announced) 
     }
 }
 
-fn renew(manager: &Manager, config: &HubConfig, shared: &Shared, announced: Announced) {
-    let view = Arc::new(View::build(&manager.servers(), config));
+fn renew(view: Arc<View>, shared: &Shared, announced: &Announced) {
     let before = shared.view.swap(view.clone());
     shared.renewed.send_modify(|count| *count += 1);
     let differs = |list| view.differs(&before, &list);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod edge;
+mod hub;
 mod legacy;
 mod modern;
 mod wires;

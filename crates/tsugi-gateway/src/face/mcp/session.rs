@@ -148,6 +148,11 @@ impl Table {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.inner.lock().entries.len()
+    }
+
     /// Forgets sessions that nobody used for long, and streams that nobody came back to.
     pub(crate) fn sweep(&self) {
         let sessions: Vec<(Arc<str>, Arc<Session>)> = self.inner.lock().entries.clone();

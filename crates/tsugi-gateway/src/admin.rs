@@ -1,0 +1,73 @@
+//! Control over HTTP: the servers, their state and their logs, for those who may.
+
+use ::http::{Response, StatusCode};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tsugi_protocol::answer::{Fault, FaultCode};
+
+use crate::backend::{Control, Order};
+use crate::body::Body;
+use crate::face::fault::RestFault;
+use crate::face::{Asked, http};
+use crate::guard::refusal::Refusal;
+
+/// How many lines of a log are given unless asked otherwise.
+const LINES: usize = 100;
+
+/// Refuses callers that may not control.
+pub(crate) fn expect_admin(asked: &Asked<'_>) -> Result<(), Refusal> {
+    match asked.principal.is_admin() {
+        true => Ok(()),
+        false => Err(Refusal::forbidden("this needs an admin key")),
+    }
+}
+
+/// `GET /servers`
+pub(crate) fn servers(control: &dyn Control) -> Response<Body> {
+    give(json!({"servers": control.servers()}))
+}
+
+/// `POST /servers`
+pub(crate) async fn add(control: &dyn Control, bytes: &Bytes) -> Response<Body> {
+    match serde_json::from_slice::<Value>(bytes) {
+        Ok(definition) => tell(control.add(definition).await.map(|server| json!({"success": true, "server": server}))),
+        Err(error) => {
+            let fault = Fault::new(FaultCode::InvalidParams, format!("the body is not JSON: {error}"));
+            RestFault::from(&fault).response()
+        }
+    }
+}
+
+/// `DELETE /servers/{name}`
+pub(crate) async fn remove(control: &dyn Control, name: &str) -> Response<Body> {
+    tell(control.remove(&decode(name)).await.map(|()| json!({"success": true})))
+}
+
+/// `POST /servers/{name}/{start,stop,restart}`
+pub(crate) async fn order(control: &dyn Control, name: &str, order: Order) -> Response<Body> {
+    let ordered = control.order(&decode(name), order).await;
+    tell(ordered.map(|server| json!({"success": true, "server": server})))
+}
+
+/// `GET /servers/{name}/logs`
+pub(crate) fn log(asked: &Asked<'_>, control: &dyn Control, name: &str) -> Response<Body> {
+    let query = asked.parts.uri.query().unwrap_or_default();
+    let wanted = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "lines");
+    let lines = wanted.and_then(|(_, lines)| lines.parse().ok()).unwrap_or(LINES);
+    tell(control.log(&decode(name), lines).map(|lines| json!({"lines": lines})))
+}
+
+fn decode(segment: &str) -> String {
+    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
+fn tell(told: Result<Value, Fault>) -> Response<Body> {
+    match told {
+        Ok(value) => give(value),
+        Err(fault) => RestFault::from(&fault).response(),
+    }
+}
+
+fn give(value: Value) -> Response<Body> {
+    http::json(StatusCode::OK, Body::one(value.to_string().into()))
+}

@@ -1,0 +1,151 @@
+//! Tools over plain HTTP, as seed 001 writes it: a list, a call, a batch, and an operation per tool.
+
+pub(crate) mod call;
+
+use ::http::{Response, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::Value;
+use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::json::{Object, Raw, Splice};
+
+use self::call::{Asking, Form, Told};
+use super::fault::RestFault;
+use super::{Asked, http};
+use crate::backend::{Directory, ToolInfo};
+use crate::body::Body;
+
+/// How many calls one batch may have.
+const BATCH: usize = 256;
+/// How many calls of a batch run at once.
+const PARALLEL: usize = 10;
+
+/// `GET /mcp/tools`
+pub(crate) async fn tools(asked: &Asked<'_>, directory: &dyn Directory) -> Response<Body> {
+    let wanted = query(asked, "server");
+    let tools = directory.tools(asked.principal.caller()).await;
+    let shown = tools.iter().filter(|tool| wanted.as_ref().is_none_or(|wanted| *wanted == tool.server));
+    let list: Vec<Raw> = shown.map(describe).collect();
+    let mut body = Splice::with_capacity(256);
+    body.raw("tools", &Raw::from_value(&list));
+    http::json(StatusCode::OK, Body::one(body.finish().bytes().clone()))
+}
+
+fn describe(tool: &ToolInfo) -> Raw {
+    let mut shown = Splice::with_capacity(256);
+    shown.string("name", &tool.name).string("server", &tool.server);
+    if let Some(description) = &tool.description {
+        shown.string("description", description);
+    }
+    let parts = [
+        ("inputSchema", &tool.input_schema),
+        ("outputSchema", &tool.output_schema),
+        ("annotations", &tool.annotations),
+    ];
+    for (key, value) in parts.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+        shown.raw(key, value);
+    }
+    shown.number("timeout", tool.timeout);
+    shown.finish()
+}
+
+/// `POST /mcp/call`
+pub(crate) async fn call(asked: &Asked<'_>, directory: &dyn Directory, bytes: Bytes) -> Response<Body> {
+    let form = form_of(asked);
+    let called = match Asking::read(bytes) {
+        Ok(asking) => asking.call(directory, asked.principal.caller(), form).await,
+        Err(fault) => Told::Failed(RestFault::from(&fault)),
+    };
+    match called {
+        Told::Result(result) => http::json(StatusCode::OK, Body::around(SUCCESS, result.bytes(), b"}")),
+        Told::Failed(fault) => fault.response(),
+    }
+}
+
+const SUCCESS: &[u8] = b"{\"success\":true,\"result\":";
+
+/// `POST /mcp/batch`: results in the order of the calls; one that fails does not fail the others.
+pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: Bytes) -> Response<Body> {
+    let calls = match read_batch(bytes) {
+        Ok(calls) => calls,
+        Err(fault) => return RestFault::from(&fault).response(),
+    };
+    let (caller, form) = (asked.principal.caller(), form_of(asked));
+    let running = calls.into_iter().map(|call| async move {
+        match Asking::read(call.bytes().clone()) {
+            Ok(asking) => asking.call(directory, caller, form).await,
+            Err(fault) => Told::Failed(RestFault::from(&fault)),
+        }
+    });
+    let told: Vec<Told> = futures_util::stream::iter(running).buffered(PARALLEL).collect().await;
+    let results: Vec<Raw> = told.iter().map(entry).collect();
+    let mut body = Splice::with_capacity(256);
+    body.raw("success", &Raw::literal("true")).raw("results", &Raw::from_value(&results));
+    http::json(StatusCode::OK, Body::one(body.finish().bytes().clone()))
+}
+
+fn read_batch(bytes: Bytes) -> Result<Vec<Raw>, Fault> {
+    let body = Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
+    let calls: Option<Vec<Raw>> = body.get("calls").and_then(|calls| calls.to().ok());
+    match calls {
+        Some(calls) if calls.len() <= BATCH => Ok(calls),
+        Some(_) => Err(invalid(&format!("a batch has at most {BATCH} calls"))),
+        None => Err(invalid("`calls` must be an array")),
+    }
+}
+
+fn entry(told: &Told) -> Raw {
+    let mut entry = Splice::with_capacity(128);
+    match told {
+        Told::Result(result) => entry.raw("success", &Raw::literal("true")).raw("result", result),
+        Told::Failed(fault) => entry.raw("success", &Raw::literal("false")).raw("error", &Raw::from(fault.to_json())),
+    };
+    entry.finish()
+}
+
+/// `POST /tools/{server}/{tool}`: the arguments as the body, the result as the answer.
+pub(crate) async fn operation(
+    asked: &Asked<'_>,
+    directory: &dyn Directory,
+    (server, tool): (&str, &str),
+    bytes: Bytes,
+) -> Response<Body> {
+    let decode = |segment: &str| percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned();
+    let called = match Raw::parse(if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes }) {
+        Ok(input) => {
+            let asking = Asking::of(decode(server), decode(tool), input);
+            match asking {
+                Ok(asking) => asking.call(directory, asked.principal.caller(), form_of(asked)).await,
+                Err(fault) => Told::Failed(RestFault::from(&fault)),
+            }
+        }
+        Err(error) => Told::Failed(RestFault::from(&invalid(&format!("the body is not JSON: {error}")))),
+    };
+    match called {
+        Told::Result(result) => http::json(StatusCode::OK, Body::one(result.bytes().clone())),
+        Told::Failed(fault) => fault.response(),
+    }
+}
+
+fn form_of(asked: &Asked<'_>) -> Form {
+    match query(asked, "raw").as_deref() {
+        Some("true" | "1") => Form::Raw,
+        _ => Form::Plain,
+    }
+}
+
+fn query(asked: &Asked<'_>, key: &str) -> Option<String> {
+    let query = asked.parts.uri.query()?;
+    url::form_urlencoded::parse(query.as_bytes()).find(|(known, _)| known == key).map(|(_, value)| value.into_owned())
+}
+
+fn invalid(message: &str) -> Fault {
+    Fault::new(FaultCode::InvalidParams, message)
+}
+
+/// `GET /openapi.json`
+pub(crate) async fn openapi(asked: &Asked<'_>, directory: &dyn Directory) -> Response<Body> {
+    let tools = directory.tools(asked.principal.caller()).await;
+    let document: Value = super::openapi::document(&tools);
+    http::json(StatusCode::OK, Body::one(document.to_string().into()))
+}

@@ -1,0 +1,158 @@
+//! One tool call over REST: from a small JSON object to a plain result.
+
+use std::sync::Arc;
+
+use ::http::StatusCode;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tsugi_protocol::answer::{Call, Caller, Fault, FaultCode, InputRequired, Outcome};
+use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
+
+use super::invalid;
+use crate::backend::Directory;
+use crate::face::fault::RestFault;
+use crate::face::running::Running;
+
+/// How a result is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// What the tool meant.
+    Plain,
+    /// The whole MCP result.
+    Raw,
+}
+
+/// What came of a call.
+pub(crate) enum Told {
+    /// A result.
+    Result(Raw),
+    /// A failure.
+    Failed(RestFault),
+}
+
+/// `{server, toolName, input}`, and for a repeated call `inputResponses` and `requestState`.
+pub(crate) struct Asking {
+    server: Option<String>,
+    tool: String,
+    input: Option<Raw>,
+    responses: Option<Raw>,
+    state: Option<String>,
+}
+
+impl Asking {
+    /// Reads a call's body.
+    pub(crate) fn read(bytes: Bytes) -> Result<Self, Fault> {
+        let body = Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
+        let text = |key: &str| match body.get(key).filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(value) => value.as_string().map(Some).ok_or_else(|| invalid(&format!("`{key}` must be a string"))),
+        };
+        let object = |key: &str| match body.get(key).filter(|value| !value.is_null()) {
+            Some(value) if !value.is_object() => Err(invalid(&format!("`{key}` must be an object"))),
+            value => Ok(value),
+        };
+        Ok(Self {
+            server: text("server")?,
+            tool: text("toolName")?.ok_or_else(|| invalid("`toolName` is missing"))?,
+            input: object("input")?,
+            responses: object("inputResponses")?,
+            state: text("requestState")?,
+        })
+    }
+
+    /// A call whose arguments are the whole body.
+    pub(crate) fn of(server: String, tool: String, input: Raw) -> Result<Self, Fault> {
+        if !input.is_object() {
+            return Err(invalid("the body must be an object"));
+        }
+        Ok(Self { server: Some(server), tool, input: Some(input), responses: None, state: None })
+    }
+
+    /// Calls the tool.
+    pub(crate) async fn call(self, directory: &dyn Directory, caller: &Caller, form: Form) -> Told {
+        let found = match directory.find(caller, self.server.as_deref(), &self.tool).await {
+            Ok(found) => found,
+            Err(fault) => return Told::Failed(RestFault::from(&fault)),
+        };
+        let empty = Raw::literal("{}");
+        let mut call = Call::tool(&found.name, Some(self.input.as_ref().unwrap_or(&empty))).from_caller(caller.clone());
+        call.meta = RequestMeta::of_client(profile());
+        if self.responses.is_some() || self.state.is_some() {
+            call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
+        }
+        match Running::start(&*found.answer, call).outcome().await {
+            Outcome::Complete(complete) => result(&complete.body, form),
+            Outcome::InputRequired(input) => Told::Failed(questions(&input)),
+            Outcome::Failed(failure) => Told::Failed(RestFault::from(&failure)),
+        }
+    }
+}
+
+/// A REST caller can be asked anything: it gets the questions and repeats the call with the answers.
+fn profile() -> Arc<ClientProfile> {
+    static PROFILE: std::sync::LazyLock<Arc<ClientProfile>> = std::sync::LazyLock::new(|| {
+        let info = json!({"name": "tsugi-rest", "version": env!("CARGO_PKG_VERSION")});
+        let capabilities = ClientCapabilities::all();
+        Arc::new(ClientProfile { info: Some(info.into()), capabilities, ..ClientProfile::default() })
+    });
+    PROFILE.clone()
+}
+
+fn result(body: &Object, form: Form) -> Told {
+    if form == Form::Raw {
+        return Told::Result(body.raw());
+    }
+    if body.get_bytes("isError") == Some(b"true") {
+        return Told::Failed(tool_error(body));
+    }
+    Told::Result(plain(body))
+}
+
+/// The structured content if there is one; else a single text, read as JSON where it is; else the content.
+fn plain(body: &Object) -> Raw {
+    if let Some(structured) = body.get("structuredContent") {
+        return structured;
+    }
+    let content = body.get("content").unwrap_or_else(|| Raw::literal("[]"));
+    match content.to::<Vec<Raw>>().unwrap_or_default().as_slice() {
+        [only] => single_text(only).unwrap_or(content),
+        _ => content,
+    }
+}
+
+fn single_text(block: &Raw) -> Option<Raw> {
+    let block = Object::of(block)?;
+    if block.get_str("type")? != "text" {
+        return None;
+    }
+    let text = block.get_str("text")?;
+    let parsed = Raw::parse(Bytes::copy_from_slice(text.as_bytes())).ok();
+    Some(parsed.unwrap_or_else(|| Raw::string(&text)))
+}
+
+fn tool_error(body: &Object) -> RestFault {
+    let content: Value = body.get("content").and_then(|content| content.to().ok()).unwrap_or_default();
+    let texts: Vec<&str> =
+        content.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str()).collect();
+    let message = if texts.is_empty() { "the tool reported an error".to_owned() } else { texts.join("\n") };
+    let mut details = json!({"isError": true, "content": content});
+    if let Some(structured) = body.get("structuredContent").and_then(|value| value.to::<Value>().ok()) {
+        details["structuredContent"] = structured;
+    }
+    RestFault {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        code: "TOOL_EXECUTION_ERROR",
+        message,
+        details: Some(details),
+        retry_after: None,
+    }
+}
+
+fn questions(input: &InputRequired) -> RestFault {
+    let fault = Fault::new(FaultCode::InputRequired, "the tool asks for input; repeat the call with `inputResponses`");
+    let requests = input.requests.as_ref().and_then(|requests| requests.raw().to::<Value>().ok());
+    let details = json!({"inputRequests": requests, "requestState": input.state});
+    RestFault { details: Some(details), ..RestFault::from(&fault) }
+}

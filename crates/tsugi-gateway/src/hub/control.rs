@@ -1,0 +1,101 @@
+//! The hub's servers under an operator's hand.
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use tsugi_client::{Server, ServerConfig, Target};
+use tsugi_protocol::answer::{Fault, FaultCode};
+
+use super::Hub;
+use crate::backend::{Control, Order};
+
+impl Control for Hub {
+    fn servers(&self) -> Vec<Value> {
+        self.manager().servers().iter().map(describe).collect()
+    }
+
+    /// Only addresses can be added this way: a command from the network would be a way to run anything.
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<Value, Fault>> {
+        async move {
+            let server = self.manager().register(read(&definition)?)?;
+            Ok(describe(&server))
+        }
+        .boxed()
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
+        async move { if self.manager().remove(name).await { Ok(()) } else { Err(unknown(name)) } }.boxed()
+    }
+
+    fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>> {
+        async move {
+            let server = self.manager().server(name).ok_or_else(|| unknown(name))?;
+            match order {
+                Order::Start => server.start(),
+                Order::Stop => server.stop().await,
+                Order::Restart => server.restart().await,
+            }
+            Ok(describe(&server))
+        }
+        .boxed()
+    }
+
+    fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault> {
+        self.manager().server(name).map(|server| server.stderr(lines)).ok_or_else(|| unknown(name))
+    }
+}
+
+fn unknown(name: &str) -> Fault {
+    Fault::new(FaultCode::ServerNotFound, format!("there is no server {name:?}"))
+}
+
+fn describe(server: &Server) -> Value {
+    let status = server.status();
+    let catalog = server.catalog();
+    let since = status.since.duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    json!({
+        "name": server.name(),
+        "state": status.state.to_string(),
+        "since": since,
+        "transport": status.transport,
+        "protocolVersion": status.version.map(|version| version.as_str()),
+        "serverInfo": status.identity.and_then(|identity| identity.info.clone()),
+        "pid": status.pid,
+        "restarts": status.restarts,
+        "inFlight": status.in_flight,
+        "parked": status.parked,
+        "tools": catalog.as_ref().map(|catalog| catalog.tools.items.len()),
+        "resources": catalog.as_ref().map(|catalog| catalog.resources.items.len()),
+        "prompts": catalog.as_ref().map(|catalog| catalog.prompts.items.len()),
+        "fault": status.fault,
+    })
+}
+
+fn read(definition: &Value) -> Result<ServerConfig, Fault> {
+    let invalid = |message: &str| Fault::new(FaultCode::InvalidParams, message);
+    if definition.get("command").is_some() {
+        let message = "a command cannot be added over the network; put it into the configuration";
+        return Err(Fault::new(FaultCode::PermissionDenied, message));
+    }
+    let name = definition["name"].as_str().filter(|name| is_name(name));
+    let name = name.ok_or_else(|| invalid("`name` must be 1 to 64 of the characters A-Z a-z 0-9 _ -"))?;
+    let url = definition["url"].as_str().and_then(|url| url::Url::parse(url).ok());
+    let url = url.ok_or_else(|| invalid("`url` must be an address"))?;
+    let mut headers = HeaderMap::new();
+    for (key, value) in definition["headers"].as_object().into_iter().flatten() {
+        let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
+        let key = HeaderName::try_from(key.as_str()).ok();
+        headers.insert(
+            key.ok_or_else(|| invalid("a header has a name that cannot be sent"))?,
+            value.ok_or_else(|| invalid("a header has a value that cannot be sent"))?,
+        );
+    }
+    let target = Target::url(url, headers).ok_or_else(|| invalid("`url` must begin with http, https, ws or wss"))?;
+    Ok(ServerConfig::new(name, target))
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}

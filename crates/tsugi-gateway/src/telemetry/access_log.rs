@@ -1,0 +1,65 @@
+//! One structured line per request: who asked where, and how it ended. Arguments and secrets never get here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use ::http::StatusCode;
+use http::HeaderMap;
+
+/// The name under which the lines can be switched on and off.
+pub const TARGET: &str = "tsugi::access";
+
+/// The beginning of a request, when somebody wants to know.
+pub(crate) struct Entry {
+    id: String,
+    started: Instant,
+}
+
+impl Entry {
+    /// Nothing at all when nobody reads the log: a request then pays for one check.
+    pub(crate) fn begin(headers: &HeaderMap) -> Option<Self> {
+        if !tracing::event_enabled!(target: TARGET, tracing::Level::INFO) {
+            return None;
+        }
+        Some(Self { id: request_id(headers), started: Instant::now() })
+    }
+
+    /// Writes the line.
+    pub(crate) fn end(self, verb: &str, route: &str, caller: &str, status: StatusCode) {
+        let micros = self.started.elapsed().as_micros() as u64;
+        let status = status.as_u16();
+        tracing::info!(target: TARGET, request_id = %self.id, verb, route, caller, status, micros, "request");
+    }
+}
+
+/// The caller's own id when it is short and plain, so that nobody can forge log lines; else one of ours.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get("x-request-id").and_then(|id| id.to_str().ok());
+    let is_plain = |id: &&str| {
+        (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    match given.filter(is_plain) {
+        Some(id) => id.to_owned(),
+        None => {
+            static NEXT: AtomicU64 = AtomicU64::new(1);
+            format!("{:08x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_id_is_taken_over() {
+        let id = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-request-id", value.parse().unwrap());
+            request_id(&headers)
+        };
+        assert_eq!(id("abc-1"), "abc-1");
+        assert_ne!(id("a b"), "a b");
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,203 @@
+//! Numbers in the Prometheus text format, with labels that callers cannot multiply.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tsugi_protocol::answer::{Event, Outcome, Reply, Source};
+
+/// How many tools are counted by name; calls of any more are counted under `other`.
+const TOOLS: usize = 2000;
+/// The upper bounds of the latency buckets, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0];
+
+/// All numbers of a gateway.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    sent: Counter,
+    calls: Family<CallLabels, Counter>,
+    seconds: Family<ToolLabels, Histogram, fn() -> Histogram>,
+    in_flight: Family<ServerLabels, Gauge>,
+    sessions: Gauge,
+    up: Family<ServerLabels, Gauge>,
+    restarts: Family<ServerLabels, Gauge>,
+    meters: Mutex<HashMap<(String, String), Arc<Meter>>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    server: String,
+    tool: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolLabels {
+    server: String,
+    tool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServerLabels {
+    server: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            sent: Counter::default(),
+            calls: Family::default(),
+            seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            in_flight: Family::default(),
+            sessions: Gauge::default(),
+            up: Family::default(),
+            restarts: Family::default(),
+            meters: Mutex::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let registry = self.registry.sub_registry_with_prefix("tsugi");
+        registry.register("http_requests", "Requests by route and status", self.requests.clone());
+        registry.register("http_response_bytes", "Bytes of whole responses", self.sent.clone());
+        registry.register("calls", "Calls by server, tool and outcome", self.calls.clone());
+        registry.register("call_duration_seconds", "How long calls took", self.seconds.clone());
+        registry.register("calls_in_flight", "Calls that are running", self.in_flight.clone());
+        registry.register("legacy_sessions", "Open legacy sessions", self.sessions.clone());
+        registry.register("server_up", "1 when a server is connected", self.up.clone());
+        registry.register("server_restarts", "How often a server was started again", self.restarts.clone());
+    }
+
+    /// Counts one request.
+    pub(crate) fn request(&self, route: &'static str, status: u16, bytes: u64) {
+        self.requests.get_or_create(&RequestLabels { route, status }).inc();
+        self.sent.inc_by(bytes);
+    }
+
+    /// Where the calls of one tool are counted.
+    pub fn meter(&self, server: &str, tool: &str) -> Arc<Meter> {
+        let mut meters = self.meters.lock();
+        let is_known = meters.contains_key(&(server.to_owned(), tool.to_owned()));
+        let tool = if is_known || meters.len() < TOOLS { tool } else { "other" };
+        let key = (server.to_owned(), tool.to_owned());
+        meters.entry(key).or_insert_with(|| Arc::new(self.make_meter(server, tool))).clone()
+    }
+
+    fn make_meter(&self, server: &str, tool: &str) -> Meter {
+        let counter = |outcome| {
+            let labels = CallLabels { server: server.to_owned(), tool: tool.to_owned(), outcome };
+            self.calls.get_or_create(&labels).clone()
+        };
+        let labels = ToolLabels { server: server.to_owned(), tool: tool.to_owned() };
+        Meter {
+            complete: counter("complete"),
+            input_required: counter("input_required"),
+            failed: counter("failed"),
+            cancelled: counter("cancelled"),
+            seconds: self.seconds.get_or_create(&labels).clone(),
+            in_flight: self.in_flight.get_or_create(&ServerLabels { server: server.to_owned() }).clone(),
+        }
+    }
+
+    /// The numbers as text. What is only known when asked is given: open sessions, and the servers as control
+    /// shows them.
+    pub(crate) fn text(&self, sessions: usize, servers: &[Value]) -> String {
+        self.sessions.set(sessions as i64);
+        for server in servers {
+            let labels = ServerLabels { server: server["name"].as_str().unwrap_or_default().to_owned() };
+            self.up.get_or_create(&labels).set(i64::from(server["state"] == "connected"));
+            self.restarts.get_or_create(&labels).set(server["restarts"].as_i64().unwrap_or_default());
+        }
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Counts the calls of one tool.
+pub struct Meter {
+    complete: Counter,
+    input_required: Counter,
+    failed: Counter,
+    cancelled: Counter,
+    seconds: Histogram,
+    in_flight: Gauge,
+}
+
+impl Meter {
+    /// The same reply, counted.
+    pub fn measure(self: Arc<Self>, reply: Reply) -> Reply {
+        match reply.into_ready() {
+            Ok(outcome) => {
+                self.count(&outcome);
+                self.seconds.observe(0.0);
+                Reply::ready(outcome)
+            }
+            Err(reply) => {
+                self.in_flight.inc();
+                Reply::from_source(Measured { reply, meter: self, started: Instant::now(), is_over: false })
+            }
+        }
+    }
+
+    fn count(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Complete(_) => self.complete.inc(),
+            Outcome::InputRequired(_) => self.input_required.inc(),
+            Outcome::Failed(_) => self.failed.inc(),
+        };
+    }
+}
+
+struct Measured {
+    reply: Reply,
+    meter: Arc<Meter>,
+    started: Instant,
+    is_over: bool,
+}
+
+impl Source for Measured {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        let event = std::task::ready!(self.reply.poll_event(context));
+        if let Event::Done(outcome) = &event {
+            self.is_over = true;
+            self.meter.count(outcome);
+            self.meter.seconds.observe(self.started.elapsed().as_secs_f64());
+        }
+        Poll::Ready(event)
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        self.meter.in_flight.dec();
+        if !self.is_over {
+            self.meter.cancelled.inc();
+        }
+    }
+}
