@@ -1,0 +1,195 @@
+//! `key=value` words put together into one object: repeated, dotted or plain JSON.
+
+use serde_json::{Map, Value};
+
+use super::shape::{Kind, Shape};
+use super::{Misfit, typed};
+use crate::config::key::nearest;
+
+/// Reads the words in their order. `key:=json` takes the value as it is written.
+pub(super) fn read(words: &[String], shape: &Shape) -> Result<Map<String, Value>, Misfit> {
+    let mut object = Map::new();
+    for word in words {
+        let (key, given) = split(word)?;
+        put(&mut object, key, key, given, shape)?;
+    }
+    Ok(object)
+}
+
+/// What stands after the key.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    Word(&'a str),
+    Json(&'a str),
+}
+
+fn split(word: &str) -> Result<(&str, Given<'_>), Misfit> {
+    let Some((key, value)) = word.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+        let hint = "arguments are written key=value, or all together as JSON: --json '{…}'";
+        return Err(Misfit::new(format!("`{word}` is not an argument")).with_hint(hint));
+    };
+    Ok(match key.strip_suffix(':') {
+        Some(key) if !key.is_empty() => (key, Given::Json(value)),
+        _ => (key, Given::Word(value)),
+    })
+}
+
+/// Puts one value under a key of `object`; `path` is the key as the user wrote it.
+fn put(object: &mut Map<String, Value>, path: &str, key: &str, given: Given<'_>, shape: &Shape) -> Result<(), Misfit> {
+    if let Some(property) = shape.property(key) {
+        return add(object, path, key, given, &property);
+    }
+    if let Some((outer, inner, property)) = dotted(key, shape) {
+        return put(within(object, outer)?, path, inner, given, &property);
+    }
+    if !shape.is_open() {
+        return Err(unknown(path, key, shape));
+    }
+    match key.split_once('.').filter(|_| path != key) {
+        // Whoever is inside an object by a dot means further dots the same way.
+        Some((outer, inner)) => put(within(object, outer)?, path, inner, given, &shape.additional()),
+        None => add(object, path, key, given, &shape.additional()),
+    }
+}
+
+fn within<'a>(object: &'a mut Map<String, Value>, key: &str) -> Result<&'a mut Map<String, Value>, Misfit> {
+    match object.entry(key).or_insert_with(|| Map::new().into()) {
+        Value::Object(nested) => Ok(nested),
+        _ => Err(Misfit::new(format!("`{key}` is given both as a whole and in parts"))),
+    }
+}
+
+/// Splits `address.city` at the dot whose left side is a property that takes an object.
+fn dotted<'a>(key: &'a str, shape: &Shape) -> Option<(&'a str, &'a str, Shape)> {
+    key.match_indices('.').find_map(|(index, _)| {
+        let (outer, inner) = (&key[..index], &key[index + 1..]);
+        let property = shape.property(outer).filter(|property| property.kinds().contains(&Kind::Object))?;
+        (!inner.is_empty()).then_some((outer, inner, property))
+    })
+}
+
+fn unknown(path: &str, key: &str, shape: &Shape) -> Misfit {
+    let names = shape.names();
+    let misfit = Misfit::new(format!("there is no argument `{path}`"));
+    match nearest(key, names.iter().map(String::as_str)) {
+        Some(near) => misfit.with_hint(format!("did you mean `{}{near}`?", &path[..path.len() - key.len()])),
+        None if names.is_empty() => misfit.with_hint("it takes no arguments"),
+        None => misfit.with_hint(format!("it takes {}", names.join(", "))),
+    }
+}
+
+fn add(object: &mut Map<String, Value>, path: &str, key: &str, given: Given<'_>, shape: &Shape) -> Result<(), Misfit> {
+    match object.get_mut(key) {
+        None => {
+            object.insert(key.to_owned(), first(path, given, shape)?);
+            Ok(())
+        }
+        Some(Value::Array(items)) if shape.kinds().contains(&Kind::Array) => {
+            items.push(item(path, given, shape)?);
+            Ok(())
+        }
+        Some(single) if shape.kinds().contains(&Kind::Array) => {
+            *single = Value::Array(vec![single.take(), item(path, given, shape)?]);
+            Ok(())
+        }
+        Some(_) => Err(Misfit::new(format!("`{path}` is given twice"))),
+    }
+}
+
+fn first(path: &str, given: Given<'_>, shape: &Shape) -> Result<Value, Misfit> {
+    match given {
+        Given::Json(text) => json(path, text),
+        Given::Word(text) => typed::value(path, text, shape),
+    }
+}
+
+/// A further item of an array.
+fn item(path: &str, given: Given<'_>, shape: &Shape) -> Result<Value, Misfit> {
+    first(path, given, &shape.items())
+}
+
+fn json(path: &str, text: &str) -> Result<Value, Misfit> {
+    serde_json::from_str(text).map_err(|error| Misfit::new(format!("`{path}` is not JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shape() -> Shape {
+        Shape::of(&json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "weight_kg": {"type": "number"},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "either": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+                "address": {"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "integer"}}},
+                "free": {"type": "object"},
+                "dotted.name": {"type": "boolean"},
+            },
+        }))
+    }
+
+    fn read(words: &[&str]) -> Result<Value, Misfit> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        super::read(&words, &shape()).map(Value::Object)
+    }
+
+    fn check(words: &[&str], expected: Value) {
+        assert_eq!(read(words).unwrap(), expected, "{words:?}");
+    }
+
+    fn fails(words: &[&str], message: &str, hint: Option<&str>) {
+        let misfit = read(words).unwrap_err();
+        assert_eq!((misfit.message.as_str(), misfit.hint.as_deref()), (message, hint));
+    }
+
+    #[test]
+    fn words_are_typed_and_everything_after_the_first_equals_sign_is_the_value() {
+        check(&["name=a=b", "weight_kg=70"], json!({"name": "a=b", "weight_kg": 70}));
+        check(&["name="], json!({"name": ""}));
+        check(&["name=名前"], json!({"name": "名前"}));
+    }
+
+    #[test]
+    fn arrays_are_repeated_or_written_as_json() {
+        check(&["tags=a", "tags=b"], json!({"tags": ["a", "b"]}));
+        check(&["tags=[\"a\"]", "tags=b"], json!({"tags": ["a", "b"]}));
+        check(&["either=a"], json!({"either": "a"}));
+        check(&["either=a", "either=b"], json!({"either": ["a", "b"]}));
+    }
+
+    #[test]
+    fn objects_are_dotted_or_written_as_json() {
+        check(&["address.city=Ōtsu", "address.zip=520"], json!({"address": {"city": "Ōtsu", "zip": 520}}));
+        check(&["address={\"city\":\"Ōtsu\"}", "address.zip=520"], json!({"address": {"city": "Ōtsu", "zip": 520}}));
+        check(&["free.a=1", "free.b.c=x"], json!({"free": {"a": 1, "b": {"c": "x"}}}));
+        check(&["dotted.name=true"], json!({"dotted.name": true}));
+    }
+
+    #[test]
+    fn a_colon_takes_the_value_as_json() {
+        check(&["name:=1", "tags:=[1,2]"], json!({"name": 1, "tags": [1, 2]}));
+        assert!(read(&["name:=x"]).unwrap_err().message.starts_with("`name` is not JSON"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_compared_with_the_known_ones() {
+        fails(&["weight=1"], "there is no argument `weight`", Some("did you mean `weight_kg`?"));
+        fails(&["address.ctiy=1"], "there is no argument `address.ctiy`", Some("did you mean `address.city`?"));
+        assert!(read(&["zzz=1"]).unwrap_err().hint.unwrap().starts_with("it takes name, weight_kg"));
+    }
+
+    #[test]
+    fn a_key_given_twice_is_refused() {
+        fails(&["name=a", "name=b"], "`name` is given twice", None);
+    }
+
+    #[test]
+    fn a_word_without_an_equals_sign_is_no_argument() {
+        assert!(read(&["hello"]).unwrap_err().message.contains("`hello` is not an argument"));
+        assert!(read(&["=x"]).is_err());
+    }
+}
