@@ -1,10 +1,35 @@
 //! The command: read configuration, put the parts together, run, report.
 
-#[expect(dead_code, reason = "the commands that use it are written next")]
+mod app;
+mod args;
+mod arguments;
+mod builtin;
+mod command;
+#[expect(dead_code, reason = "what only the gateway needs is used by the commands that run it, which come next")]
 mod config;
-#[expect(dead_code, reason = "the commands that use it are written next")]
+mod failure;
+mod find;
+mod logging;
 mod output;
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that use it are written next"))]
 mod report;
+mod talk;
+mod terminal;
 
-fn main() {}
+use std::process::ExitCode;
+
+/// The servers are elsewhere; two threads are enough to talk to them.
+const THREADS: usize = 2;
+
+fn main() -> ExitCode {
+    let cli = args::parse();
+    logging::start(&cli.common);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return app::cannot_start(&error).into(),
+    };
+    let exit = runtime.block_on(app::run(cli));
+    // A thread may still wait for a key that nobody will press.
+    runtime.shutdown_background();
+    exit.into()
+}

@@ -90,6 +90,18 @@ impl Output {
         if self.data.watched { self.data.write(&harmless(text)) } else { self.data.write(text) }
     }
 
+    /// Prints bytes as they are, without an end of line.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut writer = self.data.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.write_all(bytes)?;
+        writer.flush()
+    }
+
+    /// Whether data goes to a terminal.
+    pub(crate) fn is_data_watched(&self) -> bool {
+        self.data.watched
+    }
+
     /// Prints data of our own making, which may be coloured.
     pub(crate) fn styled(&self, make: impl FnOnce(Paint) -> String) -> io::Result<()> {
         self.data.write(&make(self.data.paint))

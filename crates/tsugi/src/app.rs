@@ -1,0 +1,206 @@
+//! Puts the parts together: configuration, servers, streams and signals, for one run of one command.
+
+mod interrupt;
+mod offer;
+mod select;
+mod server;
+mod spot;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::json;
+use tsugi_client::config::own_profile;
+use tsugi_client::{Manager, Options, Server};
+use tsugi_process::Redact;
+use tsugi_protocol::answer::Fault;
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
+
+use crate::args::{Cli, Common};
+use crate::command;
+use crate::config::document::{Document, Format};
+use crate::config::env::XDG_STATE_HOME;
+use crate::config::layer::{self, Loaded, Origin, Surroundings, Wish};
+use crate::config::problem::Problems;
+use crate::config::resolve;
+use crate::config::secret::Secret;
+use crate::config::settings::{ServerSettings, Settings};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::report::{self, exit::Exit};
+use crate::terminal;
+use interrupt::Interrupts;
+
+pub(crate) use offer::{is_offered, offers};
+pub(crate) use select::{named, select};
+pub(crate) use server::Endurance;
+
+/// How long a call may take in all where no configuration says it.
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What holds where nothing is configured.
+const BUILTINS: &str = "servers: [{name: demo, builtin: demo}]\n";
+
+/// One run of one command.
+pub(crate) struct App {
+    pub(crate) output: Output,
+    pub(crate) common: Common,
+    pub(crate) surroundings: Surroundings,
+    /// Made when servers are started, and stopped at the end in any case.
+    manager: OnceLock<Manager>,
+}
+
+/// The servers that a command works with.
+#[derive(Default)]
+pub(crate) struct Started {
+    pub(crate) servers: Vec<Server>,
+    /// Those that cannot even be tried.
+    pub(crate) failed: Vec<Fault>,
+}
+
+/// Runs the command until it ends or someone interrupts it. No process of ours is left when this returns.
+pub(crate) async fn run(cli: Cli) -> Exit {
+    let surroundings = match Surroundings::of_process() {
+        Ok(surroundings) => surroundings,
+        Err(error) => return cannot_start(&error),
+    };
+    let output = Output::of_process(cli.command.form(), &surroundings.environment);
+    let app = App { output, common: cli.common, surroundings, manager: OnceLock::new() };
+    let mut interrupts = match Interrupts::listen() {
+        Ok(interrupts) => interrupts,
+        Err(error) => return cannot_start(&error),
+    };
+    let outcome = tokio::select! {
+        outcome = command::run(&app, cli.command) => outcome,
+        () = interrupts.next() => Err(Failure::Interrupted),
+    };
+    terminal::restore();
+    let exit = outcome.unwrap_or_else(|failure| failure.tell(&app.output));
+    app.stop(&mut interrupts).await;
+    exit
+}
+
+/// The system does not let us begin.
+pub(crate) fn cannot_start(error: &std::io::Error) -> Exit {
+    let output = Output::of_process(crate::output::Form::Text, &Default::default());
+    output.say(|paint| format!("{}: tsugi cannot start: {error}", paint.error("error")));
+    Exit::Failed
+}
+
+impl App {
+    /// The configuration that holds, with what the command line adds to it. Its warnings are told.
+    pub(crate) fn configuration(&self) -> Result<Loaded, Failure> {
+        let wish = Wish {
+            config: self.common.config.clone(),
+            command: self.common.command.clone(),
+            url: self.common.url.clone(),
+        };
+        let mut loaded = layer::load(&wish, &self.surroundings)?;
+        self.warn(&loaded);
+        spot::apply(&mut loaded, &self.common, &self.surroundings.environment)?;
+        if loaded.origin == Origin::Nothing {
+            self.use_builtins(&mut loaded.settings)?;
+        }
+        Ok(loaded)
+    }
+
+    fn warn(&self, loaded: &Loaded) {
+        if !self.common.quiet && !loaded.warnings.is_empty() {
+            self.output.say(|paint| report::warnings(&loaded.warnings, paint));
+        }
+    }
+
+    /// Without any configuration there is still something to try.
+    fn use_builtins(&self, settings: &mut Settings) -> Result<(), Failure> {
+        let document = Document::parse("(built in)".as_ref(), BUILTINS.to_owned(), Format::Yaml).map_err(Problems)?;
+        *settings = resolve::resolve(&document, &self.surroundings.environment)?.settings;
+        if !self.common.quiet {
+            self.output.say(|paint| paint.faint("no configuration found; using the built-in server `demo`"));
+        }
+        Ok(())
+    }
+
+    /// Starts these servers, in parallel; does not wait for them.
+    pub(crate) fn start(&self, settings: &Settings, wanted: &[&ServerSettings], endurance: Endurance) -> Started {
+        self.start_as(settings, wanted, endurance, profile(false))
+    }
+
+    /// Starts these servers under a profile: who asks, and what may be asked back.
+    pub(crate) fn start_as(
+        &self,
+        settings: &Settings,
+        wanted: &[&ServerSettings],
+        endurance: Endurance,
+        profile: Arc<ClientProfile>,
+    ) -> Started {
+        let manager = self.manager.get_or_init(|| Manager::new(self.options(settings, profile)));
+        let mut started = Started::default();
+        for server in wanted {
+            let redact = Redact::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
+            let registered = server::config(server, redact, endurance).and_then(|config| manager.register(config));
+            match registered {
+                Ok(server) => started.servers.push(server),
+                Err(fault) => started.failed.push(fault.on_server(&server.name)),
+            }
+        }
+        started
+    }
+
+    fn options(&self, settings: &Settings, profile: Arc<ClientProfile>) -> Options {
+        Options {
+            max_parallel: settings.options.max_parallel,
+            timeout: settings.options.timeout,
+            max_timeout: settings.options.max_timeout.unwrap_or(MAX_TIMEOUT),
+            state_dir: self.state_directory(),
+            profile,
+            ..Options::default()
+        }
+    }
+
+    /// Where what was found out is kept.
+    fn state_directory(&self) -> Option<PathBuf> {
+        let environment = &self.surroundings.environment;
+        let base = match environment.filled(XDG_STATE_HOME.name) {
+            Some(base) => PathBuf::from(base),
+            None => Path::new(environment.filled("HOME")?).join(".local/state"),
+        };
+        Some(base.join("tsugi"))
+    }
+
+    /// The names of `--server`; a server on the spot took its name from there already.
+    pub(crate) fn chosen(&self, loaded: &Loaded) -> &[String] {
+        if loaded.origin == Origin::Spot { &[] } else { &self.common.servers }
+    }
+
+    /// How long a server may take to be ready.
+    pub(crate) fn patience(&self) -> Duration {
+        self.manager
+            .get()
+            .map_or_else(|| Options::default().handshake_timeout, |manager| manager.options().handshake_timeout)
+    }
+
+    /// Whether someone is there to be asked, and wants to be.
+    pub(crate) fn is_interactive(&self) -> bool {
+        !self.common.no_input && self.output.is_interactive()
+    }
+
+    /// Stops every server. Whoever interrupts again does not want to wait: then the guardians do the rest.
+    async fn stop(&self, interrupts: &mut Interrupts) {
+        let Some(manager) = self.manager.get() else { return };
+        tokio::select! {
+            () = manager.stop() => {}
+            () = interrupts.next() => {}
+        }
+    }
+}
+
+/// Who we are, and what servers may ask for: the user always, roots if there are any, a model never.
+pub(crate) fn profile(has_roots: bool) -> Arc<ClientProfile> {
+    let mut capabilities = json!({"elicitation": {"form": {}, "url": {}}});
+    if has_roots {
+        capabilities["roots"] = json!({});
+    }
+    Arc::new(own_profile(ClientCapabilities::from_object(Object::from(capabilities))))
+}

@@ -1,0 +1,165 @@
+//! The command line: flags that every subcommand knows, and the list of subcommands.
+//!
+//! A subcommand is one file in `command/` with its own `Args` and its own `run`; it appears here once, in [`Command`].
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+use crate::command;
+use crate::output::Form;
+
+const EXAMPLES: &str = "\
+Examples:
+  tsugi tools                                        the tools of every configured server
+  tsugi call demo/calculate-bmi weight_kg=70 height_m=1.75
+  tsugi tools --command \"npx -y @modelcontextprotocol/server-everything\"
+  tsugi call --url https://example.com/mcp search query=tsugi
+  MCP_URLS=http://one:8000/sse,http://two:8000/mcp tsugi servers
+
+Without --config, --command or --url, tsugi takes MCP_URLS, then tsugi.yaml (or mcp.config.yaml, config.yaml) here,
+then ~/.config/tsugi/tsugi.yaml, and without any of them its built-in servers.
+Data goes to stdout and talk to stderr. Exit codes: 0 well, 1 failed, 2 cannot be used, 3 unreachable, 4 too late,
+5 refused, 6 needs input, 130 interrupted.";
+
+/// Join any MCP client to any MCP server.
+#[derive(Debug, Parser)]
+#[command(name = "tsugi", version, after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every subcommand knows.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Common {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Which servers")]
+    pub(crate) config: Option<PathBuf>,
+    /// A server on the spot: a program and its arguments, split as a shell would, without a shell
+    #[arg(id = "spot", long = "command", value_name = "LINE", global = true, help_heading = "Which servers")]
+    pub(crate) command: Option<String>,
+    /// A server on the spot: its address (http, https, ws or wss)
+    #[arg(long, value_name = "URL", global = true, help_heading = "Which servers", conflicts_with = "spot")]
+    pub(crate) url: Option<String>,
+    /// A header of every request to --url, such as "Authorization: Bearer …"; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", global = true, help_heading = "Which servers")]
+    pub(crate) headers: Vec<String>,
+    /// A variable for the program of --command: NAME=VALUE, or NAME to pass on our own; may be repeated
+    #[arg(long = "env", value_name = "NAME[=VALUE]", global = true, help_heading = "Which servers")]
+    pub(crate) env: Vec<String>,
+    /// Only this server; may be repeated. With --command or --url, the name it gets
+    #[arg(long = "server", value_name = "NAME", global = true, help_heading = "Which servers")]
+    pub(crate) servers: Vec<String>,
+    /// Say more: -v for every call, -vv for details
+    #[arg(short, long, action = ArgAction::Count, global = true, help_heading = "Talk")]
+    pub(crate) verbose: u8,
+    /// Say nothing but errors
+    #[arg(short, long, global = true, help_heading = "Talk", conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Never ask anything, even on a terminal
+    #[arg(long, global = true, help_heading = "Talk")]
+    pub(crate) no_input: bool,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the tools of the servers, also in the words of a model provider
+    Tools(command::tools::Args),
+    /// Call a tool
+    Call(command::call::Args),
+    /// Call many tools at once
+    Batch(command::batch::Args),
+    /// List the prompts of the servers
+    Prompts(command::prompts::Args),
+    /// Render a prompt, like a slash command
+    Prompt(command::prompt::Args),
+    /// List the resources and resource templates of the servers
+    Resources(command::resources::Args),
+    /// Read a resource
+    Read(command::read::Args),
+    /// Connect to the servers and show how they stand
+    Servers(command::servers::Args),
+    /// Check the configuration, and with --connect the servers
+    Check(command::check::Args),
+    /// Turn another program's configuration into a tsugi.yaml
+    Import(command::import::Args),
+    /// Write the completions for a shell
+    Completions(command::completions::Args),
+    /// Write the manual page
+    #[command(hide = true)]
+    Man,
+}
+
+impl Command {
+    /// How data is to be printed.
+    pub(crate) fn form(&self) -> Form {
+        let is_json = match self {
+            Command::Tools(args) => args.json,
+            Command::Call(args) => args.is_json(),
+            Command::Prompt(args) => args.is_json(),
+            Command::Prompts(args) => args.json,
+            Command::Resources(args) => args.json,
+            Command::Read(args) => args.json,
+            Command::Servers(args) => args.json,
+            Command::Check(args) => args.json,
+            Command::Batch(_) => true,
+            Command::Import(_) | Command::Completions(_) | Command::Man => false,
+        };
+        if is_json { Form::Json } else { Form::Text }
+    }
+}
+
+/// Reads the command line of this process; ends it for `--help` and for what cannot be understood.
+pub(crate) fn parse() -> Cli {
+    Cli::parse_from(with_joined_json(std::env::args_os()))
+}
+
+/// Joins `--json {…}` to `--json={…}`: the flag has a value only where an object follows it, so that it can
+/// stand anywhere without swallowing the next word.
+fn with_joined_json(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in words {
+        let is_object = word.to_str().is_some_and(|text| text.trim_start().starts_with('{'));
+        match joined.last_mut() {
+            Some(last) if is_object && last == "--json" => {
+                last.push("=");
+                last.push(word);
+            }
+            _ => joined.push(word),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_defined() {
+        Cli::command().debug_assert();
+    }
+
+    fn call(words: &[&str]) -> command::call::Args {
+        let words = ["tsugi", "call"].iter().chain(words).map(OsString::from);
+        match Cli::try_parse_from(with_joined_json(words)).unwrap().command {
+            Command::Call(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn json_takes_an_object_where_one_follows_and_nothing_else() {
+        assert!(call(&["--json", "echo", "a=1"]).is_json());
+        assert_eq!(call(&["--json", "echo", "a=1"]).tool, "echo");
+        let args = call(&["echo", "--json", "{\"a\":1}"]);
+        assert_eq!((args.tool.as_str(), args.is_json()), ("echo", true));
+        assert!(!call(&["echo", "a={\"b\":1}"]).is_json());
+    }
+}

@@ -1,0 +1,45 @@
+//! The subcommands, one file each: what they take, what they do, what they print.
+
+pub(crate) mod batch;
+pub(crate) mod call;
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod import;
+pub(crate) mod prompt;
+pub(crate) mod prompts;
+pub(crate) mod read;
+pub(crate) mod resources;
+pub(crate) mod servers;
+pub(crate) mod tools;
+
+mod input;
+mod show;
+
+use crate::app::App;
+use crate::args::Command;
+use crate::failure::Failure;
+use crate::report::exit::Exit;
+
+/// Runs one subcommand.
+pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Tools(args) => tools::run(app, &args).await,
+        Command::Call(args) => call::run(app, args).await,
+        Command::Batch(args) => batch::run(app, &args).await,
+        Command::Prompts(args) => prompts::run(app, &args).await,
+        Command::Prompt(args) => prompt::run(app, args).await,
+        Command::Resources(args) => resources::run(app, &args).await,
+        Command::Read(args) => read::run(app, args).await,
+        Command::Servers(args) => servers::run(app, &args).await,
+        Command::Check(args) => check::run(app, &args).await,
+        Command::Import(args) => import::run(app, &args),
+        Command::Completions(args) => completions::run(app, &args),
+        Command::Man => completions::manual(app),
+    }
+}
+
+/// The first line of a description, for tables.
+fn first_line(text: Option<String>) -> String {
+    text.and_then(|text| text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned))
+        .unwrap_or_default()
+}

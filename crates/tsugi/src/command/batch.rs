@@ -1,0 +1,228 @@
+//! `tsugi batch`: many calls at once, their results in the order of the calls.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use serde::Deserialize;
+use serde_json::Value;
+use tsugi_client::{Server, ToolResult};
+use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
+use tsugi_protocol::json::Raw;
+
+use super::input::{duration, read_stdin};
+use crate::app::{App, Endurance, named, offers, profile, select};
+use crate::config::layer::Loaded;
+use crate::config::settings::ServerSettings;
+use crate::failure::Failure;
+use crate::find::{Reached, reach, split, tell};
+use crate::report::exit::Exit;
+use crate::talk::Talk;
+
+const EXAMPLES: &str = "\
+Each call is an object: {\"server\": …, \"tool\": …, \"arguments\": {…}}.
+`server` may be left out, or stand in the tool's name; `toolName` means `tool`, and `params` and `input` mean `arguments`.
+An array of calls gives an array of results; calls line by line give results line by line.
+A call that fails does not stop the others. What a server asks meanwhile is declined.
+
+Examples:
+  tsugi batch calls.json
+  echo '{\"tool\": \"demo/echo\", \"arguments\": {\"message\": \"hi\"}}' | tsugi batch -";
+
+/// Call many tools at once
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A file with the calls, as a JSON array or one per line; `-` is stdin
+    file: String,
+    /// How many run at the same time; `options.maxParallel` if absent
+    #[arg(long, value_name = "COUNT")]
+    max_parallel: Option<std::num::NonZeroUsize>,
+    /// How long each server may be silent, such as 90s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<std::time::Duration>,
+}
+
+/// One call, as a user writes it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    server: Option<String>,
+    #[serde(alias = "toolName", alias = "name")]
+    tool: String,
+    #[serde(default, alias = "params", alias = "input")]
+    arguments: Option<Value>,
+}
+
+/// The calls, and whether they came line by line.
+#[derive(Debug)]
+struct Calls {
+    entries: Vec<Entry>,
+    are_lines: bool,
+}
+
+pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let calls = read(app, &args.file)?;
+    let loaded = app.configuration()?;
+    let wanted = wanted(app, &loaded, &calls.entries)?;
+    let started = app.start_as(&loaded.settings, &wanted, Endurance::Few, profile(false));
+    tell(app, &started.failed);
+    let reached = reach(app, started.servers, |_| false).await;
+    let faults: Vec<Fault> = reached.iter().filter_map(|one| one.catalog.as_ref().err().cloned()).collect();
+    tell(app, &faults);
+    let talk = Talk::alone(app).with_timeout(args.timeout);
+    let limit = args.max_parallel.map_or(loaded.settings.options.max_parallel, std::num::NonZeroUsize::get);
+    let worker = Worker { loaded: &loaded, reached: &reached, failed: &started.failed, talk: &talk };
+    let progress = app.output.progress("calling", Some(calls.entries.len() as u64));
+    let mut results = futures_util::stream::iter(calls.entries).map(|entry| worker.call(entry)).buffered(limit.max(1));
+    let mut exit = Exit::Success;
+    let mut all = Vec::new();
+    while let Some((result, how)) = results.next().await {
+        progress.step();
+        exit = if exit == Exit::Success { how } else { exit };
+        match calls.are_lines {
+            true => app.output.json(&result)?,
+            false => all.push(result),
+        }
+    }
+    if !calls.are_lines {
+        app.output.json(&all)?;
+    }
+    Ok(exit)
+}
+
+/// Only the servers that the calls name, where each names one; all otherwise.
+fn wanted<'a>(app: &App, loaded: &'a Loaded, entries: &[Entry]) -> Result<Vec<&'a ServerSettings>, Failure> {
+    let names: Option<Vec<&str>> = entries.iter().map(|entry| entry.place(loaded).0).collect();
+    let Some(mut names) = names else { return select(loaded, app.chosen(loaded)) };
+    names.sort_unstable();
+    names.dedup();
+    // A name that is not there fails its own call and not the others.
+    Ok(names.into_iter().filter_map(|name| named(loaded, name).ok()).collect())
+}
+
+impl Entry {
+    /// The server, where it is named, and the tool.
+    fn place<'a>(&'a self, loaded: &Loaded) -> (Option<&'a str>, &'a str) {
+        match &self.server {
+            Some(server) => (Some(server), &self.tool),
+            None => split(&self.tool, loaded),
+        }
+    }
+}
+
+/// Makes the calls.
+struct Worker<'a> {
+    loaded: &'a Loaded,
+    reached: &'a [Reached],
+    failed: &'a [Fault],
+    talk: &'a Talk<'a>,
+}
+
+impl Worker<'_> {
+    /// One call, with its result as data and how it would end a command of its own.
+    async fn call(&self, entry: Entry) -> (ToolResult, Exit) {
+        let started = Instant::now();
+        let (name, tool) = entry.place(self.loaded);
+        let (server, outcome) = match self.find(name, tool) {
+            Ok(server) => (Some(server.name().to_owned()), self.outcome(server, tool, entry.arguments.as_ref()).await),
+            Err(fault) => (name.map(str::to_owned), Outcome::fault(fault)),
+        };
+        let result = ToolResult::new(tool, server.as_deref(), outcome, started.elapsed());
+        let failed = if result.success { Exit::Success } else { Exit::Failed };
+        let exit = result.fault.as_ref().map_or(failed, Exit::of_fault);
+        (result, exit)
+    }
+
+    async fn outcome(&self, server: &Server, tool: &str, arguments: Option<&Value>) -> Outcome {
+        if let Err(fault) = offers(self.loaded, server.name(), tool) {
+            return Outcome::fault(fault);
+        }
+        let arguments = arguments.cloned().map(Raw::from);
+        let subject = format!("{}/{tool}", server.name());
+        match self.talk.outcome(server, &subject, Call::tool(tool, arguments.as_ref())).await {
+            Ok(outcome) => outcome,
+            Err(Failure::Fault(fault)) => Outcome::fault(*fault),
+            Err(_) => {
+                Outcome::fault(Fault::new(FaultCode::Cancelled, "the call was interrupted").on_server(server.name()))
+            }
+        }
+    }
+
+    /// The server for a call. One that failed is found too: its failure is then the call's.
+    fn find(&self, name: Option<&str>, tool: &str) -> Result<&Server, Fault> {
+        let Some(name) = name else { return self.holder(tool) };
+        if let Some(fault) = self.failed.iter().find(|fault| fault.server.as_deref() == Some(name)) {
+            return Err(fault.clone());
+        }
+        let found = self.reached.iter().find(|one| one.server.name() == name);
+        let unknown = || Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}"));
+        found.map(|one| &one.server).ok_or_else(unknown)
+    }
+
+    fn holder(&self, tool: &str) -> Result<&Server, Fault> {
+        let has = |one: &&Reached| one.catalog.as_ref().is_ok_and(|catalog: &Arc<_>| catalog.tool(tool).is_some());
+        let holders: Vec<&Reached> = self.reached.iter().filter(has).collect();
+        match holders.as_slice() {
+            [one] => Ok(&one.server),
+            [] => {
+                Err(Fault::new(FaultCode::ToolNotFound, format!("no server has a tool named {tool:?}")).on_tool(tool))
+            }
+            several => {
+                let names: Vec<&str> = several.iter().map(|one| one.server.name()).collect();
+                let message = format!("several servers have a tool named {tool:?}: {}", names.join(", "));
+                Err(Fault::new(FaultCode::InvalidParams, message).on_tool(tool).with_hint("name the server"))
+            }
+        }
+    }
+}
+
+fn read(app: &App, file: &str) -> Result<Calls, Failure> {
+    let text = match file {
+        "-" => read_stdin()?,
+        file => read_file(&app.surroundings.directory.join(file))?,
+    };
+    parse(&text)
+}
+
+fn read_file(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("`{}` cannot be read: {error}", path.display())))
+}
+
+/// An array, or one object after the other.
+fn parse(text: &str) -> Result<Calls, Failure> {
+    let unfit = |error: &serde_json::Error| {
+        Failure::usage(format!("the calls cannot be read: {error}")).with_hint(
+            r#"a call is written {"tool": "server/name", "arguments": {…}}; they stand in an array or line by line"#,
+        )
+    };
+    if text.trim_start().starts_with('[') {
+        let entries = serde_json::from_str(text).map_err(|error| unfit(&error))?;
+        return Ok(Calls { entries, are_lines: false });
+    }
+    let entries: Result<Vec<Entry>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    Ok(Calls { entries: entries.map_err(|error| unfit(&error))?, are_lines: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_read_from_an_array_or_line_by_line_in_every_spelling() {
+        let array = parse(r#"[{"server":"a","toolName":"t","input":{"x":1}},{"tool":"u","params":{}}]"#).unwrap();
+        assert!(!array.are_lines && array.entries[0].tool == "t" && array.entries[0].arguments.is_some());
+        let lines = parse("{\"tool\":\"t\"}\n\n{\"tool\":\"u\",\"arguments\":{}}\n").unwrap();
+        assert!(lines.are_lines && lines.entries.len() == 2);
+        assert!(parse("").unwrap().entries.is_empty());
+    }
+
+    #[test]
+    fn a_misspelt_member_is_refused() {
+        for text in [r#"[{"tol":"t"}]"#, r#"{"tool":"t","argument":{}}"#, "[", "nonsense"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

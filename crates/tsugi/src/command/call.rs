@@ -1,0 +1,121 @@
+//! `tsugi call`: one tool, called with checked arguments, its result printed for people or as it came.
+
+use serde_json::{Map, Value};
+use tsugi_protocol::answer::Call;
+use tsugi_protocol::json::Raw;
+
+use super::input::CallFlags;
+use super::show;
+use crate::app::{App, offers};
+use crate::arguments::{Arguments, Missing};
+use crate::failure::Failure;
+use crate::find::{Found, Thing, find};
+use crate::output::Form;
+use crate::report::exit::Exit;
+use crate::talk::Talk;
+use crate::terminal::{self, form::Field};
+
+const EXAMPLES: &str = "\
+Arguments are typed by the tool's schema:
+  name=text  weight_kg=70  dry_run=true   text, numbers, booleans
+  tags=a tags=b    tags='[\"a\",\"b\"]'      arrays, by repeating or as JSON
+  address.city=Ōtsu  address='{…}'         objects, by dots or as JSON
+  count:=5                                 JSON as written, whatever the schema says
+
+What is missing is asked for on a terminal, and so is what the server asks for meanwhile.
+
+Examples:
+  tsugi call demo/calculate-bmi weight_kg=70 height_m=1.75
+  tsugi call calculate-bmi --json '{\"weight_kg\": 70, \"height_m\": 1.75}'
+  echo '{\"message\": \"hi\"}' | tsugi call demo/echo -
+  tsugi call --command \"uvx mcp-server-time\" get_current_time timezone=Asia/Tokyo";
+
+/// Call a tool
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The tool: its name, or server/name
+    pub(crate) tool: String,
+    /// Its arguments; `-` reads them from stdin as a JSON object
+    #[arg(value_name = "KEY=VALUE")]
+    arguments: Vec<String>,
+    #[command(flatten)]
+    flags: CallFlags,
+}
+
+impl Args {
+    /// Whether only data is to be printed.
+    pub(crate) fn is_json(&self) -> bool {
+        self.flags.is_json()
+    }
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let (object, words) = args.flags.split(args.arguments)?;
+    let roots = args.flags.roots(app)?;
+    let loaded = app.configuration()?;
+    let found = find(app, &loaded, Thing::Tool, &args.tool, !roots.is_empty()).await?;
+    offers(&loaded, found.server.name(), &found.name)?;
+    let talk = Talk::new(app).with_roots(roots).with_timeout(args.flags.timeout);
+    let arguments = complete(&talk, &found, object, &words).await?;
+    let call = Call::tool(&found.name, Some(&Raw::from(Value::Object(arguments))));
+    let complete = talk.finish(&found.server, &found.subject(), call).await?;
+    let is_error = complete.body.get_bytes("isError") == Some(b"true");
+    match app.output.form() {
+        Form::Json => app.output.data(complete.body.raw().as_str())?,
+        Form::Text if is_error => app.output.say(|paint| show::tool_error(&found.subject(), &complete.body, paint)),
+        Form::Text => show::tool_result(&app.output, &complete.body)?,
+    }
+    Ok(if is_error { Exit::Failed } else { Exit::Success })
+}
+
+/// The arguments, with what was missing asked for, and checked.
+async fn complete(
+    talk: &Talk<'_>,
+    found: &Found,
+    mut object: Map<String, Value>,
+    words: &[String],
+) -> Result<Map<String, Value>, Failure> {
+    let tool = found.catalog.tool(&found.name);
+    let schema: Value =
+        tool.and_then(|tool| tool.input_schema()).and_then(|schema| schema.to().ok()).unwrap_or_default();
+    let arguments = Arguments::new(schema);
+    object.extend(arguments.read(words)?);
+    let missing = arguments.missing(&object);
+    if !missing.is_empty() {
+        if !talk.is_interactive() {
+            return Err(lacking(&found.subject(), &missing));
+        }
+        object.extend(ask(missing).await?);
+    }
+    arguments.check(&object).map_err(|misfits| {
+        let details = misfits.iter().map(ToString::to_string).collect();
+        Failure::usage(format!("the arguments do not fit {}", found.subject())).with_details(details)
+    })?;
+    Ok(object)
+}
+
+async fn ask(missing: Vec<Missing>) -> Result<Map<String, Value>, Failure> {
+    let field = |missing: Missing| Field { name: missing.name, shape: missing.shape, is_required: true };
+    let fields: Vec<Field> = missing.into_iter().map(field).collect();
+    terminal::blocking(move || terminal::ask(&fields)).await
+}
+
+/// Says what is missing, each with what it takes and what it is.
+pub(super) fn lacking(subject: &str, missing: &[Missing]) -> Failure {
+    let width = missing.iter().map(|missing| missing.name.len()).max().unwrap_or_default();
+    let line = |missing: &Missing| {
+        let takes = missing.shape.describe();
+        let description =
+            missing.shape.description().map(|text| format!("  {}", text.replace('\n', " "))).unwrap_or_default();
+        crate::failure::printable(&format!("{:width$}  {takes}{description}", missing.name))
+    };
+    let words: Vec<String> = missing.iter().map(|missing| format!("{}=…", missing.name)).collect();
+    let count = match missing.len() {
+        1 => "one more argument".to_owned(),
+        count => format!("{count} more arguments"),
+    };
+    Failure::usage(format!("{subject} needs {count}"))
+        .with_details(missing.iter().map(line).collect())
+        .with_hint(format!("add {}", words.join(" ")))
+}

@@ -1,0 +1,151 @@
+//! `tsugi check`: what is wrong with a configuration, and with `--connect` which of its servers work.
+
+use serde_json::{Value, json};
+
+use super::servers::{Standing, standings, worst};
+use crate::app::App;
+use crate::config::layer::{self, Loaded, Origin, Wish};
+use crate::config::problem::{Problem, Problems};
+use crate::config::settings::{ServerSettings, Target};
+use crate::failure::Failure;
+use crate::output::Form;
+use crate::output::table::Table;
+use crate::report::{self, exit::Exit};
+
+/// Check the configuration, and with --connect the servers
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tsugi check\n  tsugi check --config other.yaml --connect")]
+pub(crate) struct Args {
+    /// Also connect to each server
+    #[arg(long)]
+    connect: bool,
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let loaded = match app.configuration() {
+        Ok(loaded) => loaded,
+        Err(Failure::Problems(problems)) => return refuse(app, problems),
+        Err(failure) => return Err(failure),
+    };
+    let standings = if args.connect { standings(app, &loaded).await? } else { Vec::new() };
+    match app.output.form() {
+        Form::Json => app.output.json(&described(&loaded, &standings))?,
+        Form::Text => print(app, &loaded, &standings)?,
+    }
+    Ok(worst(&standings))
+}
+
+/// All problems, to people or as data.
+fn refuse(app: &App, problems: Problems) -> Result<Exit, Failure> {
+    if app.output.form() == Form::Text {
+        return Err(Failure::Problems(problems));
+    }
+    let wish = Wish { config: app.common.config.clone(), ..Wish::default() };
+    let origin = layer::choose(&wish, &app.surroundings);
+    app.output.json(&json!({
+        "source": source(&origin),
+        "valid": false,
+        "problems": problems.0.iter().map(problem).collect::<Vec<_>>(),
+    }))?;
+    Ok(Exit::Usage)
+}
+
+fn problem(problem: &Problem) -> Value {
+    json!({
+        "message": problem.message,
+        "file": problem.place.as_ref().map(|place| &place.path),
+        "line": problem.place.as_ref().map(|place| place.line),
+        "column": problem.place.as_ref().map(|place| place.column),
+        "hint": problem.hint,
+    })
+}
+
+/// Where the configuration comes from, in words.
+fn source(origin: &Origin) -> String {
+    match origin {
+        Origin::Named(path) | Origin::Here(path) | Origin::User(path) => path.display().to_string(),
+        Origin::Spot => "the command line".to_owned(),
+        Origin::Variable => "MCP_URLS".to_owned(),
+        Origin::Nothing => "the built-in servers".to_owned(),
+    }
+}
+
+/// What a server is, as far as it may be shown.
+fn target(server: &ServerSettings) -> String {
+    match &server.target {
+        Target::Command(command) => {
+            let words = std::iter::once(&command.program).chain(&command.args);
+            words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        }
+        Target::Remote(remote) => remote.shown.clone(),
+        Target::Builtin(builtin) => format!("built in: {:?}", builtin.builtin).to_lowercase(),
+    }
+}
+
+fn print(app: &App, loaded: &Loaded, standings: &[Standing]) -> Result<(), Failure> {
+    let mut table = Table::new(["server", "what it is", "state"]);
+    for server in &loaded.settings.servers {
+        table.row([server.name.clone(), target(server), state(server, standings)]);
+    }
+    app.output.table(&table)?;
+    for fault in standings.iter().filter_map(|standing| standing.fault.as_ref()) {
+        app.output.say(|paint| format!("\n{}", report::fault(fault, paint)));
+    }
+    let summary = summary(loaded, standings);
+    app.output.say(|paint| match worst(standings) {
+        Exit::Success => paint.good(&summary),
+        _ => paint.warning(&summary),
+    });
+    Ok(())
+}
+
+fn state(server: &ServerSettings, standings: &[Standing]) -> String {
+    let standing = standings.iter().find(|standing| standing.name == server.name);
+    match (standing, server.enabled) {
+        (_, false) => "switched off".to_owned(),
+        (None, true) => "not tried".to_owned(),
+        (Some(Standing { counts: Some(counts), took, .. }), _) => {
+            let ms = took.unwrap_or_default().as_millis();
+            format!("{} tools, {} prompts, {} resources in {ms} ms", counts.tools, counts.prompts, counts.resources)
+        }
+        (Some(standing), _) => standing.state.clone(),
+    }
+}
+
+fn summary(loaded: &Loaded, standings: &[Standing]) -> String {
+    let count = loaded.settings.servers.len();
+    let servers = if count == 1 { "1 server".to_owned() } else { format!("{count} servers") };
+    let failed = standings.iter().filter(|standing| standing.fault.is_some()).count();
+    let warnings = loaded.warnings.len();
+    let mut summary = format!("{}: {servers}, no problems", source(&loaded.origin));
+    if failed > 0 {
+        summary = format!("{}: {servers}, {failed} cannot be reached", source(&loaded.origin));
+    }
+    match warnings {
+        0 => summary,
+        1 => format!("{summary}, 1 warning"),
+        count => format!("{summary}, {count} warnings"),
+    }
+}
+
+fn described(loaded: &Loaded, standings: &[Standing]) -> Value {
+    let server = |server: &ServerSettings| {
+        let standing = standings.iter().find(|standing| standing.name == server.name);
+        json!({
+            "name": server.name,
+            "target": target(server),
+            "enabled": server.enabled,
+            "state": standing.map(|standing| &standing.state),
+            "error": standing.and_then(|standing| standing.fault.as_ref()),
+        })
+    };
+    json!({
+        "source": source(&loaded.origin),
+        "valid": true,
+        "servers": loaded.settings.servers.iter().map(server).collect::<Vec<_>>(),
+        "warnings": loaded.warnings.iter().map(problem).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,176 @@
+//! `tsugi import`: the servers of other programs, as one configuration of ours.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::app::App;
+use crate::config::adapter::write::{SECRETS_FILE, Written, write};
+use crate::config::adapter::{self, Client, Imported};
+use crate::config::problem::Problem;
+use crate::config::secret::Secret;
+use crate::failure::Failure;
+use crate::report::exit::Exit;
+
+const EXAMPLES: &str = "\
+Known programs: claude, claude-desktop, cursor, vscode, gemini, codex, windsurf, zed.
+Without a program or a file, every file that is found here and in the home directory is taken.
+Secrets never go to stdout: with -o they are written to tsugi.secrets.env beside the file, readable by you alone.
+
+Examples:
+  tsugi import                              look at what there is
+  tsugi import claude -o tsugi.yaml
+  tsugi import ./their/mcp.json --client vscode";
+
+/// Turn another program's configuration into a tsugi.yaml
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Programs, or files of theirs
+    #[arg(value_name = "PROGRAM|FILE")]
+    sources: Vec<String>,
+    /// Whose files they are, where that is not clear from them
+    #[arg(long, value_name = "PROGRAM")]
+    client: Option<String>,
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let mut imports = Vec::new();
+    for (client, path) in sources(app, args)? {
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Problem::new(format!("`{}` cannot be read: {error}", path.display())))?;
+        imports.push(adapter::import(&path, text, client)?);
+    }
+    let written = write(&imports);
+    tell(app, &imports);
+    match &args.output {
+        Some(path) => save(app, path, &written, args.force)?,
+        None => print(app, &written)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The files to read, each with whose it is if that is known.
+fn sources(app: &App, args: &Args) -> Result<Vec<(Option<Client>, PathBuf)>, Failure> {
+    let known = args.client.as_deref().map(client).transpose()?;
+    let home = app.surroundings.environment.filled("HOME").map(PathBuf::from);
+    let found = || Client::find(&app.surroundings.directory, home.as_deref());
+    if args.sources.is_empty() {
+        let all: Vec<_> = found().into_iter().map(|(client, path)| (Some(client), path)).collect();
+        return if all.is_empty() { Err(nothing()) } else { Ok(all) };
+    }
+    let mut sources = Vec::new();
+    for source in &args.sources {
+        match Client::ALL.into_iter().find(|client| client.word() == source) {
+            Some(client) => {
+                let files: Vec<_> = found().into_iter().filter(|(owner, _)| *owner == client).collect();
+                if files.is_empty() {
+                    return Err(Failure::usage(format!("no file of {} was found", client.name()))
+                        .with_hint(format!("name it: tsugi import PATH --client {}", client.word())));
+                }
+                sources.extend(files.into_iter().map(|(client, path)| (Some(client), path)));
+            }
+            None => sources.push((known, file(app, source)?)),
+        }
+    }
+    Ok(sources)
+}
+
+fn client(word: &str) -> Result<Client, Failure> {
+    let words = Client::ALL.map(Client::word);
+    Client::ALL.into_iter().find(|client| client.word() == word).ok_or_else(|| {
+        Failure::usage(format!("`{word}` is not a program whose files are known"))
+            .with_hint(format!("known are {}", words.join(", ")))
+    })
+}
+
+fn file(app: &App, source: &str) -> Result<PathBuf, Failure> {
+    let path = app.surroundings.directory.join(source);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let words = Client::ALL.map(Client::word);
+    let failure = Failure::usage(format!("`{source}` is neither a file nor a program whose files are known"));
+    Err(match crate::config::key::nearest(source, words) {
+        Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
+        None => failure.with_hint(format!("known are {}", words.join(", "))),
+    })
+}
+
+fn nothing() -> Failure {
+    Failure::usage("no file of another program was found here or in the home directory")
+        .with_hint("name one: tsugi import PATH")
+}
+
+fn tell(app: &App, imports: &[Imported]) {
+    if app.common.quiet {
+        return;
+    }
+    for imported in imports {
+        let (name, path, count) = (imported.client.name(), imported.path.display(), imported.count());
+        let servers = if count == 1 { "server" } else { "servers" };
+        app.output.say(|paint| paint.faint(format!("{name}: {count} {servers} from {path}")));
+        for warning in imported.warnings() {
+            app.output.say(|paint| format!("{}: {warning}", paint.warning("warning")));
+        }
+    }
+}
+
+fn print(app: &App, written: &Written) -> Result<(), Failure> {
+    app.output.data(&written.yaml)?;
+    if written.secrets.is_some() {
+        app.output.say(|paint| {
+            format!(
+                "{}: secrets are not shown; with -o they are written to {SECRETS_FILE} beside it",
+                paint.hint("hint")
+            )
+        });
+    }
+    Ok(())
+}
+
+fn save(app: &App, path: &Path, written: &Written, force: bool) -> Result<(), Failure> {
+    let path = app.surroundings.directory.join(path);
+    let secrets = path.with_file_name(SECRETS_FILE);
+    if !force {
+        refuse_existing(&path)?;
+        written.secrets.iter().try_for_each(|_| refuse_existing(&secrets))?;
+    }
+    if let Some(content) = &written.secrets {
+        save_secrets(&secrets, content).map_err(|error| unwritable(&secrets, &error))?;
+        app.output.say(|paint| paint.faint(format!("wrote {} (readable by you alone)", secrets.display())));
+    }
+    std::fs::write(&path, &written.yaml).map_err(|error| unwritable(&path, &error))?;
+    app.output.say(|paint| paint.faint(format!("wrote {}", path.display())));
+    Ok(())
+}
+
+fn refuse_existing(path: &Path) -> Result<(), Failure> {
+    match path.exists() {
+        true => {
+            Err(Failure::usage(format!("`{}` is there already", path.display()))
+                .with_hint("write over it with --force"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// A new file, so that the mode of an old one does not stay.
+fn save_secrets(path: &Path, content: &Secret) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content.expose().as_bytes())
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("`{}` cannot be written: {error}", path.display()))
+}

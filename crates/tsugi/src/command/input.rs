@@ -1,0 +1,85 @@
+//! What the commands that make one call take: arguments as words, as JSON or from stdin, a limit, and roots.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::arguments::{self, Misfit};
+use crate::config::parse;
+use crate::failure::Failure;
+
+/// The word that stands for standard input.
+const STDIN: &str = "-";
+
+/// Flags of a command that makes one call.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CallFlags {
+    /// Print the raw MCP result and nothing else; an object that follows is taken as the arguments
+    #[arg(long, value_name = "OBJECT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) json: Vec<String>,
+    /// How long the server may be silent, such as 90s or 5m (progress starts it again)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Tell a server that asks for roots this directory; the current one if none is given
+    #[arg(long = "root", value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
+    pub(crate) roots: Vec<PathBuf>,
+}
+
+impl CallFlags {
+    /// Whether only data is to be printed.
+    pub(crate) fn is_json(&self) -> bool {
+        !self.json.is_empty()
+    }
+
+    /// The directories of `--root`, in full.
+    pub(crate) fn roots(&self, app: &App) -> Result<Vec<PathBuf>, Failure> {
+        let full = |path: &PathBuf| {
+            let path = app.surroundings.directory.join(path);
+            std::fs::canonicalize(&path)
+                .ok()
+                .filter(|path| path.is_dir())
+                .ok_or_else(|| Failure::usage(format!("`{}` of --root is not a directory", path.display())))
+        };
+        self.roots.iter().map(full).collect()
+    }
+
+    /// The arguments given as JSON, with the flag or on stdin, and the words that are left.
+    pub(crate) fn split(&self, words: Vec<String>) -> Result<(Map<String, Value>, Vec<String>), Failure> {
+        let mut object = Map::new();
+        for text in self.json.iter().filter(|text| !text.is_empty()) {
+            object.extend(arguments::from_json(text)?);
+        }
+        let (stdin, words): (Vec<String>, Vec<String>) = words.into_iter().partition(|word| word == STDIN);
+        if !stdin.is_empty() {
+            object.extend(arguments::from_json(&read_stdin()?)?);
+        }
+        Ok((object, words))
+    }
+}
+
+/// All of standard input.
+pub(crate) fn read_stdin() -> Result<String, Failure> {
+    let mut text = String::new();
+    match std::io::stdin().read_to_string(&mut text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(Failure::usage(format!("stdin cannot be read: {error}"))),
+    }
+}
+
+/// A duration as it is written in the configuration.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    parse::positive_duration(text).map_err(|expected| format!("expected {}", expected.what))
+}
+
+impl From<Misfit> for Failure {
+    fn from(misfit: Misfit) -> Self {
+        let failure = Failure::usage(misfit.message);
+        match misfit.hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    }
+}

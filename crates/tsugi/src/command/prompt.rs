@@ -1,0 +1,126 @@
+//! `tsugi prompt`: a prompt rendered like a slash command, ready to be given to a model.
+
+use serde_json::{Map, Value, json};
+use tsugi_protocol::answer::Call;
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::prompt::Prompt;
+
+use super::input::CallFlags;
+use super::show;
+use crate::app::App;
+use crate::arguments::{Arguments, Missing};
+use crate::failure::Failure;
+use crate::find::{Found, Thing, find};
+use crate::output::Form;
+use crate::report::exit::Exit;
+use crate::talk::Talk;
+use crate::terminal::{self, form::Field};
+
+/// Render a prompt, like a slash command
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  tsugi prompt demo/explain-bmi bmi=22.86\n  tsugi prompt explain-bmi bmi=31 reader=\"a child\" --json"
+)]
+pub(crate) struct Args {
+    /// The prompt: its name, or server/name
+    prompt: String,
+    /// Its arguments; `-` reads them from stdin as a JSON object
+    #[arg(value_name = "KEY=VALUE")]
+    arguments: Vec<String>,
+    #[command(flatten)]
+    flags: CallFlags,
+}
+
+impl Args {
+    /// Whether only data is to be printed.
+    pub(crate) fn is_json(&self) -> bool {
+        self.flags.is_json()
+    }
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let (object, words) = args.flags.split(args.arguments)?;
+    let roots = args.flags.roots(app)?;
+    let loaded = app.configuration()?;
+    let word = args.prompt.trim_start_matches('/');
+    let found = find(app, &loaded, Thing::Prompt, word, !roots.is_empty()).await?;
+    let talk = Talk::new(app).with_roots(roots).with_timeout(args.flags.timeout);
+    let arguments = complete(&talk, &found, object, &words).await?;
+    let params = Object::from(json!({"name": found.name, "arguments": arguments}));
+    let complete = talk.finish(&found.server, &found.subject(), Call::new(Method::PromptsGet, params)).await?;
+    match app.output.form() {
+        Form::Json => app.output.data(complete.body.raw().as_str())?,
+        Form::Text => app.output.data(&messages(&complete.body))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The arguments, with what was missing asked for.
+async fn complete(
+    talk: &Talk<'_>,
+    found: &Found,
+    mut object: Map<String, Value>,
+    words: &[String],
+) -> Result<Map<String, Value>, Failure> {
+    let prompt = found.catalog.prompts.items.iter().find(|prompt| prompt.name() == found.name);
+    let arguments = Arguments::new(prompt.map(schema_of).unwrap_or_default());
+    object.extend(arguments.read(words)?);
+    let missing = arguments.missing(&object);
+    if missing.is_empty() {
+        return Ok(object);
+    }
+    if !talk.is_interactive() {
+        return Err(super::call::lacking(&found.subject(), &missing));
+    }
+    let field = |missing: Missing| Field { name: missing.name, shape: missing.shape, is_required: true };
+    let fields: Vec<Field> = missing.into_iter().map(field).collect();
+    object.extend(terminal::blocking(move || terminal::ask(&fields)).await?);
+    Ok(object)
+}
+
+/// A prompt's arguments as a schema: all of them are text.
+fn schema_of(prompt: &Prompt) -> Value {
+    let arguments = prompt.arguments();
+    let property = |argument: &tsugi_protocol::mcp::prompt::PromptArgument| {
+        let mut property = json!({"type": "string"});
+        if let Some(description) = &argument.description {
+            property["description"] = description.as_str().into();
+        }
+        (argument.name.clone(), property)
+    };
+    let required: Vec<&str> =
+        arguments.iter().filter(|argument| argument.required).map(|argument| argument.name.as_str()).collect();
+    let properties: Map<String, Value> = arguments.iter().map(property).collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// The text of the messages; who speaks is said only where several do.
+fn messages(body: &Object) -> String {
+    let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to().ok()).unwrap_or_default();
+    let is_alone = messages.iter().all(|message| message["role"] == "user");
+    let text = |message: &Value| {
+        let content = match &message["content"] {
+            Value::Array(blocks) => blocks.iter().map(show::text_of_block).collect::<Vec<_>>().join("\n"),
+            block => show::text_of_block(block),
+        };
+        if is_alone { content } else { format!("{}: {content}", message["role"].as_str().unwrap_or_default()) }
+    };
+    messages.iter().map(text).collect::<Vec<_>>().join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(messages: Value) -> String {
+        super::messages(&Object::from(json!({"messages": messages})))
+    }
+
+    #[test]
+    fn who_speaks_is_said_only_where_several_do() {
+        let say = |role: &str, text: &str| json!({"role": role, "content": {"type": "text", "text": text}});
+        assert_eq!(shown(json!([say("user", "one"), say("user", "two")])), "one\n\ntwo");
+        assert_eq!(shown(json!([say("user", "one"), say("assistant", "two")])), "user: one\n\nassistant: two");
+    }
+}

@@ -1,0 +1,108 @@
+//! `tsugi read`: the contents of one resource, found by its address.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tsugi_client::Server;
+use tsugi_client::catalog::Catalog;
+use tsugi_protocol::answer::{Call, Complete};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
+
+use super::input::duration;
+use super::show;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::find::reach_all;
+use crate::output::Form;
+use crate::report::exit::Exit;
+use crate::talk::Talk;
+
+/// Read a resource
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Binary contents are written as they are into a pipe or a file, and only named on a terminal.\n\nExamples:\n  tsugi read demo://about\n  tsugi read --server files file:///tmp/picture.png > picture.png"
+)]
+pub(crate) struct Args {
+    /// Its address
+    uri: String,
+    /// Print the raw MCP result and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How long the server may be silent, such as 90s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<std::time::Duration>,
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let loaded = app.configuration()?;
+    let (ready, _) = reach_all(app, &loaded).await?;
+    let talk = Talk::new(app).with_timeout(args.timeout);
+    let complete = read(&talk, &holders(&ready, &args.uri), &args.uri).await?;
+    match app.output.form() {
+        Form::Json => app.output.data(complete.body.raw().as_str())?,
+        Form::Text => print(app, &complete.body)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The servers to ask, the likeliest first: those that list the address, then those with a template of the same
+/// beginning, then everyone who has resources at all.
+fn holders(ready: &[(Server, Arc<Catalog>)], uri: &str) -> Vec<Server> {
+    let lists = |catalog: &Catalog| catalog.resources.items.iter().any(|resource| resource.uri() == uri);
+    let listing: Vec<Server> =
+        ready.iter().filter(|(_, catalog)| lists(catalog)).map(|(server, _)| server.clone()).collect();
+    if !listing.is_empty() {
+        return listing;
+    }
+    let fits = |catalog: &Catalog| catalog.templates.items.iter().any(|template| begins_alike(template.uri(), uri));
+    let able = ready.iter().filter(|(_, catalog)| catalog.identity.capabilities.has("resources"));
+    let mut able: Vec<&(Server, Arc<Catalog>)> = able.collect();
+    able.sort_by_key(|(_, catalog)| !fits(catalog));
+    able.into_iter().map(|(server, _)| server.clone()).collect()
+}
+
+/// Whether an address begins as a template does before its first variable.
+fn begins_alike(template: &str, uri: &str) -> bool {
+    let fixed = template.split('{').next().unwrap_or_default();
+    !fixed.is_empty() && uri.starts_with(fixed)
+}
+
+/// Asks one after the other; reading changes nothing, so asking the wrong one does no harm.
+async fn read(talk: &Talk<'_>, servers: &[Server], uri: &str) -> Result<Complete, Failure> {
+    let mut failure = None;
+    for server in servers {
+        let call = Call::new(Method::ResourcesRead, Object::from(json!({"uri": uri})));
+        let subject = format!("{}: {uri}", server.name());
+        match talk.finish(server, &subject, call).await {
+            Ok(complete) => return Ok(complete),
+            Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+            Err(first) => _ = failure.get_or_insert(first),
+        }
+    }
+    Err(failure
+        .unwrap_or_else(|| Failure::usage("no server has resources").with_hint("`tsugi servers` shows how they stand")))
+}
+
+fn print(app: &App, body: &Object) -> Result<(), Failure> {
+    let parts: Vec<Value> = body.get("contents").and_then(|contents| contents.to().ok()).unwrap_or_default();
+    for part in &parts {
+        match show::bytes_of_contents(part).filter(|_| !app.output.is_data_watched()) {
+            Some(bytes) => app.output.bytes(&bytes)?,
+            None => app.output.data(&show::text_of_contents(part))?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_recognised_by_its_beginning() {
+        assert!(begins_alike("demo://bmi/{weight}/{height}", "demo://bmi/70/1.75"));
+        assert!(!begins_alike("demo://bmi/{weight}", "demo://about"));
+        assert!(!begins_alike("{+any}", "demo://about"));
+    }
+}

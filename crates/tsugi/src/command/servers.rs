@@ -1,0 +1,165 @@
+//! `tsugi servers`: each server, connected, with what it speaks, what it offers and what is wrong with it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tsugi_client::Status;
+use tsugi_protocol::answer::Fault;
+
+use crate::app::{App, Endurance, select};
+use crate::config::layer::Loaded;
+use crate::config::settings::{ServerSettings, Target};
+use crate::failure::Failure;
+use crate::find::{Reached, reach};
+use crate::output::Form;
+use crate::output::table::Table;
+use crate::report::{self, exit::Exit};
+
+/// Connect to the servers and show how they stand
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tsugi servers\n  tsugi servers --server files --json")]
+pub(crate) struct Args {
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How one server stands.
+pub(super) struct Standing {
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) transport: &'static str,
+    pub(super) status: Option<Status>,
+    pub(super) counts: Option<Counts>,
+    pub(super) took: Option<Duration>,
+    pub(super) fault: Option<Fault>,
+}
+
+/// What a server offers.
+pub(super) struct Counts {
+    pub(super) tools: usize,
+    pub(super) prompts: usize,
+    pub(super) resources: usize,
+}
+
+pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
+    let loaded = app.configuration()?;
+    let standings = standings(app, &loaded).await?;
+    match app.output.form() {
+        Form::Json => app.output.json(&json!({"servers": standings.iter().map(described).collect::<Vec<_>>()}))?,
+        Form::Text => {
+            app.output.table(&table(&standings))?;
+            for fault in standings.iter().filter_map(|standing| standing.fault.as_ref()) {
+                app.output.say(|paint| format!("\n{}", report::fault(fault, paint)));
+            }
+        }
+    }
+    Ok(worst(&standings))
+}
+
+/// Success, or how the first server that failed would end a command.
+pub(super) fn worst(standings: &[Standing]) -> Exit {
+    standings.iter().find_map(|standing| standing.fault.as_ref()).map_or(Exit::Success, Exit::of_fault)
+}
+
+/// Connects to the servers that are wanted, all at once; those that are switched off are listed only.
+pub(super) async fn standings(app: &App, loaded: &Loaded) -> Result<Vec<Standing>, Failure> {
+    let names = app.chosen(loaded);
+    let wanted = select(loaded, names)?;
+    let started = app.start(&loaded.settings, &wanted, Endurance::Once);
+    let mut reached = reach(app, started.servers, |_| false).await;
+    let mut failed = started.failed;
+    let listed = loaded.settings.servers.iter().filter(|server| names.is_empty() || names.contains(&server.name));
+    let stand = |settings: &ServerSettings| {
+        if let Some(index) = reached.iter().position(|one| one.server.name() == settings.name) {
+            return Standing::of_reached(reached.swap_remove(index));
+        }
+        let fault = failed.iter().position(|fault| fault.server.as_deref() == Some(&settings.name));
+        Standing::unreached(settings, fault.map(|index| failed.swap_remove(index)))
+    };
+    Ok(listed.map(stand).collect())
+}
+
+impl Standing {
+    fn of_reached(reached: Reached) -> Self {
+        let status = reached.server.status();
+        let (counts, fault) = match reached.catalog {
+            Ok(catalog) => {
+                let resources = catalog.resources.items.len() + catalog.templates.items.len();
+                let (tools, prompts) = (catalog.tools.items.len(), catalog.prompts.items.len());
+                (Some(Counts { tools, prompts, resources }), None)
+            }
+            Err(fault) => (None, Some(fault)),
+        };
+        Standing {
+            name: reached.server.name().to_owned(),
+            state: status.state.to_string(),
+            transport: status.transport,
+            status: Some(status),
+            counts,
+            took: Some(reached.took),
+            fault,
+        }
+    }
+
+    fn unreached(settings: &ServerSettings, fault: Option<Fault>) -> Self {
+        let transport = match &settings.target {
+            Target::Command(_) => "stdio",
+            Target::Remote(_) => "http",
+            Target::Builtin(_) => "builtin",
+        };
+        let state = if fault.is_some() { "failed" } else { "switched off" }.to_owned();
+        Standing { name: settings.name.clone(), state, transport, status: None, counts: None, took: None, fault }
+    }
+
+    /// The era and the revision, where they are known.
+    fn version(&self) -> Option<(String, String)> {
+        let version = self.status.as_ref()?.version?;
+        Some((version.era().to_string(), version.to_string()))
+    }
+}
+
+fn table(standings: &[Standing]) -> Table {
+    let mut table = Table::new(["server", "state", "transport", "era", "revision", "tools", "time", "title"]);
+    for standing in standings {
+        let (era, revision) = standing.version().unwrap_or_default();
+        let title = standing.status.as_ref().and_then(|status| status.identity.as_ref()?.display_name());
+        table.row([
+            standing.name.clone(),
+            standing.state.clone(),
+            standing.transport.to_owned(),
+            era,
+            revision,
+            standing.counts.as_ref().map(|counts| counts.tools.to_string()).unwrap_or_default(),
+            standing.took.filter(|_| standing.counts.is_some()).map(milliseconds).unwrap_or_default(),
+            title.unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+fn milliseconds(took: Duration) -> String {
+    format!("{} ms", took.as_millis())
+}
+
+fn described(standing: &Standing) -> Value {
+    let (era, revision) = standing.version().unzip();
+    let identity = standing.status.as_ref().and_then(|status| status.identity.clone());
+    let info = identity.as_ref().and_then(|identity| identity.info.clone());
+    json!({
+        "name": standing.name,
+        "state": standing.state,
+        "transport": standing.transport,
+        "era": era,
+        "revision": revision,
+        "serverInfo": info,
+        "capabilities": identity.as_ref().map(|identity| identity.capabilities.raw()),
+        "instructions": identity.as_ref().and_then(|identity| identity.instructions.clone()),
+        "tools": standing.counts.as_ref().map(|counts| counts.tools),
+        "prompts": standing.counts.as_ref().map(|counts| counts.prompts),
+        "resources": standing.counts.as_ref().map(|counts| counts.resources),
+        "tier": standing.status.as_ref().and_then(|status| status.tier),
+        "connectMs": standing.took.map(|took| took.as_millis() as u64),
+        "error": standing.fault,
+    })
+}

@@ -1,0 +1,149 @@
+//! `tsugi tools`: what there is to call, for people, for programs, or in the words of a model provider.
+
+use std::sync::Arc;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::{Value, json};
+use tsugi_client::Server;
+use tsugi_client::catalog::Catalog;
+use tsugi_protocol::mcp::tool::Tool;
+use tsugi_schema::dialect::{self, Converted, Dialect, NamedTool, OpenAiStyle};
+use tsugi_schema::tool_name::{NameMap, Naming, Target};
+
+use super::first_line;
+use crate::app::{App, is_offered};
+use crate::config::layer::{Loaded, Origin};
+use crate::config::settings;
+use crate::failure::Failure;
+use crate::find::reach_all;
+use crate::output::Form;
+use crate::output::table::Table;
+use crate::report::exit::Exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  tsugi tools
+  tsugi tools --server files --json
+  tsugi tools --for gemini > tools.json        takes the place of `tools` in the provider's SDK
+  tsugi tools --for openai --report            says on stderr what the provider cannot be told";
+
+/// List the tools of the servers, also in the words of a model provider
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print what this provider's SDK takes
+    #[arg(long = "for", value_name = "PROVIDER", value_parser = dialects())]
+    dialect: Option<Dialect>,
+    /// With --for: say on stderr what could not be carried over
+    #[arg(long, requires = "dialect")]
+    report: bool,
+    /// With --for openai: for the Chat Completions API instead of the Responses API
+    #[arg(long, requires = "dialect")]
+    chat: bool,
+}
+
+fn dialects() -> impl TypedValueParser<Value = Dialect> {
+    PossibleValuesParser::new(Dialect::ALL.map(Dialect::name))
+        .try_map(|name| Dialect::from_name(&name).ok_or("it is not known"))
+}
+
+/// A tool and where it is.
+struct Offered {
+    server: Server,
+    tool: Tool,
+}
+
+pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let loaded = app.configuration()?;
+    let (ready, exit) = reach_all(app, &loaded).await?;
+    let offered = offered(&loaded, &ready);
+    match (args.dialect, app.output.form()) {
+        (Some(dialect), _) => convert(app, args, dialect, &offered, naming(&loaded))?,
+        (None, Form::Json) => {
+            let tools: Vec<Value> = offered.iter().map(described).collect();
+            app.output.json(&json!({"tools": tools}))?;
+        }
+        (None, Form::Text) => app.output.table(&table(&offered))?,
+    }
+    Ok(exit)
+}
+
+fn offered(loaded: &Loaded, ready: &[(Server, Arc<Catalog>)]) -> Vec<Offered> {
+    let mut offered = Vec::new();
+    for (server, catalog) in ready {
+        let tools = catalog.tools.items.iter().filter(|tool| is_offered(loaded, server.name(), tool.name()));
+        offered.extend(tools.map(|tool| Offered { server: server.clone(), tool: tool.clone() }));
+    }
+    offered
+}
+
+fn table(offered: &[Offered]) -> Table {
+    let mut table = Table::new(["server", "tool", "description"]);
+    for Offered { server, tool } in offered {
+        table.row([server.name().to_owned(), tool.name().to_owned(), first_line(tool.description())]);
+    }
+    table
+}
+
+/// The tool as its server describes it, with where it is and how long it may be silent.
+fn described(offered: &Offered) -> Value {
+    let mut described: Value = offered.tool.object().raw().to().unwrap_or_default();
+    described["server"] = offered.server.name().into();
+    let config = offered.server.config();
+    let own = config.tools.get(offered.tool.name()).and_then(|tool| tool.timeout);
+    described["timeout"] = own.or(config.timeout).map(|timeout| timeout.as_millis() as u64).into();
+    described
+}
+
+/// Where a file holds, its choice; for servers on the spot, names as the servers have them where that is clear.
+fn naming(loaded: &Loaded) -> Naming {
+    match (&loaded.origin, loaded.settings.options.naming) {
+        (Origin::Spot | Origin::Variable, _) | (_, settings::Naming::PrefixOnConflict) => Naming::PrefixOnConflict,
+        (_, settings::Naming::Prefix) => Naming::Prefix,
+        (_, settings::Naming::Bare) => Naming::Bare,
+    }
+}
+
+fn convert(app: &App, args: &Args, dialect: Dialect, offered: &[Offered], naming: Naming) -> Result<(), Failure> {
+    let target = |offered: &Offered| Target::new(offered.server.name(), offered.tool.name());
+    let names = NameMap::build_within(offered.iter().map(target), naming, dialect.longest_name());
+    let schemas: Vec<Value> = offered.iter().map(|offered| schema_of(&offered.tool)).collect();
+    let descriptions: Vec<String> =
+        offered.iter().map(|offered| offered.tool.description().unwrap_or_default()).collect();
+    let named: Vec<NamedTool<'_>> = (0..offered.len())
+        .map(|index| NamedTool {
+            name: names.name(&target(&offered[index])).unwrap_or_else(|| offered[index].tool.name()),
+            description: &descriptions[index],
+            input_schema: &schemas[index],
+        })
+        .collect();
+    let openai_style = if args.chat { OpenAiStyle::Chat } else { OpenAiStyle::Responses };
+    let options = dialect::Options { openai_style, ..dialect::Options::default() };
+    let (together, converted) = dialect::tools_for(dialect, &named, options);
+    if args.report {
+        tell_losses(app, dialect, &named, &converted);
+    }
+    Ok(app.output.json(&together)?)
+}
+
+fn schema_of(tool: &Tool) -> Value {
+    tool.input_schema().and_then(|schema| schema.to().ok()).unwrap_or_else(|| json!({"type": "object"}))
+}
+
+fn tell_losses(app: &App, dialect: Dialect, named: &[NamedTool<'_>], converted: &[Converted]) {
+    for (tool, converted) in named.iter().zip(converted) {
+        for loss in &converted.losses {
+            app.output.say(|paint| format!("{} {loss}", paint.strong(format!("{}:", tool.name))));
+        }
+    }
+    let count: usize = converted.iter().map(|converted| converted.losses.len()).sum();
+    let name = dialect.name();
+    app.output.say(|paint| match count {
+        0 => paint.good(format!("{name} is told everything")),
+        1 => format!("1 thing is said differently or not at all to {name}"),
+        count => format!("{count} things are said differently or not at all to {name}"),
+    });
+}

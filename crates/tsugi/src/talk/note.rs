@@ -1,0 +1,69 @@
+//! What a server says while a call runs: a bar for progress, a line for everything it logs.
+
+use serde_json::Value;
+use tsugi_protocol::answer::Note;
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::log::LogLevel;
+use tsugi_protocol::mcp::meta::RequestMeta;
+
+use crate::failure::printable;
+use crate::output::Output;
+use crate::output::progress::Progress;
+
+/// A total that is not larger than this is a share, and shown as a percentage.
+const WHOLE: f64 = 1.0;
+
+/// Shows the notes of one call.
+pub(super) struct Notes<'a> {
+    output: &'a Output,
+    subject: String,
+    level: Option<LogLevel>,
+    progress: Progress,
+    has_total: bool,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn new(output: &'a Output, subject: &str, meta: &RequestMeta) -> Self {
+        let progress = output.progress(subject, None);
+        Notes { output, subject: subject.to_owned(), level: meta.log_level, progress, has_total: false }
+    }
+
+    /// Shows one note. Ones that we do not know are for nobody here.
+    pub(super) fn show(&mut self, note: &Note) {
+        match note.method {
+            Method::Progress => self.advance(&note.params_object()),
+            Method::LogMessage => self.log(&note.params_object()),
+            _ => tracing::debug!(method = %note.method, "a notification"),
+        }
+    }
+
+    fn advance(&mut self, params: &Object) {
+        let number = |key: &str| params.get(key).and_then(|value| value.to::<f64>().ok());
+        let Some(done) = number("progress") else { return };
+        let total = number("total").filter(|total| *total > 0.0);
+        if total.is_some() && !self.has_total {
+            self.progress = self.output.progress(&self.subject, Some(0));
+            self.has_total = true;
+        }
+        let scale = if total.is_some_and(|total| total <= WHOLE) { 100.0 } else { 1.0 };
+        let message = params.get_str("message").map(|message| format!("{}: {message}", self.subject));
+        self.progress.report(done * scale, total.map(|total| total * scale), message.as_deref());
+        tracing::debug!(subject = self.subject, done, total, "progress");
+    }
+
+    /// Legacy servers may log more than they were asked to.
+    fn log(&mut self, params: &Object) {
+        let level = params.get_str("level").and_then(|level| LogLevel::parse(&level)).unwrap_or(LogLevel::Info);
+        if self.level.is_none_or(|wanted| level < wanted) {
+            return;
+        }
+        let data: Value = params.get("data").and_then(|data| data.to().ok()).unwrap_or_default();
+        let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+        let logger = params.get_str("logger").map(|logger| format!("{logger}: ")).unwrap_or_default();
+        let line = printable(&format!("{level} {}: {logger}{text}", self.subject, level = level.as_str()));
+        self.progress.aside(|| {
+            self.output.say(|paint| if level >= LogLevel::Warning { paint.warning(&line) } else { paint.faint(&line) })
+        });
+    }
+}

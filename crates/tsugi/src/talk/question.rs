@@ -1,0 +1,77 @@
+//! One question of a server, answered: by the person, by what the command line says, or declined.
+
+use serde_json::{Value, json};
+use tsugi_client::Server;
+use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::input::Question;
+use url::Url;
+
+use super::Talk;
+use crate::failure::{Failure, printable};
+use crate::terminal::{self, Reaction, form::Form};
+
+impl Talk<'_> {
+    /// The answer as it is to be sent.
+    pub(super) async fn answer_one(&self, server: &Server, question: &Question) -> Result<Raw, Failure> {
+        match question.method {
+            Method::Elicit => self.elicit(server, &question.params_object()).await,
+            Method::RootsList if !self.roots.is_empty() => Ok(self.roots()),
+            _ => Err(cannot_answer(server, &question.method).into()),
+        }
+    }
+
+    async fn elicit(&self, server: &Server, params: &Object) -> Result<Raw, Failure> {
+        let message = printable(&params.get_str("message").unwrap_or_default());
+        if !self.is_interactive {
+            self.app.output.say(|paint| {
+                let text = format!("{} asks: {message}", server.name());
+                paint.faint(format!("{text}\ndeclined, because nobody is here to be asked"))
+            });
+            return Ok(Raw::literal(r#"{"action":"decline"}"#));
+        }
+        let name = server.name().to_owned();
+        let reaction = match params.get_str("mode").as_deref() {
+            Some("url") => {
+                let url = printable(&params.get_str("url").unwrap_or_default());
+                terminal::blocking(move || terminal::visit(&name, &message, &url)).await?
+            }
+            _ => {
+                let schema: Value =
+                    params.get("requestedSchema").and_then(|schema| schema.to().ok()).unwrap_or_default();
+                terminal::blocking(move || terminal::fill_in(&name, &message, &Form::of(&schema))).await?
+            }
+        };
+        Ok(reaction_answer(reaction))
+    }
+
+    /// The directories as `roots/list` gives them.
+    fn roots(&self) -> Raw {
+        let root = |path: &std::path::PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let uri = Url::from_directory_path(path).map(String::from).unwrap_or_default();
+            json!({"uri": uri.trim_end_matches('/'), "name": name.unwrap_or_else(|| "/".to_owned())})
+        };
+        Raw::from(json!({"roots": self.roots.iter().map(root).collect::<Vec<_>>()}))
+    }
+}
+
+fn reaction_answer(reaction: Reaction) -> Raw {
+    match reaction {
+        Reaction::Accept(Some(content)) => Raw::from(json!({"action": "accept", "content": content})),
+        Reaction::Accept(None) => Raw::literal(r#"{"action":"accept"}"#),
+        Reaction::Decline => Raw::literal(r#"{"action":"decline"}"#),
+        Reaction::Cancel => Raw::literal(r#"{"action":"cancel"}"#),
+    }
+}
+
+fn cannot_answer(server: &Server, method: &Method) -> Fault {
+    let (what, hint) = match method {
+        Method::RootsList => ("for the directories we work in", "tell them with --root"),
+        Method::CreateMessage => ("for a model's answer", "the command has no model to lend; use an agent"),
+        _ => ("something that the command cannot answer", "use a client that can"),
+    };
+    let message = format!("the server asks {what} ({method})");
+    Fault::new(FaultCode::InputRequired, message).on_server(server.name()).with_hint(hint)
+}

@@ -1,0 +1,75 @@
+//! Asks the person at the terminal: forms, addresses, and single values that are missing.
+
+pub(crate) mod form;
+mod prompt;
+
+use std::io;
+use std::sync::OnceLock;
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use form::{Field, Form};
+use prompt::Prompt;
+
+/// What a person did with a question.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Reaction {
+    /// Answered it; a form has content.
+    Accept(Option<Map<String, Value>>),
+    /// Said no.
+    Decline,
+    /// Did not want to choose.
+    Cancel,
+}
+
+/// How the terminal was before we asked anything.
+static BEFORE: OnceLock<Termios> = OnceLock::new();
+
+/// Runs a dialogue on a thread of its own, since reading a terminal blocks. A person who presses Ctrl-C interrupts
+/// the command.
+pub(crate) async fn blocking<T: Send + 'static>(
+    dialogue: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Failure> {
+    if let Ok(state) = tcgetattr(io::stdin()) {
+        let _ = BEFORE.set(state);
+    }
+    match tokio::task::spawn_blocking(dialogue).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => Err(Failure::Interrupted),
+        Ok(Err(error)) => Err(Failure::usage(format!("the terminal cannot be read: {error}"))),
+        Err(error) => Err(Failure::usage(format!("the terminal cannot be read: {error}"))),
+    }
+}
+
+/// Leaves the terminal as it was, also when a dialogue was cut off.
+pub(crate) fn restore() {
+    if let Some(before) = BEFORE.get() {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        let _ = dialoguer::console::Term::stderr().show_cursor();
+    }
+}
+
+/// A server's form, filled in field by field.
+pub(crate) fn fill_in(server: &str, message: &str, form: &Form) -> io::Result<Reaction> {
+    let prompt = Prompt::new();
+    prompt.say(&format!("{server} asks: {message}"))?;
+    match prompt.consent(if form.fields.is_empty() { "agree" } else { "answer" })? {
+        Reaction::Accept(_) => Ok(Reaction::Accept(Some(prompt.fields(&form.fields)?))),
+        refused => Ok(refused),
+    }
+}
+
+/// An address that the server wants visited. It is shown in full and never opened by itself
+/// ([Safe URL Handling](https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling)).
+pub(crate) fn visit(server: &str, message: &str, url: &str) -> io::Result<Reaction> {
+    let prompt = Prompt::new();
+    prompt.say(&format!("{server} asks: {message}\nPlease visit {url}"))?;
+    prompt.consent("go on")
+}
+
+/// Values of the fields, asked one by one.
+pub(crate) fn ask(fields: &[Field]) -> io::Result<Map<String, Value>> {
+    Prompt::new().fields(fields)
+}

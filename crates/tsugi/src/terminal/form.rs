@@ -1,0 +1,129 @@
+//! What to ask for a schema: its fields, each as a choice, several choices, yes or no, or text.
+
+use serde_json::Value;
+use tsugi_schema::validate::{Limits, Validator};
+
+use crate::arguments::{Choice, Kind, Shape, typed_value};
+
+/// The fields of an object.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Form {
+    pub(crate) fields: Vec<Field>,
+}
+
+/// One thing to ask.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) shape: Shape,
+    pub(crate) is_required: bool,
+}
+
+/// How a field is asked.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Way {
+    /// One of these.
+    Choose(Vec<Choice>),
+    /// Any of these.
+    ChooseSome(Vec<Choice>),
+    /// Yes or no.
+    Confirm,
+    /// Typed.
+    Type,
+}
+
+impl Form {
+    /// The form of a schema.
+    pub(crate) fn of(schema: &Value) -> Self {
+        let shape = Shape::of(schema);
+        let required: Vec<String> = shape.required().map(str::to_owned).collect();
+        let field = |name: String| Field {
+            shape: shape.property(&name).unwrap_or_default(),
+            is_required: required.contains(&name),
+            name,
+        };
+        Form { fields: shape.names().into_iter().map(field).collect() }
+    }
+}
+
+impl Field {
+    /// How to ask for it.
+    pub(crate) fn way(&self) -> Way {
+        let choices = self.shape.choices();
+        let some = self.shape.items().choices();
+        match self.shape.kinds().as_slice() {
+            _ if !choices.is_empty() => Way::Choose(choices),
+            [Kind::Array] if !some.is_empty() => Way::ChooseSome(some),
+            [Kind::Boolean] => Way::Confirm,
+            _ => Way::Type,
+        }
+    }
+
+    /// What to show before the cursor: the title or name, what it is, and what it takes.
+    pub(crate) fn label(&self) -> String {
+        let mut label = self.shape.title().unwrap_or_else(|| self.name.clone());
+        if let Some(description) = self.shape.description() {
+            label.push_str(&format!(" ({description})"));
+        }
+        if self.way() == Way::Type && !self.shape.is_text() {
+            label.push_str(&format!(" [{}]", self.shape.describe()));
+        }
+        if !self.is_required {
+            label.push_str(" (optional)");
+        }
+        crate::failure::printable(&label).replace('\n', " ")
+    }
+
+    /// Reads what was typed; the reason where it does not fit.
+    pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
+        let value = typed_value(&self.name, text, &self.shape).map_err(|misfit| misfit.message)?;
+        self.check(&value).map(|()| value)
+    }
+
+    /// Checks a value against everything the schema says.
+    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+        let Ok(validator) = Validator::compile(&self.shape.to_schema(), Limits::default()) else { return Ok(()) };
+        validator.validate(value).map_err(|faults| format!("it {faults}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn field(property: Value) -> Field {
+        Form::of(&json!({"type": "object", "properties": {"x": property}, "required": ["x"]})).fields.remove(0)
+    }
+
+    #[test]
+    fn fields_are_asked_in_the_order_of_the_schema() {
+        let form = Form::of(&json!({"properties": {"b": {"type": "string"}, "a": {}}, "required": ["a"]}));
+        let shown: Vec<(&str, bool)> =
+            form.fields.iter().map(|field| (field.name.as_str(), field.is_required)).collect();
+        assert_eq!(shown, [("b", false), ("a", true)]);
+    }
+
+    #[test]
+    fn each_kind_of_field_has_its_way() {
+        assert_eq!(field(json!({"type": "boolean"})).way(), Way::Confirm);
+        assert_eq!(field(json!({"type": "string"})).way(), Way::Type);
+        assert!(matches!(field(json!({"type": "string", "enum": ["a"]})).way(), Way::Choose(_)));
+        let several = json!({"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}]}});
+        assert!(matches!(field(several).way(), Way::ChooseSome(choices) if choices[0].title == "Red"));
+    }
+
+    #[test]
+    fn what_is_typed_is_checked_against_the_whole_schema() {
+        let field = field(json!({"type": "integer", "minimum": 1, "maximum": 9}));
+        assert_eq!(field.read("5"), Ok(json!(5)));
+        assert!(field.read("ten").unwrap_err().contains("must be an integer"));
+        assert!(field.read("10").unwrap_err().starts_with("it "));
+    }
+
+    #[test]
+    fn a_label_says_what_it_is_and_what_it_takes() {
+        let field = field(json!({"type": "number", "title": "Height", "description": "in\nmeters"}));
+        assert_eq!(field.label(), "Height (in meters) [number]");
+    }
+}
