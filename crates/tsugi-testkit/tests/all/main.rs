@@ -9,3 +9,4 @@ mod official;
 mod peer;
 mod process;
 mod stdio;
+mod tidy;
