@@ -16,6 +16,9 @@ use crate::run::Gateway;
 
 /// How long after an accept error the next try comes: out of files, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long the other side of a connection may neither read nor answer.
+#[cfg(target_os = "linux")]
+const STALL: Duration = tsugi_protocol::codec::Limits::STALL;
 /// How long a connection may take to write what it has when we close.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
@@ -58,6 +61,7 @@ impl Listening {
         let (stream, _) = listener.accept().await?;
         // A small answer must not wait for the acknowledgment of the one before.
         stream.set_nodelay(true)?;
+        notice_the_dead(&stream)?;
         Ok((stream, permit))
     }
 
@@ -96,6 +100,23 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(256)
         .keep_alive_interval(Duration::from_secs(30));
     builder
+}
+
+/// Makes the system end connections whose other side vanished without a word or does not read: nothing is
+/// held for them for longer than this.
+#[cfg(target_os = "linux")]
+fn notice_the_dead(stream: &TcpStream) -> std::io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_tcp_user_timeout(stream, STALL.as_millis() as u32)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, STALL)?;
+    sockopt::set_tcp_keepintvl(stream, STALL / 3)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn notice_the_dead(_stream: &TcpStream) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Binds all addresses or none.

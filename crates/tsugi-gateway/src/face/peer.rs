@@ -22,6 +22,7 @@ use super::mcp::modern::{invalid, read_meta, refuse_gone, without_meta};
 use super::mcp::{names_revision, unreadable_error};
 use super::running::{Cancel, Running, Said};
 use crate::config::Limits;
+use crate::drain::{Busy, Drain};
 
 /// How many requests of one client may be in progress.
 const IN_PROGRESS: usize = 1024;
@@ -37,6 +38,8 @@ pub(crate) struct Peer {
     conversation: Arc<OnceLock<Arc<Conversation>>>,
     running: Cancels,
     outgoing: SelectAll<Outgoing>,
+    /// Stopping waits for requests, where there is somebody who stops.
+    drain: Option<Drain>,
 }
 
 type Cancels = Arc<Mutex<HashMap<Id, Vec<Arc<Cancel>>>>>;
@@ -50,7 +53,23 @@ impl Peer {
             conversation: Arc::default(),
             running: Arc::default(),
             outgoing: SelectAll::new(),
+            drain: None,
         }
+    }
+
+    /// The same client of a gateway that may stop.
+    pub(crate) fn until(mut self, drain: &Drain) -> Self {
+        self.drain = Some(drain.clone());
+        self
+    }
+
+    /// Keeps a request going, and stopping waiting for it.
+    fn keep(&mut self, request: impl Stream<Item = Bytes> + Send + 'static, busy: Option<Busy>) {
+        let kept = request.map(move |message| {
+            let _held = &busy;
+            message
+        });
+        self.outgoing.push(kept.boxed());
     }
 
     /// Takes one message of the client; gives what can be answered at once.
@@ -85,19 +104,25 @@ impl Peer {
                 let fault = Fault::new(FaultCode::Overloaded, "too many requests are in progress");
                 Some(fault.to_rpc().response(Some(&request.id)))
             }
-            Message::Request(request) => self.request(request),
+            Message::Request(request) => match self.drain.as_ref().map(Drain::enter) {
+                Some(None) => {
+                    let fault = Fault::new(FaultCode::Draining, "the gateway is shutting down");
+                    Some(fault.to_rpc().response(Some(&request.id)))
+                }
+                busy => self.request(request, busy.flatten()),
+            },
             Message::Notification(notification) => {
                 self.cancel(&notification);
-                self.converse(Message::Notification(notification))
+                self.converse(Message::Notification(notification), None)
             }
-            response => self.converse(response),
+            response => self.converse(response, None),
         }
     }
 
-    fn request(&mut self, request: Request) -> Option<Bytes> {
+    fn request(&mut self, request: Request, busy: Option<Busy>) -> Option<Bytes> {
         let params = request.params_object();
         if names_revision(params.as_ref()) {
-            return self.modern(&request, params.as_ref()).err().map(|error| error.response(Some(&request.id)));
+            return self.modern(&request, params.as_ref(), busy).err().map(|error| error.response(Some(&request.id)));
         }
         match request.method {
             Method::Initialize if self.conversation.get().is_none() => {
@@ -108,7 +133,7 @@ impl Peer {
             Method::Discover if self.conversation.get().is_none() => {
                 Some(invalid("the parameters lack _meta").response(Some(&request.id)))
             }
-            _ => self.converse(Message::Request(request)),
+            _ => self.converse(Message::Request(request), busy),
         }
     }
 
@@ -130,7 +155,7 @@ impl Peer {
         self.outgoing.push(stream::once(opening).flatten().boxed());
     }
 
-    fn converse(&mut self, message: Message) -> Option<Bytes> {
+    fn converse(&mut self, message: Message, busy: Option<Busy>) -> Option<Bytes> {
         let Some(conversation) = self.conversation.get() else {
             let Message::Request(request) = message else { return None };
             return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
@@ -139,13 +164,13 @@ impl Peer {
             Received::Nothing => None,
             Received::Answered(response) => Some(response),
             Received::Turn(turn) => {
-                self.outgoing.push(turn_stream(*turn));
+                self.keep(turn_stream(*turn), busy);
                 None
             }
         }
     }
 
-    fn modern(&mut self, request: &Request, params: Option<&Object>) -> Result<(), RpcError> {
+    fn modern(&mut self, request: &Request, params: Option<&Object>, busy: Option<Busy>) -> Result<(), RpcError> {
         let params = params.ok_or_else(|| invalid("the parameters must be an object"))?;
         let own = params.get_object("_meta").ok_or_else(|| invalid("the parameters lack _meta"))?;
         let meta = read_meta(&own)?;
@@ -162,7 +187,8 @@ impl Peer {
         let asking = Asking::start(&*self.answer, request.id.clone(), call);
         let cancellable =
             Cancellable { asking: Some(asking), id: request.id.clone(), cancel, running: self.running.clone() };
-        self.outgoing.push(cancellable.boxed());
+        // A subscription ends only with its client; stopping does not wait for that.
+        self.keep(cancellable, busy.filter(|_| request.method != Method::Listen));
         Ok(())
     }
 
@@ -206,7 +232,7 @@ impl Drop for Peer {
     }
 }
 
-fn turn_stream(turn: Turn) -> Outgoing {
+fn turn_stream(turn: Turn) -> impl Stream<Item = Bytes> + Send {
     let mut turn = Some(turn);
     stream::poll_fn(move |context| {
         let Some(running) = &mut turn else { return Poll::Ready(None) };
@@ -223,7 +249,6 @@ fn turn_stream(turn: Turn) -> Outgoing {
             }
         })
     })
-    .boxed()
 }
 
 /// A modern request in progress.

@@ -2,6 +2,8 @@
 //! ([HTTP with SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse)).
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -48,10 +50,11 @@ pub(crate) fn open(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Response<Bod
         }
         streams.insert(id.clone(), Posted { caller: caller.principal().to_owned(), inbox });
     }
-    let peer = Peer::new(endpoint.answer, caller.clone(), Arc::new(limits.clone()));
+    let peer = Peer::new(endpoint.answer, caller.clone(), Arc::new(limits.clone())).until(gateway.drain());
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
     let keep_alive = KeepAlive::new(limits.keep_alive);
-    Ok(http::events(PeerStream { id, greeting, posted, peer, keep_alive, gateway }))
+    let closing = Box::pin(gateway.drain().closing().clone().cancelled_owned());
+    Ok(http::events(PeerStream { id, greeting, posted, peer, keep_alive, closing, gateway }))
 }
 
 /// Takes a posted message for a stream. Somebody else's stream does not exist.
@@ -78,6 +81,7 @@ struct PeerStream {
     posted: mpsc::Receiver<Bytes>,
     peer: Peer,
     keep_alive: KeepAlive,
+    closing: Pin<Box<dyn Future<Output = ()> + Send>>,
     gateway: Arc<crate::run::Gateway>,
 }
 
@@ -105,6 +109,7 @@ impl Chunks for PeerStream {
                 event.extend_from_slice(&event::message(&message));
                 Poll::Ready(Some(event.into()))
             }
+            Poll::Pending if self.closing.as_mut().poll(context).is_ready() => Poll::Ready(None),
             Poll::Pending => self.keep_alive.poll(context).map(Some),
         }
     }

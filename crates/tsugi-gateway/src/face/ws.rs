@@ -46,7 +46,7 @@ pub(crate) fn open(mut asked: Asked<'_>, endpoint: Endpoint) -> Result<Response<
         return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, FaultCode::InvalidRequest, message));
     };
     let limits = Arc::new(asked.gateway.config().limits.clone());
-    let peer = Peer::new(endpoint.answer, asked.principal.caller().clone(), limits);
+    let peer = Peer::new(endpoint.answer, asked.principal.caller().clone(), limits).until(asked.gateway.drain());
     asked.gateway.tasks().spawn(serve(asked.gateway.clone(), upgrade, peer));
     let mut response = http::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = response.headers_mut();

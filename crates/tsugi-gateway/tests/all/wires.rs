@@ -224,3 +224,38 @@ async fn bare_json_rpc_answers_one_post_with_one_object() {
         assert_eq!(post(json!({"jsonrpc": "2.0", "id": 1, "method": gone})).await.error_code(), -32601);
     }
 }
+
+#[tokio::test]
+async fn stopping_waits_for_a_websockets_calls_and_ends_its_connection() {
+    let (finish, finished) = tokio::sync::watch::channel(false);
+    let handle = serve(script(move |call| {
+        if call.method == Method::ToolsList {
+            return complete(json!({"resultType": "complete", "tools": []}));
+        }
+        let mut finished = finished.clone();
+        Reply::from_future(async move {
+            let _ = finished.wait_for(|done| *done).await;
+            Outcome::complete(tsugi_protocol::json::Object::from(text("late")))
+        })
+    }))
+    .await;
+    let url = format!("{}/ws", handle.url().replace("http", "ws"));
+    let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    let call = modern(json!(1), "tools/call", json!({"name": "slow"}));
+    socket.send(Message::text(call.to_string())).await.unwrap();
+    until(|| finish.receiver_count() > 1).await;
+    let draining = tokio::spawn(async move { handle.drain(Duration::from_secs(20)).await });
+    let refused = loop {
+        socket.send(Message::text(modern(json!(2), "tools/list", json!({})).to_string())).await.unwrap();
+        let answer = socket.next().await.unwrap().unwrap();
+        let answer: Value = serde_json::from_str(answer.to_text().unwrap()).unwrap();
+        if answer.get("error").is_some() {
+            break answer;
+        }
+    };
+    assert_eq!(refused["error"]["code"], -31007);
+    finish.send(true).unwrap();
+    let answer = socket.next().await.unwrap().unwrap();
+    assert!(answer.to_text().unwrap().contains("late"));
+    assert_eq!(draining.await.unwrap(), 0, "nothing was cut off");
+}

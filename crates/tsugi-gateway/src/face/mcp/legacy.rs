@@ -1,6 +1,8 @@
 //! The legacy era over HTTP: sessions, answers as JSON or as a stream, a stream for changes
 //! ([Streamable HTTP](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http)).
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -153,7 +155,14 @@ fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Opti
     }
     let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
-    http::events(SessionStream { greeting, reader, keep_alive, _session: session, _busy: Some(asked.busy) })
+    http::events(SessionStream {
+        greeting,
+        reader,
+        keep_alive,
+        _session: session,
+        _busy: Some(asked.busy),
+        closing: None,
+    })
 }
 
 /// Answers a batch, which only one revision has.
@@ -185,7 +194,14 @@ pub(super) fn post_batch(asked: Asked<'_>, place: Option<&str>, bytes: &Bytes) -
     }
     let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
-    Ok(http::events(SessionStream { greeting: None, reader, keep_alive, _session: session, _busy: Some(asked.busy) }))
+    Ok(http::events(SessionStream {
+        greeting: None,
+        reader,
+        keep_alive,
+        _session: session,
+        _busy: Some(asked.busy),
+        closing: None,
+    }))
 }
 
 fn read_batch(bytes: &Bytes, limit: usize) -> Result<Vec<Message>, RpcError> {
@@ -222,7 +238,15 @@ pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body
     };
     let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
     let greeting = Some(event::COMMENT);
-    Ok(http::events(SessionStream { greeting, reader, keep_alive, _session: session, _busy: None }))
+    let closing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(asked.gateway.drain().draining());
+    Ok(http::events(SessionStream {
+        greeting,
+        reader,
+        keep_alive,
+        _session: session,
+        _busy: None,
+        closing: Some(closing),
+    }))
 }
 
 fn resume(session: &Session, last: &str) -> Result<Reader, Refusal> {
@@ -254,6 +278,14 @@ struct SessionStream {
     _session: Arc<Session>,
     /// Stopping waits for requests, not for streams of changes.
     _busy: Option<Busy>,
+    /// Streams of changes end when we begin to stop.
+    closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl SessionStream {
+    fn is_closing(&mut self, context: &mut Context<'_>) -> bool {
+        self.closing.as_mut().is_some_and(|closing| closing.as_mut().poll(context).is_ready())
+    }
 }
 
 impl Chunks for SessionStream {
@@ -266,6 +298,7 @@ impl Chunks for SessionStream {
                 self.keep_alive.reset();
                 Poll::Ready(event)
             }
+            Poll::Pending if self.is_closing(context) => Poll::Ready(None),
             Poll::Pending => self.keep_alive.poll(context).map(Some),
         }
     }
