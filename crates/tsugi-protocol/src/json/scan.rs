@@ -249,13 +249,31 @@ fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
         }
         at += BLOCK;
     }
-    while let Some(byte) = bytes.get(at) {
-        if is_special(*byte) {
-            break;
+    while let Some(word) = bytes.get(at..at + 8) {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes are eight bytes"));
+        match first_special(word) {
+            Some(offset) => return at + offset,
+            None => at += 8,
         }
+    }
+    while bytes.get(at).is_some_and(|byte| !is_special(*byte)) {
         at += 1;
     }
     at
+}
+
+/// Where the first special byte of eight lies. Each term sets the high bit of a byte that matches; a
+/// borrow can only spoil bytes above a match, and the lowest match is the one that counts.
+#[inline]
+fn first_special(word: u64) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let zero_in = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let quote = zero_in(word ^ (ONES * b'"' as u64));
+    let backslash = zero_in(word ^ (ONES * b'\\' as u64));
+    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+    let found = quote | backslash | control;
+    (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
 fn skip_escape(bytes: &[u8], at: usize) -> Scan<usize> {
@@ -385,10 +403,21 @@ mod tests {
 
     #[test]
     fn special_bytes_are_found_wherever_they_lie_in_a_block() {
-        for position in 0..100 {
+        for position in 0..100usize {
             let mut text = "x".repeat(100);
             text.replace_range(position..=position, "\n");
             assert_eq!(prove(format!("\"{text}\"").as_bytes()).unwrap_err().at, position + 1);
+        }
+    }
+
+    #[test]
+    fn every_byte_is_judged_alike_alone_and_in_a_word() {
+        for byte in 0..=255u8 {
+            for position in 0..8 {
+                let mut word = [b'x'; 8];
+                word[position] = byte;
+                assert_eq!(first_special(u64::from_le_bytes(word)), is_special(byte).then_some(position), "{byte:#x}");
+            }
         }
     }
 
