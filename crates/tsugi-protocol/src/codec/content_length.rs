@@ -261,6 +261,18 @@ mod tests {
     }
 
     #[test]
+    fn a_header_line_is_too_long_from_the_same_byte_on_however_it_is_cut() {
+        for (size, expected) in [(0, vec!["{}"]), (1, vec!["! not a frame: a header line is too long"])] {
+            let name = "X:".to_owned() + &"a".repeat(Limits::HEADER - 2 + size);
+            let input = format!("{name}\nContent-Length: 2\n\n{{}}");
+            for step in [1, Limits::HEADER, Limits::HEADER + 1, Limits::HEADER + 2, input.len()] {
+                let given = decode(input.as_bytes(), step);
+                assert_eq!(given[..1], expected[..], "{size} over, {step} bytes at a time");
+            }
+        }
+    }
+
+    #[test]
     fn a_message_is_written_as_a_frame_that_reads_back() {
         let mut out = Vec::new();
         encode("{\"é\":\n1}".as_bytes(), &mut out);
