@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{broadcast, watch as signal};
+use tokio::sync::{Notify, broadcast, watch as signal};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_client::{Manager, Server};
@@ -60,7 +60,6 @@ pub struct Hub(Arc<Inner>);
 
 struct Inner {
     manager: Manager,
-    config: HubConfig,
     guard: Arc<Guard>,
     view: Arc<Shared>,
     metrics: Arc<Metrics>,
@@ -70,6 +69,9 @@ struct Inner {
 
 /// What the watching task and the hub share.
 struct Shared {
+    config: ArcSwap<HubConfig>,
+    /// Told when the servers are to be shown in another way.
+    reconfigured: Notify,
     view: ArcSwap<View>,
     /// Grows with every new view.
     renewed: signal::Sender<u64>,
@@ -86,15 +88,22 @@ impl Hub {
     /// Shows the servers of `manager`. `guard` knows what each caller may use. Must be called within a runtime.
     pub fn new(manager: Manager, config: HubConfig, guard: Arc<Guard>) -> Self {
         let metrics: Arc<Metrics> = Arc::default();
+        let settled_by = Instant::now() + config.settle;
         let view = Arc::new(Shared {
             view: ArcSwap::from_pointee(View::build(&manager.servers(), &config, &metrics)),
+            config: ArcSwap::from_pointee(config),
+            reconfigured: Notify::new(),
             renewed: signal::Sender::new(0),
             changes: broadcast::channel(CHANGES).0,
         });
-        let watcher =
-            tokio::spawn(watch::run(manager.clone(), config.clone(), view.clone(), metrics.clone())).abort_handle();
-        let settled_by = Instant::now() + config.settle;
-        Self(Arc::new(Inner { manager, config, guard, view, metrics, settled_by, watcher }))
+        let watcher = tokio::spawn(watch::run(manager.clone(), view.clone(), metrics.clone())).abort_handle();
+        Self(Arc::new(Inner { manager, guard, view, metrics, settled_by, watcher }))
+    }
+
+    /// From now on shows the servers in this way. Whoever listens hears what differs; calls under way are not touched.
+    pub fn reconfigure(&self, config: HubConfig) {
+        self.0.view.config.store(Arc::new(config));
+        self.0.view.reconfigured.notify_one();
     }
 
     /// The manager of the servers.
@@ -121,9 +130,9 @@ impl Hub {
         self.0.guard.permit(caller.principal())
     }
 
-    /// How this server is shown.
-    pub fn shape(&self, server: &str) -> Option<&Shape> {
-        self.0.config.shapes.get(server)
+    /// How the servers are shown now.
+    fn config(&self) -> arc_swap::Guard<Arc<HubConfig>> {
+        self.0.view.config.load()
     }
 
     fn list(&self, call: Call) -> Reply {

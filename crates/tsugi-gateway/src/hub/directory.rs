@@ -53,9 +53,11 @@ impl Hub {
         let config = entry.server.config();
         let of_tool = config.tools.get(&entry.own).and_then(|settings| settings.timeout);
         let timeout = of_tool.or(config.timeout).unwrap_or(self.manager().options().timeout);
+        let shown = self.config();
+        let shape = shown.shapes.get(entry.server.name());
         Some(ToolInfo {
             server: entry.server.name().to_owned(),
-            name: self.shape(entry.server.name()).map_or(entry.own.as_str(), |shape| shape.name(&entry.own)).to_owned(),
+            name: shape.map_or(entry.own.as_str(), |shape| shape.name(&entry.own)).to_owned(),
             description: tool.description(),
             input_schema: tool.input_schema(),
             output_schema: tool.output_schema(),
@@ -69,7 +71,8 @@ impl Hub {
         let unknown = || Fault::new(FaultCode::ServerNotFound, format!("there is no server {name:?}"));
         let server = self.manager().server(name).ok_or_else(unknown)?;
         let Some(catalog) = server.catalog() else { return Ok((server, tool.to_owned())) };
-        let shape = self.shape(name);
+        let config = self.config();
+        let shape = config.shapes.get(name);
         let shown = |own: &str| shape.map_or(own, |shape| shape.name(own)).to_owned();
         let is_it = |known: &&Tool| {
             shape.is_none_or(|shape| shape.allows(known.name()))

@@ -26,7 +26,7 @@ impl OneServer {
     /// True when this caller may see and use this name.
     fn allows(&self, call: &Call, own: &str) -> bool {
         let is_shown = call.method != Method::ToolsCall && call.method != Method::ToolsList
-            || self.hub.shape(self.server.name()).is_none_or(|shape| shape.allows(own));
+            || self.hub.config().shapes.get(self.server.name()).is_none_or(|shape| shape.allows(own));
         is_shown && self.hub.permit(&call.caller).is_none_or(|permit| permit.allows(self.server.name(), own))
     }
 
@@ -51,7 +51,7 @@ impl OneServer {
     }
 
     fn is_restricted(&self, call: &Call) -> bool {
-        self.hub.permit(&call.caller).is_some() || self.hub.shape(self.server.name()).is_some()
+        self.hub.permit(&call.caller).is_some() || self.hub.config().shapes.contains_key(self.server.name())
     }
 
     /// The server's list without what this caller may not see.

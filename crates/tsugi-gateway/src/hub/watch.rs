@@ -19,20 +19,24 @@ use tsugi_protocol::rpc::Notification;
 
 use super::merge::View;
 use super::route::find_resource;
-use super::{Hub, HubConfig, Shared};
+use super::{Hub, Shared};
 use crate::telemetry::Metrics;
 
 /// How long changes are gathered before the view is made anew: a starting server tells several at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Keeps the view up to date for as long as the manager lives.
-pub(super) async fn run(manager: Manager, config: HubConfig, shared: Arc<Shared>, metrics: Arc<Metrics>) {
+pub(super) async fn run(manager: Manager, shared: Arc<Shared>, metrics: Arc<Metrics>) {
     let mut changes = manager.changes();
     let mut announced = Announced::default();
     loop {
-        let view = Arc::new(View::build(&manager.servers(), &config, &metrics));
+        let view = Arc::new(View::build(&manager.servers(), &shared.config.load(), &metrics));
         renew(view, &shared, &std::mem::take(&mut announced));
-        if !next_change(&mut changes, &mut announced).await {
+        let goes_on = tokio::select! {
+            goes_on = next_change(&mut changes, &mut announced) => goes_on,
+            () = shared.reconfigured.notified() => true,
+        };
+        if !goes_on {
             return;
         }
         tokio::time::sleep(GATHER).await;
