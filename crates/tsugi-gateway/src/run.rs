@@ -53,6 +53,8 @@ pub struct Gateway {
     config: Config,
     guard: Arc<Guard>,
     backend: Arc<dyn Backend>,
+    /// All servers together, made once.
+    all: Endpoint,
     drain: Drain,
     sessions: Table,
     sse_streams: face::sse::Streams,
@@ -87,6 +89,7 @@ impl Gateway {
         let metrics = backend.metrics();
         let gateway = Arc::new(Self {
             guard,
+            all: backend.all(),
             backend,
             drain: Drain::default(),
             sessions,
@@ -207,13 +210,13 @@ impl Gateway {
                 let (endpoint, place) = self.endpoint(segments.first())?;
                 face::mcp::serve(entry.route, asked, endpoint, place, body).await?
             }
-            Route::Sse => face::sse::open(&asked, self.backend.all())?,
+            Route::Sse => face::sse::open(&asked, self.all.clone())?,
             Route::SseMessages => face::sse::post(&asked, asked.json_body(body).await?)?,
             Route::Rpc => {
                 let bytes = asked.json_body(body).await?;
-                face::rpc::post(asked, self.backend.all(), bytes).await
+                face::rpc::post(asked, self.all.clone(), bytes).await
             }
-            Route::WebSocket => face::ws::open(asked, self.backend.all())?,
+            Route::WebSocket => face::ws::open(asked, self.all.clone())?,
             Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
             Route::Readyz => self.readyz(),
             Route::Metrics => self.numbers(&asked)?,
@@ -283,7 +286,7 @@ impl Gateway {
 
     /// Everything together, or one server and its name.
     fn endpoint(&self, server: Option<&str>) -> Result<(Endpoint, Option<String>), Refusal> {
-        let Some(server) = server else { return Ok((self.backend.all(), None)) };
+        let Some(server) = server else { return Ok((self.all.clone(), None)) };
         let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
         match self.backend.server(&name) {
             Some(endpoint) => Ok((endpoint, Some(name.into_owned()))),

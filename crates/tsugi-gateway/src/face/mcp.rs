@@ -6,7 +6,7 @@ pub(crate) mod modern;
 mod replay;
 pub(crate) mod session;
 
-use ::http::{HeaderMap, Response, StatusCode};
+use ::http::{HeaderMap, HeaderName, Response, StatusCode};
 use hyper::body::Incoming;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::json::Object;
@@ -20,7 +20,7 @@ use crate::body::Body;
 use crate::guard::refusal::Refusal;
 use crate::route::Route;
 
-pub(crate) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// Answers one request at an MCP address. `place` is the server's name, or nothing for all together.
 pub(crate) async fn serve(
@@ -32,7 +32,7 @@ pub(crate) async fn serve(
 ) -> Result<Response<Body>, Refusal> {
     match route {
         Route::McpPost => post(asked, endpoint, place, body).await,
-        _ if asked.parts.headers.get(PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes())) => {
+        _ if asked.parts.headers.get(&PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes())) => {
             Err(only_post())
         }
         Route::McpDelete => legacy::delete(&asked, place.as_deref()),
@@ -71,7 +71,7 @@ fn params_of(message: &Message) -> Option<Object> {
 
 /// A request is modern when its `_meta` names a revision, or when its header names one that is not legacy.
 fn is_modern(headers: &HeaderMap, params: Option<&Object>) -> bool {
-    names_revision(params) || headers.get(PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes()))
+    names_revision(params) || headers.get(&PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes()))
 }
 
 /// True when the parameters carry the `_meta` of a modern request.

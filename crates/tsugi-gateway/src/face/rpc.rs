@@ -9,8 +9,9 @@ use tsugi_protocol::era::to_legacy;
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientProfile, Method, Version};
-use tsugi_protocol::rpc::{self, Message, Request, RpcError};
+use tsugi_protocol::rpc::{self, Message, Request, RpcError, code};
 
+use super::legacy::batch;
 use super::mcp::modern::{invalid, outcome_of, read_meta, refuse_gone, without_meta};
 use super::mcp::{names_revision, unreadable};
 use super::running::Running;
@@ -20,6 +21,10 @@ use crate::body::Body;
 
 /// Answers one message.
 pub(crate) async fn post(asked: Asked<'_>, endpoint: Endpoint, bytes: Bytes) -> Response<Body> {
+    if batch::is_batch(&bytes) {
+        let error = RpcError::new(code::INVALID_REQUEST, "one message at a time");
+        return fault::rpc_error(StatusCode::BAD_REQUEST, None, &error);
+    }
     let request = match Message::parse(bytes) {
         Ok(Message::Request(request)) => request,
         Ok(_) => return http::empty(StatusCode::ACCEPTED),

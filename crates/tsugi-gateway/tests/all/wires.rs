@@ -220,6 +220,7 @@ async fn bare_json_rpc_answers_one_post_with_one_object() {
     let asked = post(call(json!(2), "ask")).await.json();
     assert_eq!(asked["error"]["data"]["kind"], "INPUT_REQUIRED");
     assert_eq!(asked["error"]["data"]["details"]["inputRequests"]["who"]["method"], "elicitation/create");
+    assert_eq!(post(json!([call(json!(1), "x")])).await.error_code(), -32600, "no batches");
     for gone in ["logging/setLevel", "subscriptions/listen"] {
         assert_eq!(post(json!({"jsonrpc": "2.0", "id": 1, "method": gone})).await.error_code(), -32601);
     }

@@ -2,13 +2,18 @@
 //! could be told two different things
 //! ([Server Validation](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation)).
 
-use ::http::HeaderMap;
+use ::http::header::AsHeaderName;
+use ::http::{HeaderMap, HeaderName};
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::{RpcError, code};
 use tsugi_schema::header_param::{HeaderParams, decode};
 
 use crate::backend::Tools;
+
+// Names made beforehand need not be hashed and checked with every request.
+static MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+static MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// Checks `Mcp-Method`, `Mcp-Name` and the mirrored arguments of a request.
 pub(super) fn check(headers: &HeaderMap, method: &Method, params: &Object, tools: &dyn Tools) -> Result<(), RpcError> {
@@ -25,7 +30,7 @@ pub(super) fn check(headers: &HeaderMap, method: &Method, params: &Object, tools
 }
 
 fn check_method(headers: &HeaderMap, method: &Method) -> Result<(), RpcError> {
-    match only(headers, "mcp-method")? {
+    match only(headers, &MCP_METHOD)? {
         Some(value) if value == method.as_str().as_bytes() => Ok(()),
         Some(_) => Err(mismatch("the Mcp-Method header differs from the method in the body")),
         None => Err(mismatch("the Mcp-Method header is missing")),
@@ -42,7 +47,7 @@ fn named_by(method: &Method) -> Option<&'static str> {
 }
 
 fn check_name(headers: &HeaderMap, name: &str) -> Result<(), RpcError> {
-    let Some(value) = only(headers, "mcp-name")? else { return Err(mismatch("the Mcp-Name header is missing")) };
+    let Some(value) = only(headers, &MCP_NAME)? else { return Err(mismatch("the Mcp-Name header is missing")) };
     let is_plain = !value.starts_with(b"=?");
     if is_plain && value == name.as_bytes() {
         return Ok(());
@@ -57,14 +62,17 @@ fn check_arguments(headers: &HeaderMap, mirrored: &HeaderParams, params: &Object
     let arguments = params.get("arguments").and_then(|arguments| arguments.to().ok()).unwrap_or_default();
     for param in mirrored.iter() {
         let name = param.header_name();
-        let received = only(headers, &name)?;
+        let received = only(headers, name.as_str())?;
         param.compare(received, &arguments).map_err(|reason| mismatch(&format!("the {name} header: {reason}")))?;
     }
     Ok(())
 }
 
 /// A header that may be there once.
-pub(super) fn only<'headers>(headers: &'headers HeaderMap, name: &str) -> Result<Option<&'headers [u8]>, RpcError> {
+pub(super) fn only<'headers>(
+    headers: &'headers HeaderMap,
+    name: impl AsHeaderName + std::fmt::Display + Copy,
+) -> Result<Option<&'headers [u8]>, RpcError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),

@@ -3,7 +3,7 @@
 pub(crate) mod listen;
 pub(crate) mod stream;
 
-use ::http::{HeaderMap, Response, StatusCode};
+use ::http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde_json::json;
 use tsugi_protocol::answer::{Call, CallOptions, Event, Failure, Outcome};
 use tsugi_protocol::era::to_modern;
@@ -17,6 +17,8 @@ use crate::backend::Endpoint;
 use crate::body::Body;
 use crate::face::running::Running;
 use crate::face::{Asked, fault, http};
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Answers one modern POST.
 pub(super) async fn post(
@@ -48,7 +50,7 @@ fn refused_status(error: &RpcError) -> StatusCode {
 
 fn read(asked: &Asked<'_>, endpoint: &Endpoint, request: &Request, params: Option<Object>) -> Result<Call, RpcError> {
     let headers = &asked.parts.headers;
-    let Some(version) = agree::only(headers, super::PROTOCOL_VERSION)? else {
+    let Some(version) = agree::only(headers, &super::PROTOCOL_VERSION)? else {
         return Err(agree::mismatch("the MCP-Protocol-Version header is missing"));
     };
     let params = params.ok_or_else(|| invalid("the parameters must be an object without duplicate keys"))?;
@@ -131,7 +133,7 @@ pub(crate) fn without_meta(params: &Object) -> Object {
 
 /// A trace that only the headers know goes on in `_meta`, where every transport carries it.
 pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
-    let Some(parent) = headers.get("traceparent").and_then(|value| value.to_str().ok()) else { return };
+    let Some(parent) = headers.get(&TRACEPARENT).and_then(|value| value.to_str().ok()) else { return };
     if own.rest.has("traceparent") {
         return;
     }
