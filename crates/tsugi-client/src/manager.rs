@@ -3,11 +3,13 @@
 mod reconcile;
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
@@ -16,7 +18,9 @@ use tsugi_protocol::mcp::meta::RequestMeta;
 
 use crate::batch;
 use crate::config::{Options, ServerConfig};
+use crate::dialect::Desk;
 use crate::result::ToolResult;
+use crate::serena::{self, Serena};
 use crate::server::{Change, Common, Server, What};
 pub use reconcile::Step;
 
@@ -29,6 +33,7 @@ pub struct Manager(Arc<Inner>);
 
 struct Inner {
     common: Arc<Common>,
+    desk: Desk,
     servers: RwLock<Vec<Held>>,
     changes: broadcast::Sender<Change>,
 }
@@ -59,7 +64,8 @@ impl Manager {
     /// Without servers. Must be called within a tokio runtime.
     pub fn new(options: Options) -> Self {
         let changes = broadcast::channel(CHANGES).0;
-        Self(Arc::new(Inner { common: Arc::new(Common::new(options)), servers: RwLock::default(), changes }))
+        let common = Arc::new(Common::new(options));
+        Self(Arc::new(Inner { common, desk: Desk::default(), servers: RwLock::default(), changes }))
     }
 
     /// The settings for all servers.
@@ -175,9 +181,37 @@ impl Manager {
     /// Runs one call of a batch.
     pub async fn run(&self, execution: Execution) -> ToolResult {
         let started = Instant::now();
-        let reply = self.call_tool(execution.server.as_deref(), &execution.tool, execution.arguments.as_ref());
-        let outcome = reply.outcome().await;
-        ToolResult::new(&execution.tool, execution.server.as_deref(), outcome, started.elapsed())
+        let server = match self.find_tool(execution.server.as_deref(), &execution.tool).await {
+            Ok(server) => server,
+            Err(fault) => return ToolResult::failure(&execution.tool, fault, started.elapsed()),
+        };
+        let mut call = Call::tool(&execution.tool, execution.arguments.as_ref());
+        call.meta = RequestMeta::of_client(self.0.common.options.profile.clone());
+        let outcome = server.answer(call).outcome().await;
+        ToolResult::new(&execution.tool, Some(server.name()), outcome, started.elapsed())
+    }
+
+    /// Asks `check` before every call of a tool; it gives the reason when the call must not be made, and the
+    /// caller hears `CANNOT_EXECUTE`. A check stays when the server is replaced.
+    pub fn can_execute<F>(&self, server: &str, tool: &str, check: impl Fn(Value) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        self.0.common.options.checks.set(server, tool, check);
+    }
+
+    /// The Serena among the servers, once it is connected; `None` when there is none.
+    pub async fn serena(&self) -> Option<Result<Serena, Fault>> {
+        let is_serena = |server: &Server| server.catalog().is_some_and(|catalog| serena::is_serena(&catalog));
+        if !self.servers().iter().any(is_serena) {
+            self.settled(self.0.common.options.handshake_timeout).await;
+        }
+        let server = self.servers().into_iter().find(is_serena)?;
+        Some(Serena::over(server).await)
+    }
+
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.0.desk
     }
 
     /// Runs many calls, at most `max_parallel` at a time. Results keep the order of the calls, and a call

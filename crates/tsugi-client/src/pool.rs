@@ -189,3 +189,6 @@ impl Answer for Pool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

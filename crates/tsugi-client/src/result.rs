@@ -81,6 +81,12 @@ impl ToolResult {
         }
     }
 
+    /// A call that failed before it reached a server.
+    pub fn failure(tool: &str, fault: Fault, took: Duration) -> Self {
+        let server = fault.server.clone();
+        Self::new(tool, server.as_deref(), Outcome::fault(fault), took)
+    }
+
     fn complete(self, body: Object) -> Self {
         let is_error = body.get_bytes("isError") == Some(b"true");
         let data = data_of(&body);

@@ -7,6 +7,7 @@ mod task;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -27,6 +28,7 @@ use crate::connection::state::State;
 use crate::layer::limit::Gate;
 use crate::pool::Pool;
 use crate::stack::{self, Parts};
+use crate::tools::KnownTool;
 use status::StatusCell;
 pub use status::{Change, Status, What};
 use watch::Watches;
@@ -74,6 +76,8 @@ pub(crate) struct Inner {
     changes: broadcast::Sender<Change>,
     /// What the layers know; shared by all instances of the server.
     pub(crate) parts: Arc<Parts>,
+    /// It is stopped because it was idle: whoever calls it waits until it can start again.
+    is_resting: AtomicBool,
 }
 
 /// A connection over which calls can be made.
@@ -121,6 +125,16 @@ impl Server {
     /// The settings.
     pub fn config(&self) -> &ServerConfig {
         &self.inner.config
+    }
+
+    /// The settings for all servers of its manager.
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// What is known about a tool: its hints as they count here, and its compiled schemas.
+    pub fn known_tool(&self, name: &str) -> Option<Arc<KnownTool>> {
+        self.inner.parts.tools.get(name)
     }
 
     /// How it stands.
@@ -182,7 +196,7 @@ impl Server {
         if let Some(pool) = &self.pool {
             pool.stop().await;
         }
-        self.inner.order_and_wait(Order::Stop).await;
+        self.inner.stop().await;
     }
 
     /// Stops it and starts it again. Returns when the old process is gone.
@@ -260,6 +274,7 @@ impl Inner {
             watches: Watches::default(),
             changes,
             parts,
+            is_resting: AtomicBool::new(false),
         });
         let task = tokio::spawn(task::run(inner.clone(), inbox, told)).abort_handle();
         (inner, task)
@@ -292,11 +307,13 @@ impl Inner {
 
     /// Stops the connection without waiting.
     pub(crate) fn rest(&self) {
+        self.is_resting.store(true, Relaxed);
         self.order(Order::Stop(oneshot::channel().0));
     }
 
     /// Stops the connection and waits until its process is gone.
     pub(crate) async fn stop(&self) {
+        self.is_resting.store(false, Relaxed);
         self.order_and_wait(Order::Stop).await;
     }
 
@@ -323,7 +340,7 @@ impl Inner {
         let status = self.status.get();
         let why = match status.state {
             State::Failed => "the server is not running",
-            State::Draining => "the server is being stopped",
+            State::Draining if !self.is_resting.load(Relaxed) => "the server is being stopped",
             _ => return None,
         };
         Some(self.not_running(why, status.fault))

@@ -79,3 +79,6 @@ fn is_checking(config: &ServerConfig) -> bool {
     let checks = |policy: &ValidatePolicy| policy.arguments != Strictness::Off || policy.results != Strictness::Off;
     checks(&config.validate) || config.tools.values().filter_map(|tool| tool.validate.as_ref()).any(checks)
 }
+
+#[cfg(test)]
+mod tests;

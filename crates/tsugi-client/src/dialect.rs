@@ -1,0 +1,169 @@
+//! The tools of all servers in the words of one model provider, and the model's calls brought back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::json::Raw;
+use tsugi_schema::dialect::{self, ArgumentPlan, Dialect, NamedTool};
+use tsugi_schema::loss::Loss;
+use tsugi_schema::tool_name::{NameMap, Naming, Target};
+
+use crate::config::Strictness;
+use crate::layer::validate::check_arguments;
+use crate::manager::{Execution, Manager};
+use crate::result::ToolResult;
+use crate::server::Server;
+
+/// The tools of all servers in one dialect, as they were at one moment.
+#[derive(Debug)]
+pub struct Spoken {
+    /// What the provider's SDK takes as it is: for Gemini a list with one `Tool`, for OpenAI and Anthropic `tools`.
+    pub declarations: Value,
+    tools: HashMap<String, SpokenTool>,
+}
+
+/// One tool in a dialect.
+#[derive(Debug)]
+pub struct SpokenTool {
+    /// Which server has it and what it is called there.
+    pub target: Target,
+    /// What the declaration does not say.
+    pub losses: Vec<Loss>,
+    plan: ArgumentPlan,
+}
+
+impl Spoken {
+    /// The tool that a model knows under this name.
+    pub fn tool(&self, name: &str) -> Option<&SpokenTool> {
+        self.tools.get(name)
+    }
+
+    /// Every tool with the name the model knows.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, &SpokenTool)> {
+        self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
+    }
+
+    /// The call that a model meant: its tool's own name, and the arguments as that tool takes them.
+    pub fn read_call(&self, name: &str, arguments: Value) -> Result<Execution, Fault> {
+        let Some(tool) = self.tool(name) else {
+            let message = format!("no tool was offered under the name {name:?}");
+            return Err(Fault::new(FaultCode::ToolNotFound, message).on_tool(name));
+        };
+        let arguments = tool.plan.restore(parsed(name, arguments)?);
+        Ok(Execution {
+            server: Some(tool.target.server.clone()),
+            tool: tool.target.tool.clone(),
+            arguments: Some(Raw::from(arguments)),
+        })
+    }
+}
+
+/// OpenAI gives arguments as JSON text, the others as a value.
+fn parsed(name: &str, arguments: Value) -> Result<Value, Fault> {
+    let Value::String(text) = &arguments else { return Ok(arguments) };
+    if text.trim().is_empty() {
+        return Ok(Value::Object(Default::default()));
+    }
+    serde_json::from_str(text).map_err(|error| {
+        let message = format!("the arguments of {name:?} are not JSON: {error}");
+        Fault::new(FaultCode::InvalidParams, message).on_tool(name)
+    })
+}
+
+/// What was said last in each dialect, kept while no catalog changes.
+#[derive(Default)]
+pub(crate) struct Desk(Mutex<HashMap<Dialect, (Generations, Arc<Spoken>)>>);
+
+/// Which catalogs were spoken of.
+type Generations = Vec<(String, u64)>;
+
+impl Manager {
+    /// Every tool that is known at the moment, in the words of a provider. Names are `server__tool`, made safe.
+    pub fn tools_for(&self, dialect: Dialect) -> Arc<Spoken> {
+        let servers = self.servers();
+        let generations = generations(&servers);
+        let said = self.desk().0.lock().get(&dialect).cloned();
+        if let Some((_, spoken)) = said.filter(|(known, _)| *known == generations) {
+            return spoken;
+        }
+        let spoken = Arc::new(speak(&servers, dialect, dialect::Options::default()));
+        self.desk().0.lock().insert(dialect, (generations, spoken.clone()));
+        spoken
+    }
+
+    /// As [`Manager::tools_for`], with choices; calls are then read with [`Spoken::read_call`].
+    pub fn tools_for_with(&self, dialect: Dialect, options: dialect::Options) -> Spoken {
+        speak(&self.servers(), dialect, options)
+    }
+
+    /// Calls what a model meant. The arguments are turned back and checked against the tool's own schema,
+    /// so that the model hears what is wrong in terms of the tool.
+    pub async fn call_from(&self, dialect: Dialect, name: &str, arguments: Value) -> ToolResult {
+        let started = std::time::Instant::now();
+        let failed = |fault| ToolResult::failure(name, fault, started.elapsed());
+        let execution = match self.tools_for(dialect).read_call(name, arguments) {
+            Ok(execution) => execution,
+            Err(fault) => return failed(fault),
+        };
+        match self.unfit(&execution) {
+            Some(fault) => failed(fault),
+            None => self.run(execution).await,
+        }
+    }
+
+    /// What is wrong with arguments that the server's own stack would let pass.
+    fn unfit(&self, execution: &Execution) -> Option<Fault> {
+        let server = self.server(execution.server.as_deref()?)?;
+        let tool = server.known_tool(&execution.tool)?;
+        if tool.policy.arguments == Strictness::Enforce {
+            return None;
+        }
+        check_arguments(&tool, execution.arguments.as_ref()).map(|fault| fault.on_server(server.name()))
+    }
+}
+
+fn generations(servers: &[Server]) -> Generations {
+    let generation = |server: &Server| server.catalog().map_or(0, |catalog| catalog.generation);
+    servers.iter().map(|server| (server.name().to_owned(), generation(server))).collect()
+}
+
+/// A tool before it is put into words.
+struct Plain {
+    target: Target,
+    description: String,
+    schema: Value,
+}
+
+fn speak(servers: &[Server], dialect: Dialect, options: dialect::Options) -> Spoken {
+    let plain: Vec<Plain> = servers.iter().flat_map(plain_tools).collect();
+    let targets = plain.iter().map(|tool| tool.target.clone());
+    let names = NameMap::build_within(targets, Naming::Prefix, dialect.longest_name());
+    let name = |tool: &Plain| names.name(&tool.target).unwrap_or_default().to_owned();
+    let named: Vec<(String, &Plain)> = plain.iter().map(|tool| (name(tool), tool)).collect();
+    let offered: Vec<NamedTool<'_>> = named
+        .iter()
+        .map(|(name, tool)| NamedTool { name, description: &tool.description, input_schema: &tool.schema })
+        .collect();
+    let (declarations, converted) = dialect::tools_for(dialect, &offered, options);
+    let tools = named.iter().zip(converted).map(|((name, tool), converted)| {
+        let spoken = SpokenTool { target: tool.target.clone(), losses: converted.losses, plan: converted.plan };
+        (name.clone(), spoken)
+    });
+    Spoken { declarations, tools: tools.collect() }
+}
+
+fn plain_tools(server: &Server) -> Vec<Plain> {
+    let Some(catalog) = server.catalog() else { return Vec::new() };
+    let plain = |tool: &tsugi_protocol::mcp::tool::Tool| Plain {
+        target: Target::new(server.name(), tool.name()),
+        description: tool.description().unwrap_or_default(),
+        schema: tool.input_schema().and_then(|schema| schema.to().ok()).unwrap_or(Value::Bool(true)),
+    };
+    catalog.tools.items.iter().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Names and arguments there and back again, against real catalogs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tsugi_protocol::json::Raw;
+use tsugi_protocol::serve::{self, ToolOutput};
+use tsugi_schema::dialect::Dialect;
+
+use crate::config::{Strictness, ValidatePolicy};
+use crate::{Manager, Options, ServerConfig, Target};
+
+/// A server whose tool gives back the arguments it got.
+fn echo(name: &str, tool: &str, schema: Value) -> Arc<serve::Server> {
+    let handler = |arguments: tsugi_protocol::json::Object, _| async move {
+        Ok(ToolOutput::structured(Raw::from(json!({"got": arguments.raw().to::<Value>().unwrap()}))))
+    };
+    serve::Server::builder(name, "1").raw_tool(tool, "Gives back.", Raw::from(schema), handler).build()
+}
+
+async fn manager() -> Manager {
+    let manager = Manager::new(Options::default());
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "user name": {"type": "string"},
+            "limit": {"type": "integer", "minimum": 1},
+            "filter": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+        "required": ["user name"],
+        "additionalProperties": false,
+    });
+    for name in ["one", "two.more"] {
+        let target = Target::InProcess(echo(name, "get/users", schema.clone()));
+        let mut config = ServerConfig::new(name, target);
+        if name == "two.more" {
+            config.validate = ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off };
+        }
+        manager.register(config).unwrap();
+    }
+    assert!(manager.settled(Duration::from_secs(30)).await.is_empty());
+    manager
+}
+
+/// The arguments as a model would write them in this dialect.
+fn as_shown(manager: &Manager, dialect: Dialect, name: &str, arguments: Value) -> Value {
+    manager.tools_for(dialect).tool(name).unwrap().plan.show(arguments)
+}
+
+#[tokio::test]
+async fn every_tool_can_be_called_back_in_every_dialect_with_the_arguments_it_takes() {
+    let manager = manager().await;
+    let meant = json!({"user name": "ann", "filter": {"a": "b"}});
+    for dialect in Dialect::ALL {
+        let spoken = manager.tools_for(dialect);
+        let mut names: Vec<&str> = spoken.tools().map(|(name, _)| name).collect();
+        names.sort();
+        assert_eq!(names, ["one__get_users", "two_more__get_users"], "{dialect:?}");
+        for name in names {
+            assert!(spoken.declarations.to_string().contains(name), "{dialect:?} {}", spoken.declarations);
+            let shown = as_shown(&manager, dialect, name, meant.clone());
+            let result = manager.call_from(dialect, name, shown).await;
+            assert_eq!(result.data.unwrap_or_default()["got"], meant, "{dialect:?} {:?}", result.error);
+            assert_eq!(result.metadata.tool, "get/users");
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_as_json_text_are_read() {
+    let manager = manager().await;
+    let shown = as_shown(&manager, Dialect::OpenAi, "one__get_users", json!({"user name": "ann"}));
+    let result = manager.call_from(Dialect::OpenAi, "one__get_users", Value::String(shown.to_string())).await;
+    assert!(result.success, "{:?}", result.error);
+    let broken = manager.call_from(Dialect::OpenAi, "one__get_users", json!("{\"a\":")).await;
+    assert_eq!(broken.error.unwrap().code, "INVALID_PARAMS");
+}
+
+#[tokio::test]
+async fn what_does_not_fit_the_tools_own_schema_is_refused_whatever_the_server_checks() {
+    let manager = manager().await;
+    for name in ["one__get_users", "two_more__get_users"] {
+        let shown = as_shown(&manager, Dialect::Gemini, name, json!({"user name": "ann", "limit": 0}));
+        let error = manager.call_from(Dialect::Gemini, name, shown).await.error.unwrap();
+        assert_eq!(error.code, "INVALID_PARAMS", "{name}");
+        assert!(error.message.contains("/limit: expected at least 1"), "{}", error.message);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_was_never_offered_is_not_found() {
+    let manager = manager().await;
+    let error = manager.call_from(Dialect::Gemini, "one__get/users", json!({})).await.error.unwrap();
+    assert_eq!(error.code, "TOOL_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn what_is_said_is_kept_until_a_catalog_changes() {
+    let manager = manager().await;
+    let first = manager.tools_for(Dialect::Anthropic);
+    assert!(Arc::ptr_eq(&first, &manager.tools_for(Dialect::Anthropic)));
+    let target = Target::InProcess(echo("three", "x", json!({"type": "object"})));
+    manager.register(ServerConfig::new("three", target)).unwrap().ready(Duration::from_secs(30)).await.unwrap();
+    assert!(manager.tools_for(Dialect::Anthropic).tool("three__x").is_some());
+}

@@ -1,0 +1,148 @@
+//! What Serena tells about code.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Which symbols to find.
+#[derive(Debug, Clone, Default)]
+pub struct FindSymbol {
+    /// The name, or a path of names such as `Basket/total`.
+    pub name: String,
+    /// Only of these kinds; empty means all.
+    pub kinds: Vec<Kind>,
+    /// Only in this file or directory.
+    pub path: Option<String>,
+    /// With the source text.
+    pub include_body: bool,
+    /// With what is within them, this many levels.
+    pub depth: u32,
+    /// Also names that contain it.
+    pub is_part_of_name: bool,
+}
+
+impl FindSymbol {
+    /// Symbols of this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    pub(super) fn to_arguments(&self) -> Value {
+        let kinds: Vec<u32> = self.kinds.iter().map(|kind| kind.number()).collect();
+        json!({
+            "name_path_pattern": self.name,
+            "relative_path": self.path.as_deref().unwrap_or_default(),
+            "include_body": self.include_body,
+            "include_kinds": kinds,
+            "depth": self.depth,
+            "substring_matching": self.is_part_of_name,
+        })
+    }
+}
+
+/// What a symbol is, by the numbers of the Language Server Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A class.
+    Class,
+    /// A method of a class.
+    Method,
+    /// An interface.
+    Interface,
+    /// A function.
+    Function,
+    /// A variable.
+    Variable,
+    /// A constant.
+    Constant,
+    /// A structure.
+    Struct,
+    /// Any other, by its number.
+    Other(u32),
+}
+
+impl Kind {
+    fn number(self) -> u32 {
+        match self {
+            Kind::Class => 5,
+            Kind::Method => 6,
+            Kind::Interface => 11,
+            Kind::Function => 12,
+            Kind::Variable => 13,
+            Kind::Constant => 14,
+            Kind::Struct => 23,
+            Kind::Other(number) => number,
+        }
+    }
+}
+
+/// A symbol.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct Symbol {
+    /// Its path of names, such as `Basket/total`.
+    #[serde(rename = "name_path")]
+    pub name: String,
+    /// What it is, in a word: `Class`, `Method`.
+    #[serde(default)]
+    pub kind: String,
+    /// The file.
+    #[serde(rename = "relative_path", default)]
+    pub path: String,
+    /// Where it is defined.
+    #[serde(rename = "body_location", default)]
+    pub lines: Option<Lines>,
+    /// Its source, when asked for.
+    #[serde(default)]
+    pub body: Option<String>,
+    /// Whatever else was told.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, Value>,
+}
+
+/// The first and the last line, counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Lines {
+    /// The first.
+    #[serde(rename = "start_line")]
+    pub first: u32,
+    /// The last.
+    #[serde(rename = "end_line")]
+    pub last: u32,
+}
+
+/// The symbols of a file by kind; a symbol with others inside is a map from its name to those.
+pub type Overview = BTreeMap<String, Vec<Value>>;
+
+/// A symbol that refers to another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reference {
+    /// In which file.
+    pub path: String,
+    /// What it is.
+    pub kind: String,
+    /// The symbol in which the reference stands.
+    pub name: String,
+    /// The lines around it.
+    pub around: String,
+}
+
+/// Lines that matched a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// In which file.
+    pub path: String,
+    /// The lines with their numbers, as Serena shows them.
+    pub text: String,
+}
+
+/// What is in a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Listing {
+    /// Directories.
+    #[serde(default)]
+    pub dirs: Vec<String>,
+    /// Files.
+    #[serde(default)]
+    pub files: Vec<String>,
+}

@@ -1,0 +1,257 @@
+//! That every layer is wired: seen through a manager, as a program sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, SentState};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
+use tsugi_protocol::serve::{self, Contents, Resource, Structured, Text, Tool};
+use tsugi_testkit::wait;
+
+use crate::config::{BreakerPolicy, CachePolicy, LimitPolicy, RetryPolicy, Strictness, ToolConfig, ValidatePolicy};
+use crate::manager::Execution;
+use crate::{Manager, Options, Server, ServerConfig, Target};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct Sum {
+    sum: i64,
+    calls: usize,
+}
+
+/// A server that counts its calls.
+fn adder() -> (Arc<serve::Server>, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (of_tool, of_resource) = (calls.clone(), calls.clone());
+    let add = Tool::new("add", "Adds.").read_only().handler(move |add: Add, _| {
+        let calls = of_tool.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(Structured(Sum { sum: add.a + add.b, calls })) }
+    });
+    let freshness = Freshness { ttl_ms: 60_000, scope: CacheScope::Public };
+    let news = Resource::new("news://today", "news").handler(move |_| {
+        let calls = of_resource.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(Contents::text(calls.to_string()).fresh_for(freshness)) }
+    });
+    (serve::Server::builder("adder", "1").tool(add).resource(news).build(), calls)
+}
+
+fn config(answer: Arc<dyn Answer>) -> ServerConfig {
+    ServerConfig::new("s", Target::InProcess(answer))
+}
+
+async fn manager(config: ServerConfig) -> (Manager, Server) {
+    let manager = Manager::new(Options::default());
+    let server = manager.register(config).unwrap();
+    server.ready(wait::PATIENCE).await.unwrap();
+    (manager, server)
+}
+
+#[tokio::test]
+async fn arguments_are_checked_without_any_configuration() {
+    let (server, calls) = adder();
+    let (manager, _) = manager(config(server)).await;
+    let result = manager.execute("add", &json!({"a": 1, "b": "two"})).await;
+    let error = result.error.unwrap();
+    assert_eq!(error.code, "INVALID_PARAMS");
+    assert!(error.message.contains("/b: expected an integer"), "{}", error.message);
+    assert_eq!(error.details.unwrap()["details"]["faults"][0]["instance"], "/b");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    let result = manager.execute("add", &json!({"a": 1, "b": 2})).await;
+    assert_eq!(result.data.unwrap()["sum"], 3);
+    assert_eq!(result.metadata.server.as_deref(), Some("s"));
+}
+
+#[tokio::test]
+async fn checking_can_be_off_for_a_server_and_on_for_a_tool() {
+    let (server, _) = adder();
+    let off = ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off };
+    let mut loose = config(server.clone());
+    loose.validate = off;
+    let wrong = json!({"a": 1});
+    let (of_loose, _) = manager(loose.clone()).await;
+    let code = |result: crate::ToolResult| result.error.unwrap().code;
+    assert_eq!(code(of_loose.execute("add", &wrong).await), "EXECUTION_FAILED", "the server itself refuses");
+    let strict = ToolConfig { validate: Some(ValidatePolicy::default()), ..ToolConfig::default() };
+    loose.tools.insert("add".into(), strict);
+    let (of_mixed, _) = manager(loose).await;
+    assert_eq!(code(of_mixed.execute("add", &wrong).await), "INVALID_PARAMS");
+}
+
+#[tokio::test]
+async fn a_program_can_forbid_a_call() {
+    let (server, calls) = adder();
+    let (manager, _) = manager(config(server)).await;
+    manager.can_execute("s", "add", |arguments: Value| async move {
+        if arguments["a"] == 13 { Err("unlucky".to_owned()) } else { Ok(()) }
+    });
+    let result = manager.execute("add", &json!({"a": 13, "b": 0})).await;
+    assert_eq!(result.error.unwrap().code, "CANNOT_EXECUTE");
+    assert!(manager.execute("add", &json!({"a": 12, "b": 0})).await.success);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+async fn read(server: &Server) -> String {
+    let call = Call::new(Method::ResourcesRead, Object::from(json!({"uri": "news://today"})));
+    let Outcome::Complete(complete) = server.answer(call).outcome().await else { panic!("it cannot be read") };
+    complete.body.raw().to::<Value>().unwrap()["contents"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn kept_results_are_used_until_the_server_tells_of_a_change_and_the_status_counts_them() {
+    let (inner, _) = adder();
+    let mut config = config(inner.clone());
+    config.cache = Some(CachePolicy::default());
+    let (manager, server) = manager(config).await;
+    let sum = || async { manager.execute("add", &json!({"a": 1, "b": 2})).await.data.unwrap()["calls"].clone() };
+    let (first, news) = (sum().await, read(&server).await);
+    assert_eq!((sum().await, read(&server).await), (first.clone(), news.clone()));
+    let counts = server.status().cache.unwrap();
+    assert_eq!((counts.hits, counts.misses), (2, 2));
+    assert!(wait::until(|| inner.notifier().listeners() > 0).await);
+    inner.notifier().tools_changed();
+    let mut changed = false;
+    for _ in 0..500 {
+        changed = sum().await != first;
+        if changed {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(changed, "the change of tools was not heard");
+    assert_eq!(read(&server).await, news, "resources did not change");
+}
+
+#[tokio::test]
+async fn an_updated_resource_is_read_anew() {
+    let (inner, _) = adder();
+    let mut config = config(inner.clone());
+    config.cache = Some(CachePolicy::default());
+    let (_manager, server) = manager(config).await;
+    let listen = json!({"notifications": {"resourceSubscriptions": ["news://today"]}});
+    let mut listening = server.answer(Call::new(Method::Listen, Object::from(listen)));
+    listening.next().await;
+    assert!(wait::until(|| inner.notifier().is_watched("news://today")).await);
+    let first = read(&server).await;
+    assert_eq!(read(&server).await, first);
+    inner.notifier().resource_updated("news://today");
+    listening.next().await;
+    assert_ne!(read(&server).await, first);
+}
+
+/// A server that does with each call of a tool what a test says; past that it answers.
+struct Odd {
+    server: Arc<serve::Server>,
+    faults: Mutex<Vec<Fault>>,
+    calls: AtomicUsize,
+}
+
+impl Odd {
+    fn new(faults: Vec<Fault>) -> Arc<Self> {
+        let server = serve::Server::builder("odd", "1")
+            .tool(Tool::new("go", "Goes.").handler(|_: serve::NoArguments, _| async { Ok(Text("gone")) }))
+            .build();
+        Arc::new(Self { server, faults: Mutex::new(faults), calls: AtomicUsize::new(0) })
+    }
+}
+
+impl Answer for Odd {
+    fn answer(&self, call: Call) -> Reply {
+        if call.method == Method::ToolsCall {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            if let Some(fault) = self.faults.lock().pop() {
+                return Reply::fault(fault);
+            }
+        }
+        self.server.answer(call)
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_sent_is_sent_again() {
+    let lost = || Fault::new(FaultCode::ConnectionLost, "lost").sent(SentState::NotSent);
+    let odd = Odd::new(vec![lost()]);
+    let (of_default, _) = manager(config(odd.clone())).await;
+    assert!(of_default.execute("go", &json!({})).await.success);
+    let odd = Odd::new((0..9).map(|_| lost()).collect());
+    let mut config = config(odd.clone());
+    config.retry = Some(RetryPolicy { max_retries: 2, initial_delay: Duration::ZERO, ..RetryPolicy::default() });
+    let (manager, _) = manager(config).await;
+    let error = manager.execute("go", &json!({})).await.error.unwrap();
+    assert_eq!((error.code.as_str(), odd.calls.load(Ordering::SeqCst)), ("MAX_RETRIES_EXCEEDED", 3));
+    assert_eq!(error.details.unwrap()["cause"]["code"], "CONNECTION_LOST");
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_failing_is_left_alone_and_the_status_says_why() {
+    let odd = Odd::new((0..9).map(|_| Fault::new(FaultCode::ServerCrashed, "died again")).collect());
+    let mut config = config(odd.clone());
+    config.breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+    let (manager, server) = manager(config).await;
+    assert_eq!(manager.execute("go", &json!({})).await.error.unwrap().code, "SERVER_CRASHED");
+    let error = manager.execute("go", &json!({})).await.error.unwrap();
+    assert_eq!(error.code, "SERVER_NOT_RUNNING");
+    assert!(error.message.contains("left alone: died again"), "{}", error.message);
+    assert!(server.status().left_alone.unwrap().contains("died again"));
+    odd.faults.lock().clear();
+    server.restart().await;
+    assert!(manager.execute("go", &json!({})).await.success);
+    assert_eq!(server.status().left_alone, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_too_long_counts_as_a_failure_of_the_server() {
+    let hanging = serve::Server::builder("slow", "1")
+        .tool(Tool::new("go", "Hangs.").handler(|_: serve::NoArguments, _| async {
+            std::future::pending::<()>().await;
+            Ok(Text("never"))
+        }))
+        .build();
+    let mut config = config(hanging);
+    config.breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+    let (manager, server) = manager(config).await;
+    assert_eq!(manager.execute("go", &json!({})).await.error.unwrap().code, "TIMEOUT");
+    assert!(server.status().left_alone.is_some());
+}
+
+#[tokio::test]
+async fn calls_beyond_the_limits_wait_or_are_refused() {
+    let go = Arc::new(Semaphore::new(0));
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let tool = {
+        let (go, inside, most) = (go.clone(), inside.clone(), most.clone());
+        Tool::new("go", "Waits.").handler(move |_: serve::NoArguments, _| {
+            let (go, inside, most) = (go.clone(), inside.clone(), most.clone());
+            async move {
+                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                go.acquire().await.unwrap().forget();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                Ok(Text("gone"))
+            }
+        })
+    };
+    let mut config = config(serve::Server::builder("slow", "1").tool(tool).build());
+    config.limit = Some(LimitPolicy { in_flight: 2, queue: 3, wait: wait::PATIENCE });
+    let (manager, server) = manager(config).await;
+    let execution = Execution { server: None, tool: "go".into(), arguments: None };
+    let running = {
+        let (manager, executions) = (manager.clone(), vec![execution; 8]);
+        tokio::spawn(async move { manager.execute_parallel(executions).await })
+    };
+    assert!(wait::until(|| server.status().waiting == 3 && inside.load(Ordering::SeqCst) == 2).await);
+    go.add_permits(100);
+    let results = running.await.unwrap();
+    let refused = results.iter().filter_map(|result| result.error.as_ref());
+    assert_eq!(refused.map(|error| error.code.as_str()).collect::<Vec<_>>(), ["OVERLOADED"; 3]);
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+}
