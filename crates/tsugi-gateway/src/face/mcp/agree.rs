@@ -69,10 +69,10 @@ fn check_arguments(headers: &HeaderMap, mirrored: &HeaderParams, params: &Object
 }
 
 /// A header that may be there once.
-pub(super) fn only<'headers>(
-    headers: &'headers HeaderMap,
+pub(super) fn only(
+    headers: &HeaderMap,
     name: impl AsHeaderName + std::fmt::Display + Copy,
-) -> Result<Option<&'headers [u8]>, RpcError> {
+) -> Result<Option<&[u8]>, RpcError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
