@@ -152,8 +152,9 @@ impl Hub {
     }
 
     fn listed(&self, view: &View, call: &Call) -> Outcome {
+        let era = call.meta.client.version.era();
         match self.permit(&call.caller) {
-            None => complete(view.list(&call.method)),
+            None => Outcome::Complete(Complete { body: view.list(&call.method, era), era, server: None }),
             Some(permit) => complete(view.permitted_list(&call.method, &permit)),
         }
     }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::State;
-use tsugi_protocol::era::session;
+use tsugi_protocol::answer::Complete;
+use tsugi_protocol::era::{session, to_legacy};
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
 use tsugi_protocol::mcp::tool::Tool;
-use tsugi_protocol::mcp::{Method, ServerCapabilities, ServerIdentity, Version, meta};
+use tsugi_protocol::mcp::{Era, Method, ServerCapabilities, ServerIdentity, Version, meta};
 use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
 
@@ -40,7 +41,13 @@ pub struct Entry {
 pub struct Names {
     order: Vec<String>,
     entries: HashMap<String, Entry>,
-    result: Option<Object>,
+    prepared: Option<Prepared>,
+}
+
+/// A list written out for each era, so that serving it costs no work.
+struct Prepared {
+    modern: Object,
+    legacy: Object,
 }
 
 impl Names {
@@ -83,6 +90,13 @@ pub struct View {
 }
 
 const KEYS: [&str; 4] = ["tools", "prompts", "resources", "resourceTemplates"];
+const METHODS: [Method; 4] = [Method::ToolsList, Method::PromptsList, Method::ResourcesList, Method::TemplatesList];
+
+fn prepare(modern: Object, method: &Method) -> Prepared {
+    let complete = Complete { body: modern, era: Era::Modern, server: None };
+    let legacy = to_legacy::result(&complete, method, Version::LATEST_LEGACY);
+    Prepared { modern: complete.body, legacy }
+}
 
 impl View {
     /// Looks at every server's catalog.
@@ -103,14 +117,18 @@ impl View {
         view.own_tools = own_tools(&view.tools);
         for index in 0..KEYS.len() {
             let all = view.write(index, |_| true, view.freshness[index]);
-            view.names_mut(index).result = Some(all);
+            view.names_mut(index).prepared = Some(prepare(all, &METHODS[index]));
         }
         view
     }
 
-    /// A whole list, prepared.
-    pub fn list(&self, method: &Method) -> Object {
-        self.names(index_of(method)).result.clone().unwrap_or_else(Object::empty)
+    /// A whole list in the form of this era, prepared.
+    pub fn list(&self, method: &Method, era: Era) -> Object {
+        match (&self.names(index_of(method)).prepared, era) {
+            (Some(prepared), Era::Modern) => prepared.modern.clone(),
+            (Some(prepared), Era::Legacy) => prepared.legacy.clone(),
+            (None, _) => Object::empty(),
+        }
     }
 
     /// What a caller with this permit may see of a list.
@@ -122,7 +140,7 @@ impl View {
 
     /// True when a list differs from that of another view.
     pub fn differs(&self, other: &View, method: &Method) -> bool {
-        self.list(method).bytes() != other.list(method).bytes()
+        self.list(method, Era::Modern).bytes() != other.list(method, Era::Modern).bytes()
     }
 
     fn names(&self, index: usize) -> &Names {

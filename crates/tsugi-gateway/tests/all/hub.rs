@@ -167,6 +167,30 @@ async fn tools_of_all_servers_are_listed_under_their_names_in_order() {
 }
 
 #[tokio::test]
+async fn a_legacy_client_gets_the_same_list_in_its_own_form() {
+    let world = World::two().await;
+    let modern_list = world.ask("tools/list", json!({})).await["result"].clone();
+    let initialize =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let headers = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    let post = async |session: Option<&str>, method: &str, params: Value| {
+        let mut headers = headers.to_vec();
+        headers.extend(session.map(|id| ("Mcp-Session-Id", id)));
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        world.client.send("POST", "/mcp", &headers, &body).await
+    };
+    let opened = post(None, "initialize", initialize).await;
+    assert_eq!(opened.json()["result"]["serverInfo"]["name"], "tsugi");
+    let list = post(opened.header("mcp-session-id"), "tools/list", json!({})).await.json()["result"].clone();
+    assert_eq!(list["tools"], modern_list["tools"]);
+    assert_eq!(
+        list.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["tools"],
+        "nothing that only modern clients read"
+    );
+}
+
+#[tokio::test]
 async fn names_are_prefixed_only_where_they_must_be_when_so_configured() {
     let hub = HubConfig { naming: Naming::PrefixOnConflict, ..HubConfig::default() };
     let world = World::of(&["a", "b"], Config::on_free_port(), hub).await;
