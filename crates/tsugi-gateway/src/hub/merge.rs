@@ -115,9 +115,9 @@ impl View {
             freshness: freshness(&known),
         };
         view.own_tools = own_tools(&view.tools);
-        for index in 0..KEYS.len() {
+        for (index, method) in METHODS.iter().enumerate() {
             let all = view.write(index, |_| true, view.freshness[index]);
-            view.names_mut(index).prepared = Some(prepare(all, &METHODS[index]));
+            view.names_mut(index).prepared = Some(prepare(all, method));
         }
         view
     }
