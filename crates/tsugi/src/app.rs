@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_client::config::own_profile;
+use tsugi_client::config::{LimitPolicy, own_profile};
 use tsugi_client::{Manager, Options, Server};
 use tsugi_process::Redact;
 use tsugi_protocol::answer::Fault;
@@ -35,7 +35,6 @@ use interrupt::Interrupts;
 
 pub(crate) use offer::{is_offered, offers};
 pub(crate) use select::{named, select};
-pub(crate) use server::Endurance;
 
 /// How long a call may take in all where no configuration says it.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
@@ -123,8 +122,8 @@ impl App {
     }
 
     /// Starts these servers, in parallel; does not wait for them.
-    pub(crate) fn start(&self, settings: &Settings, wanted: &[&ServerSettings], endurance: Endurance) -> Started {
-        self.start_as(settings, wanted, endurance, profile(false))
+    pub(crate) fn start(&self, settings: &Settings, wanted: &[&ServerSettings]) -> Started {
+        self.start_as(settings, wanted, profile(false))
     }
 
     /// Starts these servers under a profile: who asks, and what may be asked back.
@@ -132,14 +131,13 @@ impl App {
         &self,
         settings: &Settings,
         wanted: &[&ServerSettings],
-        endurance: Endurance,
         profile: Arc<ClientProfile>,
     ) -> Started {
         let manager = self.manager.get_or_init(|| Manager::new(self.options(settings, profile)));
         let mut started = Started::default();
         for server in wanted {
             let redact = Redact::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
-            let registered = server::config(server, redact, endurance).and_then(|config| manager.register(config));
+            let registered = server::config(server, redact).and_then(|config| manager.register(config));
             match registered {
                 Ok(server) => started.servers.push(server),
                 Err(fault) => started.failed.push(fault.on_server(&server.name)),
@@ -151,6 +149,7 @@ impl App {
     fn options(&self, settings: &Settings, profile: Arc<ClientProfile>) -> Options {
         Options {
             max_parallel: settings.options.max_parallel,
+            limit: Some(LimitPolicy { in_flight: settings.options.max_in_flight, ..LimitPolicy::default() }),
             timeout: settings.options.timeout,
             max_timeout: settings.options.max_timeout.unwrap_or(MAX_TIMEOUT),
             state_dir: self.state_directory(),

@@ -1,5 +1,7 @@
 //! Where log lines go and which: to stderr, from warnings on, more with `-v`, or as `TSUGI_LOG` says.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Common;
@@ -8,7 +10,11 @@ use crate::config::env::TSUGI_LOG;
 /// Starts the log of this process.
 pub(crate) fn start(common: &Common) {
     let filter = EnvFilter::try_from_env(TSUGI_LOG.name).unwrap_or_else(|_| EnvFilter::new(level(common)));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal());
     match common.verbose {
         0 | 1 => lines.without_time().compact().init(),
         _ => lines.init(),

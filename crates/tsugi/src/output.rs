@@ -102,11 +102,6 @@ impl Output {
         self.data.watched
     }
 
-    /// Prints data of our own making, which may be coloured.
-    pub(crate) fn styled(&self, make: impl FnOnce(Paint) -> String) -> io::Result<()> {
-        self.data.write(&make(self.data.paint))
-    }
-
     /// Prints data as JSON.
     pub(crate) fn json(&self, value: &impl Serialize) -> io::Result<()> {
         let text = if self.data.watched { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };

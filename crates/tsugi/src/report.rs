@@ -4,7 +4,7 @@ pub(crate) mod exit;
 
 use std::fmt::Write as _;
 
-use tsugi_protocol::answer::{Fault, SentState};
+use tsugi_protocol::answer::{Fault, SentState, Stage};
 
 use crate::config::problem::{Problem, Problems};
 use crate::output::style::Paint;
@@ -39,17 +39,20 @@ fn labelled(label: &str, problem: &Problem, paint: Paint) -> String {
 /// A failure of a call: what happened, to which thing, what the process said last, and what to try.
 pub(crate) fn fault(fault: &Fault, paint: Paint) -> String {
     let mut text = format!("{}: {}", paint.error("error"), headline(fault));
-    let facts = format!("{}{}", fault.code.as_str(), effect(fault.sent));
+    let facts = format!("{}{}", fault.code.as_str(), effect(fault));
     let _ = write!(text, "\n  {}", paint.faint(facts));
     if let Some(process) = &fault.process {
         for line in &process.stderr {
             let _ = write!(text, "\n  {} {}", paint.faint("|"), printable(line));
         }
     }
-    let mut cause = fault.cause.as_deref();
-    while let Some(inner) = cause {
-        let _ = write!(text, "\n  because {}", headline(inner));
-        cause = inner.cause.as_deref();
+    let mut outer = fault;
+    while let Some(inner) = outer.cause.as_deref() {
+        // Often the outer words quote the inner ones.
+        if !outer.message.contains(&inner.message) {
+            let _ = write!(text, "\n  because {}", headline(inner));
+        }
+        outer = inner;
     }
     if let Some(hint) = hint(fault) {
         let _ = write!(text, "\n{}: {}", paint.hint("hint"), printable(hint));
@@ -68,11 +71,11 @@ fn hint(fault: &Fault) -> Option<&str> {
 }
 
 /// What is known about the effect, where it matters to whoever would try again.
-fn effect(sent: SentState) -> &'static str {
-    match sent {
-        SentState::NotSent => ", nothing was sent",
+fn effect(fault: &Fault) -> &'static str {
+    match fault.sent {
+        SentState::Unknown if fault.stage == Stage::Call => ", it may have had an effect",
         SentState::Failed => "",
-        SentState::Unknown => ", it may have had an effect",
+        SentState::NotSent | SentState::Unknown => ", nothing was sent",
     }
 }
 

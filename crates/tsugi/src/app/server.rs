@@ -1,50 +1,53 @@
 //! A server's settings as the library wants them: the one place where configuration becomes connections.
 
+mod policy;
+
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tsugi_client::config::JobSettings;
+use tsugi_client::config::{JobSettings, LimitPolicy};
 use tsugi_client::connection::backoff::BackoffPolicy;
-use tsugi_client::{EraChoice, Restart, ServerConfig, Start, Target, ToolConfig};
-use tsugi_process::{Command, JobOptions, Redact};
+use tsugi_client::{EraChoice, Restart, ServerConfig, Start, Target};
+use tsugi_process::{Command, Grace, JobOptions, Redact};
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::{Era, Version};
 use tsugi_transport::http::HttpTarget;
 
 use crate::builtin;
 use crate::config::secret::Text;
-use crate::config::settings::{self, CommandTarget, RemoteTarget, RemoteTransport, ServerSettings, ToolSettings};
+use crate::config::settings::{self, CommandTarget, RemoteTarget, RemoteTransport, ServerSettings};
 
-/// How long we try with a server that fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Endurance {
-    /// Once: the person at the terminal can try again.
-    Once,
-    /// A few times, for work of many calls.
-    Few,
-}
+/// How often in a row a server may fail before it is left alone. Whoever waits at a terminal hears of the first.
+const MOST_FAILURES: u32 = 3;
 
-/// How often a server is brought back during work of many calls.
-const FEW: u32 = 3;
+/// How long stopping may take: a person waits for it.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The library's settings for a server.
-pub(super) fn config(server: &ServerSettings, redact: Redact, endurance: Endurance) -> Result<ServerConfig, Fault> {
-    let mut config = ServerConfig::new(&server.name, target(&server.target)?);
-    config.timeout = Some(server.timeout);
-    config.max_timeout = server.max_timeout;
-    config.tools = server.tools.iter().map(|(name, tool)| (name.clone(), tool_config(tool))).collect();
-    config.restart = match (server.restart, endurance) {
-        (settings::Restart::OnFailure, Endurance::Few) => Restart::OnFailure,
-        _ => Restart::Never,
-    };
-    config.backoff = BackoffPolicy { max_retries: Some(FEW), ..BackoffPolicy::default() };
-    // Only servers that are needed are registered at all, so each is needed at once.
-    config.start = Start::Eager;
-    config.era = era(server);
-    config.job = JobSettings(JobOptions { redact, ..JobOptions::default() });
-    Ok(config)
-}
-
-fn tool_config(tool: &ToolSettings) -> ToolConfig {
-    ToolConfig { timeout: tool.timeout, is_quiet: tool.quiet, ..ToolConfig::default() }
+pub(super) fn config(server: &ServerSettings, redact: Redact) -> Result<ServerConfig, Fault> {
+    let grace = Grace { stdin: GRACE, ..Grace::default() };
+    Ok(ServerConfig {
+        timeout: Some(server.timeout),
+        max_timeout: server.max_timeout,
+        tools: server.tools.iter().map(|(name, tool)| (name.clone(), policy::tool(tool))).collect(),
+        restart: match server.restart {
+            settings::Restart::OnFailure => Restart::OnFailure,
+            settings::Restart::Never => Restart::Never,
+        },
+        backoff: BackoffPolicy { max_retries: Some(MOST_FAILURES), ..BackoffPolicy::default() },
+        // Only servers that are needed are registered at all, so each is needed at once.
+        start: Start::Eager,
+        era: era(server),
+        job: JobSettings(JobOptions { redact, grace, ..JobOptions::default() }),
+        validate: policy::validate(server.validate),
+        retry: Some(policy::retry(&server.retry)),
+        cache: policy::cache(&server.cache),
+        limit: Some(LimitPolicy { in_flight: server.max_in_flight, ..LimitPolicy::default() }),
+        instances: policy::instances(server.instances),
+        max_connections: server.max_connections,
+        idle_timeout: server.idle_timeout,
+        ..ServerConfig::new(&server.name, target(&server.target)?)
+    })
 }
 
 /// A revision that is asked for decides the era where nothing else does.

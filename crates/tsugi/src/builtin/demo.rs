@@ -51,9 +51,17 @@ pub(crate) fn server() -> Arc<Server> {
         .build()
 }
 
+/// How many bits a number has is nothing that a caller needs to know.
+fn without_formats(schema: &mut schemars::Schema) {
+    let properties = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
+    for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
+        property.as_object_mut().map(|property| property.remove("format"));
+    }
+}
+
 /// A body.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
+#[schemars(inline, transform = without_formats)]
 struct Body {
     /// Weight in kilograms
     weight_kg: f64,
@@ -62,7 +70,7 @@ struct Body {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(inline)]
+#[schemars(inline, transform = without_formats)]
 struct Bmi {
     /// Weight divided by the square of the height, with two decimals
     bmi: f64,
@@ -124,7 +132,7 @@ fn read_bmi(body: &BodyAddress) -> Result<Contents, Error> {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
+#[schemars(inline, transform = without_formats)]
 struct Echo {
     /// What is said back
     message: String,
@@ -195,7 +203,7 @@ fn greeted_form() -> Raw {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(inline)]
+#[schemars(inline, transform = without_formats)]
 struct Wait {
     /// How long, in seconds; at most 60
     #[serde(default = "few_seconds")]

@@ -12,7 +12,7 @@ use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::json::Raw;
 
 use super::input::{duration, read_stdin};
-use crate::app::{App, Endurance, named, offers, profile, select};
+use crate::app::{App, named, offers, profile, select};
 use crate::config::layer::Loaded;
 use crate::config::settings::ServerSettings;
 use crate::failure::Failure;
@@ -66,7 +66,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let calls = read(app, &args.file)?;
     let loaded = app.configuration()?;
     let wanted = wanted(app, &loaded, &calls.entries)?;
-    let started = app.start_as(&loaded.settings, &wanted, Endurance::Few, profile(false));
+    let started = app.start_as(&loaded.settings, &wanted, profile(false));
     tell(app, &started.failed);
     let reached = reach(app, started.servers, |_| false).await;
     let faults: Vec<Fault> = reached.iter().filter_map(|one| one.catalog.as_ref().err().cloned()).collect();

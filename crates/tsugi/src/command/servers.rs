@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_client::Status;
+use tsugi_client::connection::state::State;
 use tsugi_protocol::answer::Fault;
 
-use crate::app::{App, Endurance, select};
+use crate::app::{App, select};
 use crate::config::layer::Loaded;
 use crate::config::settings::{ServerSettings, Target};
 use crate::failure::Failure;
@@ -66,7 +67,7 @@ pub(super) fn worst(standings: &[Standing]) -> Exit {
 pub(super) async fn standings(app: &App, loaded: &Loaded) -> Result<Vec<Standing>, Failure> {
     let names = app.chosen(loaded);
     let wanted = select(loaded, names)?;
-    let started = app.start(&loaded.settings, &wanted, Endurance::Once);
+    let started = app.start(&loaded.settings, &wanted);
     let mut reached = reach(app, started.servers, |_| false).await;
     let mut failed = started.failed;
     let listed = loaded.settings.servers.iter().filter(|server| names.is_empty() || names.contains(&server.name));
@@ -93,7 +94,7 @@ impl Standing {
         };
         Standing {
             name: reached.server.name().to_owned(),
-            state: status.state.to_string(),
+            state: if fault.is_some() { State::Failed } else { status.state }.to_string(),
             transport: status.transport,
             status: Some(status),
             counts,

@@ -35,7 +35,9 @@ pub(crate) fn read(path: &Path) -> Result<Document, Problems> {
 fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     let problem = Problem::new(format!("`{}` cannot be read: {error}", path.display()));
     match error.kind() {
-        std::io::ErrorKind::NotFound => problem.with_hint("`tsugi init` writes a first configuration"),
+        std::io::ErrorKind::NotFound => {
+            problem.with_hint("`tsugi import` can write one from the files of other programs")
+        }
         _ => problem,
     }
 }
@@ -74,7 +76,7 @@ mod tests {
     fn a_missing_file_and_a_file_that_is_no_text_are_said_to_be_so() {
         let directory = directory(&[]);
         let missing = read(&directory.path().join("none.yaml")).unwrap_err().to_string();
-        assert!(missing.contains("none.yaml` cannot be read") && missing.contains("hint: `tsugi init`"), "{missing}");
+        assert!(missing.contains("none.yaml` cannot be read") && missing.contains("hint: `tsugi import`"), "{missing}");
         std::fs::write(directory.path().join("x.yaml"), [0xff, 0xfe, 0x00]).unwrap();
         assert!(read(&directory.path().join("x.yaml")).unwrap_err().to_string().contains("UTF-8"));
     }

@@ -42,6 +42,7 @@ impl Progress {
     }
 
     /// Whether anything is drawn.
+    #[cfg(test)]
     pub(crate) fn is_shown(&self) -> bool {
         !self.0.is_hidden()
     }

@@ -5,6 +5,9 @@ use comfy_table::{Cell, ContentArrangement, presets};
 use super::harmless;
 use super::style::Paint;
 
+/// Wrapping to less than this makes nothing easier to read.
+const NARROWEST: u16 = 40;
+
 /// Rows under a heading.
 pub(crate) struct Table {
     heading: Vec<String>,
@@ -25,7 +28,9 @@ impl Table {
     pub(super) fn render(&self, paint: Paint, watched: bool) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
-        let arrangement = if watched { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
+        // Some terminals say that they are of no width at all.
+        let has_room = watched && table.width().is_some_and(|width| width >= NARROWEST);
+        let arrangement = if has_room { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
         table.set_content_arrangement(arrangement);
         table.set_header(self.heading.iter().map(|cell| Cell::new(cell.to_uppercase())));
         for row in &self.rows {

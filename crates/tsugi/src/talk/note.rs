@@ -19,13 +19,14 @@ pub(super) struct Notes<'a> {
     output: &'a Output,
     subject: String,
     level: Option<LogLevel>,
-    progress: Progress,
+    /// A spinner until the server says how much there is to do.
+    progress: Option<Progress>,
     has_total: bool,
 }
 
 impl<'a> Notes<'a> {
     pub(super) fn new(output: &'a Output, subject: &str, meta: &RequestMeta) -> Self {
-        let progress = output.progress(subject, None);
+        let progress = Some(output.progress(subject, None));
         Notes { output, subject: subject.to_owned(), level: meta.log_level, progress, has_total: false }
     }
 
@@ -42,13 +43,17 @@ impl<'a> Notes<'a> {
         let number = |key: &str| params.get(key).and_then(|value| value.to::<f64>().ok());
         let Some(done) = number("progress") else { return };
         let total = number("total").filter(|total| *total > 0.0);
-        if total.is_some() && !self.has_total {
-            self.progress = self.output.progress(&self.subject, Some(0));
+        let scale = if total.is_some_and(|total| total <= WHOLE) { 100.0 } else { 1.0 };
+        if let Some(total) = total.filter(|_| !self.has_total) {
+            // The spinner goes before the bar comes.
+            self.progress = None;
+            self.progress = Some(self.output.progress(&self.subject, Some((total * scale) as u64)));
             self.has_total = true;
         }
-        let scale = if total.is_some_and(|total| total <= WHOLE) { 100.0 } else { 1.0 };
         let message = params.get_str("message").map(|message| format!("{}: {message}", self.subject));
-        self.progress.report(done * scale, total.map(|total| total * scale), message.as_deref());
+        if let Some(progress) = &self.progress {
+            progress.report(done * scale, total.map(|total| total * scale), message.as_deref());
+        }
         tracing::debug!(subject = self.subject, done, total, "progress");
     }
 
@@ -62,8 +67,13 @@ impl<'a> Notes<'a> {
         let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         let logger = params.get_str("logger").map(|logger| format!("{logger}: ")).unwrap_or_default();
         let line = printable(&format!("{level} {}: {logger}{text}", self.subject, level = level.as_str()));
-        self.progress.aside(|| {
-            self.output.say(|paint| if level >= LogLevel::Warning { paint.warning(&line) } else { paint.faint(&line) })
-        });
+        let say = || {
+            let is_loud = level >= LogLevel::Warning;
+            self.output.say(|paint| if is_loud { paint.warning(&line) } else { paint.faint(&line) });
+        };
+        match &self.progress {
+            Some(progress) => progress.aside(say),
+            None => say(),
+        }
     }
 }

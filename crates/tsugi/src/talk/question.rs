@@ -25,11 +25,7 @@ impl Talk<'_> {
     async fn elicit(&self, server: &Server, params: &Object) -> Result<Raw, Failure> {
         let message = printable(&params.get_str("message").unwrap_or_default());
         if !self.is_interactive {
-            self.app.output.say(|paint| {
-                let text = format!("{} asks: {message}", server.name());
-                paint.faint(format!("{text}\ndeclined, because nobody is here to be asked"))
-            });
-            return Ok(Raw::literal(r#"{"action":"decline"}"#));
+            return Ok(self.decline(server, &message));
         }
         let name = server.name().to_owned();
         let reaction = match params.get_str("mode").as_deref() {
@@ -44,6 +40,14 @@ impl Talk<'_> {
             }
         };
         Ok(reaction_answer(reaction))
+    }
+
+    fn decline(&self, server: &Server, message: &str) -> Raw {
+        if !self.app.common.quiet {
+            let text = format!("{} asks: {message}\ndeclined, because nobody is here to be asked", server.name());
+            self.app.output.say(|paint| paint.faint(text));
+        }
+        reaction_answer(Reaction::Decline)
     }
 
     /// The directories as `roots/list` gives them.

@@ -1,0 +1,61 @@
+//! How calls are checked, repeated, kept and shared out, from the words of the configuration to those of the library.
+
+use tsugi_client::ToolConfig;
+use tsugi_client::config::{CachePolicy, Instances, RetryPolicy, Strictness, Switch, ValidatePolicy};
+
+use crate::config::settings::{self, CacheSettings, RetrySettings, ToolSettings, Tri, ValidateSettings};
+
+/// What differs for one tool.
+pub(super) fn tool(tool: &ToolSettings) -> ToolConfig {
+    ToolConfig {
+        timeout: tool.timeout,
+        is_quiet: tool.quiet,
+        retry: switch(tool.retry),
+        cache: switch(tool.cache),
+        read_only: tool.read_only,
+        idempotent: tool.idempotent,
+        ..ToolConfig::default()
+    }
+}
+
+fn switch(tri: Tri) -> Switch {
+    match tri {
+        Tri::Auto => Switch::Auto,
+        Tri::On => Switch::On,
+        Tri::Off => Switch::Off,
+    }
+}
+
+pub(super) fn validate(validate: ValidateSettings) -> ValidatePolicy {
+    ValidatePolicy { arguments: strictness(validate.arguments), results: strictness(validate.results) }
+}
+
+fn strictness(strictness: settings::Strictness) -> Strictness {
+    match strictness {
+        settings::Strictness::Off => Strictness::Off,
+        settings::Strictness::Warn => Strictness::Warn,
+        settings::Strictness::Enforce => Strictness::Enforce,
+    }
+}
+
+pub(super) fn retry(retry: &RetrySettings) -> RetryPolicy {
+    RetryPolicy {
+        max_retries: retry.max_retries,
+        initial_delay: retry.initial_delay,
+        max_delay: retry.max_delay,
+        backoff_multiplier: retry.backoff_multiplier,
+        retryable_errors: retry.retryable_errors.clone(),
+    }
+}
+
+pub(super) fn cache(cache: &CacheSettings) -> Option<CachePolicy> {
+    cache.enabled.then(|| CachePolicy { max_entries: cache.max_entries as u64, ttl: cache.ttl })
+}
+
+pub(super) fn instances(instances: settings::Instances) -> Instances {
+    match instances {
+        settings::Instances::Shared => Instances::Shared,
+        settings::Instances::PerSession => Instances::PerSession,
+        settings::Instances::Pool(count) => Instances::Pool(count),
+    }
+}

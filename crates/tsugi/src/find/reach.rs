@@ -1,0 +1,125 @@
+//! Waits for servers, all at once: one that fails or hangs takes nothing from the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
+use tsugi_client::Server;
+use tsugi_client::catalog::Catalog;
+use tsugi_client::connection::state::State;
+use tsugi_protocol::answer::{Fault, FaultCode, SentState, Stage};
+
+use super::{Ready, tell};
+use crate::app::{App, select};
+use crate::config::layer::Loaded;
+use crate::failure::Failure;
+use crate::output::progress::Progress;
+use crate::report::{self, exit::Exit};
+
+/// How long servers that are still connecting may take once one is known to have what is asked for. They might
+/// have it too; but one that hangs must not hold up the others.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A server that answered, or did not.
+pub(crate) struct Reached {
+    pub(crate) server: Server,
+    pub(crate) catalog: Result<Arc<Catalog>, Fault>,
+    pub(crate) took: Duration,
+}
+
+type Arrival = Option<(Result<Arc<Catalog>, Fault>, Duration)>;
+
+/// Waits for these servers, and gives them in their order. Once `is_enough` holds for one, the others have only
+/// [`GRACE`] left.
+pub(crate) async fn reach(app: &App, servers: Vec<Server>, is_enough: impl Fn(&Catalog) -> bool) -> Vec<Reached> {
+    let progress = app.output.progress("connecting", (servers.len() > 1).then_some(servers.len() as u64));
+    let (patience, started) = (app.patience(), Instant::now());
+    let mut deadline = started + patience;
+    let ready = |(index, server): (usize, &Server)| {
+        let server = server.clone();
+        async move { (index, first_try(&server, patience).await, started.elapsed()) }
+    };
+    let mut waiting: FuturesUnordered<_> = servers.iter().enumerate().map(ready).collect();
+    let mut arrivals: Vec<Arrival> = servers.iter().map(|_| None).collect();
+    while let Ok(Some((index, catalog, took))) = timeout_at(deadline, waiting.next()).await {
+        if catalog.as_ref().is_ok_and(|catalog| is_enough(catalog)) {
+            deadline = deadline.min(Instant::now() + GRACE);
+        }
+        arrivals[index] = Some((catalog, took));
+        show_waiting(&progress, &servers, &arrivals);
+    }
+    let finish = |(server, arrival): (Server, Arrival)| {
+        let (catalog, took) = arrival.unwrap_or_else(|| (Err(late(&server)), started.elapsed()));
+        let catalog = catalog.map_err(|fault| explained(&server, fault));
+        Reached { server, catalog, took }
+    };
+    servers.into_iter().zip(arrivals).map(finish).collect()
+}
+
+/// The catalog, or what was wrong with the first attempt: the server may try on, but a person waits for word.
+async fn first_try(server: &Server, patience: Duration) -> Result<Arc<Catalog>, Fault> {
+    tokio::select! {
+        biased;
+        ready = server.ready(patience) => ready,
+        fault = broken(server) => Err(fault),
+    }
+}
+
+async fn broken(server: &Server) -> Fault {
+    let mut changes = server.changes();
+    loop {
+        let status = server.status();
+        if let Some(fault) = status.fault.filter(|_| status.state == State::Reconnecting) {
+            return fault;
+        }
+        if let Err(RecvError::Closed) = changes.recv().await {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Says whom we still wait for.
+fn show_waiting(progress: &Progress, servers: &[Server], arrivals: &[Arrival]) {
+    let missing = servers.iter().zip(arrivals).filter(|(_, arrival)| arrival.is_none());
+    let names: Vec<&str> = missing.map(|(server, _)| server.name()).collect();
+    let done = (servers.len() - names.len()) as f64;
+    progress.report(done, None, Some(&format!("waiting for {}", names.join(", "))));
+}
+
+/// One that others did not wait for.
+fn late(server: &Server) -> Fault {
+    let message = format!("still {} and not waited for any longer", server.status().state);
+    let fault = Fault::new(FaultCode::Timeout, message).at(Stage::Connect).sent(SentState::NotSent);
+    fault.on_server(server.name()).with_hint("name the server you want, to wait for no other")
+}
+
+/// A server that runs and says nothing deserves a hint too.
+fn explained(server: &Server, fault: Fault) -> Fault {
+    let is_first = fault.hint.is_none() && fault.process.is_none() && fault.cause.is_none();
+    let is_silent = is_first && server.status().state == State::Initializing;
+    if is_silent { fault.with_hint("it runs, but does not answer: does it speak MCP?") } else { fault }
+}
+
+/// Starts the servers that are wanted and waits for all, for commands that list. Failures are told; the exit code
+/// says whether there were any.
+pub(crate) async fn reach_all(app: &App, loaded: &Loaded) -> Result<(Vec<Ready>, Exit), Failure> {
+    let wanted = select(loaded, app.chosen(loaded))?;
+    let started = app.start(&loaded.settings, &wanted);
+    let (mut ready, mut faults) = (Vec::new(), started.failed);
+    for one in reach(app, started.servers, |_| false).await {
+        match one.catalog {
+            Ok(catalog) => ready.push((one.server, catalog)),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let exit = faults.first().map_or(Exit::Success, Exit::of_fault);
+    if ready.is_empty() {
+        faults.iter().for_each(|fault| app.output.say(|paint| report::fault(fault, paint)));
+        return Err(Failure::Said(exit));
+    }
+    tell(app, &faults);
+    Ok((ready, exit))
+}
