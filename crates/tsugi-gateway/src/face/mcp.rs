@@ -54,9 +54,14 @@ async fn post(
         Ok(message) => message,
         Err(error) => return Ok(unreadable(&error)),
     };
+    // A request of a legacy session says so twice in its head; its body need not be asked.
+    if legacy::is_in_session(&asked.parts.headers) {
+        return legacy::post(asked, endpoint, place, message).await;
+    }
     let params = params_of(&message);
-    match is_modern(&asked.parts.headers, params.as_ref()) {
-        true => Ok(modern::post(asked, endpoint, message, params).await),
+    let own = params.as_ref().and_then(|params| params.get_object("_meta"));
+    match is_modern(&asked.parts.headers, own.as_ref()) {
+        true => Ok(modern::post(asked, endpoint, message, params, own).await),
         false => legacy::post(asked, endpoint, place, message).await,
     }
 }
@@ -70,8 +75,9 @@ fn params_of(message: &Message) -> Option<Object> {
 }
 
 /// A request is modern when its `_meta` names a revision, or when its header names one that is not legacy.
-fn is_modern(headers: &HeaderMap, params: Option<&Object>) -> bool {
-    names_revision(params) || headers.get(&PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes()))
+fn is_modern(headers: &HeaderMap, own: Option<&Object>) -> bool {
+    own.is_some_and(|own| own.has(meta::PROTOCOL_VERSION))
+        || headers.get(&PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes()))
 }
 
 /// True when the parameters carry the `_meta` of a modern request.

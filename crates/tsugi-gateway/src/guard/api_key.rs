@@ -116,7 +116,7 @@ pub struct KeyTable {
     permits: HashMap<String, Arc<Permit>>,
 }
 
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 impl KeyTable {
     /// A table of these keys. Without any, everybody is let in.
@@ -144,7 +144,7 @@ impl KeyTable {
 }
 
 fn secret_of(headers: &HeaderMap) -> Result<&str, Refusal> {
-    match (single(headers, AUTHORIZATION), single(headers, X_API_KEY)) {
+    match (single(headers, &AUTHORIZATION), single(headers, &X_API_KEY)) {
         (Single::One(value), Single::None) => {
             bearer(value).ok_or(Refusal::unauthorized("the Authorization header must be `Bearer <key>`"))
         }

@@ -32,12 +32,12 @@ impl OriginGuard {
         if let Some(authority) = parts.uri.authority() {
             self.check_host(authority.as_str())?;
         }
-        match single(&parts.headers, HOST) {
+        match single(&parts.headers, &HOST) {
             Single::One(host) => self.check_host(host)?,
             Single::None if parts.uri.authority().is_some() => {}
             _ => return Err(Refusal::forbidden("exactly one Host header is needed")),
         }
-        match single(&parts.headers, ORIGIN) {
+        match single(&parts.headers, &ORIGIN) {
             Single::None => Ok(()),
             Single::One(origin) => self.check_origin(origin),
             Single::Odd => Err(Refusal::forbidden("more than one Origin header, or one that cannot be read")),
@@ -101,7 +101,7 @@ pub enum Single<'headers> {
 }
 
 /// A header that may be there once. Two of them are how request smuggling begins.
-pub fn single(headers: &HeaderMap, name: HeaderName) -> Single<'_> {
+pub fn single<'headers>(headers: &'headers HeaderMap, name: &HeaderName) -> Single<'headers> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Single::None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::http::{HeaderName, HeaderValue, Response, StatusCode};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::mcp::{Method, Version};
@@ -25,10 +25,16 @@ use crate::face::{Asked, fault, http};
 use crate::guard::origin::{Single, single};
 use crate::guard::refusal::Refusal;
 
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How soon a client whose stream broke should come back.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// True when the head alone shows that a request belongs to a legacy session.
+pub(super) fn is_in_session(headers: &HeaderMap) -> bool {
+    let version = headers.get(&super::PROTOCOL_VERSION);
+    headers.contains_key(&SESSION_ID) && version.is_some_and(|version| super::is_legacy(version.as_bytes()))
+}
 
 /// Answers a POST of the legacy era.
 pub(super) async fn post(
@@ -64,7 +70,7 @@ async fn initialize(
     let id = asked.gateway.sessions().insert(&asked.principal, place, conversation)?;
     let mut response = http::json(StatusCode::OK, Body::one(response));
     let id = HeaderValue::from_str(&id).expect("session ids are plain text");
-    response.headers_mut().insert(SESSION_ID, id);
+    response.headers_mut().insert(&SESSION_ID, id);
     Ok(response)
 }
 
@@ -76,7 +82,7 @@ fn find(asked: &Asked<'_>, place: Option<&str>) -> Result<Arc<Session>, Refusal>
 }
 
 fn session_id<'a>(asked: &'a Asked<'_>) -> Result<&'a str, Refusal> {
-    match single(&asked.parts.headers, SESSION_ID) {
+    match single(&asked.parts.headers, &SESSION_ID) {
         Single::One(id) => Ok(id),
         Single::None => Err(Refusal::bad_request("the Mcp-Session-Id header is missing")),
         Single::Odd => Err(Refusal::bad_request("exactly one Mcp-Session-Id header is needed")),
@@ -228,7 +234,7 @@ pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body
         return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, FaultCode::InvalidRequest, message));
     }
     let session = find(&asked, place)?;
-    let reader = match single(headers, LAST_EVENT_ID) {
+    let reader = match single(headers, &LAST_EVENT_ID) {
         Single::One(last) => resume(&session, last)?,
         Single::None => {
             session.standing.feed(Source::Watch(Watch::new(session.conversation.clone())));

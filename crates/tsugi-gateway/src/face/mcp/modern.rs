@@ -26,6 +26,7 @@ pub(super) async fn post(
     endpoint: Endpoint,
     message: Message,
     params: Option<Object>,
+    own: Option<Object>,
 ) -> Response<Body> {
     let request = match message {
         Message::Request(request) => request,
@@ -33,7 +34,7 @@ pub(super) async fn post(
         Message::Notification(_) => return http::empty(StatusCode::ACCEPTED),
         Message::Response(_) => return refuse_response(),
     };
-    match read(&asked, &endpoint, &request, params) {
+    match read(&asked, &endpoint, &request, params, own) {
         Ok(call) if call.method == Method::Listen => listen::open(asked, &endpoint, request.id, call),
         Ok(call) => answer(asked, &endpoint, request, call).await,
         Err(error) => fault::rpc_error(refused_status(&error), Some(&request.id), &error),
@@ -48,13 +49,19 @@ fn refused_status(error: &RpcError) -> StatusCode {
     }
 }
 
-fn read(asked: &Asked<'_>, endpoint: &Endpoint, request: &Request, params: Option<Object>) -> Result<Call, RpcError> {
+fn read(
+    asked: &Asked<'_>,
+    endpoint: &Endpoint,
+    request: &Request,
+    params: Option<Object>,
+    own: Option<Object>,
+) -> Result<Call, RpcError> {
     let headers = &asked.parts.headers;
     let Some(version) = agree::only(headers, &super::PROTOCOL_VERSION)? else {
         return Err(agree::mismatch("the MCP-Protocol-Version header is missing"));
     };
     let params = params.ok_or_else(|| invalid("the parameters must be an object without duplicate keys"))?;
-    let own = params.get_object("_meta").ok_or_else(|| invalid("the parameters lack _meta"))?;
+    let own = own.ok_or_else(|| invalid("the parameters lack _meta"))?;
     if own.get_str(meta::PROTOCOL_VERSION).is_some_and(|in_body| in_body.as_bytes() != version) {
         return Err(agree::mismatch("the MCP-Protocol-Version header differs from _meta"));
     }
