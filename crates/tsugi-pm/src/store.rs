@@ -154,7 +154,7 @@ impl OpenError {
 }
 
 enum Engine {
-    Sqlite(Sqlite),
+    Sqlite(Box<Sqlite>),
     Postgres(Postgres),
 }
 
@@ -168,7 +168,7 @@ impl Store {
     /// Opens a database, bringing its schema up to date.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         let engine = match options.location.clone() {
-            Location::Sqlite(path) => Engine::Sqlite(Sqlite::open(path, options).await?),
+            Location::Sqlite(path) => Engine::Sqlite(Box::new(Sqlite::open(path, options).await?)),
             Location::Postgres(address) => Engine::Postgres(Postgres::open(&address, options).await?),
         };
         Ok(Self { engine: Arc::new(engine) })

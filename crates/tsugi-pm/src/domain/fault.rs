@@ -91,7 +91,13 @@ pub struct Fault {
 impl Fault {
     /// A fault with a message and neither hint nor details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retryable: code.is_retryable(), hint: String::new(), details: Box::default() }
+        Self {
+            code,
+            message: message.into(),
+            retryable: code.is_retryable(),
+            hint: String::new(),
+            details: Box::default(),
+        }
     }
 
     /// An argument of the wrong shape.

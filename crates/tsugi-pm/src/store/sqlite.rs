@@ -144,6 +144,9 @@ impl Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
+        // The writer must be the last to close: only a connection that may write folds the log into the file.
+        self.watch.stop();
+        self.readers.idle.lock().clear();
         self.writer = None;
         if let Some(thread) = self.writer_thread.take() {
             // It finishes what was acknowledged or is about to be, so that nothing half-done outlives the store.

@@ -2,5 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests speak and stop as they like")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody outside reads a test's items")]
 
+mod child;
 mod contract;
+mod crowd;
+mod differential;
+mod disk;
+mod feed;
+mod invariant;
+mod vfs;
 mod world;

@@ -31,6 +31,13 @@ pub struct World {
     _folder: Option<TempDir>,
 }
 
+/// A folder that vanishes after the test, in memory where there is such a place: a process that is killed loses no
+/// page of a file either way, and the tests that are about disks write down their syncs themselves.
+pub fn folder() -> TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
+}
+
 pub fn agent(name: &str) -> AgentId {
     AgentId::parse(&format!("agt_{name}")).unwrap()
 }
@@ -56,14 +63,14 @@ pub async fn postgres_address() -> Option<String> {
 
 impl World {
     pub async fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let location = Location::Sqlite(folder.path().join("pm.db"));
         Self::at(location, Some(folder)).await
     }
 
     /// A store with nothing in it; the project is only a name.
     pub async fn sqlite_empty() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let location = Location::Sqlite(folder.path().join("pm.db"));
         let clock = ManualClock::at(BEGIN);
         let pm = Pm::open(Options::new(location.clone()).with_clock(clock.clone())).await.unwrap();
@@ -211,4 +218,27 @@ macro_rules! both_stores {
             })+
         }
     };
+}
+
+impl World {
+    /// Goes behind tsugi's back: runs SQL of its own; answers what the database says against it.
+    pub async fn raw(&self, sql: &str) -> Result<(), String> {
+        match &self.location {
+            Location::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+                connection.execute_batch(sql).map_err(|error| error.to_string())
+            }
+            Location::Postgres(address) => {
+                let (client, connection) = tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
+                let driving = tokio::spawn(connection);
+                let done = client.batch_execute(sql).await;
+                drop(client);
+                driving.await.unwrap().unwrap();
+                done.map_err(|error| {
+                    error.as_db_error().map_or_else(|| error.to_string(), |one| one.message().to_owned())
+                })
+            }
+        }
+    }
 }

@@ -51,7 +51,7 @@ CREATE INDEX task_ready_mine ON task(assignee_id, project_id, priority_rank, unb
   WHERE status = 'todo' AND open_blockers = 0;
 CREATE INDEX task_waiting ON task(project_id) WHERE status = 'todo' AND open_blockers > 0;
 CREATE INDEX task_blocker ON task(project_id, unblocks DESC) WHERE unblocks > 0 AND status NOT IN('done','cancelled');
-CREATE INDEX task_twin ON task(project_id, title_key) WHERE status NOT IN('done','cancelled');
+CREATE INDEX task_twin ON task(project_id, title_key, number) WHERE status NOT IN('done','cancelled');
 CREATE INDEX task_status ON task(project_id, status, updated_at);
 CREATE INDEX task_updated ON task(project_id, updated_at, id);
 CREATE INDEX task_created ON task(project_id, created_at, id);

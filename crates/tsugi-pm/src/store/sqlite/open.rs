@@ -53,12 +53,18 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     Ok(Opened { writer: Some(writer), readers, watcher })
 }
 
-/// A file on a disk that cannot be written can still be read; without a log beside it, it must be taken for immutable.
+/// A file on a disk that cannot be written can still be read. Where SQLite cannot even make its shared memory, the file
+/// is taken for immutable; but only without a log beside it, whose newer contents would silently be missed.
 fn open_read_only(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0);
     let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
-    let try_plain =
-        || connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|one| taken(&one).map(|_| one));
-    let reconnect = || try_plain().or_else(|_| connect(Path::new(&uri), options, OpenFlags::SQLITE_OPEN_READ_ONLY));
+    let plain = || connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|one| taken(&one).map(|_| one));
+    let reconnect = || match plain() {
+        Err(_) if !has_log => connect(Path::new(&uri), options, OpenFlags::SQLITE_OPEN_READ_ONLY),
+        other => other,
+    };
     let first = reconnect()?;
     migrate::check(&taken(&first)?, options.known_migrations, |step| step.sqlite)?;
     let readers = (0..options.connections.max(1)).map(|_| reconnect()).collect::<Result<Vec<_>, _>>()?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ pub(super) struct Watch {
     ticker: Ticker,
     connection: Mutex<Option<Connection>>,
     is_stopped: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Watch {
@@ -34,6 +36,7 @@ impl Watch {
             ticker: Ticker(Arc::new(watch::Sender::new(0))),
             connection: Mutex::new(Some(connection)),
             is_stopped: Arc::new(AtomicBool::new(false)),
+            thread: Mutex::new(None),
         }
     }
 
@@ -53,7 +56,7 @@ impl Watch {
         let started = std::thread::Builder::new().name("pm-watch".to_owned()).spawn(move || {
             let mut last = data_version(&connection);
             while !is_stopped.load(Ordering::Relaxed) {
-                std::thread::sleep(POLL);
+                std::thread::park_timeout(POLL);
                 let version = data_version(&connection);
                 if version != last {
                     last = version;
@@ -61,16 +64,21 @@ impl Watch {
                 }
             }
         });
-        if let Err(error) = started {
+        match started {
+            Ok(thread) => *self.thread.lock() = Some(thread),
             // Readers still look every other second; they are slower, not wrong.
-            tracing::warn!(%error, "cannot start the watcher thread");
+            Err(error) => tracing::warn!(%error, "cannot start the watcher thread"),
         }
     }
-}
 
-impl Drop for Watch {
-    fn drop(&mut self) {
+    /// Ends the thread and closes the connection.
+    pub(super) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
+        drop(self.connection.lock().take());
+        if let Some(thread) = self.thread.lock().take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 }
 

@@ -140,7 +140,7 @@ impl Tx<'_> {
     /// Open tasks of a project with the same title.
     pub(crate) fn task_twins(&mut self, project: &ProjectId, title_key: &str) -> Result<Vec<Task>, Fault> {
         let tail = "WHERE t.project_id = ?1 AND t.title_key = ?2 AND t.status NOT IN ('done', 'cancelled') \
-                    ORDER BY t.number LIMIT 5";
+                    ORDER BY t.title_key, t.number LIMIT 5";
         self.select(tail, &[project.as_str().into(), title_key.into()])
     }
 
@@ -272,8 +272,12 @@ impl Tx<'_> {
 
     /// Whether `from` waits for `to`, directly or through others. Ask while holding the project's graph.
     pub(crate) fn dependency_reaches(&mut self, from: &TaskId, to: &TaskId) -> Result<bool, Fault> {
-        let sql = "WITH RECURSIVE reach(id) AS (SELECT CAST(?1 AS TEXT) UNION SELECT d.depends_on_id FROM dependency d \
-                   JOIN reach r ON d.task_id = r.id WHERE d.kind = 'blocks') SELECT 1 FROM reach WHERE id = ?2 LIMIT 1";
+        if from == to {
+            return Ok(true);
+        }
+        let sql = "WITH RECURSIVE reach(id) AS (SELECT d.depends_on_id FROM dependency d WHERE d.task_id = ?1 AND \
+                   d.kind = 'blocks' UNION SELECT d.depends_on_id FROM dependency d JOIN reach r ON d.task_id = r.id \
+                   WHERE d.kind = 'blocks') SELECT 1 FROM reach WHERE id = ?2 LIMIT 1";
         Ok(!self.rows(sql, &[from.as_str().into(), to.as_str().into()])?.is_empty())
     }
 

@@ -1,0 +1,288 @@
+//! Lists of tasks: one's own, all of them, and those that could be done now.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::Desk;
+use super::view::{TaskRow, cursor, page, place, rows};
+use super::{Action, Effect};
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ProjectId, TaskRef};
+use crate::domain::task::{Task, TaskSort, TaskStatus};
+use crate::domain::word::words;
+use crate::store::tx::{ReadyPick, TaskFilter};
+
+/// Waiting tasks are counted up to here.
+const COUNT_UP_TO: i64 = 100;
+
+words! {
+    /// How a task can be mine.
+    Mine {
+        /// I hold it.
+        Claimed = "claimed",
+        /// It is assigned to me.
+        Assigned = "assigned",
+        /// I created it.
+        Created = "created",
+        /// It waits for a review that I could give.
+        Reviewing = "reviewing",
+    }
+}
+
+/// Lists the caller's tasks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GetMyTasks {
+    /// In this status; `open` means neither done nor cancelled.
+    pub status: Option<String>,
+    /// In this project.
+    pub project_id: Option<ProjectId>,
+    /// How they are mine: held and assigned ones unless said otherwise.
+    pub include: Vec<Mine>,
+    /// How many.
+    pub limit: Option<i64>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+
+/// A page of tasks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tasks {
+    /// The tasks.
+    pub tasks: Vec<TaskRow>,
+    /// Where to go on, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A place in a list of tasks: how far in which part.
+type TaskPlace = (usize, i64, String);
+
+impl Action for GetMyTasks {
+    const NAME: &'static str = "get_my_tasks";
+    const EFFECT: Effect = Effect::ReadAfterSweep;
+    type Output = Tasks;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Tasks, Fault> {
+        let parts = self.parts(desk)?;
+        let (part, key, id) = place::<TaskPlace>(self.cursor.as_deref())?.unwrap_or_default();
+        let wanted = rows(self.limit)? + 1;
+        let mut found: Vec<(usize, Task)> = Vec::new();
+        for (at, filter) in parts.iter().enumerate().skip(part) {
+            let after = (at == part && !id.is_empty()).then(|| (key, id.clone()));
+            let filter = TaskFilter { after, limit: wanted, ..filter.clone() };
+            for task in desk.tx.task_list(&filter)? {
+                // A task that an earlier part has shown is not shown again.
+                if !parts[..at].iter().any(|earlier| is_in(earlier, &task)) {
+                    found.push((at, task));
+                }
+            }
+            if found.len() as i64 >= wanted {
+                break;
+            }
+        }
+        let places: Vec<TaskPlace> =
+            found.iter().map(|(at, task)| (*at, TaskSort::Updated.key(task), task.id.to_string())).collect();
+        let (tasks, has_more) = page(found.iter().map(|(_, task)| TaskRow::new(task)).collect(), self.limit)?;
+        let next_cursor = tasks.len().checked_sub(1).filter(|_| has_more).map(|last| cursor(&places[last]));
+        Ok(Tasks { tasks, next_cursor })
+    }
+}
+
+impl GetMyTasks {
+    fn parts(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<TaskFilter>, Fault> {
+        let me = desk.agent()?.id;
+        let base = TaskFilter {
+            projects: desk.projects(self.project_id.as_ref())?,
+            statuses: self.statuses()?,
+            ..everything()
+        };
+        // A task one holds is assigned to one, so "assigned" covers both; held ones come first when asked for alone.
+        let include = if self.include.is_empty() { vec![Mine::Assigned] } else { self.include.clone() };
+        Ok(include
+            .into_iter()
+            .map(|how| match how {
+                Mine::Claimed => TaskFilter { holder: Some(me.clone()), ..base.clone() },
+                Mine::Assigned => TaskFilter { assignee: Some(me.clone()), ..base.clone() },
+                Mine::Created => TaskFilter { author: Some(me.clone()), ..base.clone() },
+                Mine::Reviewing => TaskFilter { statuses: vec![TaskStatus::Review], ..base.clone() },
+            })
+            .collect())
+    }
+
+    fn statuses(&self) -> Result<Vec<TaskStatus>, Fault> {
+        match self.status.as_deref() {
+            None => Ok(Vec::new()),
+            Some("open") => Ok(TaskStatus::ALL.iter().copied().filter(|status| status.is_open()).collect()),
+            Some(one) => Ok(vec![one.parse()?]),
+        }
+    }
+}
+
+/// Whether a task belongs to a part that was listed before.
+fn is_in(filter: &TaskFilter, task: &Task) -> bool {
+    let by_owner = filter.assignee.is_some() && task.assignee_id == filter.assignee;
+    let by_author = filter.author.is_some() && task.created_by == filter.author;
+    let by_holder =
+        filter.holder.is_some() && task.status == TaskStatus::InProgress && task.assignee_id == filter.holder;
+    by_owner || by_author || by_holder
+}
+
+fn everything() -> TaskFilter {
+    TaskFilter {
+        projects: Vec::new(),
+        statuses: Vec::new(),
+        assignee: None,
+        author: None,
+        holder: None,
+        label: None,
+        parent: None,
+        untouched_since: None,
+        text: None,
+        sort: TaskSort::Updated,
+        after: None,
+        limit: 0,
+    }
+}
+
+/// Lists tasks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListTasks {
+    /// In this project.
+    pub project_id: Option<ProjectId>,
+    /// In one of these statuses.
+    pub status: Vec<TaskStatus>,
+    /// Assigned to.
+    pub assignee_id: Option<AgentId>,
+    /// With this label.
+    pub label: Option<String>,
+    /// Parts of this task.
+    pub parent_id: Option<TaskRef>,
+    /// Unchanged for this long.
+    pub stale_after_s: Option<i64>,
+    /// With these words.
+    pub text: Option<String>,
+    /// In this order.
+    pub sort: Option<TaskSort>,
+    /// How many.
+    pub limit: Option<i64>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+
+impl Action for ListTasks {
+    const NAME: &'static str = "list_tasks";
+    const EFFECT: Effect = Effect::ReadAfterSweep;
+    type Output = Tasks;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Tasks, Fault> {
+        let sort = self.sort.unwrap_or(TaskSort::Updated);
+        let parent = self.parent_id.as_ref().map(|name| desk.task_to_read(name).map(|task| task.id)).transpose()?;
+        let filter = TaskFilter {
+            projects: desk.projects(self.project_id.as_ref())?,
+            statuses: self.status.clone(),
+            assignee: self.assignee_id.clone(),
+            label: self.label.clone(),
+            parent,
+            untouched_since: self.stale_after_s.map(|seconds| desk.tx.now.plus_seconds(-seconds)),
+            text: self.text.clone(),
+            sort,
+            after: place(self.cursor.as_deref())?,
+            limit: rows(self.limit)? + 1,
+            ..everything()
+        };
+        let found = desk.tx.task_list(&filter)?;
+        let (tasks, has_more) = page(found.iter().map(TaskRow::new).collect::<Vec<_>>(), self.limit)?;
+        let last = tasks.len().checked_sub(1).filter(|_| has_more).map(|at| &found[at]);
+        Ok(Tasks { next_cursor: last.map(|task| cursor(&(sort.key(task), &task.id))), tasks })
+    }
+}
+
+/// What could be done now.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GetReadyTasks {
+    /// In this project.
+    pub project_id: Option<ProjectId>,
+    /// With these labels.
+    pub labels: Vec<String>,
+    /// Whether only what the caller is able to do counts; it does unless said otherwise.
+    pub capability_match: Option<bool>,
+    /// How many; ten unless said otherwise.
+    pub limit: Option<i64>,
+}
+
+/// Why more is not ready.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BlockedSummary {
+    /// How many tasks wait for others, counted up to a hundred.
+    pub n: i64,
+    /// The open tasks that most others wait for.
+    pub top_blockers: Vec<TaskRow>,
+}
+
+/// What could be done, best first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ready {
+    /// What the session holds already: go on with these first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_hand: Vec<TaskRow>,
+    /// What is ready.
+    pub tasks: Vec<TaskRow>,
+    /// Why more is not.
+    pub blocked_summary: BlockedSummary,
+}
+
+impl Action for GetReadyTasks {
+    const NAME: &'static str = "get_ready_tasks";
+    const EFFECT: Effect = Effect::ReadAfterSweep;
+    type Output = Ready;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Ready, Fault> {
+        let wanted = self.limit.map_or(Ok(10), |limit| rows(Some(limit)))?;
+        let agent = desk.agent()?;
+        let projects = desk.projects(self.project_id.as_ref())?;
+        let able = if self.capability_match.unwrap_or(true) {
+            agent.capabilities.clone()
+        } else {
+            desk.all_capabilities(&projects)?
+        };
+        let mut ready = Ready {
+            in_hand: Vec::new(),
+            tasks: Vec::new(),
+            blocked_summary: BlockedSummary { n: 0, top_blockers: Vec::new() },
+        };
+        for claim in
+            desk.tx.claim_of_agent(&agent.id)?.iter().filter(|claim| projects.contains(&claim.project_id)).take(10)
+        {
+            ready.in_hand.push(TaskRow::new(&desk.tx.task_get(&claim.task_id.clone().into())?));
+        }
+        for project in &projects {
+            let pick = ReadyPick { agent: &agent.id, project, capabilities: &able, labels: &self.labels };
+            let room = wanted - ready.tasks.len() as i64;
+            if room > 0 {
+                ready.tasks.extend(desk.tx.task_ready(&pick, room)?.iter().map(TaskRow::new));
+            }
+            ready.blocked_summary.n += desk.tx.task_waiting_count(project, COUNT_UP_TO)?;
+            let blockers = desk.tx.task_top_blockers(project, 3)?;
+            ready.blocked_summary.top_blockers.extend(blockers.iter().map(TaskRow::new));
+        }
+        ready.blocked_summary.top_blockers.truncate(3);
+        Ok(ready)
+    }
+}
+
+impl Desk<'_, '_> {
+    /// Every capability that any agent of these projects has: what somebody could do.
+    fn all_capabilities(&mut self, projects: &[ProjectId]) -> Result<Vec<String>, Fault> {
+        let mut all = Vec::new();
+        for project in projects {
+            for agent in self.tx.agent_list(Some(project), "", 1000)? {
+                all.extend(agent.capabilities);
+            }
+        }
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+}

@@ -1,0 +1,232 @@
+//! Who is who: one's own profile, the agents, and the sessions that are alive.
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::Desk;
+use super::view::{ClaimView, cursor, fit, page, place, rows};
+use super::{Action, Effect};
+use crate::domain::agent::{Agent, AgentStatus, AgentType};
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ProjectId, SessionId};
+use crate::domain::limit::{self, KIB};
+use crate::domain::member::Membership;
+use crate::domain::session::Session;
+
+/// Who am I?
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetMyProfile {}
+
+/// The caller, where it belongs, and what it is doing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Profile {
+    /// The agent.
+    pub agent: Agent,
+    /// Where it belongs.
+    pub memberships: Vec<Membership>,
+    /// Its active sessions.
+    pub sessions: Vec<Session>,
+    /// What it holds.
+    pub claims: Vec<ClaimView>,
+    /// How many handoffs wait for it.
+    pub pending_handoffs: usize,
+}
+
+impl Action for GetMyProfile {
+    const NAME: &'static str = "get_my_profile";
+    const EFFECT: Effect = Effect::Read;
+    type Output = Profile;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Profile, Fault> {
+        let agent = desk.agent()?;
+        let memberships = desk.tx.membership_of_agent(&agent.id)?;
+        let projects: Vec<ProjectId> = memberships.iter().map(|one| one.project_id.clone()).collect();
+        let pending = desk.tx.handoff_for(&agent.id, &projects, true, Default::default(), 100)?;
+        let instructions = limit::clip(&agent.instructions, 8 * KIB).0;
+        Ok(Profile {
+            sessions: fit(desk.tx.session_active(&agent.id)?, 6 * KIB).0,
+            claims: desk.tx.claim_of_agent(&agent.id)?.iter().take(30).map(ClaimView::new).collect(),
+            memberships: fit(memberships, 4 * KIB).0,
+            agent: Agent { instructions, ..agent },
+            pending_handoffs: pending.len(),
+        })
+    }
+}
+
+/// Lists agents.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListAgents {
+    /// Of one project.
+    pub project_id: Option<ProjectId>,
+    /// In this state.
+    pub status: Option<AgentStatus>,
+    /// Able to do this.
+    pub capability: Option<String>,
+    /// How many.
+    pub limit: Option<i64>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+
+/// An agent in a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AgentRow {
+    /// Its id.
+    pub id: AgentId,
+    /// Its name.
+    pub name: String,
+    /// Person or program.
+    #[serde(rename = "type")]
+    pub kind: AgentType,
+    /// What it is.
+    pub role_title: String,
+    /// What it can do.
+    pub capabilities: Vec<String>,
+    /// Whether it may act.
+    pub status: AgentStatus,
+    /// Whether it has an active session.
+    pub online: bool,
+    /// How many tasks it holds.
+    pub live_claims: usize,
+}
+
+/// Agents.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Agents {
+    /// By id.
+    pub agents: Vec<AgentRow>,
+    /// Where to go on, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+impl Action for ListAgents {
+    const NAME: &'static str = "list_agents";
+    const EFFECT: Effect = Effect::ReadAfterSweep;
+    type Output = Agents;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Agents, Fault> {
+        if let Some(project) = &self.project_id {
+            desk.project_to_read(project)?;
+        }
+        let mut after: String = place(self.cursor.as_deref())?.unwrap_or_default();
+        let wanted = rows(self.limit)? + 1;
+        let mut found = Vec::new();
+        // The filters are rare and agents are few: read on until the page is full.
+        while (found.len() as i64) < wanted {
+            let batch = desk.tx.agent_list(self.project_id.as_ref(), &after, 100)?;
+            let Some(last) = batch.last() else { break };
+            after = last.id.to_string();
+            found.extend(batch.into_iter().filter(|agent| self.admits(agent)));
+        }
+        let list = found.into_iter().map(|agent| desk.agent_row(agent)).collect::<Result<Vec<_>, _>>()?;
+        let (agents, has_more) = page(list, self.limit)?;
+        let next_cursor = agents.last().filter(|_| has_more).map(|last| cursor(&last.id));
+        Ok(Agents { agents, next_cursor })
+    }
+}
+
+impl ListAgents {
+    fn admits(&self, agent: &Agent) -> bool {
+        self.status.is_none_or(|status| status == agent.status)
+            && self.capability.as_ref().is_none_or(|one| agent.capabilities.contains(one))
+    }
+}
+
+impl Desk<'_, '_> {
+    fn agent_row(&mut self, agent: Agent) -> Result<AgentRow, Fault> {
+        let online = !self.tx.session_active(&agent.id)?.is_empty();
+        let live_claims = self.tx.claim_of_agent(&agent.id)?.len();
+        let Agent { id, name, kind, role_title, capabilities, status, .. } = agent;
+        Ok(AgentRow { id, name, kind, role_title, capabilities, status, online, live_claims })
+    }
+}
+
+/// One agent, for the resource `agent://{id}`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetAgent {
+    /// Which one.
+    pub agent_id: AgentId,
+}
+
+impl Action for GetAgent {
+    const NAME: &'static str = "get_agent";
+    const EFFECT: Effect = Effect::Read;
+    type Output = AgentRow;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<AgentRow, Fault> {
+        let agent = desk.tx.agent_get(&self.agent_id)?;
+        desk.agent_row(agent)
+    }
+}
+
+/// The sessions that are alive or whose claims wait, for people.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListSessions {
+    /// How many.
+    pub limit: Option<i64>,
+}
+
+/// A session and what it holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// The session.
+    pub session: Session,
+    /// What it holds.
+    pub claims: Vec<ClaimView>,
+    /// What it last reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+}
+
+impl Action for ListSessions {
+    const NAME: &'static str = "list_sessions";
+    const EFFECT: Effect = Effect::ReadAfterSweep;
+    type Output = Vec<SessionRow>;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<SessionRow>, Fault> {
+        let projects = desk.projects(None)?;
+        let is_operator = desk.agent_id().is_none();
+        let mut list = Vec::new();
+        for session in desk.tx.session_live(rows(self.limit)?)? {
+            let is_shared = session.project_id.as_ref().is_some_and(|one| projects.contains(one));
+            if !is_operator && !is_shared && desk.agent_id() != Some(&session.agent_id) {
+                continue;
+            }
+            let claims = desk.tx.claim_of_session(&session.id)?;
+            let checkpoint = claims.iter().rev().find_map(|claim| claim.checkpoint.clone());
+            list.push(SessionRow { session, claims: claims.iter().map(ClaimView::new).collect(), checkpoint });
+        }
+        Ok(list)
+    }
+}
+
+/// One session of the caller's, for the resources `session://current` and `session://{id}`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GetSession {
+    /// Which one; the one a call without a name would use when unset.
+    pub session_id: Option<SessionId>,
+}
+
+impl Action for GetSession {
+    const NAME: &'static str = "get_session";
+    const EFFECT: Effect = Effect::Read;
+    type Output = SessionRow;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<SessionRow, Fault> {
+        let id = desk.session_id(self.session_id.as_ref())?;
+        let id = id.ok_or_else(|| Fault::not_found("session", "current").hint("begin one with start_session"))?;
+        let session = desk
+            .tx
+            .session_find(&id)?
+            .filter(|one| Some(&one.agent_id) == desk.agent_id() || desk.agent_id().is_none());
+        let session = session.ok_or_else(|| Fault::not_found("session", &id))?;
+        let claims = desk.tx.claim_of_session(&id)?;
+        let checkpoint = claims.iter().rev().find_map(|claim| claim.checkpoint.clone());
+        Ok(SessionRow { session, claims: claims.iter().map(ClaimView::new).collect(), checkpoint })
+    }
+}

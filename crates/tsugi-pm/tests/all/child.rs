@@ -1,0 +1,199 @@
+//! Other processes for the tests: this very binary, started again in a role, spoken to by lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tsugi_pm::action::Pm;
+use tsugi_pm::action::claim::ClaimTask;
+use tsugi_pm::action::create::CreateTask;
+use tsugi_pm::action::handoff::AcceptHandoff;
+use tsugi_pm::domain::fault::Fault;
+use tsugi_pm::domain::id::{HandoffId, ProjectId, TaskId};
+use tsugi_pm::domain::task::TaskStatus;
+use tsugi_pm::domain::time::Moment;
+use tsugi_pm::store::clock::Clock;
+use tsugi_pm::store::{Location, Options};
+
+use crate::world::{caller, claim, finish};
+
+/// A clock that every process reads from one file, so that a test moves time for all of them.
+pub struct FileClock(std::path::PathBuf);
+
+impl FileClock {
+    pub fn new(database: &Path) -> Self {
+        Self(database.with_extension("clock"))
+    }
+
+    pub fn set(&self, moment: Moment) {
+        let partial = self.0.with_extension("clock.new");
+        std::fs::write(&partial, moment.0.to_string()).unwrap();
+        std::fs::rename(&partial, &self.0).unwrap();
+    }
+}
+
+impl Clock for FileClock {
+    fn now(&self) -> Moment {
+        Moment(std::fs::read_to_string(&self.0).unwrap().trim().parse().unwrap())
+    }
+}
+
+/// A child in a role.
+pub struct Other {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Other {
+    /// Starts this binary again; its standard output carries nothing but the role's lines.
+    #[expect(clippy::disallowed_methods, reason = "a test starts itself, and waits for it below")]
+    pub fn start(role: &str, database: &Path, arguments: &[&str]) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["child::play_a_role", "--exact", "--nocapture"])
+            .env("TSUGI_ROLE", role)
+            .env("TSUGI_DATABASE", database)
+            .env("TSUGI_ARGUMENTS", arguments.join(" "))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = process.stdin.take().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        Self { process, input, output }
+    }
+
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+        self.input.flush().unwrap();
+    }
+
+    /// The next line that the role wrote, or nothing when it has ended. The test harness's own lines are passed over.
+    pub fn hear(&mut self) -> Option<String> {
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line).unwrap_or(0) == 0 {
+                return None;
+            }
+            if let Some((_, said)) = line.trim_end_matches('\n').split_once("» ") {
+                // A line without its end was cut by the kill: nobody was told.
+                return line.ends_with('\n').then(|| said.to_owned());
+            }
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    pub fn wait(mut self) -> std::process::ExitStatus {
+        self.process.wait().unwrap()
+    }
+}
+
+fn said(line: &str) {
+    println!("» {line}");
+    std::io::stdout().flush().unwrap();
+}
+
+fn heard() -> Option<String> {
+    let mut line = String::new();
+    (std::io::stdin().read_line(&mut line).unwrap() > 0).then(|| line.trim().to_owned())
+}
+
+fn code(result: Result<String, Fault>) -> String {
+    result.unwrap_or_else(|fault| fault.code.to_string())
+}
+
+/// Not a test by itself: what a child does when it was given a role.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn play_a_role() {
+    let Ok(role) = std::env::var("TSUGI_ROLE") else { return };
+    let database = std::path::PathBuf::from(std::env::var_os("TSUGI_DATABASE").unwrap());
+    let arguments = std::env::var("TSUGI_ARGUMENTS").unwrap();
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let mut options = Options { connections: 1, ..Options::new(Location::Sqlite(database.clone())) };
+    if FileClock::new(&database).0.exists() {
+        options = options.with_clock(FileClock::new(&database));
+    }
+    if role == "migrate" {
+        options.vfs = Some(crate::vfs::register());
+        crate::vfs::abort_at(arguments[0].parse().unwrap());
+    }
+    let pm = Pm::open(options).await.unwrap();
+    match role.as_str() {
+        "migrate" => said("open"),
+        "claim" => claim_until_empty(&pm, arguments[0]).await,
+        "hold" => hold(&pm, arguments[0]).await,
+        "accept" => accept(&pm, arguments[0], arguments[1]).await,
+        "write" => write_for_ever(&pm, arguments[0], arguments[1]).await,
+        other => panic!("unknown role {other}"),
+    }
+}
+
+/// Claims and finishes until nothing is left, saying what it got.
+async fn claim_until_empty(pm: &Pm, who: &str) {
+    said("ready");
+    heard();
+    loop {
+        let taken = pm.perform(&caller(who), ClaimTask::default()).await.unwrap();
+        let Some(task) = taken.task else { break };
+        said(&format!("{} {}", task.id, taken.claim.unwrap().fence));
+        pm.perform(&caller(who), finish(&task.id, TaskStatus::Done)).await.unwrap();
+    }
+    said("empty");
+}
+
+/// Claims and finishes on command.
+async fn hold(pm: &Pm, who: &str) {
+    said("ready");
+    while let Some(line) = heard() {
+        let (verb, task) = line.split_once(' ').unwrap();
+        let task = TaskId::parse(task).unwrap();
+        let result = match verb {
+            "claim" => pm
+                .perform(&caller(who), claim(&task))
+                .await
+                .map(|taken| format!("fence {}", taken.claim.unwrap().fence)),
+            "finish" => pm.perform(&caller(who), finish(&task, TaskStatus::Done)).await.map(|_| "done".to_owned()),
+            other => panic!("unknown verb {other}"),
+        };
+        said(&code(result));
+    }
+}
+
+/// Accepts one handoff at a signal.
+async fn accept(pm: &Pm, who: &str, handoff: &str) {
+    said("ready");
+    heard();
+    let wish = AcceptHandoff {
+        handoff_id: HandoffId::parse(handoff).unwrap(),
+        note: None,
+        session_id: None,
+        idempotency_key: None,
+    };
+    let answer = match pm.perform(&caller(who), wish).await {
+        Ok(taken) => format!("won {}", taken.claim.agent_id),
+        Err(fault) => format!("{} {}", fault.code, fault.details["accepted_by"].as_str().unwrap_or("nobody")),
+    };
+    said(&answer);
+}
+
+/// Creates, claims and finishes tasks until it is killed, saying each thing after it is acknowledged.
+async fn write_for_ever(pm: &Pm, who: &str, project: &str) {
+    let project = ProjectId::parse(project).unwrap();
+    for number in 0_u64.. {
+        let mut wish = CreateTask::titled(&project, &format!("task {number}"));
+        wish.task.similar_ok = true;
+        let task = pm.perform(&caller(who), wish).await.unwrap().task;
+        said(&format!("created {} {}", task.id, task.reference));
+        let taken = pm.perform(&caller(who), claim(&task.id)).await;
+        if let Ok(taken) = taken {
+            said(&format!("claimed {} {}", task.id, taken.claim.unwrap().fence));
+            pm.perform(&caller(who), finish(&task.id, TaskStatus::Done)).await.unwrap();
+            said(&format!("finished {}", task.id));
+        }
+    }
+}
