@@ -69,6 +69,15 @@ impl Catalog {
         self.tools.items.iter().find(|tool| tool.name() == name)
     }
 
+    /// Those of these lists that could not be fetched.
+    pub(crate) fn failed(&self, lists: Lists) -> Lists {
+        Lists {
+            tools: lists.tools && self.tools.fault.is_some(),
+            resources: lists.resources && (self.resources.fault.is_some() || self.templates.fault.is_some()),
+            prompts: lists.prompts && self.prompts.fault.is_some(),
+        }
+    }
+
     /// Which arguments of which tools are mirrored into headers.
     pub fn header_params(&self) -> HashMap<String, HeaderParams> {
         let params =

@@ -46,6 +46,7 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.task.abort();
+        self.server.let_go();
     }
 }
 

@@ -73,8 +73,18 @@ impl Pool {
         self.leaving.reopen();
     }
 
+    /// Ends all instances but the first without waiting: the manager has let the server go.
+    pub(crate) fn let_go(&self) {
+        let slots = std::mem::take(&mut *self.more.lock());
+        for slot in slots {
+            slot.instance.inner().let_go();
+        }
+    }
+
     fn pick(&self, call: &Call) -> Result<Lease, Fault> {
         match self.kind {
+            // No instance is started for a server that is no more; the first one says so.
+            _ if self.first.inner().is_let_go() => Ok(self.first.lease()),
             Instances::Shared => Ok(self.first.lease()),
             Instances::PerSession => self.of_session(&call.caller),
             Instances::Pool(most) => Ok(self.least_busy(call, most)),

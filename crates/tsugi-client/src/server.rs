@@ -1,13 +1,16 @@
 //! One configured server: its connection, its catalog, and the task that keeps both alive.
 
+mod attend;
 mod connect;
 mod listen;
+mod refresh;
 mod status;
+mod subscription;
 mod task;
 mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -74,6 +77,10 @@ pub(crate) struct Inner {
     orders: mpsc::Sender<Order>,
     watches: Watches,
     changes: broadcast::Sender<Change>,
+    /// Set when the last way of opening a connection failed and another one is to be tried.
+    tries_second_way: AtomicBool,
+    /// Set when the manager has let the server go: it will never be connected again.
+    is_let_go: AtomicBool,
     /// What the layers know; shared by all instances of the server.
     pub(crate) parts: Arc<Parts>,
     /// It is stopped because it was idle: whoever calls it waits until it can start again.
@@ -199,6 +206,14 @@ impl Server {
         self.inner.stop().await;
     }
 
+    /// The manager has let it go: its processes end, and so does whoever waits for them.
+    pub(crate) fn let_go(&self) {
+        self.inner.let_go();
+        if let Some(pool) = &self.pool {
+            pool.let_go();
+        }
+    }
+
     /// Stops it and starts it again. Returns when the old process is gone.
     pub async fn restart(&self) {
         if let Some(pool) = &self.pool {
@@ -273,6 +288,8 @@ impl Inner {
             orders,
             watches: Watches::default(),
             changes,
+            tries_second_way: AtomicBool::new(false),
+            is_let_go: AtomicBool::new(false),
             parts,
             is_resting: AtomicBool::new(false),
         });
@@ -307,13 +324,13 @@ impl Inner {
 
     /// Stops the connection without waiting.
     pub(crate) fn rest(&self) {
-        self.is_resting.store(true, Relaxed);
+        self.is_resting.store(true, Ordering::Relaxed);
         self.order(Order::Stop(oneshot::channel().0));
     }
 
     /// Stops the connection and waits until its process is gone.
     pub(crate) async fn stop(&self) {
-        self.is_resting.store(false, Relaxed);
+        self.is_resting.store(false, Ordering::Relaxed);
         self.order_and_wait(Order::Stop).await;
     }
 
@@ -335,12 +352,26 @@ impl Inner {
         }
     }
 
+    /// The manager has let it go: the connection ends, and so does whoever waits for one.
+    pub(crate) fn let_go(&self) {
+        self.is_let_go.store(true, Ordering::Release);
+        self.live.store(None);
+        self.status.wake();
+    }
+
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.is_let_go.load(Ordering::Acquire)
+    }
+
     /// Why calls cannot be made and waiting does not help.
     fn gone(&self) -> Option<Fault> {
+        if self.is_let_go() {
+            return Some(self.not_running("the server was removed", None).retryable(false));
+        }
         let status = self.status.get();
         let why = match status.state {
             State::Failed => "the server is not running",
-            State::Draining if !self.is_resting.load(Relaxed) => "the server is being stopped",
+            State::Draining if !self.is_resting.load(Ordering::Relaxed) => "the server is being stopped",
             _ => return None,
         };
         Some(self.not_running(why, status.fault))

@@ -28,6 +28,15 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(crate) const ALL: Lists = Lists { tools: true, resources: true, prompts: true };
+
+    /// These lists, but for those.
+    pub(crate) fn without(self, those: Lists) -> Lists {
+        Lists {
+            tools: self.tools && !those.tools,
+            resources: self.resources && !those.resources,
+            prompts: self.prompts && !those.prompts,
+        }
+    }
 }
 
 /// Fetches lists through `server` and puts them in place of the old ones. A list that cannot be fetched

@@ -47,16 +47,23 @@ pub(super) struct Tag {
     caller: Caller,
     may_ask: bool,
     wants_log: bool,
+    /// False for what is our own: handshakes, and the listening to a server's changes.
+    is_of_caller: bool,
 }
 
 impl Tag {
     /// Of a request of our own.
     fn own() -> Self {
-        Self { caller: Caller::local(), may_ask: false, wants_log: false }
+        Self { caller: Caller::local(), may_ask: false, wants_log: false, is_of_caller: false }
     }
 
     fn of(call: &Call) -> Self {
-        Self { caller: call.caller.clone(), may_ask: call.method.may_ask(), wants_log: call.meta.log_level.is_some() }
+        Self {
+            caller: call.caller.clone(),
+            may_ask: call.method.may_ask(),
+            wants_log: call.meta.log_level.is_some(),
+            is_of_caller: call.method != Method::Listen,
+        }
     }
 }
 
@@ -112,8 +119,11 @@ impl Mux {
         self.job.as_ref()
     }
 
+    /// How many calls of callers are in flight.
     pub(crate) fn in_flight(&self) -> usize {
-        self.shared.pending.len()
+        let mut count = 0;
+        self.shared.pending.for_each(|_, tag| count += usize::from(tag.is_of_caller));
+        count
     }
 
     /// Waits until the wire is gone.

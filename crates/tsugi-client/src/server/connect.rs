@@ -1,7 +1,10 @@
 //! Making a connection: the wire, the handshake, and the fallbacks between them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, Stage};
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::{Era, Method};
@@ -11,6 +14,7 @@ use tsugi_transport::{Link, TransportError, sse, stdio, ws};
 use super::Inner;
 use crate::config::{EraChoice, Target};
 use crate::connection::Connection;
+use crate::connection::backoff::Backoff;
 use crate::connection::exchange::{self, Opened};
 use crate::connection::handshake::{self, Terms};
 use crate::connection::mux::Mux;
@@ -18,21 +22,43 @@ use crate::connection::state::Happening;
 use crate::error::connect_fault;
 
 /// Connects and agrees. A memory of the era that proves wrong is forgotten, and the question asked.
-pub(super) async fn connect(inner: &Arc<Inner>) -> Result<Connection, Fault> {
-    let terms = Terms { choice: inner.config.era, remembered: inner.memory.get(&inner.config.target) };
-    let first = attempt(inner, terms).await;
-    let connected = match first {
-        Ok(connection) => Ok(connection),
-        Err(fault) => match second_terms(terms, &fault) {
-            Some(terms) => attempt(inner, terms).await.map_err(|_| fault),
-            None => Err(fault),
-        },
-    };
+/// `give_up` ends the attempt: it fails, and nothing that it started is left.
+pub(super) async fn connect(
+    inner: &Arc<Inner>,
+    backoff: &mut Backoff,
+    give_up: &CancellationToken,
+) -> Result<Connection, Fault> {
+    let connected = try_ways(inner, backoff, give_up).await;
     match &connected {
         Ok(connection) => inner.memory.set(&inner.config.target, connection.identity().version.era()),
         Err(_) => inner.memory.forget(&inner.config.target),
     }
     connected.map_err(|fault| fault.on_server(&inner.context.server))
+}
+
+/// Tries one way of opening and, where it may help, another. The second is tried at once only after a first
+/// failure; in a row of failures the ways take turns, so that a server that dies at once is not started twice
+/// for each attempt.
+async fn try_ways(inner: &Arc<Inner>, backoff: &mut Backoff, give_up: &CancellationToken) -> Result<Connection, Fault> {
+    let is_second = inner.tries_second_way.swap(false, Ordering::Relaxed);
+    let mut terms = Terms { choice: inner.config.era, remembered: inner.memory.get(&inner.config.target) };
+    if is_second && terms.opening().is_none() {
+        terms.choice = EraChoice::Legacy;
+    }
+    let fault = match attempt(inner, terms, give_up).await {
+        Ok(connection) => return Ok(connection),
+        Err(fault) => fault,
+    };
+    match second_terms(terms, &fault) {
+        Some(terms) if backoff.failures() == 0 && !give_up.is_cancelled() => {
+            backoff.failed(Instant::now());
+            attempt(inner, terms, give_up).await.map_err(|_| fault)
+        }
+        other => {
+            inner.tries_second_way.store(other.is_some(), Ordering::Relaxed);
+            Err(fault)
+        }
+    }
 }
 
 /// Whether another way of opening may help: a server that dies of `server/discover` gets the legacy
@@ -48,59 +74,74 @@ fn second_terms(terms: Terms, fault: &Fault) -> Option<Terms> {
     }
 }
 
-async fn attempt(inner: &Arc<Inner>, terms: Terms) -> Result<Connection, Fault> {
+async fn attempt(inner: &Arc<Inner>, terms: Terms, give_up: &CancellationToken) -> Result<Connection, Fault> {
+    let opening = Opening { inner, terms, give_up };
     match &inner.config.target {
         Target::Stdio(command) => {
+            // A process that is being started is waited for, so that it can be ended.
             let link = stdio::connect((**command).clone(), inner.config.job.0.clone()).await;
-            over_stream(inner, link, terms).await
+            opening.over_stream(link).await
         }
-        Target::WebSocket(target) => over_stream(inner, ws::connect(target).await, terms).await,
-        Target::Sse(target) => over_sse(inner, target.clone()).await,
-        Target::Http(target) => over_http(inner, target.clone(), terms, true).await,
-        Target::StreamableHttp(target) => over_http(inner, target.clone(), terms, false).await,
-        Target::InProcess(server) => in_process(inner, server.clone()).await,
+        Target::WebSocket(target) => opening.unless_given_up(opening.over_web_socket(target)).await,
+        Target::Sse(target) => opening.unless_given_up(opening.over_sse(target.clone())).await,
+        Target::Http(target) => opening.unless_given_up(opening.over_http(target.clone(), true)).await,
+        Target::StreamableHttp(target) => opening.unless_given_up(opening.over_http(target.clone(), false)).await,
+        Target::InProcess(server) => opening.unless_given_up(in_process(inner, server.clone())).await,
     }
 }
 
-async fn over_stream(
-    inner: &Arc<Inner>,
-    link: Result<Link, TransportError>,
+/// One way of opening.
+#[derive(Clone, Copy)]
+struct Opening<'a> {
+    inner: &'a Arc<Inner>,
     terms: Terms,
-) -> Result<Connection, Fault> {
-    let link = link.map_err(|error| connect_fault(&error))?;
-    inner.wire_up();
-    let mux = Mux::start(inner.context.clone(), link);
-    match handshake::over_stream(&inner.context, &mux, terms).await {
-        Ok(identity) => {
-            mux.agree(identity);
-            Ok(Connection::Mux(Arc::new(mux)))
-        }
-        Err(fault) => {
-            mux.close().await;
-            Err(fault)
+    give_up: &'a CancellationToken,
+}
+
+impl Opening<'_> {
+    async fn unless_given_up<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        let stopped = || self.inner.context.fault(FaultCode::ServerNotRunning, "the server was stopped");
+        tokio::select! {
+            done = work => done,
+            () = self.give_up.cancelled() => Err(stopped()),
         }
     }
-}
 
-/// The two-endpoint wire is older than the modern era.
-async fn over_sse(inner: &Arc<Inner>, target: HttpTarget) -> Result<Connection, Fault> {
-    let terms = Terms { choice: EraChoice::Legacy, remembered: Some(Era::Legacy) };
-    over_stream(inner, sse::connect(target).await, terms).await
-}
+    async fn over_stream(&self, link: Result<Link, TransportError>) -> Result<Connection, Fault> {
+        let link = link.map_err(|error| connect_fault(&error))?;
+        self.inner.wire_up();
+        let mux = Mux::start(self.inner.context.clone(), link);
+        match self.unless_given_up(handshake::over_stream(&self.inner.context, &mux, self.terms)).await {
+            Ok(identity) => {
+                mux.agree(identity);
+                Ok(Connection::Mux(Arc::new(mux)))
+            }
+            Err(fault) => {
+                mux.close().await;
+                Err(fault)
+            }
+        }
+    }
 
-async fn over_http(
-    inner: &Arc<Inner>,
-    target: HttpTarget,
-    terms: Terms,
-    may_be_sse: bool,
-) -> Result<Connection, Fault> {
-    let opened = exchange::open(inner.context.clone(), target.clone(), terms).await?;
-    inner.wire_up();
-    match opened {
-        Opened::Exchange(exchange) => Ok(Connection::Exchange(Arc::new(*exchange))),
-        Opened::MaybeSse(fault) if !may_be_sse => Err(fault),
-        // What the first wire said explains more than that the second one failed too.
-        Opened::MaybeSse(fault) => over_sse(inner, target).await.map_err(|_| fault),
+    async fn over_web_socket(&self, target: &HttpTarget) -> Result<Connection, Fault> {
+        self.over_stream(ws::connect(target).await).await
+    }
+
+    /// The two-endpoint wire is older than the modern era.
+    async fn over_sse(&self, target: HttpTarget) -> Result<Connection, Fault> {
+        let terms = Terms { choice: EraChoice::Legacy, remembered: Some(Era::Legacy) };
+        Opening { terms, ..*self }.over_stream(sse::connect(target).await).await
+    }
+
+    async fn over_http(&self, target: HttpTarget, may_be_sse: bool) -> Result<Connection, Fault> {
+        let opened = exchange::open(self.inner.context.clone(), target.clone(), self.terms).await?;
+        self.inner.wire_up();
+        match opened {
+            Opened::Exchange(exchange) => Ok(Connection::Exchange(Arc::new(*exchange))),
+            Opened::MaybeSse(fault) if !may_be_sse => Err(fault),
+            // What the first wire said explains more than that the second one failed too.
+            Opened::MaybeSse(fault) => self.over_sse(target).await.map_err(|_| fault),
+        }
     }
 }
 

@@ -3,34 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode};
-use tsugi_protocol::json::Splice;
-use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::subscription::Filter;
-use tsugi_protocol::mcp::{Era, Method};
+use tokio_util::sync::CancellationToken;
+use tsugi_protocol::answer::{Fault, FaultCode};
 
-use super::status::What;
+use super::attend::{Ended, attend};
+use super::connect::connect;
 use super::{Inner, Live, Order};
-use crate::catalog::{Catalog, Lists, Wire, fetch};
 use crate::config::{Restart, Start};
 use crate::connection::Connection;
 use crate::connection::backoff::{Backoff, Verdict};
 use crate::connection::context::Notice;
 use crate::connection::state::Happening;
-use crate::layer::cache::Store;
-use crate::stack;
 
-type Orders = mpsc::Receiver<Order>;
-type Notices = mpsc::Receiver<Notice>;
+pub(super) type Orders = mpsc::Receiver<Order>;
+pub(super) type Notices = mpsc::Receiver<Notice>;
+
+/// A server that asks for a longer pause than this is tried after it all the same.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 /// How long calls in flight may take to end when the server is stopped.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// What comes after a phase of the server's life.
-enum Next {
+pub(super) enum Next {
     /// Wait until somebody wants it.
     Idle,
     /// Connect.
@@ -45,14 +42,14 @@ pub(super) async fn run(inner: Arc<Inner>, mut orders: Orders, mut notices: Noti
     let mut next = if inner.config.start == Start::Eager { Next::Connect } else { Next::Idle };
     loop {
         next = match next {
-            Next::Idle => idle(&mut orders).await,
+            Next::Idle => idle(&inner, &mut orders).await,
             Next::Connect => live(&inner, &mut orders, &mut notices, &mut backoff).await,
             Next::Gone => return,
         };
     }
 }
 
-async fn idle(orders: &mut Orders) -> Next {
+async fn idle(inner: &Inner, orders: &mut Orders) -> Next {
     loop {
         match orders.recv().await {
             Some(Order::Start) => return Next::Connect,
@@ -60,7 +57,11 @@ async fn idle(orders: &mut Orders) -> Next {
                 let _ = done.send(());
                 return Next::Connect;
             }
-            Some(Order::Stop(done)) => drop(done.send(())),
+            Some(Order::Stop(done)) => {
+                // Also one that failed: it is tried again when somebody calls it.
+                inner.status.happen(Happening::Closed, None);
+                let _ = done.send(());
+            }
             Some(Order::Refresh | Order::Watches) => {}
             None => return Next::Gone,
         }
@@ -70,33 +71,55 @@ async fn idle(orders: &mut Orders) -> Next {
 /// One attempt and, if it succeeds, the life of the connection.
 async fn live(inner: &Arc<Inner>, orders: &mut Orders, notices: &mut Notices, backoff: &mut Backoff) -> Next {
     inner.status.happen(Happening::Wanted, None);
-    let connection = tokio::select! {
-        connected = super::connect::connect(inner) => connected,
-        next = cancelled(inner, orders) => return next,
-    };
-    match connection {
-        Ok(connection) => {
+    let (connected, ordered) = attempt(inner, orders, backoff).await;
+    match (connected, ordered) {
+        (Ok(connection), None) => {
             backoff.connected(Instant::now());
             serve(inner, connection, orders, notices, backoff).await
         }
-        Err(fault) => broken(inner, fault, orders, backoff).await,
+        (Err(fault), None) => broken(inner, fault, orders, backoff).await,
+        (connected, Some((done, next))) => {
+            if let Ok(connection) = connected {
+                connection.close().await;
+            }
+            inner.status.happen(Happening::Closed, None);
+            if let Some(done) = done {
+                let _ = done.send(());
+            }
+            next
+        }
+    }
+}
+
+type Ordered = Option<(Option<oneshot::Sender<()>>, Next)>;
+
+/// Connects, unless somebody wants otherwise meanwhile. The attempt is never just dropped: it ends what it
+/// started, so that whoever orders a stop hears of it when nothing is left.
+async fn attempt(
+    inner: &Arc<Inner>,
+    orders: &mut Orders,
+    backoff: &mut Backoff,
+) -> (Result<Connection, Fault>, Ordered) {
+    let give_up = CancellationToken::new();
+    let mut connecting = std::pin::pin!(connect(inner, backoff, &give_up));
+    tokio::select! {
+        connected = &mut connecting => (connected, None),
+        ordered = ending(orders) => {
+            give_up.cancel();
+            (connecting.await, Some(ordered))
+        }
     }
 }
 
 /// Waits for an order that ends an attempt.
-async fn cancelled(inner: &Arc<Inner>, orders: &mut Orders) -> Next {
+async fn ending(orders: &mut Orders) -> (Option<oneshot::Sender<()>>, Next) {
     loop {
-        let (done, next) = match orders.recv().await {
-            Some(Order::Stop(done)) => (Some(done), Next::Idle),
-            Some(Order::Restart(done)) => (Some(done), Next::Connect),
-            Some(Order::Start | Order::Refresh | Order::Watches) => continue,
-            None => (None, Next::Gone),
-        };
-        inner.status.happen(Happening::Closed, None);
-        if let Some(done) = done {
-            let _ = done.send(());
+        match orders.recv().await {
+            Some(Order::Stop(done)) => return (Some(done), Next::Idle),
+            Some(Order::Restart(done)) => return (Some(done), Next::Connect),
+            Some(Order::Start | Order::Refresh | Order::Watches) => {}
+            None => return (None, Next::Gone),
         }
-        return next;
     }
 }
 
@@ -107,6 +130,8 @@ async fn broken(inner: &Arc<Inner>, fault: Fault, orders: &mut Orders, backoff: 
     let verdict = if may_retry { backoff.failed(Instant::now()) } else { Verdict::GiveUp };
     match verdict {
         Verdict::RetryAfter(wait) => {
+            let asked = fault.retry_after_ms.map_or(Duration::ZERO, Duration::from_millis);
+            let wait = wait.max(asked.min(LONGEST_ASKED));
             inner.status.happen(Happening::Broke, Some(fault));
             pause(inner, wait, Happening::TimeToRetry, orders, backoff).await
         }
@@ -116,7 +141,7 @@ async fn broken(inner: &Arc<Inner>, fault: Fault, orders: &mut Orders, backoff: 
         }
         Verdict::GiveUp => {
             inner.status.happen(Happening::GaveUp, Some(fault));
-            idle(orders).await
+            idle(inner, orders).await
         }
     }
 }
@@ -173,10 +198,7 @@ async fn serve(
     backoff: &mut Backoff,
 ) -> Next {
     inner.go_live(connection.clone());
-    let mut subscription = Subscription::default();
-    let ended = attend(inner, &connection, orders, notices, &mut subscription).await;
-    drop(subscription);
-    match ended {
+    match attend(inner, &connection, orders, notices).await {
         Ended::Lost(fault) => {
             inner.live.store(None);
             connection.close().await;
@@ -194,203 +216,6 @@ async fn serve(
     }
 }
 
-enum Ended {
-    Lost(Fault),
-    Ordered(Option<tokio::sync::oneshot::Sender<()>>, Next),
-}
-
-/// Serves orders and notices until the connection ends.
-async fn attend(
-    inner: &Arc<Inner>,
-    connection: &Connection,
-    orders: &mut Orders,
-    notices: &mut Notices,
-    subscription: &mut Subscription,
-) -> Ended {
-    let mut lists = Lists::ALL;
-    let mut changed = true;
-    loop {
-        let work = async {
-            if lists != Lists::default() {
-                refresh(inner, connection, lists).await;
-            }
-        };
-        // The connection may be lost while a list is fetched; then the fetch is pointless.
-        tokio::select! {
-            () = work => lists = Lists::default(),
-            fault = connection.lost() => return Ended::Lost((*fault).clone()),
-        }
-        if changed {
-            subscription.renew(inner, connection).await;
-            changed = false;
-        }
-        tokio::select! {
-            fault = connection.lost() => return Ended::Lost((*fault).clone()),
-            notice = notices.recv() => {
-                let Some(notice) = notice else { continue };
-                note(inner, notice, &mut lists);
-                while let Ok(notice) = notices.try_recv() {
-                    note(inner, notice, &mut lists);
-                }
-            }
-            order = orders.recv() => match order {
-                Some(Order::Start) => {}
-                Some(Order::Refresh) => lists = Lists::ALL,
-                Some(Order::Watches) => changed = true,
-                Some(Order::Stop(done)) => return Ended::Ordered(Some(done), Next::Idle),
-                Some(Order::Restart(done)) => return Ended::Ordered(Some(done), Next::Connect),
-                None => return Ended::Ordered(None, Next::Gone),
-            },
-        }
-    }
-}
-
-fn note(inner: &Inner, notice: Notice, lists: &mut Lists) {
-    if let Some(cache) = &inner.parts.cache {
-        forget(cache, &notice);
-    }
-    match notice {
-        Notice::Tools => lists.tools = true,
-        Notice::Prompts => lists.prompts = true,
-        Notice::Resources => lists.resources = true,
-        Notice::Updated(uri) => inner.status.tell(What::ResourceUpdated(uri)),
-    }
-}
-
-/// What was kept may not be true any more.
-fn forget(cache: &Store, notice: &Notice) {
-    match notice {
-        Notice::Tools => cache.forget_tools(),
-        Notice::Resources => cache.forget_all(),
-        Notice::Updated(uri) => cache.forget_resource(uri),
-        Notice::Prompts => {}
-    }
-}
-
-/// Fetches lists and tells what changed.
-async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: Lists) {
-    let source = stack::plain(connection.clone(), &inner.config, &inner.options);
-    let old = inner.catalog.load_full();
-    let identity = connection.identity();
-    let wire = match connection {
-        Connection::Exchange(_) if identity.version.era() == Era::Modern => Wire::ModernHttp,
-        _ => Wire::Other,
-    };
-    let catalog = fetch(&source, &inner.options.profile, old.as_deref(), identity, lists, wire).await;
-    if let Connection::Exchange(exchange) = connection {
-        exchange.set_header_params(catalog.header_params());
-    }
-    inner.parts.tools.fill(&catalog);
-    let changes = changes_between(old.as_deref(), &catalog, lists);
-    inner.catalog.store(Some(Arc::new(catalog)));
-    inner.status.wake();
-    for what in changes {
-        inner.status.tell(what);
-    }
-}
-
-/// After a first fetch everything is new; later a list that was asked for counts as changed.
-fn changes_between(old: Option<&Catalog>, new: &Catalog, lists: Lists) -> Vec<What> {
-    let same = |one: usize, two: usize| old.is_some() && one == 0 && two == 0;
-    let mut changes = Vec::new();
-    let count = |pick: fn(&Catalog) -> usize| (old.map_or(0, pick), pick(new));
-    for (wanted, what, (before, after)) in [
-        (lists.tools, What::Tools, count(|catalog| catalog.tools.items.len())),
-        (lists.prompts, What::Prompts, count(|catalog| catalog.prompts.items.len())),
-        (
-            lists.resources,
-            What::Resources,
-            count(|catalog| catalog.resources.items.len() + catalog.templates.items.len()),
-        ),
-    ] {
-        if wanted && !same(before, after) {
-            changes.push(what);
-        }
-    }
-    changes
-}
-
-/// What the server was asked to tell: a modern server by a listen call, a legacy one by subscribe requests.
-#[derive(Default)]
-struct Subscription {
-    listener: Option<AbortHandle>,
-    subscribed: Vec<String>,
-}
-
-impl Subscription {
-    async fn renew(&mut self, inner: &Arc<Inner>, connection: &Connection) {
-        let uris = inner.watches.uris();
-        match connection.identity().version.era() {
-            Era::Modern => self.listen(inner, connection, uris),
-            Era::Legacy => self.subscribe(connection, uris).await,
-        }
-    }
-
-    fn listen(&mut self, inner: &Arc<Inner>, connection: &Connection, uris: Vec<String>) {
-        if let Some(listener) = self.listener.take() {
-            listener.abort();
-        }
-        let capabilities = connection.identity().capabilities.clone();
-        let filter = Filter {
-            tools: capabilities.has_list_changed("tools"),
-            prompts: capabilities.has_list_changed("prompts"),
-            resources: capabilities.has_list_changed("resources"),
-            uris: uris.into_iter().filter(|_| capabilities.has_resource_subscriptions()).collect(),
-        };
-        if !filter.is_empty() {
-            self.listener = Some(tokio::spawn(listen(inner.clone(), connection.clone(), filter)).abort_handle());
-        }
-    }
-
-    async fn subscribe(&mut self, connection: &Connection, uris: Vec<String>) {
-        if !connection.identity().capabilities.has_resource_subscriptions() {
-            return;
-        }
-        for uri in self.subscribed.iter().filter(|uri| !uris.contains(uri)) {
-            ask(connection, Method::ResourcesUnsubscribe, uri).await;
-        }
-        for uri in uris.iter().filter(|uri| !self.subscribed.contains(uri)) {
-            ask(connection, Method::ResourcesSubscribe, uri).await;
-        }
-        self.subscribed = uris;
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
-    }
-}
-
-async fn ask(connection: &Connection, method: Method, uri: &str) {
-    let mut params = Splice::with_capacity(uri.len() + 16);
-    params.string("uri", uri);
-    let asking = connection.answer(Call::new(method, params.finish_object())).outcome();
-    let _ = tokio::time::timeout(Duration::from_secs(5), asking).await;
-}
-
-/// Listens to a modern server, again and again while the connection lives.
-async fn listen(inner: Arc<Inner>, connection: Connection, filter: Filter) {
-    let mut wait = Duration::from_millis(100);
-    loop {
-        let mut params = Splice::with_capacity(128);
-        params.raw("notifications", &filter.to_raw());
-        let mut call = Call::new(Method::Listen, params.finish_object());
-        call.meta = RequestMeta::of_client(inner.options.profile.clone());
-        let mut reply = connection.answer(call);
-        while let Event::Note(note) = reply.next().await {
-            wait = Duration::from_millis(100);
-            if let Some(notice) = Notice::of(&note) {
-                inner.context.tell(notice);
-            }
-        }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(Duration::from_secs(30));
-    }
-}
-
 impl Inner {
     fn go_live(&self, connection: Connection) {
         // A server that was away may have changed, and could not tell.
@@ -398,6 +223,10 @@ impl Inner {
             cache.forget_all();
         }
         self.live.store(Some(Arc::new(Live { connection })));
+        // The manager may have let go just now, and then nobody else would end this connection.
+        if self.is_let_go() {
+            self.live.store(None);
+        }
         self.status.happen(Happening::Agreed, None);
     }
 

@@ -29,6 +29,8 @@ struct Entry {
     id: u64,
     caller: Caller,
     may_ask: bool,
+    /// False for our own listening to a server's changes.
+    is_of_caller: bool,
     mail: Option<mpsc::Sender<Mail>>,
 }
 
@@ -40,13 +42,15 @@ pub(super) struct Flight {
 
 impl Flights {
     pub(super) fn take_off(&self, id: u64, call: &Call, mail: Option<mpsc::Sender<Mail>>) -> Flight {
-        let entry = Entry { id, caller: call.caller.clone(), may_ask: call.method.may_ask(), mail };
+        let (may_ask, is_of_caller) = (call.method.may_ask(), call.method != Method::Listen);
+        let entry = Entry { id, caller: call.caller.clone(), may_ask, is_of_caller, mail };
         self.0.lock().push(entry);
         Flight { flights: self.clone(), id }
     }
 
+    /// How many calls of callers there are.
     pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().iter().filter(|entry| entry.is_of_caller).count()
     }
 
     fn candidates(&self) -> Vec<Candidate> {

@@ -122,7 +122,11 @@ fn log_owner(shared: &Shared) -> Option<u64> {
 
 fn only_call(shared: &Shared) -> Option<u64> {
     let mut keys = Vec::new();
-    shared.pending.for_each(|key, _| keys.push(key));
+    shared.pending.for_each(|key, tag| {
+        if tag.is_of_caller {
+            keys.push(key);
+        }
+    });
     <[u64; 1]>::try_from(keys).ok().map(|[key]| key)
 }
 
