@@ -1,16 +1,18 @@
 //! No call waits for ever: a limit on silence, and one on the whole.
 
-use std::future::Future;
+mod alarm;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, Source};
 use tsugi_protocol::mcp::Method;
 
 use crate::config::{Options, ServerConfig};
+use alarm::{Alarm, Bell};
 use crate::layer::breaker::Breaker;
 
 /// The limits of one server.
@@ -54,12 +56,13 @@ pub struct Deadline<A> {
     server: Arc<str>,
     limits: Limits,
     breaker: Option<Arc<Breaker>>,
+    alarm: Alarm,
 }
 
 impl<A> Deadline<A> {
     /// Around `inner`.
     pub fn new(inner: A, server: Arc<str>, limits: Limits) -> Self {
-        Self { inner, server, limits, breaker: None }
+        Self { inner, server, limits, breaker: None, alarm: Alarm::default() }
     }
 
     /// The same, telling the breaker of calls that take too long: they end here, where it cannot see them.
@@ -87,7 +90,8 @@ impl<A: Answer> Answer for Deadline<A> {
                 idle,
                 total: self.limits.total.max(idle),
                 started: None,
-                sleep: None,
+                alarm: self.alarm.clone(),
+                bell: None,
                 wants_progress,
                 breaker: self.breaker.clone(),
             }),
@@ -102,8 +106,9 @@ struct Limited {
     idle: Duration,
     total: Duration,
     started: Option<Instant>,
-    /// Made only when the answer is not there at once.
-    sleep: Option<Pin<Box<Sleep>>>,
+    alarm: Alarm,
+    /// Set only when the answer is not there at once.
+    bell: Option<Bell>,
     wants_progress: bool,
     breaker: Option<Arc<Breaker>>,
 }
@@ -113,20 +118,16 @@ impl Limited {
     fn reset(&mut self) {
         let now = Instant::now();
         let last = *self.started.get_or_insert(now) + self.total;
-        if let Some(sleep) = &mut self.sleep {
-            sleep.as_mut().reset((now + self.idle).min(last));
+        if let Some(bell) = &self.bell {
+            bell.reset((now + self.idle).min(last));
         }
     }
 
     fn poll_limit(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.sleep.is_none() {
-            let now = *self.started.get_or_insert_with(Instant::now);
-            self.sleep = Some(Box::pin(tokio::time::sleep_until(now + self.idle.min(self.total))));
-        }
-        match &mut self.sleep {
-            Some(sleep) => sleep.as_mut().poll(context),
-            None => Poll::Pending,
-        }
+        let now = *self.started.get_or_insert_with(Instant::now);
+        let limit = now + self.idle.min(self.total);
+        let bell = self.bell.get_or_insert_with(|| self.alarm.set(limit));
+        Pin::new(&*bell).poll(context)
     }
 
     fn expired(&self) -> Fault {

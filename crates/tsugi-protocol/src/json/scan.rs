@@ -237,29 +237,65 @@ fn is_special(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || byte < 0x20
 }
 
-/// Skips plain string bytes. The block loop has no branch per byte, so the compiler vectorises it:
-/// this is where most of the time of a large payload goes.
+/// Skips plain string bytes. Most runs between two escapes are short, so the first bytes go word by word;
+/// a longer run goes block by block, which the compiler vectorises: this is where most of the time of a
+/// large payload goes.
 #[inline]
-fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
-    const BLOCK: usize = 32;
-    while let Some(block) = bytes.get(at..at + BLOCK) {
-        let hit = block.iter().fold(false, |hit, byte| hit | is_special(*byte));
-        if hit {
+fn skip_plain(bytes: &[u8], at: usize) -> usize {
+    let near = match skip_words(bytes, at, BLOCK / 8) {
+        Run::Ended(at) => return at,
+        Run::Goes(at) => at,
+    };
+    match skip_words(bytes, skip_blocks(bytes, near), usize::MAX) {
+        Run::Ended(at) | Run::Goes(at) => at,
+    }
+}
+
+/// How a run of plain bytes goes.
+enum Run {
+    /// A special byte, or the end of the input, is here.
+    Ended(usize),
+    /// Plain up to here.
+    Goes(usize),
+}
+
+/// Skips at most `limit` words, and the few bytes after the last whole word.
+#[inline]
+fn skip_words(bytes: &[u8], mut at: usize, limit: usize) -> Run {
+    for _ in 0..limit {
+        let Some(word) = bytes[at..].first_chunk::<8>() else {
+            let rest = bytes[at..].iter().position(|byte| is_special(*byte));
+            return Run::Ended(rest.map_or(bytes.len(), |offset| at + offset));
+        };
+        match first_special(u64::from_le_bytes(*word)) {
+            Some(offset) => return Run::Ended(at + offset),
+            None => at += 8,
+        }
+    }
+    Run::Goes(at)
+}
+
+#[inline]
+fn skip_blocks(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(block) = bytes[at..].first_chunk::<BLOCK>() {
+        if has_special(block) {
             break;
         }
         at += BLOCK;
     }
-    while let Some(word) = bytes.get(at..at + 8) {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes are eight bytes"));
-        match first_special(word) {
-            Some(offset) => return at + offset,
-            None => at += 8,
-        }
-    }
-    while bytes.get(at).is_some_and(|byte| !is_special(*byte)) {
-        at += 1;
-    }
     at
+}
+
+const BLOCK: usize = 32;
+
+/// Whether any byte of a block is special: no short cut, so that it becomes a few vector instructions.
+#[inline]
+fn has_special(block: &[u8; BLOCK]) -> bool {
+    let mut found = 0u8;
+    for byte in block {
+        found |= u8::from(*byte == b'"') | u8::from(*byte == b'\\') | u8::from(*byte < 0x20);
+    }
+    found != 0
 }
 
 /// Where the first special byte of eight lies. Each term sets the high bit of a byte that matches; a
