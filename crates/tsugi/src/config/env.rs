@@ -48,6 +48,14 @@ pub(crate) static TSUGI_LOG: Variable = Variable {
     name: "TSUGI_LOG",
     meaning: "Which log lines go to stderr, such as `info` or `tsugi_client=debug`; it wins over `-v` and `-q`.",
 };
+/// Where the running gateway is.
+pub(crate) static TSUGI_GATEWAY: Variable = Variable {
+    name: "TSUGI_GATEWAY",
+    meaning: "The address of the running gateway, where `--gateway` does not say it.",
+};
+/// The key to the running gateway.
+pub(crate) static TSUGI_KEY: Variable =
+    Variable { name: "TSUGI_KEY", meaning: "An admin key of the running gateway, where `--key` does not say it." };
 /// No colours.
 pub(crate) static NO_COLOR: Variable = Variable { name: "NO_COLOR", meaning: "Set to anything: no colours." };
 /// Colours in any case.
@@ -64,6 +72,8 @@ pub(crate) static VARIABLES: &[&Variable] = &[
     &XDG_CONFIG_HOME,
     &XDG_STATE_HOME,
     &TSUGI_LOG,
+    &TSUGI_GATEWAY,
+    &TSUGI_KEY,
     &NO_COLOR,
     &CLICOLOR_FORCE,
 ];

@@ -11,7 +11,7 @@ keys! {
     ALLOWED_ORIGINS = "allowedOrigins", "list of text", "[]", "Web origins that may ask, besides its own.";
     AUTH = "auth", "map", "", "Who may ask. Without it, everyone who can reach the address.";
     LIMITS = "limits", "map", "", "How much callers may send and hold.";
-    DRAIN = "drain", "duration", "10s", "How long calls may still take when it stops.";
+    DRAIN = "drain", "duration", "30s", "How long calls may still take when it stops.";
     SESSION_IDLE = "sessionIdle", "duration", "30m", "After so long without a request a legacy session ends.";
     KEEP_ALIVE = "keepAlive", "duration", "15s", "How often a quiet stream gets a comment, so that nobody closes it.";
     ADMIN_API = "adminApi", "map", "", "What may be changed over HTTP.";

@@ -18,7 +18,7 @@ keys! {
     TIMEOUT = "timeout", "duration", "30s", "How long a call may be silent. Where it is absent, the variable `DEFAULT_TIMEOUT` is asked first.";
     MAX_TIMEOUT = "maxTimeout", "duration", "", "How long a call may take in all, progress or not.";
     RETRY = "retryPolicy", "map", "", "When and how a call is tried again.";
-    CACHE = "cache", "`on`, `off`, or map", "on", "Whether results of read-only tools are kept.";
+    CACHE = "cache", "`on`, `off`, or map", "off", "Whether results of read-only tools are kept. What else happens to the data meanwhile is not noticed.";
     VALIDATE = "validate", "`off`, `warn`, `enforce`, or map", "", "How arguments and results are checked against their schemas.";
     NAMING = "naming", "`prefix`, `prefix-on-conflict`, or `bare`", "prefix", "How tools of several servers are named together.";
 }

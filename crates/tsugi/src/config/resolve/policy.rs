@@ -2,7 +2,7 @@
 
 use super::reader::{Reader, Section, default};
 use crate::config::document::Node;
-use crate::config::key::{cache, retry, validate};
+use crate::config::key::{cache, options, retry, validate};
 use crate::config::parse::{self, Parsed, expected};
 use crate::config::settings::{CacheSettings, RetrySettings, Strictness, ValidateSettings};
 
@@ -25,7 +25,7 @@ impl Base {
                 retryable_errors: super::default_items(&retry::RETRYABLE_ERRORS).map(str::to_owned).collect(),
             },
             cache: CacheSettings {
-                enabled: default(&cache::ENABLED, parse::flag),
+                enabled: default(&options::CACHE, parse::flag),
                 max_entries: default(&cache::MAX_ENTRIES, parse::positive),
                 ttl: default(&cache::TTL, parse::duration),
             },
