@@ -1,5 +1,6 @@
 //! Puts the parts together: configuration, servers, streams and signals, for one run of one command.
 
+pub(crate) mod gateway;
 mod interrupt;
 mod offer;
 mod select;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tsugi_client::config::{LimitPolicy, own_profile};
-use tsugi_client::{Manager, Options, Server};
+use tsugi_client::{Manager, Options, Server, ServerConfig};
 use tsugi_process::Redact;
 use tsugi_protocol::answer::Fault;
 use tsugi_protocol::json::Object;
@@ -28,6 +29,7 @@ use crate::config::resolve;
 use crate::config::secret::Secret;
 use crate::config::settings::{ServerSettings, Settings};
 use crate::failure::Failure;
+use crate::keys::KeyFile;
 use crate::output::Output;
 use crate::report::{self, exit::Exit};
 use crate::terminal;
@@ -71,9 +73,10 @@ pub(crate) async fn run(cli: Cli) -> Exit {
         Ok(interrupts) => interrupts,
         Err(error) => return cannot_start(&error),
     };
+    let is_service = cli.command.is_service();
     let outcome = tokio::select! {
         outcome = command::run(&app, cli.command) => outcome,
-        () = interrupts.next() => Err(Failure::Interrupted),
+        () = interrupts.next(), if !is_service => Err(Failure::Interrupted),
     };
     terminal::restore();
     let exit = outcome.unwrap_or_else(|failure| failure.tell(&app.output));
@@ -91,18 +94,18 @@ pub(crate) fn cannot_start(error: &std::io::Error) -> Exit {
 impl App {
     /// The configuration that holds, with what the command line adds to it. Its warnings are told.
     pub(crate) fn configuration(&self) -> Result<Loaded, Failure> {
-        let wish = Wish {
-            config: self.common.config.clone(),
-            command: self.common.command.clone(),
-            url: self.common.url.clone(),
-        };
-        let mut loaded = layer::load(&wish, &self.surroundings)?;
+        let mut loaded = layer::load(&self.wish(), &self.surroundings)?;
         self.warn(&loaded);
         spot::apply(&mut loaded, &self.common, &self.surroundings.environment)?;
         if loaded.origin == Origin::Nothing {
             self.use_builtins(&mut loaded.settings)?;
         }
         Ok(loaded)
+    }
+
+    /// What the command line says about the configuration.
+    pub(crate) fn wish(&self) -> Wish {
+        Wish { config: self.common.config.clone(), command: self.common.command.clone(), url: self.common.url.clone() }
     }
 
     fn warn(&self, loaded: &Loaded) {
@@ -133,17 +136,32 @@ impl App {
         wanted: &[&ServerSettings],
         profile: Arc<ClientProfile>,
     ) -> Started {
-        let manager = self.manager.get_or_init(|| Manager::new(self.options(settings, profile)));
+        let manager = self.manager(settings, profile);
         let mut started = Started::default();
         for server in wanted {
-            let redact = Redact::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
-            let registered = server::config(server, redact).and_then(|config| manager.register(config));
-            match registered {
+            let config = self.server_config(settings, server);
+            match config.and_then(|config| manager.register(config)) {
                 Ok(server) => started.servers.push(server),
-                Err(fault) => started.failed.push(fault.on_server(&server.name)),
+                Err(fault) => started.failed.push(fault),
             }
         }
         started
+    }
+
+    /// The manager of this run, without servers the first time it is asked for.
+    pub(crate) fn manager(&self, settings: &Settings, profile: Arc<ClientProfile>) -> &Manager {
+        self.manager.get_or_init(|| Manager::new(self.options(settings, profile)))
+    }
+
+    /// The library's settings for a server.
+    pub(crate) fn server_config(&self, settings: &Settings, server: &ServerSettings) -> Result<ServerConfig, Fault> {
+        let redact = Redact::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
+        server::config(server, redact).map_err(|fault| fault.on_server(&server.name))
+    }
+
+    /// Where the keys of callers are kept; nowhere without a state directory.
+    pub(crate) fn key_file(&self) -> Option<KeyFile> {
+        self.state_directory().map(|directory| KeyFile::in_directory(&directory))
     }
 
     fn options(&self, settings: &Settings, profile: Arc<ClientProfile>) -> Options {
@@ -202,4 +220,9 @@ pub(crate) fn profile(has_roots: bool) -> Arc<ClientProfile> {
         capabilities["roots"] = json!({});
     }
     Arc::new(own_profile(ClientCapabilities::from_object(Object::from(capabilities))))
+}
+
+/// Who a gateway is to its servers: what they may ask for is up to each caller, so all of it.
+pub(crate) fn profile_of_gateway() -> Arc<ClientProfile> {
+    Arc::new(own_profile(ClientCapabilities::all()))
 }

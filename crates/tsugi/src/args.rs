@@ -12,6 +12,7 @@ use crate::output::Form;
 
 const EXAMPLES: &str = "\
 Examples:
+  tsugi serve                                        every configured server at one address
   tsugi tools                                        the tools of every configured server
   tsugi call demo/calculate-bmi weight_kg=70 height_m=1.75
   tsugi tools --command \"npx -y @modelcontextprotocol/server-everything\"
@@ -68,6 +69,18 @@ pub(crate) struct Common {
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Offer the servers to MCP clients, REST callers and agents at one address
+    Serve(command::serve::Args),
+    /// Offer the servers over standard input and output
+    Stdio(command::stdio::Args),
+    /// Show how the servers of a running gateway stand
+    Status(command::status::Args),
+    /// Show what a server of a running gateway wrote to its standard error
+    Logs(command::logs::Args),
+    /// Stop a server of a running gateway and start it again
+    Restart(command::restart::Args),
+    /// Make, list and revoke the keys with which callers come in
+    Key(command::key::Args),
     /// List the tools of the servers, also in the words of a model provider
     Tools(command::tools::Args),
     /// Call a tool
@@ -107,10 +120,21 @@ impl Command {
             Command::Read(args) => args.json,
             Command::Servers(args) => args.json,
             Command::Check(args) => args.json,
+            Command::Status(args) => args.json,
+            Command::Logs(args) => args.json,
+            Command::Restart(args) => args.json,
+            Command::Key(args) => args.json,
             Command::Batch(_) => true,
-            Command::Import(_) | Command::Completions(_) | Command::Man => false,
+            Command::Serve(_) | Command::Stdio(_) | Command::Import(_) | Command::Completions(_) | Command::Man => {
+                false
+            }
         };
         if is_json { Form::Json } else { Form::Text }
+    }
+
+    /// Whether it runs until someone ends it: such a command minds signals itself, and uses the whole machine.
+    pub(crate) fn is_service(&self) -> bool {
+        matches!(self, Command::Serve(_) | Command::Stdio(_))
     }
 }
 

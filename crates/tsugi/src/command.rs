@@ -5,11 +5,17 @@ pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod import;
+pub(crate) mod key;
+pub(crate) mod logs;
 pub(crate) mod prompt;
 pub(crate) mod prompts;
 pub(crate) mod read;
 pub(crate) mod resources;
+pub(crate) mod restart;
+pub(crate) mod serve;
 pub(crate) mod servers;
+pub(crate) mod status;
+pub(crate) mod stdio;
 pub(crate) mod tools;
 
 mod input;
@@ -23,6 +29,12 @@ use crate::report::exit::Exit;
 /// Runs one subcommand.
 pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Serve(args) => serve::run(app, &args).await,
+        Command::Stdio(args) => stdio::run(app, &args).await,
+        Command::Status(args) => status::run(app, &args).await,
+        Command::Logs(args) => logs::run(app, &args).await,
+        Command::Restart(args) => restart::run(app, &args).await,
+        Command::Key(args) => key::run(app, &args),
         Command::Tools(args) => tools::run(app, &args).await,
         Command::Call(args) => call::run(app, args).await,
         Command::Batch(args) => batch::run(app, &args).await,

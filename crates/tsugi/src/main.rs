@@ -7,8 +7,10 @@ mod builtin;
 mod command;
 #[expect(dead_code, reason = "what only the gateway needs is used by the commands that run it, which come next")]
 mod config;
+mod control;
 mod failure;
 mod find;
+mod keys;
 mod logging;
 mod output;
 mod report;
@@ -17,14 +19,17 @@ mod terminal;
 
 use std::process::ExitCode;
 
-/// The servers are elsewhere; two threads are enough to talk to them.
+/// The servers are elsewhere; two threads are enough to talk to them, unless many callers do.
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
     let cli = args::parse();
     logging::start(&cli.common);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
-    let runtime = match runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if !cli.command.is_service() {
+        builder.worker_threads(THREADS);
+    }
+    let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return app::cannot_start(&error).into(),
     };

@@ -1,0 +1,171 @@
+//! The gateway's settings as the gateway wants them: addresses, limits, keys, and how each server is shown.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tsugi_client::connection::backoff::BackoffPolicy;
+use tsugi_client::{ServerConfig, Start};
+use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint};
+use tsugi_gateway::config::Exposure;
+use tsugi_gateway::guard::api_key::{Key, Role};
+use tsugi_gateway::guard::permit::Permit;
+use tsugi_gateway::guard::quota::Quota;
+use tsugi_gateway::hub::shape::Shape;
+use tsugi_gateway::telemetry::Metrics;
+use tsugi_gateway::{Config, Hub, HubConfig, Limits};
+use tsugi_schema::tool_name::Naming;
+
+use crate::config::settings::{self, AuthSettings, Credential, Filter, GatewaySettings, KeySettings, ServerSettings};
+use crate::failure::Failure;
+
+/// The name under which `gateway.auth.adminKey` appears.
+const ADMIN: &str = "admin";
+
+/// Where it listens, and what it holds at most.
+pub(crate) fn config(gateway: &GatewaySettings, keys: Vec<Key>) -> Config {
+    let limits = Limits {
+        body: gateway.limits.body as usize,
+        head: gateway.limits.headers as usize,
+        connections: gateway.limits.connections,
+        streams: gateway.limits.streams,
+        sessions: gateway.limits.sessions,
+        batch: gateway.limits.batch,
+        session_idle: gateway.session_idle,
+        keep_alive: gateway.keep_alive,
+        ..Limits::default()
+    };
+    Config {
+        listen: vec![gateway.listen],
+        exposure: if gateway.insecure { Exposure::Insecure } else { Exposure::Guarded },
+        allowed_hosts: gateway.allowed_hosts.clone(),
+        allowed_origins: gateway.allowed_origins.clone(),
+        keys,
+        limits,
+    }
+}
+
+/// The keys that the configuration names. What would be a weaker door than someone wrote down is refused.
+pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<Key>, Failure> {
+    if auth.jwt.is_some() {
+        return Err(unsupported("gateway.auth.jwt"));
+    }
+    let mut keys: Vec<Key> = auth.keys.iter().map(key).collect::<Result<_, _>>()?;
+    if let Some(secret) = &auth.admin_key {
+        let key = Key::of_digest(ADMIN, secret.expose()).unwrap_or_else(|| Key::of_secret(ADMIN, secret.expose()));
+        keys.push(key.with_role(Role::Admin));
+    }
+    Ok(keys)
+}
+
+fn key(settings: &KeySettings) -> Result<Key, Failure> {
+    if settings.read_only {
+        return Err(unsupported("gateway.auth.keys[].readOnly"));
+    }
+    if settings.max_in_flight.is_some() {
+        return Err(unsupported("gateway.auth.keys[].maxInFlight"));
+    }
+    let key = match &settings.credential {
+        Credential::Key(secret) => Key::of_secret(&settings.name, secret.expose()),
+        Credential::Hash(hash) => Key::of_digest(&settings.name, hash.expose()).ok_or_else(|| bad_hash(settings))?,
+    };
+    let role = if settings.admin { Role::Admin } else { Role::User };
+    limited(key.with_role(role), &settings.filter, settings.per_minute)
+}
+
+/// With access to these tools alone, and so often.
+pub(crate) fn limited(key: Key, filter: &Filter, per_minute: Option<u32>) -> Result<Key, Failure> {
+    let key = match is_everything(filter) {
+        true => key,
+        false => {
+            let permit = Permit::new(&filter.allow, &filter.deny);
+            key.with_permit(permit.map_err(|error| Failure::usage(error.to_string()))?)
+        }
+    };
+    Ok(match per_minute {
+        Some(calls) => key.with_quota(Quota::per_minute(calls)),
+        None => key,
+    })
+}
+
+fn is_everything(filter: &Filter) -> bool {
+    filter.deny.is_empty() && filter.allow.iter().all(|glob| glob == "*")
+}
+
+fn bad_hash(settings: &KeySettings) -> Failure {
+    Failure::usage(format!("the hash of the key `{}` is not a SHA-256 of 64 hexadecimal digits", settings.name))
+        .with_hint("`tsugi key add --print` makes a key and its hash")
+}
+
+fn unsupported(key: &str) -> Failure {
+    Failure::usage(format!("`{key}` is not supported yet, and without it the door would be wider than written"))
+        .with_hint("take it out, or limit keys with `allow`, `deny` and `perMinute`")
+}
+
+/// A server's settings for as long as the gateway runs: it starts when the configuration says so, and is never
+/// given up.
+pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerConfig {
+    let start = match server.start {
+        settings::Start::Eager => Start::Eager,
+        settings::Start::Lazy => Start::Lazy,
+    };
+    ServerConfig { start, backoff: BackoffPolicy::default(), ..config }
+}
+
+/// How the servers are shown together.
+pub(crate) fn hub(gateway: &GatewaySettings, servers: &[&ServerSettings]) -> Result<HubConfig, Failure> {
+    let naming = match gateway.naming {
+        settings::Naming::Prefix => Naming::Prefix,
+        settings::Naming::PrefixOnConflict => Naming::PrefixOnConflict,
+        settings::Naming::Bare => Naming::Bare,
+    };
+    let mut shapes = HashMap::new();
+    for server in servers {
+        if let Some(shape) = shape(server)? {
+            shapes.insert(server.name.clone(), shape);
+        }
+    }
+    Ok(HubConfig { naming, shapes, ..HubConfig::default() })
+}
+
+/// What is changed about a server; nothing at all for most.
+fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
+    let is_touched = |tool: &settings::ToolSettings| tool.hidden || tool.rename.is_some() || tool.description.is_some();
+    if is_everything(&server.filter) && !server.tools.values().any(is_touched) {
+        return Ok(None);
+    }
+    let hidden = server.tools.iter().filter(|(_, tool)| tool.hidden).map(|(name, _)| globset::escape(name));
+    let deny: Vec<String> = server.filter.deny.iter().cloned().chain(hidden).collect();
+    let shape = Shape::new(&server.filter.allow, &deny).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Some(server.tools.iter().fold(shape, |shape, (own, tool)| {
+        let shape = tool.rename.iter().fold(shape, |shape, shown| shape.rename(own, shown));
+        tool.description.iter().fold(shape, |shape, text| shape.describe(own, text))
+    })))
+}
+
+/// The hub as the configuration offers it: with or without control over HTTP.
+pub(crate) struct Offered {
+    pub(crate) hub: Hub,
+    pub(crate) has_control: bool,
+}
+
+impl Backend for Offered {
+    fn all(&self) -> Endpoint {
+        self.hub.all()
+    }
+
+    fn server(&self, name: &str) -> Option<Endpoint> {
+        self.hub.server(name)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.hub.directory()
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        if self.has_control { self.hub.control() } else { None }
+    }
+
+    fn metrics(&self) -> Arc<Metrics> {
+        self.hub.metrics()
+    }
+}

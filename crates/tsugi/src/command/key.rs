@@ -1,0 +1,156 @@
+//! `tsugi key`: makes, lists and revokes the keys with which callers come in.
+
+use std::time::SystemTime;
+
+use clap::Subcommand;
+use serde_json::json;
+use tsugi_gateway::guard::api_key::Key;
+
+use crate::app::App;
+use crate::config::parse;
+use crate::failure::Failure;
+use crate::keys::{KeyFile, Keys, StoredKey};
+use crate::output::Form;
+use crate::output::table::Table;
+use crate::report::exit::Exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  tsugi key add ann                              prints the key, once
+  tsugi key add ci --allow 'files/read*' --per-minute 60
+  tsugi key add ops --admin                      may also control servers
+  tsugi key revoke ann
+
+As soon as there is a key, every caller of `tsugi serve` needs one; a running gateway notices changes at once.";
+
+/// Make, list and revoke the keys with which callers come in
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    order: Order,
+    /// Print data only
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Order {
+    /// Make a key and print it; only its hash is kept
+    Add(Add),
+    /// List the keys
+    List,
+    /// Take a key back
+    Revoke {
+        /// Whose key
+        name: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    /// Whose key it is; appears in logs
+    name: String,
+    /// It may also control servers
+    #[arg(long)]
+    admin: bool,
+    /// Only these tools: a glob over server/tool; may be repeated
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    allow: Vec<String>,
+    /// Not these tools: a glob over server/tool, wins; may be repeated
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    deny: Vec<String>,
+    /// Calls in a minute at most
+    #[arg(long, value_name = "NUMBER")]
+    per_minute: Option<u32>,
+    /// Keep nothing; print the key and its hash for `gateway.auth.keys`
+    #[arg(long)]
+    print: bool,
+}
+
+fn glob(text: &str) -> Result<String, String> {
+    parse::glob(text).map_err(|expected| format!("expected {}", expected.what))
+}
+
+pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let no_home = || Failure::usage("there is no state directory: neither XDG_STATE_HOME nor HOME is set");
+    let file = app.key_file().ok_or_else(no_home)?;
+    match &args.order {
+        Order::Add(order) => add(app, &file, order)?,
+        Order::List => list(app, &file.read()?)?,
+        Order::Revoke { name } => revoke(app, &file, name)?,
+    }
+    Ok(Exit::Success)
+}
+
+fn add(app: &App, file: &KeyFile, order: &Add) -> Result<(), Failure> {
+    let (secret, key) = Key::generate(&order.name);
+    let stored = order.stored(&key);
+    if !order.print {
+        file.change(|keys| insert(keys, stored.clone()))?;
+    }
+    match app.output.form() {
+        Form::Json => app.output.json(&json!({"name": stored.name, "key": secret, "hash": stored.hash}))?,
+        Form::Text => {
+            app.output.data(&secret)?;
+            let told = match order.print {
+                true => format!("its hash: {}", stored.hash),
+                false => "this is the only time it is shown; only its hash is kept".to_owned(),
+            };
+            app.output.say(|paint| paint.faint(told));
+        }
+    }
+    Ok(())
+}
+
+impl Add {
+    fn stored(&self, key: &Key) -> StoredKey {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        StoredKey {
+            name: self.name.clone(),
+            hash: key.digest_hex(),
+            admin: self.admin,
+            allow: self.allow.clone(),
+            deny: self.deny.clone(),
+            per_minute: self.per_minute,
+            created: now.map_or(0, |time| time.as_secs()),
+        }
+    }
+}
+
+fn insert(keys: &mut Keys, key: StoredKey) -> Result<(), Failure> {
+    if keys.keys.iter().any(|known| known.name == key.name) {
+        let hint = format!("take the old one back first: tsugi key revoke {}", key.name);
+        return Err(Failure::usage(format!("there is a key named `{}` already", key.name)).with_hint(hint));
+    }
+    keys.keys.push(key);
+    Ok(())
+}
+
+fn revoke(app: &App, file: &KeyFile, name: &str) -> Result<(), Failure> {
+    file.change(|keys| {
+        let before = keys.keys.len();
+        keys.keys.retain(|key| key.name != name);
+        let is_gone = keys.keys.len() < before;
+        is_gone.then_some(()).ok_or_else(|| Failure::usage(format!("there is no key named `{name}`")))
+    })?;
+    app.output.say(|_| format!("the key `{name}` opens nothing any more"));
+    Ok(())
+}
+
+fn list(app: &App, keys: &Keys) -> Result<(), Failure> {
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(keys)?);
+    }
+    let mut table = Table::new(["name", "role", "allow", "deny", "per minute"]);
+    for key in &keys.keys {
+        table.row([
+            key.name.clone(),
+            if key.admin { "admin" } else { "user" }.to_owned(),
+            key.allow.join(" "),
+            key.deny.join(" "),
+            key.per_minute.map(|calls| calls.to_string()).unwrap_or_default(),
+        ]);
+    }
+    Ok(app.output.table(&table)?)
+}

@@ -1,0 +1,288 @@
+//! `tsugi serve`: every configured server behind one address, until someone asks it to stop.
+
+pub(super) mod clients;
+mod doorkeeper;
+pub(super) mod plan;
+pub(super) mod signals;
+mod source;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tsugi_client::catalog::Catalog;
+use tsugi_client::manager::Step;
+use tsugi_client::{Manager, Server, Start};
+use tsugi_gateway::guard::Guard;
+use tsugi_gateway::{Config, Gateway, Handle, Hub, StartError};
+use tsugi_protocol::answer::Fault;
+
+use crate::app::gateway::{self, Offered};
+use crate::app::{App, profile_of_gateway};
+use crate::config::layer::Loaded;
+use crate::config::parse;
+use crate::config::problem::Problem;
+use crate::config::watch::Change;
+use crate::failure::{Failure, warning};
+use crate::report::{self, exit::Exit};
+use clients::Clients;
+use doorkeeper::Doorkeeper;
+use plan::Plan;
+use signals::{Signals, Wish};
+use source::Source;
+
+const EXAMPLES: &str = "\
+Examples:
+  tsugi serve                                    the configured servers, or the built-in ones, at 127.0.0.1:7600
+  tsugi serve --config team.yaml --listen 127.0.0.1:0
+  tsugi serve --command \"uvx mcp-server-time\"    one server on the spot
+  kill -HUP PID                                  read the configuration again; saving the file does the same
+  kill PID                                       stop when running calls have ended; twice: stop now";
+
+/// Offer the servers to MCP clients, REST callers and agents at one address
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where to listen, such as 127.0.0.1:7600 or 7600; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    listen: Option<SocketAddr>,
+    /// Listen where others can reach it, although nobody has to say who they are
+    #[arg(long)]
+    insecure: bool,
+    /// Show how to connect each client with everything there is to paste
+    #[arg(long)]
+    print_clients: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    parse::address(text).map_err(|expected| format!("expected {}", expected.what))
+}
+
+impl Args {
+    /// Puts what was said on the command line over what is written.
+    fn over(&self, mut loaded: Loaded) -> Loaded {
+        let gateway = &mut loaded.settings.gateway;
+        gateway.listen = self.listen.unwrap_or(gateway.listen);
+        gateway.insecure |= self.insecure;
+        loaded
+    }
+}
+
+/// A server that is being connected, and what came of it.
+type Arrival = BoxFuture<'static, (Server, Result<Arc<Catalog>, Fault>)>;
+
+/// A gateway that runs.
+struct Running<'a> {
+    app: &'a App,
+    args: &'a Args,
+    loaded: Loaded,
+    manager: Manager,
+    hub: Hub,
+    guard: Arc<Guard>,
+    handle: Handle,
+    doorkeeper: Doorkeeper,
+    arrivals: FuturesUnordered<Arrival>,
+}
+
+pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let loaded = args.over(app.configuration()?);
+    let mut source = Source::watch(app, &loaded);
+    let mut running = Running::start(app, args, loaded).await?;
+    // Processes that an earlier run left when it was killed with its guardians.
+    tokio::task::spawn_blocking(tsugi_process::sweep_strays);
+    running.welcome();
+    loop {
+        tokio::select! {
+            wish = signals.next() => match wish {
+                Wish::Stop => return Ok(running.stop(&mut signals).await),
+                Wish::Reload => running.reread(&mut source),
+            },
+            change = source.next() => running.take(change),
+            () = running.doorkeeper.changed() => running.replace_keys(),
+            Some((server, arrived)) = running.arrivals.next() => running.tell_arrival(&server, arrived),
+        }
+    }
+}
+
+impl<'a> Running<'a> {
+    /// Listens, and has the servers start in the background.
+    async fn start(app: &'a App, args: &'a Args, loaded: Loaded) -> Result<Self, Failure> {
+        let doorkeeper = Doorkeeper::new(app)?;
+        let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
+        let plan = Plan::make(app, &loaded, &manager, None)?;
+        let config = gateway::config(&loaded.settings.gateway, doorkeeper.keys(&loaded.settings)?);
+        expect_free(&config)?;
+        manager.reconcile(plan.servers);
+        let guard = Arc::new(Guard::new(&config));
+        let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
+        let offered = Offered { hub: hub.clone(), has_control: loaded.settings.gateway.admin_api.enabled };
+        let handle = Gateway::serve_guarded(config, Arc::new(offered), guard.clone()).await.map_err(not_started)?;
+        let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
+        Ok(Running { app, args, loaded, manager, hub, guard, handle, doorkeeper, arrivals })
+    }
+
+    fn welcome(&self) {
+        let clients = Clients {
+            url: format!("{}/mcp", self.handle.url()),
+            config: self.loaded.origin.path().map(|path| path.display().to_string()),
+            has_keys: self.doorkeeper.asks_for_keys(),
+        };
+        if self.app.common.quiet {
+            return self.app.output.say(|_| format!("listening on {}", self.handle.url()));
+        }
+        self.app.output.say(|paint| {
+            let text = if self.args.print_clients { clients.in_full(paint) } else { clients.in_short(paint) };
+            format!("{} {}\n{text}", paint.good("listening on"), paint.strong(self.handle.url()))
+        });
+    }
+
+    fn tell_arrival(&self, server: &Server, arrived: Result<Arc<Catalog>, Fault>) {
+        match arrived {
+            Ok(_) if self.app.common.quiet => {}
+            Ok(catalog) => self.app.output.say(|paint| {
+                let status = server.status();
+                let version = status.version.map(|version| version.to_string()).unwrap_or_default();
+                let what = format!("{} {version}, {} tools", status.transport, catalog.tools.items.len());
+                format!("{}: connected {}", server.name(), paint.faint(format!("({what})")))
+            }),
+            Err(fault) => self.app.output.say(|paint| warning(&fault, paint)),
+        }
+    }
+
+    /// Someone asked to read the file again.
+    fn reread(&mut self, source: &mut Source) {
+        match source.reread() {
+            Some(change) => self.take(change),
+            None => self.app.output.say(|paint| paint.faint("the configuration is as it was")),
+        }
+        self.replace_keys();
+    }
+
+    /// The new settings, if they can be used; otherwise everything stays as it is.
+    fn take(&mut self, change: Change) {
+        let taken = match change {
+            Change::Changed(resolved) => {
+                let origin = self.loaded.origin.clone();
+                let loaded = Loaded { settings: resolved.settings, warnings: resolved.warnings, origin };
+                self.apply(self.args.over(loaded))
+            }
+            Change::Invalid(problems) => Err(Failure::Problems(problems)),
+        };
+        if let Err(failure) = taken {
+            failure.tell(&self.app.output);
+            self.app.output.say(|paint| paint.warning("nothing was changed; what held goes on holding"));
+        }
+    }
+
+    fn apply(&mut self, loaded: Loaded) -> Result<(), Failure> {
+        let plan = Plan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
+        let keys = self.doorkeeper.keys(&loaded.settings)?;
+        self.warn_of_what_waits(&loaded);
+        let steps = self.manager.reconcile(plan.servers);
+        self.hub.reconfigure(plan.hub);
+        self.guard.replace_keys(keys);
+        self.loaded = loaded;
+        self.tell_steps(&steps);
+        Ok(())
+    }
+
+    /// Some settings are of the socket itself, which must not be closed.
+    fn warn_of_what_waits(&self, new: &Loaded) {
+        let (old, new) = (&self.loaded.settings.gateway, &new.settings.gateway);
+        let is_same = old.listen == new.listen
+            && old.limits == new.limits
+            && old.allowed_hosts == new.allowed_hosts
+            && old.allowed_origins == new.allowed_origins
+            && old.admin_api == new.admin_api
+            && (old.session_idle, old.keep_alive) == (new.session_idle, new.keep_alive);
+        if !is_same {
+            let problem = Problem::new("the address, the limits and the allowed hosts hold from the next start on");
+            self.app.output.say(|paint| report::warnings(&[problem], paint));
+        }
+    }
+
+    fn tell_steps(&mut self, steps: &[Step]) {
+        for step in steps {
+            let (word, name) = match step {
+                Step::Keep(_) => continue,
+                Step::Start(name) => ("starting", name),
+                Step::Replace(name) => ("replacing", name),
+                Step::Remove(name) => ("removing", name),
+            };
+            self.app.output.say(|paint| paint.faint(format!("{word} {name}")));
+            let server = self.manager.server(name);
+            self.arrivals.extend(server.and_then(|server| arrival(self.app, server)));
+        }
+        let kept = steps.iter().filter(|step| matches!(step, Step::Keep(_))).count();
+        self.app.output.say(|paint| paint.faint(format!("configuration taken over; {kept} servers untouched")));
+    }
+
+    /// The keys that hold from now on; damaged ones change nothing.
+    fn replace_keys(&mut self) {
+        match self.doorkeeper.keys(&self.loaded.settings) {
+            Ok(keys) => self.guard.replace_keys(keys),
+            Err(failure) => _ = failure.tell(&self.app.output),
+        }
+    }
+
+    /// Lets running calls end, then stops the servers. A second signal does not wait.
+    async fn stop(self, signals: &mut Signals) -> Exit {
+        let grace = self.loaded.settings.gateway.drain;
+        self.app.output.say(|paint| paint.faint(stopping(grace)));
+        let ended = async {
+            let cut_off = self.handle.drain(grace).await;
+            self.manager.stop().await;
+            cut_off
+        };
+        tokio::select! {
+            cut_off = ended => {
+                if cut_off > 0 {
+                    self.app.output.say(|paint| paint.warning(format!("{cut_off} calls were cut off")));
+                }
+                Exit::Success
+            }
+            () = signals.stop() => Exit::Interrupted,
+        }
+    }
+}
+
+fn stopping(grace: Duration) -> String {
+    format!("stopping; running calls have {} s, another signal ends them", grace.as_secs())
+}
+
+/// A server that is to be connected at once; nobody waits for the others.
+fn arrival(app: &App, server: Server) -> Option<Arrival> {
+    let patience = app.patience();
+    (server.config().start == Start::Eager).then(|| -> Arrival {
+        Box::pin(async move {
+            let ready = server.ready(patience).await;
+            (server, ready)
+        })
+    })
+}
+
+/// Finds out what would keep us from listening before any program is started.
+fn expect_free(config: &Config) -> Result<(), Failure> {
+    for address in &config.listen {
+        if let Err(error) = std::net::TcpListener::bind(address) {
+            return Err(not_started(StartError::Bind { address: *address, error }));
+        }
+    }
+    Ok(())
+}
+
+fn not_started(error: StartError) -> Failure {
+    match &error {
+        StartError::Bind { address, error: cause } if cause.kind() == std::io::ErrorKind::AddrInUse => {
+            let hint = "another gateway may run there (see `tsugi status`); \
+                        --listen 127.0.0.1:0 takes a free port, and gateway.listen sets one for good";
+            Failure::usage(format!("cannot listen on {address}: something else does already")).with_hint(hint)
+        }
+        StartError::Exposed(_) => Failure::usage(error.to_string()).with_hint("`tsugi key add NAME` makes a key"),
+        StartError::Bind { .. } => Failure::usage(error.to_string()),
+    }
+}

@@ -1,0 +1,50 @@
+//! What the outside tells a service: stop, or read the configuration again.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that a service minds.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// From now on these signals no longer end the process by themselves.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a wish to stop. Safe to drop.
+    pub(crate) async fn stop(&mut self) {
+        wait(&mut self.interrupt, &mut self.terminate).await;
+    }
+
+    /// Waits for a wish to stop or to reload, and says which it was. Safe to drop.
+    pub(crate) async fn next(&mut self) -> Wish {
+        tokio::select! {
+            () = wait(&mut self.interrupt, &mut self.terminate) => Wish::Stop,
+            _ = self.hangup.recv() => Wish::Reload,
+        }
+    }
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Stop,
+    Reload,
+}
+
+async fn wait(interrupt: &mut Signal, terminate: &mut Signal) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

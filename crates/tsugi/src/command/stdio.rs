@@ -1,0 +1,64 @@
+//! `tsugi stdio`: the gateway over our own standard streams, for clients that start their servers themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tsugi_gateway::guard::Guard;
+use tsugi_gateway::{Backend, Config, Endpoint, Hub, face};
+use tsugi_process::Grace;
+
+use super::serve::plan::Plan;
+use super::serve::signals::{Signals, Wish};
+use crate::app::{App, profile_of_gateway};
+use crate::config::layer::Loaded;
+use crate::failure::Failure;
+use crate::report::exit::Exit;
+
+/// The client has gone, so nobody waits for slow goodbyes: all of this fits into a second with what the
+/// face itself may take.
+const BRIEF: Grace = Grace {
+    stdin: Duration::from_millis(150),
+    terminate: Duration::from_millis(150),
+    leftover: Duration::from_millis(50),
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  {\"mcpServers\": {\"tsugi\": {\"command\": \"tsugi\", \"args\": [\"stdio\"]}}}
+  tsugi stdio --server files      one server alone, under its own names";
+
+/// Offer the servers over standard input and output
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {}
+
+pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let loaded = app.configuration()?;
+    let manager = app.manager(&loaded.settings, profile_of_gateway());
+    let mut plan = Plan::make(app, &loaded, manager, None)?;
+    plan.servers.iter_mut().for_each(|server| server.job.0.grace = BRIEF);
+    manager.reconcile(plan.servers);
+    let hub = Hub::new(manager.clone(), plan.hub, Arc::new(Guard::new(&Config::default())));
+    let answer = endpoint(app, &loaded, &hub).answer;
+    let talk = face::stdio::run(answer, tokio::io::stdin(), tokio::io::stdout());
+    let ended = tokio::select! {
+        ended = talk => ended,
+        () = until_stopped(&mut signals) => Ok(()),
+    };
+    manager.stop().await;
+    ended?;
+    Ok(Exit::Success)
+}
+
+/// One server alone where one is named, with its own names; otherwise all together.
+fn endpoint(app: &App, loaded: &Loaded, hub: &Hub) -> Endpoint {
+    match app.chosen(loaded) {
+        [name] => hub.server(name).unwrap_or_else(|| hub.all()),
+        _ => hub.all(),
+    }
+}
+
+async fn until_stopped(signals: &mut Signals) {
+    while signals.next().await != Wish::Stop {}
+}

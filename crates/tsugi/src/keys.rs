@@ -1,0 +1,160 @@
+//! The keys that `tsugi key` manages: a file in the state directory that holds digests, never keys.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tsugi_gateway::guard::api_key::{Key, Role};
+
+use crate::app::gateway;
+use crate::config::settings::Filter;
+use crate::failure::Failure;
+
+/// The file's name.
+const NAME: &str = "keys.json";
+
+/// Where the keys are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyFile {
+    directory: PathBuf,
+}
+
+/// Everything in the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Keys {
+    pub(crate) keys: Vec<StoredKey>,
+}
+
+/// One key, without the key itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StoredKey {
+    pub(crate) name: String,
+    /// The SHA-256 of the key, in hexadecimal.
+    pub(crate) hash: String,
+    #[serde(default)]
+    pub(crate) admin: bool,
+    #[serde(default)]
+    pub(crate) allow: Vec<String>,
+    #[serde(default)]
+    pub(crate) deny: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) per_minute: Option<u32>,
+    /// When it was made, in seconds since 1970.
+    pub(crate) created: u64,
+}
+
+impl KeyFile {
+    /// In this state directory.
+    pub(crate) fn in_directory(directory: &Path) -> Self {
+        KeyFile { directory: directory.to_owned() }
+    }
+
+    /// The file itself.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.join(NAME)
+    }
+
+    /// The directory, made if there is none, for nobody but us.
+    pub(crate) fn make_directory(&self) -> io::Result<&Path> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        Ok(&self.directory)
+    }
+
+    /// What is kept now. A file that cannot be read is a failure, since without it the door would stand open.
+    pub(crate) fn read(&self) -> Result<Keys, Failure> {
+        match fs::read(self.path()) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.unusable(&error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Keys::default()),
+            Err(error) => Err(self.unusable(&error)),
+        }
+    }
+
+    /// Changes what is kept, one at a time, all or nothing.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Keys) -> Result<T, Failure>) -> Result<T, Failure> {
+        let _turn = self.wait_for_turn().map_err(|error| self.unusable(&error))?;
+        let mut keys = self.read()?;
+        let result = change(&mut keys)?;
+        self.write(&keys).map_err(|error| self.unusable(&error))?;
+        Ok(result)
+    }
+
+    /// Held until it is dropped; others wait.
+    fn wait_for_turn(&self) -> io::Result<File> {
+        let path = self.make_directory()?.join("keys.lock");
+        let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(lock)
+    }
+
+    fn write(&self, keys: &Keys) -> io::Result<()> {
+        let new = self.directory.join("keys.json.new");
+        let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(keys)?)?;
+        file.sync_all()?;
+        fs::rename(new, self.path())
+    }
+
+    fn unusable(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::usage(format!("the keys in `{}` cannot be used: {error}", self.path().display()))
+    }
+}
+
+impl Keys {
+    /// As the gateway wants them.
+    pub(crate) fn to_gateway(&self) -> Result<Vec<Key>, Failure> {
+        self.keys.iter().map(StoredKey::to_gateway).collect()
+    }
+}
+
+impl StoredKey {
+    fn to_gateway(&self) -> Result<Key, Failure> {
+        let unreadable = || Failure::usage(format!("the stored key `{}` has no usable hash", self.name));
+        let key = Key::of_digest(&self.name, &self.hash).ok_or_else(unreadable)?;
+        let role = if self.admin { Role::Admin } else { Role::User };
+        let filter = Filter { allow: self.allow.clone(), deny: self.deny.clone() };
+        gateway::limited(key.with_role(role), &filter, self.per_minute)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(name: &str) -> StoredKey {
+        let hash = "0".repeat(64);
+        StoredKey { name: name.into(), hash, admin: false, allow: vec![], deny: vec![], per_minute: None, created: 0 }
+    }
+
+    #[test]
+    fn what_is_stored_comes_back_and_nobody_else_can_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::in_directory(&directory.path().join("new"));
+        assert!(file.read().unwrap().keys.is_empty());
+        file.change(|keys| Ok(keys.keys.push(stored("ann")))).unwrap();
+        assert_eq!(file.read().unwrap().keys, [stored("ann")]);
+        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_change_that_fails_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::in_directory(directory.path());
+        let failed = file.change(|keys| {
+            keys.keys.push(stored("ann"));
+            Err::<(), _>(Failure::usage("no"))
+        });
+        assert!(failed.is_err() && file.read().unwrap().keys.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_file_does_not_open_the_door() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::in_directory(directory.path());
+        fs::write(file.path(), "{").unwrap();
+        assert!(file.read().is_err());
+    }
+}
