@@ -33,7 +33,7 @@ pub(crate) fn members(object: &Object, mut edit: impl FnMut(&str, Member) -> Edi
     let mut edited = Splice::with_capacity(object.bytes().len());
     for (member, edit) in object.members().iter().zip(edits) {
         match edit {
-            Edit::Keep => edited.written(object.written(*member)),
+            Edit::Keep => edited.copy(object, *member),
             Edit::Drop => &mut edited,
             Edit::Replace(value) => edited.raw(&object.key(*member), &value),
         };

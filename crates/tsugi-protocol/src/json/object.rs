@@ -21,6 +21,29 @@ pub struct Member {
 }
 
 impl Member {
+    /// A member whose key starts after its quote at `key_start` and whose value is the last thing written.
+    pub(super) fn at(key_start: usize, key_end: usize, value_start: usize, value_end: usize, escaped: bool) -> Self {
+        Self {
+            key_start: key_start as u32,
+            key_end: key_end as u32,
+            value_start: value_start as u32,
+            value_end: value_end as u32,
+            escaped,
+        }
+    }
+
+    /// The same member, copied so that its opening quote is at `quote`.
+    pub(super) fn copied_to(self, quote: usize) -> Self {
+        let shift = |offset: u32| offset - (self.key_start - 1) + quote as u32;
+        Self {
+            key_start: shift(self.key_start),
+            key_end: shift(self.key_end),
+            value_start: shift(self.value_start),
+            value_end: shift(self.value_end),
+            escaped: self.escaped,
+        }
+    }
+
     /// The key between its quotes, as written.
     fn key_range(self) -> Range<usize> {
         self.key_start as usize..self.key_end as usize
@@ -89,6 +112,13 @@ impl Object {
             member.value_end -= shift;
         }
         Self { bytes: bytes.slice(start..end), members }
+    }
+
+    /// An object that was just written, with the places of its members.
+    pub(super) fn indexed(bytes: Bytes, members: Members) -> Self {
+        let object = Self { bytes, members };
+        debug_assert!(Self::parse(object.bytes.clone()).is_ok(), "not an object: {}", object.raw());
+        object
     }
 
     /// An object without members.
@@ -224,7 +254,7 @@ impl From<serde_json::Value> for Object {
     }
 }
 
-type Members = SmallVec<[Member; 8]>;
+pub(super) type Members = SmallVec<[Member; 8]>;
 
 /// Where the object's brace stands.
 fn opening(bytes: &[u8]) -> Result<usize, ScanError> {

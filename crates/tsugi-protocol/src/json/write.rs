@@ -2,14 +2,17 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::object::Object;
+use super::object::{Member, Members, Object};
 use super::raw::Raw;
 
-/// Writes one object member by member.
+/// Writes one object member by member, and remembers where each lies, so that what was written need not
+/// be read again.
 #[derive(Debug)]
 pub struct Splice {
     out: BytesMut,
     is_first: bool,
+    /// The places of the members; `None` once pairs were added whose places are not known.
+    members: Option<Members>,
 }
 
 impl Splice {
@@ -17,7 +20,7 @@ impl Splice {
     pub fn with_capacity(size: usize) -> Self {
         let mut out = BytesMut::with_capacity(size + 2);
         out.extend_from_slice(b"{");
-        Self { out, is_first: true }
+        Self { out, is_first: true, members: Some(Members::new()) }
     }
 
     fn separate(&mut self) {
@@ -28,10 +31,20 @@ impl Splice {
         }
     }
 
-    fn key(&mut self, key: &str) {
+    /// Adds a member whose value `write` writes.
+    fn member(&mut self, key: &str, write: impl FnOnce(&mut BytesMut)) -> &mut Self {
         self.separate();
+        let quote = self.out.len();
         write_string(&mut self.out, key);
+        let key_end = self.out.len() - 1;
         self.out.extend_from_slice(b":");
+        let value_start = self.out.len();
+        write(&mut self.out);
+        if let Some(members) = &mut self.members {
+            let is_escaped = key_end - quote - 1 != key.len();
+            members.push(Member::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
+        }
+        self
     }
 
     /// Adds a member with a value that is JSON already.
@@ -41,23 +54,17 @@ impl Splice {
 
     /// Adds a member whose value is these JSON bytes.
     pub(crate) fn json(&mut self, key: &str, value: &[u8]) -> &mut Self {
-        self.key(key);
-        self.out.extend_from_slice(value);
-        self
+        self.member(key, |out| out.extend_from_slice(value))
     }
 
     /// Adds a member with a string.
     pub fn string(&mut self, key: &str, value: &str) -> &mut Self {
-        self.key(key);
-        write_string(&mut self.out, value);
-        self
+        self.member(key, |out| write_string(out, value))
     }
 
     /// Adds a member with a number.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
-        self.key(key);
-        write_number(&mut self.out, value);
-        self
+        self.member(key, |out| write_number(out, value))
     }
 
     /// Adds `"key":value` pairs that are written already, such as the unknown members of an envelope.
@@ -65,6 +72,18 @@ impl Splice {
         if !pairs.is_empty() {
             self.separate();
             self.out.extend_from_slice(pairs);
+            self.members = None;
+        }
+        self
+    }
+
+    /// Adds one member of `object`, exactly as written there.
+    pub(crate) fn copy(&mut self, object: &Object, member: Member) -> &mut Self {
+        self.separate();
+        let quote = self.out.len();
+        self.out.extend_from_slice(object.written(member));
+        if let Some(members) = &mut self.members {
+            members.push(member.copied_to(quote));
         }
         self
     }
@@ -73,7 +92,7 @@ impl Splice {
     pub fn members(&mut self, object: &Object, mut keep: impl FnMut(&str) -> bool) -> &mut Self {
         for member in object.members() {
             if keep(&object.key(*member)) {
-                self.written(object.written(*member));
+                self.copy(object, *member);
             }
         }
         self
@@ -95,9 +114,12 @@ impl Splice {
         self.out.freeze()
     }
 
-    /// Ends the object and reads it as an [`Object`].
-    pub fn finish_object(self) -> Object {
-        Object::parse(self.finish_bytes()).expect("a spliced object is an object without duplicate keys")
+    /// Ends the object and gives it as an [`Object`]. The same key must not have been added twice.
+    pub fn finish_object(mut self) -> Object {
+        match self.members.take() {
+            Some(members) => Object::indexed(self.finish_bytes(), members),
+            None => Object::parse(self.finish_bytes()).expect("a spliced object is an object without duplicate keys"),
+        }
     }
 }
 
@@ -154,6 +176,22 @@ mod tests {
             splice.finish().as_str(),
             r#"{"name":"b\"c","arguments":{"x": 1.50, "y":1e3},"z":"\u0041","n":120}"#
         );
+    }
+
+    #[test]
+    fn what_was_written_is_found_as_if_it_had_been_read() {
+        let source = Object::parse(Bytes::from_static(br#"{ "a" : [1] , "na\u006de":"x","b":{"c":1}}"#)).unwrap();
+        let mut splice = Splice::with_capacity(8);
+        splice.string("q\"k", "v").members(&source, |key| key != "a").number("n", 7).raw("z", &Raw::literal("null"));
+        let written = splice.finish_object();
+        let read = Object::parse(written.bytes().clone()).unwrap();
+        let places = |object: &Object| -> Vec<(String, String)> {
+            let place = |member: &Member| (object.key(*member).into_owned(), object.value(*member).to_string());
+            object.members().iter().map(place).collect()
+        };
+        assert_eq!(places(&written), places(&read));
+        assert_eq!(written.get_str("name").unwrap(), "x");
+        assert_eq!(written.get("q\"k").unwrap().as_str(), "\"v\"");
     }
 
     #[test]

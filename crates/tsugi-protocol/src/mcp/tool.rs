@@ -84,7 +84,7 @@ pub(crate) fn renamed(object: &Object, key: &str, value: &str) -> Raw {
         if object.key(*member) == key {
             entry.string(key, value);
         } else {
-            entry.written(object.written(*member));
+            entry.copy(object, *member);
         }
     }
     entry.finish()
