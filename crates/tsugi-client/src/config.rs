@@ -11,6 +11,7 @@ use http::HeaderMap;
 use tsugi_process::{Command, JobOptions};
 use tsugi_protocol::answer::Answer;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Version};
+use tsugi_transport::Link;
 use tsugi_transport::http::HttpTarget;
 use url::Url;
 
@@ -163,6 +164,24 @@ pub enum Target {
     WebSocket(HttpTarget),
     /// A server inside this process.
     InProcess(Arc<dyn Answer>),
+    /// A server that a program connects itself, such as one written for another library.
+    Link(LinkSource),
+}
+
+/// Makes a new link to a server whenever one is needed.
+#[derive(Clone)]
+pub struct LinkSource(Arc<dyn Fn() -> Link + Send + Sync>);
+
+impl LinkSource {
+    /// From a function that connects.
+    pub fn new(connect: impl Fn() -> Link + Send + Sync + 'static) -> Self {
+        Self(Arc::new(connect))
+    }
+
+    /// A new link.
+    pub(crate) fn connect(&self) -> Link {
+        (self.0)()
+    }
 }
 
 impl Target {
@@ -190,7 +209,7 @@ impl Target {
             Target::Http(_) | Target::StreamableHttp(_) => "http",
             Target::Sse(_) => "sse",
             Target::WebSocket(_) => "websocket",
-            Target::InProcess(_) => "builtin",
+            Target::InProcess(_) | Target::Link(_) => "builtin",
         }
     }
 }
@@ -204,6 +223,7 @@ impl PartialEq for Target {
             | (Target::Sse(one), Target::Sse(two))
             | (Target::WebSocket(one), Target::WebSocket(two)) => one == two,
             (Target::InProcess(one), Target::InProcess(two)) => Arc::ptr_eq(one, two),
+            (Target::Link(one), Target::Link(two)) => Arc::ptr_eq(&one.0, &two.0),
             _ => false,
         }
     }

@@ -25,6 +25,8 @@ pub mod layer;
 pub mod manager;
 mod pool;
 pub mod result;
+#[cfg(feature = "rmcp")]
+pub mod rmcp_adapter;
 pub mod seal;
 pub mod serena;
 pub mod server;

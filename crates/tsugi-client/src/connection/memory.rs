@@ -77,7 +77,7 @@ fn fingerprint(target: &Target) -> Option<String> {
         Target::Http(http) | Target::StreamableHttp(http) | Target::Sse(http) | Target::WebSocket(http) => {
             http.url.to_string()
         }
-        Target::InProcess(_) => return None,
+        Target::InProcess(_) | Target::Link(_) => return None,
     };
     Some(URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes())))
 }

@@ -87,6 +87,7 @@ async fn attempt(inner: &Arc<Inner>, terms: Terms, give_up: &CancellationToken) 
         Target::Http(target) => opening.unless_given_up(opening.over_http(target.clone(), true)).await,
         Target::StreamableHttp(target) => opening.unless_given_up(opening.over_http(target.clone(), false)).await,
         Target::InProcess(server) => opening.unless_given_up(in_process(inner, server.clone())).await,
+        Target::Link(source) => opening.over_stream(Ok(source.connect())).await,
     }
 }
 
