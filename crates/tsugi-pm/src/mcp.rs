@@ -1,0 +1,105 @@
+//! The MCP surface: actions as tools, records as resources, guidance as prompts, for both eras at once.
+//!
+//! [`server`] makes an [`Answer`](tsugi_protocol::answer::Answer) that knows neither connection nor process.
+//! [`process::Process`] adds what a process of its own owes its sessions: one for a legacy client, signs of life, and
+//! a goodbye.
+
+pub mod actor;
+mod complete;
+pub mod process;
+mod prompt;
+mod resource;
+mod service;
+mod text;
+mod tool;
+mod watch;
+
+use std::sync::Arc;
+
+use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
+use tsugi_protocol::serve::Server;
+
+use self::actor::Actor;
+use self::service::Service;
+use crate::action::Pm;
+use crate::domain::fault::Fault;
+use crate::domain::session::Host;
+use crate::domain::word::words;
+
+/// The lists change only with the program.
+const LISTS: Freshness = Freshness { ttl_ms: 3_600_000, scope: CacheScope::Public };
+
+words! {
+    /// Which tools are offered. Fewer tools cost a model less attention.
+    Profile {
+        /// The eight names of the first design.
+        Seed = "seed",
+        /// What daily work needs.
+        Core = "core",
+        /// Everything an agent may need.
+        Standard = "standard",
+        /// Also what keeps house: agents, memberships, tokens.
+        All = "all",
+    }
+}
+
+words! {
+    /// In which language tools and prompts speak.
+    Lang {
+        /// English.
+        En = "en",
+        /// Japanese.
+        Ja = "ja",
+    }
+}
+
+impl Lang {
+    /// The text in this language.
+    const fn pick<'a>(self, english: &'a str, japanese: &'a str) -> &'a str {
+        match self {
+            Self::En => english,
+            Self::Ja => japanese,
+        }
+    }
+}
+
+/// How a server is made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which tools.
+    pub profile: Profile,
+    /// In which language.
+    pub lang: Lang,
+    /// Who acts.
+    pub actor: Actor,
+    /// The process that hosts new sessions, when one does.
+    pub host: Option<Host>,
+}
+
+impl Settings {
+    /// The usual tools in English, for this actor, hosted by no process.
+    pub fn new(actor: Actor) -> Self {
+        Self { profile: Profile::Core, lang: Lang::En, actor, host: None }
+    }
+}
+
+/// Makes the server. Subscribers hear of every change from here on, also of those that other processes make.
+pub async fn server(pm: Pm, settings: Settings) -> Result<Arc<Server>, Fault> {
+    let since = pm.last_seq().await?;
+    let service = Service::new(pm, settings);
+    let server = offer(&service);
+    watch::start(&service, &server, since);
+    Ok(server)
+}
+
+fn offer(service: &Arc<Service>) -> Arc<Server> {
+    let mut builder = Server::builder("mcp-server-pm", env!("CARGO_PKG_VERSION"))
+        .title("tsugi project management")
+        .instructions(text::instructions(service.lang()))
+        .list_freshness(LISTS);
+    for tool in tool::tools(service) {
+        builder = builder.tool(tool);
+    }
+    let builder = prompt::add(service, resource::add(service, builder));
+    complete::add(service, builder).build()
+}

@@ -1,0 +1,115 @@
+//! What a process that serves one agent owes its sessions: one for a legacy client, signs of life, a goodbye.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tsugi_protocol::answer::{Answer, Call, Outcome, Reply};
+use tsugi_protocol::json::{Object, Splice};
+use tsugi_protocol::mcp::{ClientProfile, Era, Method};
+use tsugi_protocol::serve::Server;
+
+use super::service::Service;
+use super::{Settings, offer, watch};
+use crate::action::Pm;
+use crate::action::desk::Caller;
+use crate::action::people::GetSession;
+use crate::action::session::{DisconnectSession, ProcessHeartbeat};
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, SessionId};
+use crate::domain::session::{EndKind, Host};
+
+/// How often the process says that it lives.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The server of one process, for one agent.
+pub struct Process {
+    server: Arc<Server>,
+    service: Arc<Service>,
+    agent: AgentId,
+    host: Host,
+}
+
+impl Process {
+    /// Makes the server; `host` is this process.
+    pub async fn new(pm: Pm, agent: AgentId, host: Host, settings: Settings) -> Result<Arc<Self>, Fault> {
+        let since = pm.last_seq().await?;
+        let settings = Settings { actor: super::Actor::Agent(agent.clone()), host: Some(host.clone()), ..settings };
+        let service = Service::new(pm, settings);
+        let server = offer(&service);
+        watch::start(&service, &server, since);
+        Ok(Arc::new(Self { server, service, agent, host }))
+    }
+
+    /// Says that the process lives, until dropped. It renews no claim: a hung agent's pipe stays open too.
+    pub async fn keep_alive(&self) {
+        let mut ticks = tokio::time::interval(HEARTBEAT);
+        loop {
+            ticks.tick().await;
+            let beat = ProcessHeartbeat { process_nonce: self.host.process_nonce.clone() };
+            if let Err(fault) = self.service.pm.perform(&self.caller(), beat).await {
+                tracing::warn!(%fault, "the sign of life could not be written");
+            }
+        }
+    }
+
+    /// Says goodbye for every session that this process hosts. Their claims wait for whoever resumes them.
+    pub async fn end(&self, kind: EndKind) {
+        for session_id in self.service.seen() {
+            if !self.hosts(&session_id).await {
+                continue;
+            }
+            let goodbye = DisconnectSession { session_id, kind };
+            if let Err(fault) = self.service.pm.perform(&self.caller(), goodbye).await {
+                tracing::warn!(%fault, "a session ended without a word");
+            }
+        }
+    }
+
+    async fn hosts(&self, session_id: &SessionId) -> bool {
+        let wish = GetSession { session_id: Some(session_id.clone()) };
+        let found = self.service.pm.perform(&self.caller(), wish).await;
+        found.is_ok_and(|row| row.session.process_nonce.as_ref() == Some(&self.host.process_nonce))
+    }
+
+    fn caller(&self) -> Caller {
+        Caller::agent(self.agent.clone())
+    }
+}
+
+impl Answer for Process {
+    fn answer(&self, call: Call) -> Reply {
+        let client = call.meta.client.clone();
+        if call.method != Method::Discover || client.version.era() == Era::Modern {
+            return self.server.answer(call);
+        }
+        let (server, service, agent) = (self.server.clone(), self.service.clone(), self.agent.clone());
+        Reply::from_future(async move {
+            let outcome = server.answer(call).outcome().await;
+            greet(&service, agent, &client, outcome).await
+        })
+    }
+}
+
+/// A legacy client begins with a session, whose name it hears in the instructions.
+async fn greet(service: &Service, agent: AgentId, client: &ClientProfile, outcome: Outcome) -> Outcome {
+    let Outcome::Complete(complete) = outcome else { return outcome };
+    let session = match service.caller_of(agent, client).await {
+        Ok(caller) => caller.default_session,
+        Err(fault) => {
+            tracing::warn!(%fault, "no session could be begun");
+            None
+        }
+    };
+    match session {
+        Some(session) => Outcome::complete(with_session(&complete.body, &session)),
+        None => Outcome::Complete(complete),
+    }
+}
+
+fn with_session(result: &Object, session: &SessionId) -> Object {
+    let said = result.get_str("instructions").unwrap_or_default();
+    let mut greeting = Splice::with_capacity(result.bytes().len() + 64);
+    greeting.members(result, |key| key != "instructions");
+    greeting.string("instructions", &format!("{said} Your session is {session}."));
+    greeting.finish_object()
+}

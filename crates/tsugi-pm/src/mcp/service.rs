@@ -1,0 +1,178 @@
+//! One call on its way from the protocol to an action and back: who calls, what they want, what they hear.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::OnceCell;
+use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::mcp::{self, ClientProfile};
+use tsugi_protocol::rpc::{RpcError, code};
+use tsugi_protocol::serve::{Context, Error, ToolOutput};
+
+use super::{Lang, Settings, text};
+use crate::action::desk::Caller;
+use crate::action::find::GetNotifications;
+use crate::action::session::StartSession;
+use crate::action::{Action, Pm};
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{AgentId, SessionId};
+use crate::domain::session::Era;
+
+/// What every handler shares.
+pub(super) struct Service {
+    pub(super) pm: Pm,
+    pub(super) settings: Settings,
+    /// The session of a legacy client of this process.
+    own_session: OnceCell<SessionId>,
+    /// Sessions that calls through here began or used.
+    seen: Mutex<BTreeSet<SessionId>>,
+}
+
+impl Service {
+    pub(super) fn new(pm: Pm, settings: Settings) -> Arc<Self> {
+        Arc::new(Self { pm, settings, own_session: OnceCell::new(), seen: Mutex::default() })
+    }
+
+    pub(super) fn lang(&self) -> Lang {
+        self.settings.lang
+    }
+
+    /// Every session that calls through here began or used.
+    pub(super) fn seen(&self) -> Vec<SessionId> {
+        self.seen.lock().iter().cloned().collect()
+    }
+
+    /// Who calls.
+    pub(super) async fn caller(&self, context: &Context) -> Result<Caller, Fault> {
+        let agent = self.settings.actor.agent(&self.pm, context.caller().principal()).await?;
+        self.caller_of(agent, &context.meta().client).await
+    }
+
+    /// An agent with a client. A legacy client of a process of its own has a session from its first call on.
+    pub(super) async fn caller_of(&self, agent: AgentId, client: &ClientProfile) -> Result<Caller, Fault> {
+        let info = client.info.as_ref().and_then(Object::of);
+        let said = |key: &str| info.as_ref().and_then(|info| info.get_str(key)).map(|text| text.into_owned());
+        let mut caller = Caller {
+            era: era_of(client),
+            client_name: said("name"),
+            client_version: said("version"),
+            host: self.settings.host.clone(),
+            ..Caller::agent(agent)
+        };
+        if caller.era == Era::Legacy && caller.host.is_some() {
+            let begin = || self.begin(&caller);
+            caller.default_session = Some(self.own_session.get_or_try_init(begin).await?.clone());
+        }
+        Ok(caller)
+    }
+
+    async fn begin(&self, caller: &Caller) -> Result<SessionId, Fault> {
+        let started = self.pm.perform(caller, StartSession::default()).await?;
+        self.seen.lock().insert(started.session_id.clone());
+        Ok(started.session_id)
+    }
+
+    /// Does an action and gives what it answers.
+    pub(super) async fn ask<A: Action>(&self, context: &Context, action: A) -> Result<A::Output, Fault> {
+        let caller = self.caller(context).await?;
+        self.pm.perform(&caller, action).await
+    }
+
+    /// A tool call: reads the arguments, does the action, writes the answer.
+    pub(super) async fn call<A: Action>(&self, known: &[String], arguments: Object, context: Context) -> Answered {
+        let action: A = read(known, &arguments).map_err(told)?;
+        let caller = self.caller(&context).await.map_err(told)?;
+        let output = self.pm.perform(&caller, action).await.map_err(told)?;
+        self.answer(&caller, object_of(&output)).await
+    }
+
+    /// The one tool that waits.
+    pub(super) async fn wait(&self, known: &[String], arguments: Object, context: Context) -> Answered {
+        let wish: GetNotifications = read(known, &arguments).map_err(told)?;
+        let caller = self.caller(&context).await.map_err(told)?;
+        let output = self.pm.wait_for_notifications(&caller, wish).await.map_err(told)?;
+        Ok(written(object_of(&output)))
+    }
+
+    async fn answer(&self, caller: &Caller, mut answer: Map<String, Value>) -> Answered {
+        if let Some(session) = &caller.default_session {
+            answer.entry("session_id").or_insert_with(|| json!(session));
+        }
+        self.remember(&answer);
+        let notices = self.pm.notices(caller).await.map_err(told)?;
+        if !notices.is_empty() {
+            answer.insert("notices".to_owned(), json!(notices));
+        }
+        Ok(written(answer))
+    }
+
+    fn remember(&self, answer: &Map<String, Value>) {
+        let session = answer.get("session_id").and_then(Value::as_str);
+        if let Some(session) = session.and_then(|id| SessionId::parse(id).ok()) {
+            self.seen.lock().insert(session);
+        }
+    }
+}
+
+/// How a tool call ends.
+pub(super) type Answered = Result<ToolOutput, Error>;
+
+fn era_of(client: &ClientProfile) -> Era {
+    match client.version.era() {
+        mcp::Era::Legacy => Era::Legacy,
+        mcp::Era::Modern => Era::Modern,
+    }
+}
+
+/// Structured content is an object, also where an action answers a list or a word.
+fn object_of<T: Serialize>(output: &T) -> Map<String, Value> {
+    match json!(output) {
+        Value::Object(object) => object,
+        other => Map::from_iter([("result".to_owned(), other)]),
+    }
+}
+
+fn written(answer: Map<String, Value>) -> ToolOutput {
+    let answer = Value::Object(answer);
+    ToolOutput::text(text::outline(&answer)).with_structured(Raw::from(answer))
+}
+
+/// Reads arguments. Null means absent, as some clients write it; what the schema does not know is refused here, since
+/// not every record can refuse it by itself.
+fn read<A: serde::de::DeserializeOwned>(known: &[String], arguments: &Object) -> Result<A, Fault> {
+    let mut members = Splice::with_capacity(arguments.bytes().len());
+    for member in arguments.members() {
+        let (key, value) = (arguments.key(*member), arguments.value(*member));
+        if !known.iter().any(|one| *one == key) {
+            return Err(Fault::invalid(format!("there is no argument `{key}`")).with("known", known));
+        }
+        if !value.is_null() {
+            members.raw(&key, &value);
+        }
+    }
+    members.finish().to().map_err(|error| {
+        let text = error.to_string();
+        Fault::invalid(text.split(" at line ").next().unwrap_or(&text))
+    })
+}
+
+/// A refusal that a model can read and act on; only a defect is an error of the protocol.
+pub(super) fn told(fault: Fault) -> Error {
+    if fault.code == Code::Internal {
+        return Error::internal(fault.message);
+    }
+    let hint = if fault.hint.is_empty() { String::new() } else { format!("\nhint: {}", fault.hint) };
+    let output = ToolOutput::error(format!("{}: {}{hint}", fault.code, fault.message));
+    Error::Failed(Box::new(output.with_structured(Raw::from(json!({"error": fault.to_json()})))))
+}
+
+/// The same outside of tools, where there is no result to tell it in.
+pub(super) fn refused(fault: &Fault) -> Error {
+    if fault.code == Code::Internal {
+        return Error::internal(&fault.message);
+    }
+    RpcError::with_data(code::INVALID_PARAMS, &fault.message, Some(&Raw::from(fault.to_json()))).into()
+}

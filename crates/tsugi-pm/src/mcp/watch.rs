@@ -1,0 +1,91 @@
+//! From the change feed to subscribers: which addresses an event is about.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tsugi_protocol::serve::{Notifier, Server};
+
+use super::service::Service;
+use crate::action::desk::Caller;
+use crate::action::look::{GetTask, Section};
+use crate::domain::event::{EntityType, Event};
+use crate::domain::id::{TaskId, TaskRef};
+
+/// How soon the watcher notices that its server is gone, and how long it rests after a database that failed.
+const LOOK_UP: Duration = Duration::from_secs(5);
+
+/// Tells subscribers of changes for as long as the server lives.
+pub(super) fn start(service: &Arc<Service>, server: &Arc<Server>, since: i64) {
+    let (service, server, notifier) = (service.clone(), Arc::downgrade(server), server.notifier().clone());
+    tokio::spawn(async move { watch(&service, &server, &notifier, since).await });
+}
+
+async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, since: i64) {
+    let mut feed = service.pm.subscribe(since);
+    while server.strong_count() > 0 {
+        match tokio::time::timeout(LOOK_UP, feed.next()).await {
+            Ok(Ok(event)) if notifier.listeners() > 0 => announce(service, notifier, &event).await,
+            Ok(Err(fault)) => {
+                tracing::warn!(%fault, "subscribers hear nothing for a while");
+                tokio::time::sleep(LOOK_UP).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn announce(service: &Service, notifier: &Notifier, event: &Event) {
+    for uri in addresses(service, event) {
+        notifier.resource_updated(&uri);
+    }
+    if let Some(task) = task_of(event) {
+        let reference = reference(service, &task).await;
+        for name in [Some(task.to_string()), reference].into_iter().flatten() {
+            task_addresses(&name).iter().for_each(|uri| notifier.resource_updated(uri));
+        }
+    }
+}
+
+fn task_addresses(name: &str) -> [String; 4] {
+    ["task", "context", "handoff", "claim"].map(|scheme| format!("{scheme}://{name}"))
+}
+
+/// Addresses that do not belong to one task.
+fn addresses(service: &Service, event: &Event) -> Vec<String> {
+    let mut addresses = Vec::new();
+    if let Some(project) = &event.project_id {
+        addresses.extend(["", "/board", "/ready"].map(|part| format!("project://{project}{part}")));
+        addresses.push(format!("events://{project}"));
+    }
+    match event.entity_type {
+        EntityType::Session => {
+            addresses.push(format!("session://{}", event.entity_id));
+            addresses.extend(event.actor_agent_id.iter().map(|agent| format!("agent://{agent}")));
+        }
+        EntityType::Agent => addresses.push(format!("agent://{}", event.entity_id)),
+        EntityType::Claim => addresses.extend(event.session_id.iter().map(|session| format!("session://{session}"))),
+        _ => {}
+    }
+    let is_personal = !matches!(event.entity_type, EntityType::Project | EntityType::Dependency);
+    if is_personal && service.settings.actor.may_be(event.actor_agent_id.as_ref()) {
+        addresses.extend(["agent://me".to_owned(), "session://current".to_owned()]);
+    }
+    addresses
+}
+
+/// The task an event is about. Claims, contexts and handoffs name theirs when they are new; what changes them later
+/// changes the task too.
+fn task_of(event: &Event) -> Option<TaskId> {
+    if event.entity_type == EntityType::Task {
+        return TaskId::parse(&event.entity_id).ok();
+    }
+    let change = event.changes.iter().find(|change| change.field == "task_id")?;
+    change.new.as_str().or(change.old.as_str()).and_then(|id| TaskId::parse(id).ok())
+}
+
+/// `KEY-n`, since a task may be watched under either name.
+async fn reference(service: &Service, task: &TaskId) -> Option<String> {
+    let wish = GetTask { task_id: TaskRef::Id(task.clone()), include: vec![Section::Acceptance], max_bytes: None };
+    let found = service.pm.perform(&Caller::operator(), wish).await.ok()?;
+    Some(found.task.reference)
+}
