@@ -92,6 +92,11 @@ pub async fn server(pm: Pm, settings: Settings) -> Result<Arc<Server>, Fault> {
     Ok(server)
 }
 
+/// An answer as short text for people: one line per field, one line per task.
+pub fn outline(answer: &serde_json::Value) -> String {
+    text::outline(answer)
+}
+
 fn offer(service: &Arc<Service>) -> Arc<Server> {
     let mut builder = Server::builder("mcp-server-pm", env!("CARGO_PKG_VERSION"))
         .title("tsugi project management")

@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Check(command::check::Args),
     /// Turn another program's configuration into a tsugi.yaml
     Import(command::import::Args),
+    /// Share projects, tasks, context and handoffs between agents
+    Pm(command::pm::Args),
     /// Write the completions for a shell
     Completions(command::completions::Args),
     /// Write the manual page
@@ -124,6 +126,7 @@ impl Command {
             Command::Logs(args) => args.json,
             Command::Restart(args) => args.json,
             Command::Key(args) => args.json,
+            Command::Pm(args) => args.json,
             Command::Batch(_) => true,
             Command::Serve(_) | Command::Stdio(_) | Command::Import(_) | Command::Completions(_) | Command::Man => {
                 false
@@ -134,7 +137,11 @@ impl Command {
 
     /// Whether it runs until someone ends it: such a command minds signals itself, and uses the whole machine.
     pub(crate) fn is_service(&self) -> bool {
-        matches!(self, Command::Serve(_) | Command::Stdio(_))
+        match self {
+            Command::Serve(_) | Command::Stdio(_) => true,
+            Command::Pm(args) => args.is_service(),
+            _ => false,
+        }
     }
 }
 

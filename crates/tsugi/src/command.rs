@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod import;
 pub(crate) mod key;
 pub(crate) mod logs;
+pub(crate) mod pm;
 pub(crate) mod prompt;
 pub(crate) mod prompts;
 pub(crate) mod read;
@@ -45,6 +46,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
         Command::Servers(args) => servers::run(app, &args).await,
         Command::Check(args) => check::run(app, &args).await,
         Command::Import(args) => import::run(app, &args),
+        Command::Pm(args) => pm::run(app, args).await,
         Command::Completions(args) => completions::run(app, &args),
         Command::Man => completions::manual(app),
     }

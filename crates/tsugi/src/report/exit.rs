@@ -13,6 +13,8 @@ pub(crate) enum Exit {
     Refused,
     InputRequired,
     Interrupted,
+    /// A code of its own: `tsugi pm` has those of its reference page.
+    Other(u8),
 }
 
 /// The codes and what they mean, in the order of the reference page.
@@ -38,6 +40,9 @@ pub(crate) const CODES: [(Exit, u8, &str); 8] = [
 impl Exit {
     /// The number.
     pub(crate) fn code(self) -> u8 {
+        if let Exit::Other(code) = self {
+            return code;
+        }
         let row = CODES.iter().find(|(exit, _, _)| *exit == self);
         row.map(|(_, code, _)| *code).expect("every way to end has its row")
     }

@@ -1,0 +1,28 @@
+//! The project-management server under the name that clients of the first design start.
+
+#[path = "../command/pm/mcp.rs"]
+mod mcp;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Projects, tasks, context and handoffs for agents, over standard input and output.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-server-pm", version)]
+struct Cli {
+    #[command(flatten)]
+    args: mcp::Args,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let code = runtime.block_on(mcp::run(&cli.args));
+    // A thread still waits for input that will not come.
+    runtime.shutdown_background();
+    ExitCode::from(code)
+}

@@ -1,0 +1,87 @@
+//! The project-management server as part of a gateway, where a caller's verified name is its agent.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Parser;
+use tokio::sync::OnceCell;
+use tsugi_pm::action::Pm;
+use tsugi_pm::mcp::actor::Actor;
+use tsugi_pm::mcp::{Lang, Profile, Settings, server};
+use tsugi_pm::store::{Location, Options};
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
+use tsugi_protocol::serve::Server;
+
+/// What may stand in `args`.
+#[derive(Clone, Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Args {
+    /// The database; a file in the state directory when unset.
+    #[arg(long)]
+    db: Option<String>,
+    #[arg(long, default_value = "standard")]
+    tools: Profile,
+    #[arg(long, default_value = "en")]
+    lang: Lang,
+}
+
+/// The server. Its database is opened by the first call, since making a server may not wait.
+pub(crate) fn server_of(args: &[String]) -> Result<Arc<dyn Answer>, Fault> {
+    let args = Args::try_parse_from(args)
+        .map_err(|error| Fault::new(FaultCode::ConfigInvalid, error.to_string().lines().next().unwrap_or_default()))?;
+    let location = match &args.db {
+        Some(db) => Location::parse(db),
+        None => Location::Sqlite(default_file()?),
+    };
+    Ok(Arc::new(Late(Arc::new(Shared { args, location, server: OnceCell::new() }))))
+}
+
+/// Where the database lies when nobody says so.
+pub(crate) fn default_file() -> Result<PathBuf, Fault> {
+    let filled = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let base = filled("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| filled("HOME").map(|home| Path::new(&home).join(".local/state")));
+    let no_home = || Fault::new(FaultCode::ConfigInvalid, "there is no state directory: name a database with --db");
+    Ok(base.ok_or_else(no_home)?.join("tsugi").join("pm.db"))
+}
+
+struct Late(Arc<Shared>);
+
+struct Shared {
+    args: Args,
+    location: Location,
+    server: OnceCell<Arc<Server>>,
+}
+
+impl Answer for Late {
+    fn answer(&self, call: Call) -> Reply {
+        if let Some(server) = self.0.server.get() {
+            return server.answer(call);
+        }
+        let shared = self.0.clone();
+        Reply::from_late(async move {
+            match shared.server.get_or_try_init(|| shared.open()).await {
+                Ok(server) => server.answer(call),
+                Err(fault) => Reply::fault(fault),
+            }
+        })
+    }
+}
+
+impl Shared {
+    async fn open(&self) -> Result<Arc<Server>, Fault> {
+        if let Location::Sqlite(path) = &self.location
+            && let Some(folder) = path.parent()
+        {
+            std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        }
+        let pm = Pm::open(Options::new(self.location.clone())).await.map_err(|error| failed(&error))?;
+        let (profile, lang) = (self.args.tools, self.args.lang);
+        server(pm, Settings { profile, lang, ..Settings::new(Actor::Principal) }).await.map_err(|fault| failed(&fault))
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Fault {
+    Fault::new(FaultCode::ServerNotRunning, format!("the project database cannot be used: {error}"))
+}

@@ -1,0 +1,235 @@
+//! `tsugi pm`: projects, tasks and handoffs for people, with the same verbs as the agents have.
+
+mod house;
+mod mcp;
+mod show;
+mod work;
+
+use clap::Subcommand;
+use serde::Serialize;
+use tsugi_pm::action::desk::Caller;
+use tsugi_pm::action::project::ListProjects;
+use tsugi_pm::action::{Action, Pm};
+use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::id::{AgentId, ProjectId};
+
+use crate::app::App;
+use crate::builtin;
+use crate::failure::{Failure, printable};
+use crate::output::Form;
+use crate::report::exit::Exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  tsugi pm init --db team.db --project WEB \"Web shop\" --agent agt_a:worker --agent agt_b:manager
+  tsugi pm new --db team.db --project WEB \"Sell shoes\"
+  tsugi pm next --claim --agent agt_a --db team.db
+  tsugi pm board --db team.db
+  mcp-server-pm --db team.db --agent-id agt_a      what an agent's client starts
+
+Without --db and TSUGI_PM_DB the database is pm.db in the state directory, as for the built-in server `pm`.
+Exit codes: 0 well, 1 failed, 2 cannot be used, 3 not found, 4 conflict, 5 denied, 75 busy, 78 cannot start.";
+
+/// Share projects, tasks, context and handoffs between agents
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    order: Order,
+    /// Print data only
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Which database, and who acts.
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// The database: a file, or postgres://…
+    #[arg(long, value_name = "PATH", env = "TSUGI_PM_DB")]
+    db: Option<String>,
+    /// Who acts; whoever has the database in hand when unset
+    #[arg(long = "agent", value_name = "ID", env = "TSUGI_AGENT_ID")]
+    agent: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Order {
+    /// Serve one agent over standard input and output
+    Mcp(mcp::Args),
+    /// Make a database ready: a project and its agents
+    Init(house::Init),
+    /// Show the tasks by status
+    Board(show::Board),
+    /// Show what can be started now
+    Ready(show::Ready),
+    /// Show one task
+    Show(show::Show),
+    /// Show who is at work
+    Who(show::Who),
+    /// Show what happened
+    Log(show::Log),
+    /// Find tasks, contexts and handoffs by words
+    Search(show::Search),
+    /// Create a task
+    New(work::New),
+    /// Show the best ready task, and with --claim take it
+    Next(work::Next),
+    /// Take a task
+    Claim(work::Claim),
+    /// Give a task back
+    Release(work::Release),
+    /// Send a task to review, or judge it with --approve or --changes
+    Review(work::Review),
+    /// Finish a task
+    Done(work::Done),
+    /// Say what is in the way of a task
+    Block(work::Block),
+    /// Hand a task over
+    Handoff(work::Handoff),
+    /// Take a handoff
+    Accept(work::Accept),
+    /// Write everything as JSON lines
+    Export(house::Export),
+    /// Read what export wrote
+    Import(house::Import),
+    /// Rebuild everything from its history and compare
+    Verify(house::Verify),
+    /// Bring back what vanished agents held
+    Sweep(house::Sweep),
+    /// Add and list agents, and give them a place
+    Agent(house::Agent),
+    /// Make, list and revoke access tokens
+    Token(house::Token),
+}
+
+impl Args {
+    /// Whether it runs until someone ends it.
+    pub(crate) fn is_service(&self) -> bool {
+        matches!(self.order, Order::Mcp(_))
+    }
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    match args.order {
+        Order::Mcp(order) => return Ok(Exit::Other(mcp::run(&order).await)),
+        Order::Init(order) => house::init(app, order).await?,
+        Order::Board(order) => show::board(app, &order).await?,
+        Order::Ready(order) => show::ready(app, &order).await?,
+        Order::Show(order) => show::task(app, &order).await?,
+        Order::Who(order) => show::who(app, &order).await?,
+        Order::Log(order) => show::log(app, &order).await?,
+        Order::Search(order) => show::search(app, order).await?,
+        Order::New(order) => work::new(app, order).await?,
+        Order::Next(order) => work::next(app, &order).await?,
+        Order::Claim(order) => work::claim(app, &order).await?,
+        Order::Release(order) => work::release(app, order).await?,
+        Order::Review(order) => work::review(app, order).await?,
+        Order::Done(order) => work::done(app, order).await?,
+        Order::Block(order) => work::block(app, order).await?,
+        Order::Handoff(order) => work::handoff(app, order).await?,
+        Order::Accept(order) => work::accept(app, &order).await?,
+        Order::Export(order) => house::export(app, &order).await?,
+        Order::Import(order) => house::import(app, &order).await?,
+        Order::Verify(order) => return house::verify(app, &order).await,
+        Order::Sweep(order) => house::sweep(app, &order).await?,
+        Order::Agent(order) => house::agent(app, order).await?,
+        Order::Token(order) => house::token(app, order).await?,
+    }
+    Ok(Exit::Success)
+}
+
+/// An open database and who acts on it.
+struct Desk<'a> {
+    app: &'a App,
+    pm: Pm,
+    caller: Caller,
+}
+
+impl<'a> Desk<'a> {
+    async fn open(app: &'a App, place: &Place) -> Result<Self, Failure> {
+        let db = match &place.db {
+            Some(db) => db.clone(),
+            None => default_database()?,
+        };
+        let agent = place.agent.as_deref().map(AgentId::parse).transpose().map_err(|fault| told(app, &fault))?;
+        let pm = mcp::open(&db, false).await.map_err(|fault| told(app, &fault))?;
+        Ok(Self { app, pm, caller: agent.map_or_else(Caller::operator, Caller::agent) })
+    }
+
+    async fn perform<A: Action>(&self, action: A) -> Result<A::Output, Failure> {
+        self.pm.perform(&self.caller, action).await.map_err(|fault| told(self.app, &fault))
+    }
+
+    /// Does something and shows what came of it.
+    async fn show<A: Action>(&self, action: A) -> Result<(), Failure> {
+        let output = self.perform(action).await?;
+        self.print(&output)
+    }
+
+    fn print<T: Serialize>(&self, output: &T) -> Result<(), Failure> {
+        let value = serde_json::json!(output);
+        match self.app.output.form() {
+            Form::Json => self.app.output.json(&value)?,
+            Form::Text => self.app.output.data(&tsugi_pm::mcp::outline(&value))?,
+        }
+        Ok(())
+    }
+
+    /// A project by id or key; the only one there is when none is named.
+    async fn project(&self, name: Option<&str>) -> Result<ProjectId, Failure> {
+        let all = self.perform(ListProjects::default()).await?.projects;
+        let found = match (name, all.as_slice()) {
+            (Some(name), all) => all.iter().find(|one| one.key == name || one.id.as_str() == name),
+            (None, [one]) => Some(one),
+            (None, _) => {
+                let keys: Vec<&str> = all.iter().map(|one| one.key.as_str()).collect();
+                return Err(Failure::usage("which project? name it with --project").with_details(vec![keys.join(" ")]));
+            }
+        };
+        let missing = || told(self.app, &Fault::not_found("project", name.unwrap_or_default()));
+        found.map(|one| one.id.clone()).ok_or_else(missing)
+    }
+
+    async fn project_if_named(&self, name: Option<&str>) -> Result<Option<ProjectId>, Failure> {
+        match name {
+            Some(name) => self.project(Some(name)).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+fn default_database() -> Result<String, Failure> {
+    let file = builtin::pm::default_file()?;
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    Ok(file.to_string_lossy().into_owned())
+}
+
+/// Says why, once, and gives the code to end with.
+fn told(app: &App, fault: &Fault) -> Failure {
+    app.output.say(|paint| {
+        let mut text = format!("{}: {}", paint.error("error"), printable(&fault.message));
+        if !fault.hint.is_empty() {
+            text.push_str(&format!("\n{}: {}", paint.hint("hint"), fault.hint));
+        }
+        text
+    });
+    Failure::Said(Exit::Other(code_of(fault.code)))
+}
+
+fn code_of(code: Code) -> u8 {
+    match code {
+        Code::InvalidArgument | Code::TooLarge => 2,
+        Code::NotFound => 3,
+        Code::PermissionDenied | Code::AgentInactive | Code::ApprovalRequired | Code::HandoffNotForYou => 5,
+        Code::Busy | Code::RateLimited => 75,
+        Code::Internal | Code::StorageFull | Code::StorageReadonly => 1,
+        _ => 4,
+    }
+}
+
+/// Reads an id or a task's name.
+fn named<T>(app: &App, read: Result<T, Fault>) -> Result<T, Failure> {
+    read.map_err(|fault| told(app, &fault))
+}

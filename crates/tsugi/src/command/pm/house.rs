@@ -1,0 +1,262 @@
+//! The verbs that keep house: init, export, import, verify, sweep, agent, token.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde_json::json;
+use tsugi_pm::action::admin::{ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership};
+use tsugi_pm::action::people::ListAgents;
+use tsugi_pm::action::project::CreateProject;
+use tsugi_pm::domain::agent::AgentType;
+use tsugi_pm::domain::id::{AgentId, TokenId};
+use tsugi_pm::domain::member::Role;
+use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::mcp::actor::is_there;
+
+use super::{Desk, Place, named, told};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::output::Form;
+use crate::output::table::Table;
+use crate::report::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Init {
+    /// The database: a file, or postgres://…
+    #[arg(long, value_name = "PATH", env = "TSUGI_PM_DB")]
+    db: Option<String>,
+    /// The key of the project: what stands before its task numbers
+    #[arg(long, value_name = "KEY")]
+    project: String,
+    /// The project's name
+    name: String,
+    /// An agent and its role (owner, manager, worker, viewer); may be repeated. An owner is a person
+    #[arg(long = "agent", value_name = "ID:ROLE")]
+    agents: Vec<String>,
+}
+
+pub(super) async fn init(app: &App, order: Init) -> Result<(), Failure> {
+    let members = order.agents.iter().map(|text| member(app, text)).collect::<Result<Vec<_>, _>>()?;
+    let desk = Desk::open(app, &Place { db: order.db, agent: None }).await?;
+    let project = CreateProject {
+        key: order.project,
+        name: order.name,
+        description: String::new(),
+        policy: Policy::default(),
+        idempotency_key: None,
+    };
+    let project = desk.perform(project).await?.project;
+    for (agent_id, role) in &members {
+        let kind = if *role == Role::Owner { AgentType::Human } else { AgentType::Ai };
+        desk.register(agent_id, kind, None).await?;
+        desk.join(&project.id, agent_id, *role).await?;
+    }
+    let agents: Vec<_> = members.iter().map(|(id, role)| json!({"id": id, "role": role})).collect();
+    desk.print(&json!({"project_id": project.id, "key": project.key, "name": project.name, "agents": agents}))
+}
+
+/// `agt_a:worker`; a worker when no role is said.
+fn member(app: &App, text: &str) -> Result<(AgentId, Role), Failure> {
+    let (id, role) = text.split_once(':').unwrap_or((text, "worker"));
+    Ok((named(app, AgentId::parse(id))?, named(app, role.parse())?))
+}
+
+impl Desk<'_> {
+    async fn register(&self, id: &AgentId, kind: AgentType, name: Option<String>) -> Result<(), Failure> {
+        if is_there(&self.pm, id).await.map_err(|fault| told(self.app, &fault))? {
+            return Ok(());
+        }
+        self.perform(RegisterAgent { kind, name, ..RegisterAgent::ai(id.clone()) }).await.map(drop)
+    }
+
+    async fn join(&self, project: &tsugi_pm::domain::id::ProjectId, id: &AgentId, role: Role) -> Result<(), Failure> {
+        let place = SetMembership {
+            project_id: project.clone(),
+            agent_id: id.clone(),
+            role: Some(role),
+            allow_ai_owner: false,
+        };
+        self.perform(place).await.map(drop)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Export {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn export(app: &App, order: &Export) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let mut lines = desk.pm.export();
+    while let Some(line) = lines.recv().await {
+        let line = line.map_err(|fault| told(app, &fault))?;
+        app.output.bytes(format!("{line}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Import {
+    #[command(flatten)]
+    place: Place,
+    /// What export wrote
+    file: PathBuf,
+}
+
+pub(super) async fn import(app: &App, order: &Import) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(&order.file)
+        .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", order.file.display())))?;
+    let desk = Desk::open(app, &order.place).await?;
+    let imported = desk.pm.import(text).await.map_err(|fault| told(app, &fault))?;
+    desk.print(&imported)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Verify {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn verify(app: &App, order: &Verify) -> Result<Exit, Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let found = desk.pm.verify().await.map_err(|fault| told(app, &fault))?;
+    desk.print(&found)?;
+    Ok(if found.problems.is_empty() { Exit::Success } else { Exit::Failed })
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Sweep {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn sweep(app: &App, order: &Sweep) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let swept = desk.pm.sweep().await.map_err(|fault| told(app, &fault))?;
+    desk.print(&swept)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Agent {
+    #[command(subcommand)]
+    order: AgentOrder,
+}
+
+#[derive(Debug, Subcommand)]
+enum AgentOrder {
+    /// Register an agent, and give it a place in a project
+    Add(AddAgent),
+    /// List the agents
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct AddAgent {
+    #[command(flatten)]
+    place: Place,
+    /// Its id: agt_…
+    id: String,
+    /// Its name; the id when unset
+    #[arg(long)]
+    name: Option<String>,
+    /// It is a person
+    #[arg(long)]
+    human: bool,
+    /// In which project: its key or id
+    #[arg(long, value_name = "KEY", requires = "role")]
+    project: Option<String>,
+    /// As what: owner, manager, worker or viewer
+    #[arg(long)]
+    role: Option<Role>,
+}
+
+pub(super) async fn agent(app: &App, order: Agent) -> Result<(), Failure> {
+    match order.order {
+        AgentOrder::Add(add) => add_agent(app, add).await,
+        AgentOrder::List { place } => list_agents(app, &place).await,
+    }
+}
+
+async fn add_agent(app: &App, add: AddAgent) -> Result<(), Failure> {
+    let id = named(app, AgentId::parse(&add.id))?;
+    let desk = Desk::open(app, &add.place).await?;
+    let kind = if add.human { AgentType::Human } else { AgentType::Ai };
+    desk.register(&id, kind, add.name).await?;
+    if let Some(role) = add.role {
+        let project = desk.project(add.project.as_deref()).await?;
+        desk.join(&project, &id, role).await?;
+    }
+    desk.print(&json!({"id": id, "role": add.role}))
+}
+
+async fn list_agents(app: &App, place: &Place) -> Result<(), Failure> {
+    let desk = Desk::open(app, place).await?;
+    let found = desk.perform(ListAgents { limit: Some(200), ..ListAgents::default() }).await?;
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&found)?);
+    }
+    let mut table = Table::new(["id", "name", "type", "status", "online", "holds"]);
+    for agent in found.agents {
+        let online = if agent.online { "yes" } else { "no" }.to_owned();
+        let (kind, status) = (agent.kind.to_string(), agent.status.to_string());
+        table.row([agent.id.to_string(), agent.name, kind, status, online, agent.live_claims.to_string()]);
+    }
+    Ok(app.output.table(&table)?)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Token {
+    #[command(subcommand)]
+    order: TokenOrder,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenOrder {
+    /// Make a token; its secret is shown this once
+    New {
+        #[command(flatten)]
+        place: Place,
+        /// For whom
+        id: String,
+        /// For how many seconds; for ever when unset
+        #[arg(long, value_name = "SECONDS")]
+        expires_in: Option<i64>,
+    },
+    /// List the tokens
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Withdraw a token
+    Revoke {
+        #[command(flatten)]
+        place: Place,
+        /// Which one: tok_…
+        id: String,
+    },
+}
+
+pub(super) async fn token(app: &App, order: Token) -> Result<(), Failure> {
+    match order.order {
+        TokenOrder::New { place, id, expires_in } => {
+            let agent_id = named(app, AgentId::parse(&id))?;
+            let wish = NewToken { agent_id, scopes: Vec::new(), expires_in_s: expires_in };
+            Desk::open(app, &place).await?.show(wish).await
+        }
+        TokenOrder::List { place } => {
+            let desk = Desk::open(app, &place).await?;
+            let tokens = desk.perform(ListTokens::default()).await?;
+            desk.print(&json!({"tokens": tokens}))
+        }
+        TokenOrder::Revoke { place, id } => {
+            let token_id = named(app, TokenId::parse(&id))?;
+            let desk = Desk::open(app, &place).await?;
+            let revoked = desk.perform(RevokeToken { token_id }).await?;
+            desk.print(&json!({"revoked": revoked}))
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `tsugi pm mcp` and `mcp-server-pm`: the project-management server over our own standard streams, for one agent.
+//!
+//! This file stands alone: both programs are made of it.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tsugi_gateway::face;
+use tsugi_pm::action::Pm;
+use tsugi_pm::action::admin::RegisterAgent;
+use tsugi_pm::action::desk::Caller;
+use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::id::AgentId;
+use tsugi_pm::domain::session::{EndKind, Host};
+use tsugi_pm::mcp::actor::{Actor, is_there};
+use tsugi_pm::mcp::process::Process;
+use tsugi_pm::mcp::{Lang, Profile, Settings};
+use tsugi_pm::store::{Location, Options};
+
+/// The settings cannot be used: `EX_CONFIG` of sysexits.
+const CANNOT_START: u8 = 78;
+/// The last words may take this long; what is not said by then, the lease covers.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often we look whether whoever started us is still there.
+const PARENT_LOOK: Duration = Duration::from_secs(1);
+
+const EXAMPLES: &str = "\
+Examples:
+  {\"mcpServers\": {\"pm\": {\"command\": \"mcp-server-pm\", \"args\": [\"--db\", \"team.db\", \"--agent-id\", \"agt_a\"]}}}
+
+An unknown agent ends it with code 78 and one line of JSON on stderr; --create-agent registers it instead.";
+
+/// Serve one agent over standard input and output
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The database: a file, or postgres://…
+    #[arg(long, value_name = "PATH", env = "TSUGI_PM_DB")]
+    db: String,
+    /// Who acts
+    #[arg(long, value_name = "ID", env = "TSUGI_AGENT_ID")]
+    agent_id: String,
+    /// Register the agent if it is unknown
+    #[arg(long)]
+    create_agent: bool,
+    /// Which tools: seed, core, standard or all
+    #[arg(long, value_name = "PROFILE", default_value = "core")]
+    tools: Profile,
+    /// The language of tools and prompts: en or ja
+    #[arg(long, value_name = "LANG", default_value = "en")]
+    lang: Lang,
+    /// Use a file on a network file system all the same
+    #[arg(long)]
+    i_know: bool,
+}
+
+/// Serves until the client closes its end, a signal comes or whoever started us is gone; answers the exit code.
+pub(crate) async fn run(args: &Args) -> u8 {
+    let process = match start(args).await {
+        Ok(process) => process,
+        Err(fault) => {
+            let _ = writeln!(std::io::stderr(), "{}", json!({"error": fault.to_json()}));
+            return CANNOT_START;
+        }
+    };
+    let kind = tokio::select! {
+        _ = face::stdio::run(process.clone(), tokio::io::stdin(), tokio::io::stdout()) => EndKind::Eof,
+        () = until_told() => EndKind::Signal,
+        () = until_orphaned() => EndKind::Signal,
+        () = process.keep_alive() => EndKind::Signal,
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, process.end(kind)).await;
+    0
+}
+
+async fn start(args: &Args) -> Result<std::sync::Arc<Process>, Fault> {
+    let agent = AgentId::parse(&args.agent_id)?;
+    let pm = open(&args.db, args.i_know).await?;
+    if !is_there(&pm, &agent).await? {
+        if !args.create_agent {
+            return Err(Fault::new(Code::NotFound, format!("Agent not found: {agent}"))
+                .hint("register it with --create-agent, or: tsugi pm agent add")
+                .with("id", agent));
+        }
+        pm.perform(&Caller::operator(), RegisterAgent::ai(agent.clone())).await?;
+    }
+    let settings = Settings { profile: args.tools, lang: args.lang, ..Settings::new(Actor::Agent(agent.clone())) };
+    Process::new(pm, agent, this_process(), settings).await
+}
+
+/// Opens a database; why it cannot be opened is a fault like any other.
+pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, Fault> {
+    let options = Options { allow_network_file_system: i_know, ..Options::new(Location::parse(db)) };
+    Pm::open(options).await.map_err(|error| {
+        let hint = error.hint();
+        Fault::new(Code::Internal, error.to_string()).hint(hint).with("db", db_shown(db))
+    })
+}
+
+/// An address may hold a password.
+fn db_shown(db: &str) -> &str {
+    db.rsplit_once('@').map_or(db, |(_, rest)| rest)
+}
+
+fn this_process() -> Host {
+    Host {
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        pid: i64::from(std::process::id()),
+        process_nonce: format!("{:032x}", rand::random::<u128>()),
+    }
+}
+
+async fn until_told() {
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let Ok(signals) = kinds.into_iter().map(signal).collect::<Result<Vec<Signal>, _>>() else {
+        return std::future::pending().await;
+    };
+    let waits = signals.into_iter().map(|mut signal| Box::pin(async move { signal.recv().await }));
+    futures_util::future::select_all(waits).await;
+}
+
+/// A parent that died without closing our input leaves us to another parent.
+async fn until_orphaned() {
+    let parent = rustix::process::getppid();
+    while rustix::process::getppid() == parent {
+        tokio::time::sleep(PARENT_LOOK).await;
+    }
+}

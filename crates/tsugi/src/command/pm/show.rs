@@ -1,0 +1,195 @@
+//! The verbs that only look: board, ready, show, who, log, search.
+
+use serde_json::json;
+use tsugi_pm::action::find::{self, GetHistory};
+use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
+use tsugi_pm::action::look::GetTask;
+use tsugi_pm::action::people::ListSessions;
+use tsugi_pm::action::view::TaskRow;
+use tsugi_pm::domain::id::TaskRef;
+use tsugi_pm::domain::task::{TaskSort, TaskStatus};
+
+use super::{Desk, Place, named};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::output::Form;
+use crate::output::table::Table;
+
+/// The most rows of a list.
+const ROWS: i64 = 200;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Board {
+    #[command(flatten)]
+    place: Place,
+    /// Only this project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+    /// Also what is done or cancelled
+    #[arg(long)]
+    all: bool,
+}
+
+pub(super) async fn board(app: &App, order: &Board) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    let mut rows = Vec::new();
+    for status in TaskStatus::ALL.iter().filter(|status| order.all || status.is_open()) {
+        let wish = ListTasks {
+            project_id: project_id.clone(),
+            status: vec![*status],
+            sort: Some(TaskSort::Priority),
+            limit: Some(ROWS),
+            ..ListTasks::default()
+        };
+        rows.extend(desk.perform(wish).await?.tasks);
+    }
+    tasks(app, &rows)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Ready {
+    #[command(flatten)]
+    place: Place,
+    /// Only this project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+}
+
+pub(super) async fn ready(app: &App, order: &Ready) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    if desk.caller.agent_id.is_some() {
+        let wish = GetReadyTasks { project_id, limit: Some(ROWS), ..GetReadyTasks::default() };
+        let ready = desk.perform(wish).await?;
+        return tasks(app, &[ready.in_hand, ready.tasks].concat());
+    }
+    let wish = ListTasks {
+        project_id,
+        status: vec![TaskStatus::Todo],
+        sort: Some(TaskSort::Priority),
+        limit: Some(ROWS),
+        ..ListTasks::default()
+    };
+    let rows: Vec<TaskRow> = desk.perform(wish).await?.tasks.into_iter().filter(|task| task.ready).collect();
+    tasks(app, &rows)
+}
+
+/// Tasks as data or as a table.
+pub(super) fn tasks(app: &App, rows: &[TaskRow]) -> Result<(), Failure> {
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&json!({"tasks": rows}))?);
+    }
+    let mut table = Table::new(["task", "status", "priority", "assignee", "title"]);
+    for task in rows {
+        let waits = if task.waits_for > 0 {
+            format!("{} (waits for {})", task.status, task.waits_for)
+        } else {
+            task.status.to_string()
+        };
+        let assignee = task.assignee_id.as_ref().map(ToString::to_string).unwrap_or_default();
+        table.row([task.reference.clone(), waits, task.priority.to_string(), assignee, task.title.clone()]);
+    }
+    Ok(app.output.table(&table)?)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    #[command(flatten)]
+    place: Place,
+    /// The task: KEY-n or tsk_…
+    task: String,
+}
+
+pub(super) async fn task(app: &App, order: &Show) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let name = named(app, TaskRef::parse(&order.task))?;
+    desk.show(GetTask::of(name)).await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Who {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let sessions = desk.perform(ListSessions { limit: Some(ROWS) }).await?;
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&json!({"sessions": sessions}))?);
+    }
+    let mut table = Table::new(["agent", "session", "state", "client", "holds", "checkpoint"]);
+    for row in sessions {
+        let holds: Vec<String> = row.claims.iter().map(|claim| claim.task_id.to_string()).collect();
+        table.row([
+            row.session.agent_id.to_string(),
+            row.session.id.to_string(),
+            row.session.state.to_string(),
+            row.session.client_name.unwrap_or_default(),
+            holds.join(" "),
+            row.checkpoint.unwrap_or_default(),
+        ]);
+    }
+    Ok(app.output.table(&table)?)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Log {
+    #[command(flatten)]
+    place: Place,
+    /// Of one task or any other thing
+    thing: Option<String>,
+    /// Of one project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+    /// After this number
+    #[arg(long, value_name = "SEQ")]
+    since: Option<i64>,
+}
+
+pub(super) async fn log(app: &App, order: &Log) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let wish = GetHistory {
+        entity_id: order.thing.clone(),
+        project_id: desk.project_if_named(order.project.as_deref()).await?,
+        since_seq: order.since,
+        limit: Some(ROWS),
+        ..GetHistory::default()
+    };
+    let history = desk.perform(wish).await?;
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&history)?);
+    }
+    let mut table = Table::new(["seq", "what", "thing", "who", "why"]);
+    for event in history.events {
+        let who = event.actor_agent_id.map(|agent| agent.to_string()).unwrap_or_default();
+        table.row([event.seq.to_string(), event.kind, event.entity_id, who, event.reason.unwrap_or_default()]);
+    }
+    Ok(app.output.table(&table)?)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Search {
+    #[command(flatten)]
+    place: Place,
+    /// The words; the last may be unfinished
+    query: String,
+    /// Only in this project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+}
+
+pub(super) async fn search(app: &App, order: Search) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    let found = desk.perform(find::Search { query: order.query, project_id, kinds: Vec::new(), limit: None }).await?;
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&found)?);
+    }
+    let mut table = Table::new(["kind", "id", "title", "where"]);
+    for hit in found.hits {
+        table.row([hit.kind, hit.reference, hit.title, hit.snippet]);
+    }
+    Ok(app.output.table(&table)?)
+}

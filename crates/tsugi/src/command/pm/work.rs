@@ -1,0 +1,221 @@
+//! The verbs that move work: new, next, claim, release, review, done, block, handoff, accept.
+
+use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
+use tsugi_pm::action::create::{CreateTask, NewTask};
+use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
+use tsugi_pm::action::list::GetReadyTasks;
+use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
+use tsugi_pm::domain::id::{AgentId, HandoffId, TaskRef};
+use tsugi_pm::domain::task::{Priority, TaskStatus, Verdict, WorkResult};
+
+use super::{Desk, Place, named, show};
+use crate::app::App;
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct New {
+    #[command(flatten)]
+    place: Place,
+    /// What it is, in a line
+    title: String,
+    /// In which project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+    /// What it is, in full
+    #[arg(long, default_value = "")]
+    description: String,
+    /// How urgent it is: critical, high, medium or low
+    #[arg(long)]
+    priority: Option<Priority>,
+    /// What it waits for; may be repeated
+    #[arg(long = "after", value_name = "TASK")]
+    depends_on: Vec<String>,
+    /// A word to find it by; may be repeated
+    #[arg(long = "label", value_name = "WORD")]
+    labels: Vec<String>,
+}
+
+pub(super) async fn new(app: &App, order: New) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let project_id = desk.project(order.project.as_deref()).await?;
+    let task = NewTask {
+        title: order.title,
+        description: order.description,
+        priority: order.priority,
+        depends_on: order.depends_on,
+        labels: order.labels,
+        ..NewTask::default()
+    };
+    desk.show(CreateTask { project_id, task, idempotency_key: None }).await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Next {
+    #[command(flatten)]
+    place: Place,
+    /// Only in this project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+    /// Take it
+    #[arg(long)]
+    claim: bool,
+}
+
+pub(super) async fn next(app: &App, order: &Next) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    if order.claim {
+        return desk.show(ClaimTask { project_id, ..ClaimTask::default() }).await;
+    }
+    let wish = GetReadyTasks { project_id, limit: Some(1), ..GetReadyTasks::default() };
+    let ready = desk.perform(wish).await?;
+    let best: Vec<_> = ready.in_hand.into_iter().chain(ready.tasks).take(1).collect();
+    show::tasks(app, &best)
+}
+
+/// A task, and who moves it.
+#[derive(Debug, clap::Args)]
+struct Of {
+    #[command(flatten)]
+    place: Place,
+    /// The task: KEY-n or tsk_…
+    task: String,
+}
+
+impl Of {
+    async fn open<'a>(&self, app: &'a App) -> Result<(Desk<'a>, TaskRef), Failure> {
+        let name = named(app, TaskRef::parse(&self.task))?;
+        Ok((Desk::open(app, &self.place).await?, name))
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Claim {
+    #[command(flatten)]
+    of: Of,
+}
+
+pub(super) async fn claim(app: &App, order: &Claim) -> Result<(), Failure> {
+    let (desk, name) = order.of.open(app).await?;
+    desk.show(ClaimTask { task_id: Some(name), ..ClaimTask::default() }).await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Release {
+    #[command(flatten)]
+    of: Of,
+    /// Why
+    reason: String,
+}
+
+pub(super) async fn release(app: &App, order: Release) -> Result<(), Failure> {
+    let (desk, task_id) = order.of.open(app).await?;
+    desk.show(ReleaseTask { task_id, reason: order.reason, note: None, session_id: None, idempotency_key: None }).await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Review {
+    #[command(flatten)]
+    of: Of,
+    /// What was done
+    #[arg(long)]
+    summary: Option<String>,
+    /// The work is good
+    #[arg(long, conflicts_with = "changes")]
+    approve: bool,
+    /// The work needs this
+    #[arg(long, value_name = "NOTES")]
+    changes: Option<String>,
+}
+
+pub(super) async fn review(app: &App, order: Review) -> Result<(), Failure> {
+    let (desk, task_id) = order.of.open(app).await?;
+    let verdict = if order.changes.is_some() { Verdict::Changes } else { Verdict::Approve };
+    if order.approve || order.changes.is_some() {
+        return desk.show(ReviewTask { task_id, verdict, notes: order.changes, idempotency_key: None }).await;
+    }
+    desk.show(finished(task_id, TaskStatus::Review, order.summary)).await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Done {
+    #[command(flatten)]
+    of: Of,
+    /// What was done
+    #[arg(long)]
+    summary: Option<String>,
+}
+
+pub(super) async fn done(app: &App, order: Done) -> Result<(), Failure> {
+    let (desk, task_id) = order.of.open(app).await?;
+    desk.show(finished(task_id, TaskStatus::Done, order.summary)).await
+}
+
+fn finished(task_id: TaskRef, status: TaskStatus, summary: Option<String>) -> UpdateTaskStatus {
+    let result = summary.map(|summary| WorkResult { summary, evidence: Vec::new() });
+    UpdateTaskStatus { result, ..UpdateTaskStatus::new(task_id, status) }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Block {
+    #[command(flatten)]
+    of: Of,
+    /// What is in the way
+    reason: String,
+}
+
+pub(super) async fn block(app: &App, order: Block) -> Result<(), Failure> {
+    let (desk, task_id) = order.of.open(app).await?;
+    let reason = Some(order.reason);
+    desk.show(UpdateTaskStatus { reason, ..UpdateTaskStatus::new(task_id, TaskStatus::Blocked) }).await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Handoff {
+    #[command(flatten)]
+    of: Of,
+    /// What was done and where things stand
+    #[arg(long)]
+    summary: String,
+    /// What to do next; may be repeated
+    #[arg(long = "next", value_name = "STEP", required = true)]
+    next_steps: Vec<String>,
+    /// What to beware of; may be repeated
+    #[arg(long = "warning", value_name = "TEXT")]
+    warnings: Vec<String>,
+    /// To whom; whoever comes when unset
+    #[arg(long, value_name = "ID")]
+    to: Option<String>,
+}
+
+pub(super) async fn handoff(app: &App, order: Handoff) -> Result<(), Failure> {
+    let (desk, task_id) = order.of.open(app).await?;
+    let to_agent_id = named(app, order.to.as_deref().map(AgentId::parse).transpose())?;
+    desk.show(CreateHandoff {
+        task_id,
+        summary: order.summary,
+        next_steps: order.next_steps,
+        to_agent_id,
+        warnings: order.warnings,
+        done: Vec::new(),
+        uncertain: Vec::new(),
+        git: None,
+        session_id: None,
+        idempotency_key: None,
+    })
+    .await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Accept {
+    #[command(flatten)]
+    place: Place,
+    /// The handoff: hnd_…
+    handoff: String,
+}
+
+pub(super) async fn accept(app: &App, order: &Accept) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let handoff_id = named(app, HandoffId::parse(&order.handoff))?;
+    desk.show(AcceptHandoff { handoff_id, note: None, session_id: None, idempotency_key: None }).await
+}
