@@ -99,7 +99,7 @@ impl Cache {
     fn owner(&self, call: &Call) -> Owner {
         match self.instances {
             Instances::PerSession => Owner::Session(call.caller.clone()),
-            _ => Owner::Principal(call.caller.principal().into()),
+            _ => Owner::Principal(call.caller.clone()),
         }
     }
 

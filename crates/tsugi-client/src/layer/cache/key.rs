@@ -26,14 +26,39 @@ pub(super) struct Key {
 }
 
 /// Whose result it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub(super) enum Owner {
     /// Anybody's.
     Everybody,
     /// One caller's, in all sessions.
-    Principal(Box<str>),
+    Principal(Caller),
     /// One caller's in one session.
     Session(Caller),
+}
+
+impl Owner {
+    /// The caller's name and session, as far as they count.
+    fn parts(&self) -> (u8, Option<&str>, Option<&str>) {
+        match self {
+            Owner::Everybody => (0, None, None),
+            Owner::Principal(caller) => (1, Some(caller.principal()), None),
+            Owner::Session(caller) => (2, Some(caller.principal()), caller.session()),
+        }
+    }
+}
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Owner {}
+
+impl Hash for Owner {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
 }
 
 impl Key {

@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use moka::Expiry;
 use moka::policy::EvictionPolicy;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -26,7 +25,8 @@ const PLACE: usize = 64 * 1024;
 /// Larger results are not kept.
 const LARGEST: usize = 4 * 1024 * 1024;
 
-/// What is kept. Shared between the layer, which reads and fills it, and the server's task, which empties it.
+/// What is kept, the least recently used going first; what is too old goes when it is asked for, which spares
+/// a timer for every entry. Shared between the layer, which reads and fills it, and the server's task, which empties it.
 pub struct Store {
     policy: CachePolicy,
     kept: moka::sync::Cache<Key, Kept>,
@@ -64,24 +64,6 @@ impl Counts {
     }
 }
 
-struct Lifetimes;
-
-impl Expiry<Key, Kept> for Lifetimes {
-    fn expire_after_create(&self, _: &Key, kept: &Kept, _: std::time::Instant) -> Option<Duration> {
-        Some(kept.until.saturating_duration_since(Instant::now()))
-    }
-
-    fn expire_after_update(
-        &self,
-        key: &Key,
-        kept: &Kept,
-        now: std::time::Instant,
-        _: Option<Duration>,
-    ) -> Option<Duration> {
-        self.expire_after_create(key, kept, now)
-    }
-}
-
 impl Store {
     /// An empty one.
     pub fn new(policy: CachePolicy) -> Self {
@@ -89,8 +71,6 @@ impl Store {
             .max_capacity(policy.max_entries)
             .weigher(|_: &Key, kept: &Kept| (kept.complete.body.bytes().len() / PLACE + 1) as u32)
             .eviction_policy(EvictionPolicy::lru())
-            .expire_after(Lifetimes)
-            .support_invalidation_closures()
             .build();
         Self {
             policy,
@@ -124,12 +104,11 @@ impl Store {
 
     /// A resource changed: what was read of it is not used any more, nor what is being read.
     pub fn forget_resource(&self, uri: &str) {
-        let wanted = uri.to_owned();
-        let asked = self.kept.invalidate_entries_if(move |key, _| key.reads(&wanted));
-        if asked.is_err() {
-            self.forget_all();
-        }
+        // First those under way, so that none of them is kept after this.
         self.flights.lock().retain(|key, _| !key.reads(uri));
+        for (key, _) in self.kept.iter().filter(|(key, _)| key.reads(uri)) {
+            self.kept.invalidate(&*key);
+        }
     }
 
     pub(super) fn ttl(&self) -> Duration {
@@ -145,6 +124,7 @@ impl Store {
         let kept = self.kept.get(key)?;
         let remaining = kept.until.saturating_duration_since(Instant::now());
         if remaining.is_zero() {
+            self.kept.invalidate(key);
             return None;
         }
         self.hits.fetch_add(1, Relaxed);
