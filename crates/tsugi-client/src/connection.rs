@@ -61,6 +61,15 @@ impl Connection {
         }
     }
 
+    /// True when no call should be made on it any more: it is about to end, or has.
+    pub(crate) fn is_ending(&self) -> bool {
+        match self {
+            Connection::Mux(mux) => mux.is_ending(),
+            Connection::Exchange(exchange) => exchange.is_ending(),
+            Connection::InProcess(..) => false,
+        }
+    }
+
     /// How many calls are in flight.
     pub(crate) fn in_flight(&self) -> usize {
         match self {

@@ -299,7 +299,9 @@ impl Inner {
 
     /// Gives a call to the connection, and makes one when there is none.
     pub(crate) fn forward(self: &Arc<Self>, call: Call) -> Reply {
-        if let Some(live) = &*self.live.load() {
+        if let Some(live) = &*self.live.load()
+            && !live.connection.is_ending()
+        {
             return live.connection.answer(call);
         }
         let inner = self.clone();
@@ -396,7 +398,7 @@ impl Inner {
     async fn connected(&self) -> Result<Arc<Live>, Fault> {
         loop {
             let change = self.status.changed();
-            if let Some(live) = self.live.load_full() {
+            if let Some(live) = self.live.load_full().filter(|live| !live.connection.is_ending()) {
                 return Ok(live);
             }
             if let Some(fault) = self.gone() {

@@ -12,4 +12,4 @@ pub mod stdio;
 pub mod ws;
 
 pub use error::{ErrorKind, TransportError};
-pub use link::{Flush, Inbox, Link, Outbox};
+pub use link::{Flush, Inbox, Link, Outbox, Received};

@@ -72,6 +72,15 @@ impl Outbox {
         }
     }
 
+    /// Resolves when the server has closed its input: what is sent from then on is not heard. For wires with one
+    /// end for both directions it never does, since their inbox ends at the same time.
+    pub async fn deaf(&self) {
+        match self {
+            Outbox::Pipe(writer) => writer.deaf().await,
+            Outbox::Queue(_) => std::future::pending().await,
+        }
+    }
+
     /// Ends the stream after what is waiting has been written.
     pub fn close(&self) {
         if let Outbox::Pipe(writer) = self {
@@ -87,31 +96,46 @@ pub enum Inbox {
     Pipe(PipeReader),
     /// From a task that owns the wire.
     Queue(mpsc::Receiver<Result<Bytes, TransportError>>),
+    /// From a task that posts messages one by one, and may have to say that one could not be posted.
+    Posting(mpsc::Receiver<Result<Received, TransportError>>),
+}
+
+/// One thing that comes out of an inbox.
+#[derive(Debug)]
+pub enum Received {
+    /// A whole message.
+    Message(Bytes),
+    /// A message that cannot be taken; these are its first bytes. The stream goes on after it.
+    Unreadable(Bytes, TransportError),
+    /// A message of ours that could not be delivered. The stream goes on.
+    Undelivered(Bytes, TransportError),
 }
 
 impl Inbox {
-    /// Appends at least one message to `batch`, and as many more as have arrived already.
+    /// Appends at least one thing to `batch`, and as many more as have arrived already.
     /// `Err(None)` is the end of the stream. Dropping the future loses nothing.
-    pub async fn receive(&mut self, batch: &mut Vec<Bytes>) -> Result<(), Option<TransportError>> {
+    pub async fn receive(&mut self, batch: &mut Vec<Received>) -> Result<(), Option<TransportError>> {
         match self {
             Inbox::Pipe(reader) => reader.receive(batch).await,
-            Inbox::Queue(queue) => receive_queued(queue, batch).await,
+            Inbox::Queue(queue) => receive_queued(queue, batch, Received::Message).await,
+            Inbox::Posting(queue) => receive_queued(queue, batch, |received| received).await,
         }
     }
 }
 
-async fn receive_queued(
-    queue: &mut mpsc::Receiver<Result<Bytes, TransportError>>,
-    batch: &mut Vec<Bytes>,
+async fn receive_queued<T>(
+    queue: &mut mpsc::Receiver<Result<T, TransportError>>,
+    batch: &mut Vec<Received>,
+    received: impl Fn(T) -> Received,
 ) -> Result<(), Option<TransportError>> {
     match queue.recv().await {
-        Some(Ok(message)) => batch.push(message),
+        Some(Ok(message)) => batch.push(received(message)),
         Some(Err(error)) => return Err(Some(error)),
         None => return Err(None),
     }
     while batch.len() < 256 {
         match queue.try_recv() {
-            Ok(Ok(message)) => batch.push(message),
+            Ok(Ok(message)) => batch.push(received(message)),
             Ok(Err(error)) => return Err(Some(error)),
             Err(_) => break,
         }

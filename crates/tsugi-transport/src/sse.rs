@@ -1,22 +1,24 @@
 //! The two-endpoint HTTP+SSE wire of 2024-11-05: a stream of events down, one POST per message up.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio::sync::{Semaphore, mpsc};
-use tsugi_protocol::rpc::{Message, RpcError, code};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tsugi_protocol::rpc::Message;
 use url::Url;
 
 use crate::error::{ErrorKind, TransportError};
 use crate::http::{EventStream, HttpClient, HttpResponse, HttpTarget, Kind};
-use crate::link::{Inbox, Link, Outbox};
+use crate::link::{Inbox, Link, Outbox, Received};
 
 /// How long the `endpoint` event may take. Servers that send none get `/sse` → `/messages`.
 const ENDPOINT_LIMIT: Duration = Duration::from_secs(3);
 /// How long the server may take to begin its stream.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
+/// How long the server may take to accept a message that is no request.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
 /// How many requests may be on their way at once.
 const MAX_POSTS: usize = 64;
 const QUEUE: usize = 256;
@@ -83,14 +85,14 @@ fn start(poster: HttpClient, events: EventStream, first: Option<Bytes>) -> Link 
             () = post_all(poster, outgoing, incoming) => {}
         }
     });
-    Link { outbox: Outbox::Queue(outbox), inbox: Inbox::Queue(inbox), job: None }
+    Link { outbox: Outbox::Queue(outbox), inbox: Inbox::Posting(inbox), job: None }
 }
 
-type Incoming = mpsc::Sender<Result<Bytes, TransportError>>;
+type Incoming = mpsc::Sender<Result<Received, TransportError>>;
 
 async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incoming) {
     if let Some(data) = first.filter(|data| !data.is_empty()) {
-        let _ = incoming.send(Ok(data)).await;
+        let _ = incoming.send(Ok(Received::Message(data))).await;
     }
     while let Some(event) = events.next().await {
         let is_end = event.is_err();
@@ -98,7 +100,7 @@ async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incomi
             Ok(event) if event.data.is_empty() || event.event.as_deref().is_some_and(|kind| kind != "message") => {
                 continue;
             }
-            Ok(event) => Ok(event.data),
+            Ok(event) => Ok(Received::Message(event.data)),
             Err(error) => Err(error),
         };
         if incoming.send(message).await.is_err() || is_end {
@@ -108,23 +110,27 @@ async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incomi
 }
 
 /// Posts messages. Requests go side by side, since a server may hold the answer to the POST until it is
-/// done; notifications and responses go one after the other, so that their order is kept.
+/// done; notifications and responses go one after the other, so that their order is kept. What is on its way
+/// ends with the stream.
 async fn post_all(poster: HttpClient, mut outgoing: mpsc::Receiver<Bytes>, incoming: Incoming) {
-    let places = Arc::new(Semaphore::new(MAX_POSTS));
+    let mut posting = JoinSet::new();
     while let Some(message) = outgoing.recv().await {
-        let Ok(Message::Request(request)) = Message::parse(message.clone()) else {
-            let _ = post(&poster, message).await;
+        while posting.try_join_next().is_some() {}
+        if !matches!(Message::parse(message.clone()), Ok(Message::Request(_))) {
+            // A server that does not even accept must not hold up what comes after.
+            let _ = tokio::time::timeout(ACCEPT_LIMIT, post(&poster, message)).await;
             continue;
-        };
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let (poster, incoming) = (poster.clone(), incoming.clone());
-        tokio::spawn(async move {
-            if let Err(error) = post(&poster, message).await {
-                let answer = RpcError::new(code::own::UPSTREAM_LOST, &error.message).response(Some(&request.id));
-                let _ = incoming.send(Ok(answer)).await;
-            }
-            drop(place);
-        });
+        }
+        if posting.len() >= MAX_POSTS {
+            posting.join_next().await;
+        }
+        posting.spawn(post_request(poster.clone(), message, incoming.clone()));
+    }
+}
+
+async fn post_request(poster: HttpClient, message: Bytes, incoming: Incoming) {
+    if let Err(error) = post(&poster, message.clone()).await {
+        let _ = incoming.send(Ok(Received::Undelivered(message, error))).await;
     }
 }
 

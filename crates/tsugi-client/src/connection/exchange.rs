@@ -78,6 +78,11 @@ impl Exchange {
         self.shared.session.lock().identity.clone()
     }
 
+    /// True when the server cannot be reached.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.shared.end.borrow().is_some()
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.shared.flights.len()
     }

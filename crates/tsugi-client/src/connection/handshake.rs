@@ -142,7 +142,10 @@ pub(crate) fn read_initialized(context: &Context, body: &Body) -> Result<ServerI
     let unacceptable =
         |why: &str| context.fault(FaultCode::InvalidResponse, format!("the answer to initialize: {why}"));
     let result = Object::of(result).ok_or_else(|| unacceptable("not an object"))?;
-    session::read_initialize_result(&result).map_err(unacceptable)
+    session::read_initialize_result(&result).map_err(|why| match result.get_str("protocolVersion") {
+        Some(version) => unacceptable(&format!("{why}: {version}")),
+        None => unacceptable(why),
+    })
 }
 
 fn refused(context: &Context, body: &Body) -> Fault {

@@ -4,6 +4,7 @@ mod reader;
 mod reply;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -37,6 +38,8 @@ pub(super) enum Arrival {
     Note(Notification),
     /// A question that the server asks because of it.
     Question(Request),
+    /// The answer cannot be had, and this is why. The connection goes on.
+    Failed(Arc<Fault>),
     /// The connection is gone.
     Lost(Arc<Fault>),
 }
@@ -71,7 +74,7 @@ impl Tag {
 pub(crate) struct Mux {
     shared: Arc<Shared>,
     job: Option<Job>,
-    reader: AbortHandle,
+    tasks: [AbortHandle; 2],
 }
 
 /// What the reader and the replies share. It does not hold the process: when the connection is dropped,
@@ -85,6 +88,10 @@ pub(super) struct Shared {
     turnstile: Arc<Turnstile>,
     asking: Mutex<HashSet<u64>>,
     level: Mutex<Option<LogLevel>>,
+    /// Set as soon as the end is certain, before it is known why: new calls should wait for the next connection.
+    is_ending: AtomicBool,
+    /// Set when the server is stopped because it closed its input.
+    is_deaf: AtomicBool,
     end: watch::Sender<Option<Arc<Fault>>>,
 }
 
@@ -100,10 +107,13 @@ impl Mux {
             turnstile: Arc::default(),
             asking: Mutex::default(),
             level: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+            is_deaf: AtomicBool::new(false),
             end: watch::Sender::new(None),
         });
         let reader = tokio::spawn(reader::run(shared.clone(), link.inbox, link.job.clone())).abort_handle();
-        Self { shared, job: link.job, reader }
+        let watcher = tokio::spawn(reader::watch_input(shared.clone(), link.job.clone())).abort_handle();
+        Self { shared, job: link.job, tasks: [reader, watcher] }
     }
 
     /// Sets what the handshake found out. Calls can be made from now on.
@@ -119,11 +129,13 @@ impl Mux {
         self.job.as_ref()
     }
 
-    /// How many calls of callers are in flight.
     pub(crate) fn in_flight(&self) -> usize {
-        let mut count = 0;
-        self.shared.pending.for_each(|_, tag| count += usize::from(tag.is_of_caller));
-        count
+        self.shared.in_flight()
+    }
+
+    /// True when no call should be made on it any more.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.shared.is_ending.load(Ordering::Acquire)
     }
 
     /// Waits until the wire is gone.
@@ -150,7 +162,7 @@ impl Mux {
     }
 
     fn end(&self) {
-        self.reader.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
         self.shared.outbox.close();
         let fault = self.shared.context.fault(FaultCode::ServerNotRunning, "the server was stopped");
         self.shared.finish(Arc::new(fault.sent(SentState::Unknown)));
@@ -265,7 +277,7 @@ impl Shared {
         loop {
             match ticket.next().await {
                 Arrival::Answer(line) => return self.read_body(line, ticket.key()),
-                Arrival::Lost(fault) => return Err((*fault).clone()),
+                Arrival::Failed(fault) | Arrival::Lost(fault) => return Err((*fault).clone()),
                 Arrival::Question(request) => self.refuse(request),
                 Arrival::Note(_) => {}
             }
@@ -296,11 +308,28 @@ impl Shared {
     fn send_fault(&self, error: SendError) -> Fault {
         match error {
             SendError::Closed => {
+                self.begin_to_end();
                 let fault = self.context.fault(FaultCode::ConnectionLost, "the server closed its input");
                 fault.sent(SentState::NotSent)
             }
             SendError::Full => self.context.fault(FaultCode::Overloaded, "the server does not read its input"),
         }
+    }
+
+    /// How many calls of callers are in flight.
+    fn in_flight(&self) -> usize {
+        let mut count = 0;
+        self.pending.for_each(|_, tag| count += usize::from(tag.is_of_caller));
+        count
+    }
+
+    /// The end is certain.
+    fn begin_to_end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    fn was_deaf(&self) -> bool {
+        self.is_deaf.load(Ordering::Acquire)
     }
 
     /// The calls in flight that may be the ones that ask.
@@ -359,6 +388,7 @@ impl Shared {
     /// The wire is gone: every call in flight ends with `fault`, and no new one begins. Only the first
     /// reason counts.
     fn finish(&self, fault: Arc<Fault>) {
+        self.begin_to_end();
         let is_first = self.end.send_if_modified(|end| {
             let is_first = end.is_none();
             end.get_or_insert_with(|| fault.clone());

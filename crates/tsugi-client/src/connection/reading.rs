@@ -26,6 +26,9 @@ pub(crate) fn answer(context: &Context, identity: &Arc<ServerIdentity>, call: &C
     {
         return of_result(context, identity, call, result);
     }
+    if envelope.get_bytes("jsonrpc") != Some(b"\"2.0\"") {
+        return unacceptable(context, "the answer is not JSON-RPC 2.0");
+    }
     match Response::from_object(&envelope) {
         Ok(response) => of_body(context, identity, call, response.body),
         Err(error) => unacceptable(context, error.to_string()),

@@ -11,10 +11,13 @@ use tsugi_protocol::codec::framing::{Framing, Kind};
 use tsugi_protocol::codec::limit::Limits;
 
 use crate::error::{ErrorKind, TransportError};
+use crate::link::Received;
 
 /// A quiet connection holds this much; a busy one grows.
 const SMALL_BUFFER: usize = 8 << 10;
 const LARGE_BUFFER: usize = 256 << 10;
+/// How much is kept of a message that is too large: enough to see whose answer it would have been.
+const HEAD: usize = 256;
 
 /// How the child frames its messages, found out by the reader and used by the writer.
 #[derive(Debug, Clone)]
@@ -52,7 +55,7 @@ impl PipeReader {
     }
 
     /// Appends at least one message to `batch`; `Err(None)` is the end of the stream.
-    pub(crate) async fn receive(&mut self, batch: &mut Vec<Bytes>) -> Result<(), Option<TransportError>> {
+    pub(crate) async fn receive(&mut self, batch: &mut Vec<Received>) -> Result<(), Option<TransportError>> {
         loop {
             self.decode(batch)?;
             if !batch.is_empty() {
@@ -62,13 +65,15 @@ impl PipeReader {
         }
     }
 
-    /// Takes every whole message out of the buffer. A message over the limit is passed over: its
-    /// caller's deadline tells, and the messages after it are fine.
-    fn decode(&mut self, batch: &mut Vec<Bytes>) -> Result<(), Option<TransportError>> {
-        while let Some(message) = self.framing.next(&mut self.buffer) {
-            match message {
-                Ok(message) => batch.push(message),
-                Err(error) => note_unreadable(&error),
+    /// Takes every whole message out of the buffer. Of a message over the limit only the beginning is kept;
+    /// the messages after it are fine.
+    fn decode(&mut self, batch: &mut Vec<Received>) -> Result<(), Option<TransportError>> {
+        loop {
+            let head = (self.buffer.len() > Limits::LINE).then(|| Bytes::copy_from_slice(&self.buffer[..HEAD]));
+            match self.framing.next(&mut self.buffer) {
+                Some(Ok(message)) => batch.push(Received::Message(message)),
+                Some(Err(error)) => batch.push(Received::Unreadable(head.unwrap_or_default(), unreadable(&error))),
+                None => break,
             }
         }
         if !self.is_learned && self.framing.is_known() {
@@ -102,8 +107,8 @@ impl PipeReader {
     }
 }
 
-fn note_unreadable(error: &CodecError) {
-    tracing::warn!(%error, "a message from the server was passed over");
+fn unreadable(error: &CodecError) -> TransportError {
+    TransportError::sent(ErrorKind::TooLarge, format!("the answer cannot be read: {error}"))
 }
 
 fn broken(error: &io::Error) -> TransportError {

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
 
@@ -43,10 +44,11 @@ struct State {
 impl PipeWriter {
     /// Takes the pipe and starts the task that writes what callers could not write themselves.
     pub(super) fn spawn(pipe: Sender, framing: SharedFraming) -> Self {
-        let state = State { pipe: Some(Arc::new(pipe)), waiting: Vec::new(), is_armed: false, is_closing: false };
+        let pipe = Arc::new(pipe);
+        let state = State { pipe: Some(pipe.clone()), waiting: Vec::new(), is_armed: false, is_closing: false };
         let shared =
             Arc::new(Shared { state: Mutex::new(state), framing, wake: Notify::new(), drained: Notify::new() });
-        tokio::spawn(run(shared.clone()));
+        tokio::spawn(run(shared.clone(), pipe));
         Self(shared)
     }
 
@@ -62,8 +64,16 @@ impl PipeWriter {
         if state.is_armed {
             return Ok(());
         }
-        if flush == Flush::Now && state.write_inline()? {
-            return Ok(());
+        if flush == Flush::Now {
+            match state.write_inline() {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => {
+                    drop(state);
+                    self.0.drained.notify_waiters();
+                    return Err(error);
+                }
+            }
         }
         state.is_armed = true;
         drop(state);
@@ -83,6 +93,21 @@ impl PipeWriter {
                 state.pipe.is_some() && state.waiting.len() > HIGH_WATER
             };
             if !is_waiting {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Resolves when the child has closed its end, not when we close ours.
+    pub(crate) async fn deaf(&self) {
+        loop {
+            let drained = self.0.drained.notified();
+            let is_deaf = {
+                let state = self.0.state.lock();
+                state.pipe.is_none() && !state.is_closing
+            };
+            if is_deaf {
                 return;
             }
             drained.await;
@@ -121,10 +146,13 @@ impl State {
 }
 
 /// The writer task: sleeps until woken, then writes until the buffer is empty. It ends with the stream.
-async fn run(shared: Arc<Shared>) {
+async fn run(shared: Arc<Shared>, pipe: Arc<Sender>) {
     let mut batch = Vec::new();
     loop {
-        shared.wake.notified().await;
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            () = closed(&pipe) => return end(&shared),
+        }
         // Let the callers that are just running append their messages too.
         tokio::task::yield_now().await;
         while let Some(pipe) = take_batch(&shared, &mut batch) {
@@ -154,6 +182,15 @@ fn take_batch(shared: &Shared, batch: &mut Vec<u8>) -> Option<Arc<Sender>> {
         state.waiting = Vec::new();
     }
     state.pipe.clone()
+}
+
+/// Resolves when nobody can read the pipe any more.
+async fn closed(pipe: &Sender) {
+    while let Ok(ready) = pipe.ready(Interest::ERROR).await {
+        if ready.is_error() {
+            return;
+        }
+    }
 }
 
 async fn write_all(pipe: &Sender, mut bytes: &[u8]) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The one task that reads a stream: routes answers by peeking, and everything else by what it is.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use tsugi_protocol::answer::{Caller, Fault, FaultCode};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::{Era, Method, meta};
 use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError, code, peek};
-use tsugi_transport::{Inbox, TransportError};
+use tsugi_transport::{Inbox, Received, TransportError};
 
 use super::{Arrival, Shared};
 use crate::connection::context::Notice;
@@ -18,26 +19,32 @@ use crate::error::{call_fault, process_end};
 
 /// How long to wait for the exit status of a server that closed its output.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
+/// How often to look whether a server that closed its input has answered everything.
+const DEAF_PAUSE: Duration = Duration::from_millis(20);
 /// How many notes may wait for a caller that does not look.
 const MAX_NOTES: usize = 256;
 
 /// Reads until the stream ends, then tells everybody.
 pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>) {
-    let mut lines = Vec::new();
+    let mut batch = Vec::new();
     let mut answers = Vec::new();
     let mut unknown = Vec::new();
     let end = loop {
-        if let Err(end) = inbox.receive(&mut lines).await {
+        if let Err(end) = inbox.receive(&mut batch).await {
             break end;
         }
-        for line in lines.drain(..) {
-            match peek::response_id(&line) {
-                Some(key) => answers.push((key, Arrival::Answer(line))),
-                None => {
-                    // What was written before must be delivered before.
-                    shared.pending.post_batch(&mut answers, &mut unknown);
-                    route(&shared, line);
-                }
+        for received in batch.drain(..) {
+            match received {
+                Received::Message(line) => match peek::response_id(&line) {
+                    Some(key) => answers.push((key, Arrival::Answer(line))),
+                    None => {
+                        // What was written before must be delivered before.
+                        shared.pending.post_batch(&mut answers, &mut unknown);
+                        route(&shared, line);
+                    }
+                },
+                Received::Unreadable(head, error) => fail_answer(&shared, &head, &error),
+                Received::Undelivered(request, error) => fail_request(&shared, request, &error),
             }
         }
         shared.pending.post_batch(&mut answers, &mut unknown);
@@ -46,6 +53,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>)
             unknown.clear();
         }
     };
+    shared.begin_to_end();
     let fault = end_fault(&shared, end, job).await;
     shared.finish(Arc::new(fault));
 }
@@ -56,11 +64,43 @@ fn route(shared: &Shared, line: Bytes) {
         Ok(Message::Response(response)) => route_response(shared, &response, line),
         Ok(Message::Notification(notification)) => route_notification(shared, notification),
         Ok(Message::Request(request)) => route_request(shared, request),
+        Err(_) if is_broken_answer(shared, &line) => {}
         // Servers print banners and stack traces to their output. Answering would start a storm.
         Err(error) => {
             let start = String::from_utf8_lossy(&line[..line.len().min(120)]).into_owned();
             tracing::debug!(server = %shared.context.server, %error, line = start, "a line that is no message");
         }
+    }
+}
+
+/// A line that would be an answer to one of our calls if it had the right form: its caller is told what is
+/// wrong with it, rather than left to wait.
+fn is_broken_answer(shared: &Shared, line: &Bytes) -> bool {
+    let Ok(object) = Object::parse(line.clone()) else { return false };
+    let key = object.get("id").and_then(Id::from_raw).and_then(|id| id.as_u64());
+    let Some(key) = key.filter(|_| !object.has("method")) else { return false };
+    shared.pending.post(key, Arrival::Answer(line.clone())).is_ok()
+}
+
+/// A line that is too large. Its beginning may tell whose answer it is; an answer that has its id at the end is
+/// that of the only call, if there is one. The callers of others wait for their deadline.
+fn fail_answer(shared: &Shared, head: &[u8], error: &TransportError) {
+    tracing::warn!(server = %shared.context.server, %error, "a message from the server was passed over");
+    let fault = Arc::new(call_fault(error).on_server(&shared.context.server));
+    let has_id_at_end =
+        || [&b"{\"result\":"[..], b"{\"jsonrpc\":\"2.0\",\"result\":"].iter().any(|start| head.starts_with(start));
+    let key = peek::response_id(head).or_else(|| has_id_at_end().then(|| only_call(shared)).flatten());
+    if let Some(key) = key {
+        let _ = shared.pending.post(key, Arrival::Failed(fault));
+    }
+}
+
+/// A request that could not be delivered.
+fn fail_request(shared: &Shared, request: Bytes, error: &TransportError) {
+    let Ok(Message::Request(request)) = Message::parse(request) else { return };
+    let fault = Arc::new(call_fault(error).on_server(&shared.context.server));
+    if let Some(key) = request.id.as_u64() {
+        let _ = shared.pending.post(key, Arrival::Failed(fault));
     }
 }
 
@@ -164,6 +204,20 @@ fn route_question(shared: &Shared, request: Request) {
     }
 }
 
+/// Watches the server's input. A server that closes it hears nothing any more: the calls it has may end, then it
+/// is stopped.
+pub(super) async fn watch_input(shared: Arc<Shared>, job: Option<Job>) {
+    shared.outbox.deaf().await;
+    shared.begin_to_end();
+    while shared.in_flight() > 0 {
+        tokio::time::sleep(DEAF_PAUSE).await;
+    }
+    if let Some(job) = job.filter(|job| job.try_exit_report().is_none()) {
+        shared.is_deaf.store(true, Ordering::Release);
+        job.kill();
+    }
+}
+
 /// Why the stream ended: the end of the process, where there is one.
 async fn end_fault(shared: &Shared, end: Option<TransportError>, job: Option<Job>) -> Fault {
     let context = &shared.context;
@@ -174,6 +228,7 @@ async fn end_fault(shared: &Shared, end: Option<TransportError>, job: Option<Job
         };
     };
     let (message, report) = match tokio::time::timeout(EXIT_LIMIT, job.exited()).await {
+        Ok(report) if shared.was_deaf() => ("the server closed its input and was stopped", report),
         Ok(report) => ("the server's process ended", report),
         Err(_) => {
             job.kill();

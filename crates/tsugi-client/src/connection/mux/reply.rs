@@ -74,6 +74,7 @@ impl Source for MuxReply {
                 }
                 Arrival::Note(note) => for_caller(&flight.call, note).map(Event::Note),
                 Arrival::Question(request) => this.ask(request),
+                Arrival::Failed(fault) => Some(this.end(Outcome::Failed(Failure::from((*fault).clone())))),
                 Arrival::Lost(fault) => {
                     let fault = (*fault).clone().sent(SentState::Unknown);
                     Some(this.end(Outcome::Failed(Failure::from(fault))))

@@ -1,0 +1,278 @@
+//! Servers that do not start, start slowly, or die before they can be called.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use serde_json::json;
+use tsugi_client::connection::backoff::BackoffPolicy;
+use tsugi_client::connection::state::State;
+use tsugi_client::{Manager, Target};
+use tsugi_process::Command;
+use tsugi_protocol::answer::{Answer, Call, FaultCode, Outcome, SentState, Stage};
+use tsugi_protocol::mcp::Method;
+use tsugi_testkit::script::{Action, Eras, Rule, Script};
+use tsugi_testkit::wait;
+
+use super::eras;
+use crate::outcome::{end_of, fault, text, value};
+use crate::world::{Bench, EAGER, LIMIT, call, config, options};
+
+/// Calls a server that cannot be started.
+async fn call_missing(program: &std::path::Path) -> tsugi_protocol::answer::Fault {
+    let manager = Manager::new(options());
+    let mut config = config("missing", Target::stdio(Command::new(program)));
+    config.backoff = BackoffPolicy { burst: 2, ..EAGER };
+    let server = manager.register(config).unwrap();
+    let outcome = end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends");
+    manager.stop().await;
+    fault(&outcome)
+}
+
+#[tokio::test]
+async fn f01_a_program_that_is_missing_or_not_executable_is_told_at_once_and_nothing_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain");
+    std::fs::write(&plain, "not a program").unwrap();
+    std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o644)).unwrap();
+    for program in [folder.path().join("missing"), plain] {
+        let fault = call_missing(&program).await;
+        assert_eq!(
+            (fault.code, fault.stage, fault.sent),
+            (FaultCode::ServerNotRunning, Stage::Spawn, SentState::NotSent)
+        );
+        let name = program.file_name().unwrap().to_str().unwrap();
+        assert!(fault.message.contains(name), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn f01_a_program_that_appears_later_is_started_without_an_operator() {
+    let bench = Bench::with(Script::legacy(), |mut config| {
+        let Target::Stdio(command) = &config.target else { unreachable!() };
+        let folder = std::path::Path::new(&command.args[1]).to_owned();
+        let late = Command { program: folder.join("late").into(), ..(**command).clone() };
+        config.target = Target::stdio(late);
+        config
+    });
+    let is_missing = || bench.server.status().fault.is_some_and(|fault| fault.stage == Stage::Spawn);
+    assert!(wait::until(is_missing).await, "{:?}", bench.server.status());
+    std::os::unix::fs::symlink(bench.scripted.program(), bench.scripted.folder().join("late")).unwrap();
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn f02_a_server_that_exits_before_its_first_byte_is_told_with_its_exit_and_its_last_words() {
+    let ends = [
+        (Action::Exit(0), "exit code 0"),
+        (Action::Exit(7), "exit code 7"),
+        (Action::Signal("KILL".into()), "signal 9"),
+    ];
+    for (action, expected) in ends {
+        let last_words = Rule::on("start").act(Action::Stderr("no database".into()));
+        let bench = Bench::with(
+            Script {
+                rules: vec![Rule { actions: [last_words.actions, vec![action]].concat(), ..Rule::on("start") }],
+                ..Script::default()
+            },
+            |mut config| {
+                config.backoff = BackoffPolicy { burst: 3, ..EAGER };
+                config
+            },
+        );
+        let fault = fault(&bench.call("echo", json!({})).await);
+        assert_eq!((fault.code, fault.sent), (FaultCode::ServerNotRunning, SentState::NotSent));
+        let process = fault.process.expect("the fault tells how the process ended");
+        assert!(process.status.contains(expected), "{}", process.status);
+        assert_eq!(process.stderr, ["no database"]);
+        assert_eq!(bench.server.status().state, State::Failed);
+        bench.finish_dead().await;
+    }
+}
+
+#[tokio::test]
+async fn f03_a_server_that_dies_of_discover_gets_the_legacy_handshake_once() {
+    let script = Script::legacy().rule(Rule::on("server/discover").act(Action::Exit(1)));
+    let bench = Bench::new(script);
+    bench.works().await;
+    assert_eq!(bench.scripted.journal().launches(), 2);
+    assert_eq!(bench.server.status().version.unwrap().as_str(), "2025-11-25");
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn f03_a_server_that_dies_of_both_handshakes_is_unavailable() {
+    let dies = |method: &str| Rule::on(method).act(Action::Exit(1));
+    let script = Script::legacy().rule(dies("server/discover")).rule(dies("initialize"));
+    let bench = Bench::with(script, |mut config| {
+        config.backoff = BackoffPolicy { burst: 2, ..EAGER };
+        config
+    });
+    let fault = fault(&bench.call("echo", json!({})).await);
+    assert_eq!((fault.code, fault.sent), (FaultCode::ServerNotRunning, SentState::NotSent));
+    assert_eq!(bench.scripted.journal().received("initialize").len(), 1);
+    bench.finish_dead().await;
+}
+
+#[tokio::test]
+async fn f04_a_server_that_dies_after_its_initialize_result_is_started_again() {
+    let script = Script::legacy().rule(Rule::on("initialize").launch(1).after().act(Action::Exit(9)));
+    let bench = Bench::new(script);
+    // The connection stood for a moment, so a call may have been sent to it.
+    if let Outcome::Failed(_) = &bench.call("echo", json!({})).await {
+        assert!(wait::until(|| bench.scripted.journal().launches() == 2).await);
+    }
+    bench.works().await;
+    assert_eq!(bench.scripted.journal().launches(), 2);
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn f05_a_server_that_dies_in_its_list_is_no_server_without_tools() {
+    for script in eras() {
+        let bench = Bench::new(script.rule(Rule::on("tools/list").launch(1).act(Action::Exit(1))));
+        let listed = bench.outcome(Call::bare(Method::ToolsList)).await;
+        let count = value(&listed)["tools"].as_array().unwrap().len();
+        assert!(count > 5, "{count} tools");
+        assert_eq!(bench.scripted.journal().launches(), 2);
+        bench.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn f05_a_server_that_always_dies_in_its_list_says_so_and_others_are_listed() {
+    for script in eras() {
+        let bench = Bench::with(script.rule(Rule::on("tools/list").act(Action::Exit(1))), |mut config| {
+            config.backoff = BackoffPolicy { burst: 3, ..EAGER };
+            config
+        });
+        let listed = bench.outcome(Call::bare(Method::ToolsList)).await;
+        assert_eq!(fault(&listed).code, FaultCode::ServerNotRunning);
+        let beside = bench.manager.server("bystander").unwrap();
+        let listed = end_of(beside.answer(Call::bare(Method::ToolsList)), LIMIT).await.unwrap();
+        assert!(value(&listed)["tools"].as_array().unwrap().len() > 5);
+        bench.finish_dead().await;
+    }
+}
+
+#[tokio::test]
+async fn f05_the_list_of_a_server_that_died_since_is_kept_and_its_status_tells() {
+    for script in eras() {
+        let bench = Bench::with(script.rule(Rule::on("start").launch(2).act(Action::Exit(1))), |mut config| {
+            config.restart = tsugi_client::Restart::Never;
+            config
+        });
+        let before = value(&bench.outcome(Call::bare(Method::ToolsList)).await);
+        fault(&bench.call("crash", json!({})).await);
+        assert!(wait::until(|| bench.server.status().state == State::Failed).await);
+        assert_eq!(value(&bench.outcome(Call::bare(Method::ToolsList)).await), before);
+        assert_eq!(bench.server.status().fault.unwrap().code, FaultCode::ServerCrashed);
+        bench.finish_dead().await;
+    }
+}
+
+/// 64 calls at once of a server that is not running: one process, and all of them are served.
+async fn check_one_start(bench: &Bench, launch: u64) {
+    let outcomes = bench.crowd(64, &call("about", json!({}))).await;
+    for outcome in &outcomes {
+        assert_eq!(value(outcome)["structuredContent"]["launch"], launch);
+    }
+    assert_eq!(bench.scripted.journal().launches(), launch);
+}
+
+#[tokio::test]
+async fn f08_a_server_that_died_while_idle_is_started_once_for_64_callers() {
+    for script in eras() {
+        let bench = Bench::new(script);
+        bench.works().await;
+        let pid = bench.server.status().pid.unwrap();
+        tsugi_testkit::process::send(pid, rustix::process::Signal::KILL);
+        assert!(wait::until(|| bench.server.status().pid != Some(pid)).await);
+        check_one_start(&bench, 2).await;
+        bench.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn f08_a_server_that_dies_while_restarting_is_restarted_again() {
+    for script in eras() {
+        let bench = Bench::new(script.rule(Rule::on("start").launch(2).act(Action::Exit(1))));
+        bench.works().await;
+        fault(&bench.call("crash", json!({})).await);
+        bench.works().await;
+        bench.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn f08_a_server_that_dies_while_draining_is_stopped_and_starts_when_called() {
+    for script in eras() {
+        let bench =
+            Bench::new(super::patient(script).rule(Rule::on("eof").launch(1).act(Action::Signal("KILL".into()))));
+        bench.works().await;
+        tokio::time::timeout(LIMIT, bench.server.stop()).await.expect("stopping does not hang");
+        assert_eq!(bench.scripted.mark().count(), 0);
+        check_one_start(&bench, 2).await;
+        bench.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn f09_a_crash_loop_is_parked_after_five_starts_and_calls_fail_at_once() {
+    for era in [Eras::Legacy, Eras::Modern, Eras::Both] {
+        let script = Script { era, ..Script::default() }.rule(Rule::on("start").act(Action::Exit(1)));
+        let bench = Bench::with(script, |mut config| {
+            config.backoff = BackoffPolicy { burst: 5, window: Duration::from_secs(600), ..EAGER };
+            config
+        });
+        assert!(wait::until(|| bench.server.status().state == State::Failed).await);
+        let fault = fault(&bench.call("echo", json!({})).await);
+        assert_eq!((fault.code, fault.sent), (FaultCode::ServerNotRunning, SentState::NotSent));
+        bench.crowd(64, &call("echo", json!({}))).await;
+        assert_eq!(bench.scripted.journal().launches(), 5, "calls do not start a server in its pause");
+        bench.finish_dead().await;
+    }
+}
+
+#[tokio::test]
+async fn f09_a_parked_server_is_probed_with_one_start_for_each_pause() {
+    let script = Script::legacy().rule(Rule::on("start").act(Action::Exit(1)));
+    let bench = Bench::with(script, |mut config| {
+        let pause = Duration::from_millis(50);
+        config.backoff = BackoffPolicy { burst: 2, window: Duration::from_secs(600), pause, ..EAGER };
+        config
+    });
+    let mut changes = bench.server.changes();
+    let journal = bench.scripted.journal();
+    let mut pauses = 0;
+    while pauses < 5 {
+        changes.recv().await.unwrap();
+        if bench.server.status().state == State::Failed {
+            pauses += 1;
+            assert!(wait::until(|| bench.server.status().state != State::Failed).await);
+        }
+    }
+    let launches = journal.launches();
+    assert!(launches <= 2 + pauses + 1, "{launches} starts in {pauses} pauses");
+    bench.finish_dead().await;
+}
+
+#[tokio::test]
+async fn f10_a_slow_start_serves_64_callers_with_one_process() {
+    for script in eras() {
+        let bench = Bench::new(Script { start_delay_ms: 700, ..script });
+        check_one_start(&bench, 1).await;
+        bench.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn f10_a_start_that_takes_too_long_sheds_its_callers_and_serves_the_next() {
+    let bench = Bench::new(Script { start_delay_ms: 1500, ..Script::legacy() });
+    let hasty = crate::world::within(call("echo", json!({})), Duration::from_millis(100));
+    for outcome in bench.crowd(64, &hasty).await {
+        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    }
+    assert_eq!(text(&bench.call("echo", json!({"message": "patient"})).await), "patient");
+    assert_eq!(bench.scripted.journal().launches(), 1);
+    bench.finish().await;
+}
