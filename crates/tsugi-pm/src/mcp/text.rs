@@ -18,10 +18,10 @@ pub(super) fn instructions(lang: Lang) -> &'static str {
     lang.pick(
         "Shared project memory for agents. Begin with start_session, take work with claim_task, record decisions with \
          add_context, finish with update_task_status (review or done), pass on with create_handoff, and close with \
-         end_session. A task is held by exactly one session; a claim ends when its holder stays idle.",
+         end_session. A task is held by exactly one session; a claim ends when its holder stays idle. A task_id is tsk_… or KEY-n.",
         "エージェントが共有するプロジェクトの記憶です。start_session で始め、claim_task でタスクを確保し、add_context で決定を記録し、\
          update_task_status（review / done）で完了し、create_handoff で引き継ぎ、end_session で終えます。\
-         タスクを持てるのは同時に一つのセッションだけです。",
+         タスクを持てるのは同時に一つのセッションだけです。task_id は tsk_… または KEY-n です。",
     )
 }
 

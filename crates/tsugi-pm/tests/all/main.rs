@@ -9,5 +9,6 @@ mod differential;
 mod disk;
 mod feed;
 mod invariant;
+mod mcp;
 mod vfs;
 mod world;

@@ -1,0 +1,311 @@
+//! The MCP surface in process: a full story, the calls of the first design word for word, lists, resources, prompts.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tsugi_pm::action::admin::RegisterAgent;
+use tsugi_pm::domain::session::{EndKind, Host};
+use tsugi_pm::mcp::actor::Actor;
+use tsugi_pm::mcp::process::Process;
+use tsugi_pm::mcp::{Lang, Profile, Settings, server};
+use tsugi_protocol::answer::{Answer, Call, Caller, Event, Failure, Outcome};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::{ClientProfile, Method, Version};
+
+use crate::world::{World, agent};
+
+/// Somebody who talks to a server.
+struct Client {
+    answer: Arc<dyn Answer>,
+    version: Version,
+    principal: &'static str,
+}
+
+impl Client {
+    async fn of(world: &World, who: &str) -> Self {
+        let settings = Settings { profile: Profile::Standard, ..Settings::new(Actor::Agent(agent(who))) };
+        Self::over(server(world.pm.clone(), settings).await.unwrap())
+    }
+
+    fn over(answer: Arc<dyn Answer>) -> Self {
+        Self { answer, version: Version::LATEST, principal: "local" }
+    }
+
+    async fn send(&self, method: Method, params: Value) -> Result<Value, Value> {
+        let mut call = Call::bare(method).from_caller(Caller::new(self.principal));
+        call.params = Object::from(params);
+        call.meta =
+            RequestMeta::of_client(Arc::new(ClientProfile { version: self.version, ..ClientProfile::default() }));
+        match self.answer.answer(call).outcome().await {
+            Outcome::Complete(complete) => Ok(complete.body.raw().to().unwrap()),
+            Outcome::Failed(Failure::Upstream(error)) => {
+                let data = error.data().map(|data| data.to::<Value>().unwrap());
+                Err(json!({"code": error.code(), "message": error.message(), "data": data}))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn result(&self, tool: &str, arguments: Value) -> Value {
+        self.send(Method::ToolsCall, json!({"name": tool, "arguments": arguments})).await.unwrap()
+    }
+
+    /// What a tool that should succeed answers.
+    async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.result(tool, arguments).await;
+        assert_eq!(result.get("isError"), None, "{tool}: {result}");
+        assert!(result["content"][0]["text"].as_str().is_some_and(|text| text.len() < 5000), "{result}");
+        result["structuredContent"].clone()
+    }
+
+    /// The error of a tool that should refuse.
+    async fn refused(&self, tool: &str, arguments: Value, code: &str) -> Value {
+        let result = self.result(tool, arguments).await;
+        assert_eq!(result["isError"], true, "{tool}: {result}");
+        let error = result["structuredContent"]["error"].clone();
+        assert_eq!(error["code"], code, "{error}");
+        assert!(error["retryable"].is_boolean() && error["details"].is_object(), "{error}");
+        error
+    }
+
+    async fn read(&self, uri: &str) -> Value {
+        let result = self.send(Method::ResourcesRead, json!({"uri": uri})).await.unwrap();
+        serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
+    }
+
+    async fn prompt(&self, name: &str, arguments: Value) -> String {
+        let result = self.send(Method::PromptsGet, json!({"name": name, "arguments": arguments})).await.unwrap();
+        result["messages"][0]["content"]["text"].as_str().unwrap().to_owned()
+    }
+
+    async fn tools(&self) -> (usize, Vec<String>) {
+        let result = self.send(Method::ToolsList, json!({})).await.unwrap();
+        let tools = result["tools"].as_array().unwrap();
+        let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+        (result.to_string().len(), names)
+    }
+}
+
+fn host() -> Host {
+    Host { host: "here".to_owned(), pid: 1, process_nonce: "nonce".to_owned() }
+}
+
+#[tokio::test]
+async fn a_story_is_told_from_the_first_session_to_the_review() {
+    let world = World::sqlite().await;
+    let (manager, one, two) =
+        (Client::of(&world, "manager").await, Client::of(&world, "ann").await, Client::of(&world, "bob").await);
+    let created = manager
+        .call("create_task", json!({"project_id": world.project, "title": "Ship it", "acceptance": ["it works"]}))
+        .await;
+    let task = created["task"]["ref"].as_str().unwrap().to_owned();
+
+    let started = one.call("start_session", json!({"project_id": world.project})).await;
+    let session = started["session_id"].as_str().unwrap();
+    assert!(session.starts_with("ses_"));
+    let claimed = one.call("claim_task", json!({"session_id": session})).await;
+    assert_eq!((&claimed["claimed"], &claimed["task"]["ref"]), (&json!(true), &json!(task)));
+    let lost = two.refused("claim_task", json!({"task_id": task}), "already_claimed").await;
+    assert_eq!(lost["details"]["holder"], "agt_ann");
+    one.call("add_context", json!({"task_id": task, "content": "use SQLite", "type": "decision"})).await;
+    one.call(
+        "create_handoff",
+        json!({"task_id": task, "to_agent_id": "agt_bob", "summary": "half done", "next_steps": ["the rest"]}),
+    )
+    .await;
+
+    let waiting = two.call("get_pending_handoffs", json!({})).await;
+    assert_eq!(waiting["notices"][0]["kind"], "handoff_offered", "{waiting}");
+    let handoff = waiting["handoffs"][0]["id"].as_str().unwrap();
+    let accepted = two.call("accept_handoff", json!({"handoff_id": handoff})).await;
+    assert_eq!(accepted["contexts"][0]["content"], "use SQLite");
+    one.refused("accept_handoff", json!({"handoff_id": handoff}), "handoff_not_pending").await;
+    two.call("update_task_status", json!({"task_id": task, "status": "review", "result": {"summary": "works"}})).await;
+    let judged = manager.call("review_task", json!({"task_id": task, "verdict": "approve"})).await;
+    assert_eq!(judged["task"]["status"], "done");
+    let ended = two.call("end_session", json!({"summary": "shipped"})).await;
+    assert_eq!(ended["ended"], true);
+    one.call("end_session", json!({"summary": "handed over", "session_id": session})).await;
+}
+
+#[tokio::test]
+async fn the_calls_of_the_first_design_work_word_for_word_in_every_profile() {
+    for profile in Profile::ALL {
+        let world = World::sqlite().await;
+        let task = world.task("t").await.reference;
+        let settings = Settings { profile: *profile, lang: Lang::Ja, ..Settings::new(Actor::Agent(agent("ann"))) };
+        let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
+        assert_eq!(client.call("get_my_profile", json!({})).await["agent"]["id"], "agt_ann");
+        client.call("list_agents", json!({"project_id": world.project})).await;
+        client.call("list_agents", json!({})).await;
+        let moved = json!({"task_id": task, "status": "in_progress", "reason": "開始"});
+        assert_eq!(client.call("update_task_status", moved).await["changed"], true);
+        let mine = client.call("get_my_tasks", json!({"status": "in_progress"})).await;
+        assert_eq!(mine["tasks"][0]["ref"], task.as_str());
+        client.call("add_context", json!({"task_id": task, "content": "メモ", "type": "note"})).await;
+        let handoff =
+            json!({"task_id": task, "to_agent_id": null, "summary": "途中", "next_steps": ["続き"], "warnings": null});
+        client.call("create_handoff", handoff).await;
+        client.call("get_pending_handoffs", json!({})).await;
+        client.call("end_session", json!({"summary": "終了"})).await;
+    }
+}
+
+#[tokio::test]
+async fn the_lists_stay_small_and_closed_in_both_languages() {
+    let world = World::sqlite().await;
+    for lang in Lang::ALL {
+        for (profile, count, most) in [
+            (Profile::Seed, 8, 8192),
+            (Profile::Core, 17, 8192),
+            (Profile::Standard, 27, 16384),
+            (Profile::All, 37, 24576),
+        ] {
+            let settings = Settings { profile, lang: *lang, ..Settings::new(Actor::Agent(agent("ann"))) };
+            let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
+            let (bytes, names) = client.tools().await;
+            println!("{profile} {lang}: {} tools, {bytes} bytes", names.len());
+            assert_eq!(names.len(), count);
+            assert!(bytes <= most, "{profile} in {lang} has {bytes} bytes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_told_in_the_result() {
+    let world = World::sqlite().await;
+    let client = Client::of(&world, "ann").await;
+    let error =
+        client.refused("create_task", json!({"project_id": world.project, "titel": "x"}), "invalid_argument").await;
+    assert!(error["message"].as_str().unwrap().contains("titel"), "{error}");
+    client.refused("get_task", json!({}), "invalid_argument").await;
+    client.refused("get_task", json!({"task_id": "nothing"}), "invalid_argument").await;
+    client.refused("get_task", json!({"task_id": "WEB-999"}), "not_found").await;
+    let error = client.send(Method::ToolsCall, json!({"name": "fly", "arguments": {}})).await.unwrap_err();
+    assert_eq!(error["code"], -32602);
+}
+
+#[tokio::test]
+async fn every_resource_can_be_read_and_a_missing_one_is_named() {
+    let world = World::sqlite().await;
+    let task = world.task("t").await;
+    let client = Client::of(&world, "ann").await;
+    let claimed = client.call("claim_task", json!({"task_id": task.id})).await;
+    let session = claimed["session_id"].as_str().unwrap();
+    assert_eq!(client.read("agent://me").await["agent"]["id"], "agt_ann");
+    assert_eq!(client.read("agent://agt_bob").await["id"], "agt_bob");
+    assert_eq!(client.read("session://current").await["session"]["id"], session);
+    assert_eq!(client.read(&format!("session://{session}")).await["session"]["id"], session);
+    assert_eq!(client.read(&format!("task://{}", task.id)).await["task"]["ref"], task.reference.as_str());
+    assert_eq!(client.read(&format!("claim://{}", task.reference)).await["claim"]["agent_id"], "agt_ann");
+    assert_eq!(client.read(&format!("context://{}", task.id)).await["contexts"], json!([]));
+    assert_eq!(client.read(&format!("handoff://{}", task.id)).await["handoff"], Value::Null);
+    let project = &world.project;
+    assert_eq!(client.read(&format!("project://{project}")).await["project"]["id"], project.as_str());
+    let board = client.read(&format!("project://{project}/board")).await;
+    assert_eq!(board["in_progress"]["tasks"][0]["id"], task.id.as_str());
+    client.read(&format!("project://{project}/ready")).await;
+    let all = client.read(&format!("events://{project}")).await;
+    let some = client.read(&format!("events://{project}?since={}", all["next_seq"])).await;
+    assert_eq!(some["events"], json!([]));
+    client.call("start_session", json!({})).await;
+    assert_eq!(client.read("session://current").await["sessions"].as_array().unwrap().len(), 2);
+    for uri in ["task://tsk_none", "task://x", "nothing://x", "session://ses_none"] {
+        let error = client.send(Method::ResourcesRead, json!({"uri": uri})).await.unwrap_err();
+        assert_eq!((&error["code"], &error["data"]["uri"]), (&json!(-32602), &json!(uri)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn subscribers_hear_of_changes_under_both_names_of_a_task() {
+    let world = World::sqlite().await;
+    let task = world.task("t").await;
+    let client = Client::of(&world, "ann").await;
+    let uris = [format!("task://{}", task.id), format!("task://{}", task.reference)];
+    let mut call = Call::bare(Method::Listen);
+    call.params = Object::from(json!({"notifications": {"resourceSubscriptions": uris}}));
+    let mut reply = client.answer.answer(call);
+    let Event::Note(_) = reply.next().await else { panic!("no acknowledgment") };
+    Client::of(&world, "bob").await.call("claim_task", json!({"task_id": task.id})).await;
+    for _ in uris.iter() {
+        let Event::Note(note) = reply.next().await else { panic!("the subscription ended") };
+        let params = Object::of(note.params.as_ref().unwrap()).unwrap();
+        assert!(uris.contains(&params.get_str("uri").unwrap().into_owned()), "{note:?}");
+    }
+}
+
+#[tokio::test]
+async fn prompts_guide_and_change_nothing() {
+    let world = World::sqlite().await;
+    let task = world.task("The one task").await;
+    let client = Client::of(&world, "ann").await;
+    let start = client.prompt("session_start", json!({})).await;
+    assert!(start.contains("The one task") && start.len() <= 6144, "{start}");
+    let begin = client.prompt("task_start", json!({"task_id": task.reference})).await;
+    assert!(begin.contains(&format!("claim_task {{\"task_id\": \"{}\"}}", task.reference)), "{begin}");
+    assert_eq!(client.call("get_task", json!({"task_id": task.id})).await["task"]["status"], "todo");
+    client.call("claim_task", json!({"task_id": task.id})).await;
+    client.call("add_context", json!({"task_id": task.id, "content": "found out", "type": "note"})).await;
+    assert!(client.prompt("handoff_template", json!({"task_id": task.id})).await.contains("found out"));
+    assert!(client.prompt("session_end", json!({})).await.contains("The one task"));
+    let error = client.send(Method::PromptsGet, json!({"name": "task_start", "arguments": {}})).await.unwrap_err();
+    assert_eq!(error["code"], -32602);
+}
+
+#[tokio::test]
+async fn ids_are_completed() {
+    let world = World::sqlite().await;
+    let task = world.task("t").await;
+    let client = Client::of(&world, "ann").await;
+    let complete = |reference: Value, name: &str, value: &str| json!({"ref": reference, "argument": {"name": name, "value": value}});
+    let prompt = json!({"type": "ref/prompt", "name": "task_start"});
+    let found = client.send(Method::Complete, complete(prompt, "task_id", &task.reference[..4])).await.unwrap();
+    assert_eq!(found["completion"]["values"], json!([task.reference]));
+    let template = json!({"type": "ref/resource", "uri": "agent://{id}"});
+    let found = client.send(Method::Complete, complete(template, "id", "agt_ann")).await.unwrap();
+    assert_eq!(found["completion"]["values"][0], "agt_ann");
+}
+
+#[tokio::test]
+async fn a_legacy_client_of_a_process_has_a_session_and_loses_it_with_the_process() {
+    let world = World::sqlite().await;
+    let task = world.task("t").await;
+    let settings = Settings::new(Actor::Agent(agent("ann")));
+    let process = Process::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
+    let client = Client { version: Version::LATEST_LEGACY, ..Client::over(process.clone()) };
+    let greeting = client.send(Method::Discover, json!({})).await.unwrap();
+    let told = greeting["instructions"].as_str().unwrap();
+    let session = client.call("get_my_profile", json!({})).await["session_id"].as_str().unwrap().to_owned();
+    assert!(told.contains(&session), "{told}");
+    let claimed = client.call("claim_task", json!({"task_id": task.id})).await;
+    assert_eq!(claimed["session_id"], session.as_str());
+    process.end(EndKind::Eof).await;
+    let after = Client::of(&world, "ann").await.read(&format!("session://{session}")).await;
+    assert_eq!((&after["session"]["state"], &after["session"]["end_kind"]), (&json!("disconnected"), &json!("eof")));
+    assert_eq!(after["claims"][0]["task_id"], task.id.as_str(), "its claim waits");
+}
+
+#[tokio::test]
+async fn a_modern_client_of_a_process_is_given_no_session_unasked() {
+    let world = World::sqlite().await;
+    let process = Process::new(world.pm.clone(), agent("ann"), host(), Settings::new(Actor::Agent(agent("ann")))).await;
+    let client = Client::over(process.unwrap());
+    client.send(Method::Discover, json!({})).await.unwrap();
+    let profile = client.call("get_my_profile", json!({})).await;
+    assert_eq!((&profile["sessions"], profile.get("session_id")), (&json!([]), None));
+}
+
+#[tokio::test]
+async fn a_verified_name_stands_for_an_agent_and_a_strange_one_for_nobody() {
+    let world = World::sqlite().await;
+    world.operator(RegisterAgent { name: Some("zoe".to_owned()), ..RegisterAgent::human(agent("x1")) }).await;
+    let shared = server(world.pm.clone(), Settings::new(Actor::Principal)).await.unwrap();
+    for (principal, expected) in [("agt_ann", "agt_ann"), ("bob", "agt_bob"), ("zoe", "agt_x1"), ("local", "agt_local")]
+    {
+        let client = Client { principal, ..Client::over(shared.clone()) };
+        assert_eq!(client.call("get_my_profile", json!({})).await["agent"]["id"], expected, "{principal}");
+    }
+    let stranger = Client { principal: "mallory", ..Client::over(shared) };
+    stranger.refused("get_my_profile", json!({}), "permission_denied").await;
+}
