@@ -21,9 +21,15 @@ struct Scene {
 }
 
 impl Scene {
+    /// Not below the machine's temporary directories, which children may use, though the checkout may be.
+    fn place() -> std::path::PathBuf {
+        let own = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let is_shared = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| own.starts_with(shared));
+        if is_shared { std::env::home_dir().unwrap() } else { own }
+    }
+
     fn new() -> Scene {
-        // Not below the machine's temporary directory, which children may use.
-        let place = std::env::var_os("SCENE_FOLDER").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let place = std::env::var_os("SCENE_FOLDER").map_or_else(Scene::place, Into::into);
         let folder = tempfile::Builder::new().prefix("scene-").tempdir_in(place).unwrap();
         for name in ["home/.ssh", "home/project", "outside"] {
             std::fs::create_dir_all(folder.path().join(name)).unwrap();

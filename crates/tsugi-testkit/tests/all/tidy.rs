@@ -71,8 +71,10 @@ fn no_file_names_a_machine_or_a_registry() {
     let banned = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("\"resolved\": ", "\"http")];
     let mut found = Vec::new();
     for path in all(&[".rs", ".md", ".sh", ".py", ".toml", ".json", ".yaml", ".ts", ".js", ".mjs"]) {
+        // A golden schema has a property of such a name in its pointers.
+        let is_golden = path.components().any(|part| part.as_os_str() == "golden");
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
-        if banned.iter().any(|word| text.contains(word)) {
+        if !is_golden && banned.iter().any(|word| text.contains(word)) {
             found.push(path);
         }
     }

@@ -345,9 +345,11 @@ mod tests {
 
     impl Home {
         fn new() -> Home {
-            // Not below the machine's temporary directory, which children may use.
+            // Not below the machine's temporary directories, which children may use, though the checkout may be.
             let own = std::env::current_exe().unwrap();
-            let home = Home(tempfile::tempdir_in(own.parent().unwrap()).unwrap());
+            let is_shared = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| own.starts_with(shared));
+            let place = if is_shared { std::env::home_dir().unwrap() } else { own.parent().unwrap().to_owned() };
+            let home = Home(tempfile::tempdir_in(place).unwrap());
             for folder in [".ssh", ".npm", ".cache/pip", ".cache/mozilla", "work/.git", "work/src", "notes", "bin"] {
                 fs::create_dir_all(home.path(folder)).unwrap();
             }
