@@ -89,9 +89,9 @@ struct Running<'a> {
 
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let mut signals = Signals::listen()?;
-    let loaded = args.over(app.configuration()?);
+    let loaded = app.configuration()?;
     let mut source = Source::watch(app, &loaded);
-    let mut running = Running::start(app, args, loaded).await?;
+    let mut running = Running::start(app, args, args.over(loaded)).await?;
     // Processes that an earlier run left when it was killed with its guardians.
     tokio::task::spawn_blocking(tsugi_process::sweep_strays);
     running.welcome();

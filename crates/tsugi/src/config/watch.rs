@@ -36,6 +36,8 @@ pub(crate) struct Watch {
     path: PathBuf,
     environment: Environment,
     signals: mpsc::Receiver<()>,
+    /// Something happened that has not been looked at yet.
+    is_stale: bool,
     last: Result<Settings, Problems>,
     /// Watching ends when it is dropped.
     _watcher: notify::RecommendedWatcher,
@@ -59,17 +61,20 @@ impl Watch {
         let mut watcher = notify::recommended_watcher(on_event).map_err(failed)?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         watcher.watch(directory, RecursiveMode::NonRecursive).map_err(failed)?;
-        Ok(Watch { path: path.to_owned(), environment, signals, last: Ok(now), _watcher: watcher })
+        Ok(Watch { path: path.to_owned(), environment, signals, is_stale: false, last: Ok(now), _watcher: watcher })
     }
 
     /// Waits for the next change. Dropping the future loses nothing that has not been told yet.
     pub(crate) async fn next(&mut self) -> Change {
         loop {
-            if self.signals.recv().await.is_none() {
+            if !self.is_stale && self.signals.recv().await.is_none() {
                 // The watcher lives as long as we do, so this cannot happen while we wait.
                 std::future::pending::<()>().await;
             }
+            // Whoever waits may be called away meanwhile; the next one goes on from here.
+            self.is_stale = true;
             self.settle().await;
+            self.is_stale = false;
             if let Some(change) = self.reread() {
                 return change;
             }
@@ -171,6 +176,19 @@ mod tests {
         assert!(next(&mut world.watch).await.starts_with("invalid: "));
         std::fs::write(&world.path, text("third")).unwrap();
         assert_eq!(next(&mut world.watch).await, "third");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_may_be_called_away_and_come_back() {
+        let mut world = world();
+        std::fs::write(&world.path, text("second")).unwrap();
+        while !world.watch.is_stale {
+            // Much shorter than the quiet that ends a save.
+            if tokio::time::timeout(QUIET / 10, world.watch.next()).await.is_ok() {
+                return;
+            }
+        }
+        assert_eq!(next(&mut world.watch).await, "second");
     }
 
     #[tokio::test]

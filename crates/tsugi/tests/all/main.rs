@@ -1,0 +1,10 @@
+//! The command from outside: real processes, real sockets, real signals.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod key;
+mod pm;
+mod reload;
+mod serve;
+mod stdio;
+mod world;

@@ -1,0 +1,49 @@
+//! Another configuration for a running gateway: taken over as a whole, or not at all.
+
+use rustix::process::Signal;
+
+use crate::world::{World, until};
+
+#[test]
+fn servers_that_did_not_change_keep_their_process() {
+    let world = World::new();
+    let (one, two) = (world.entry("one"), world.entry("two"));
+    let config = world.write("tsugi.yaml", &format!("servers: [{one}, {two}, {{name: demo, builtin: demo}}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let (first, second) = (serving.connected("one")["pid"].clone(), serving.connected("two")["pid"].clone());
+
+    let changed = two.replace("name: two", "name: two, timeout: 5s");
+    let three = world.entry("three");
+    world.write("tsugi.yaml", &format!("servers: [{one}, {changed}, {three}]\ngateway: {{naming: bare}}\n"));
+    serving.wait_for("configuration taken over");
+    serving.connected("three");
+    assert_eq!(serving.connected("one")["pid"], first);
+    assert_ne!(serving.connected("two")["pid"], second);
+    assert!(serving.servers().iter().all(|server| server["name"] != "demo"));
+}
+
+#[test]
+fn names_follow_the_new_configuration() {
+    let world = World::new();
+    let config = world.write("tsugi.yaml", "servers: [{name: demo, builtin: demo}]\n");
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let names = || serving.ask("POST", "/rpc", &[], list).1;
+    until(|| names().contains("\"demo__echo\""), names);
+    world.write("tsugi.yaml", "servers: [{name: demo, builtin: demo, deny: [greet]}]\ngateway: {naming: bare}\n");
+    until(|| names().contains("\"echo\"") && !names().contains("\"greet\""), names);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_changes_nothing() {
+    let world = World::new();
+    let good = format!("servers: [{}]\n", world.entry("one"));
+    let config = world.write("tsugi.yaml", &good);
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let pid = serving.connected("one")["pid"].clone();
+    world.write("tsugi.yaml", &good.replace("command", "comand"));
+    serving.signal(Signal::HUP);
+    serving.wait_for("nothing was changed");
+    assert!(serving.talk().contains("did you mean `command`"), "{}", serving.talk());
+    assert_eq!(serving.connected("one")["pid"], pid);
+}

@@ -1,0 +1,110 @@
+//! `tsugi serve`: it starts with nothing, and stops without losing anything.
+
+use std::io::Read;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::world::{ACCEPT, World, modern_call, modern_headers};
+
+const TOOL: &str = "demo__calculate-bmi";
+
+#[test]
+fn with_nothing_configured_a_tool_can_be_called_in_both_eras() {
+    let world = World::new();
+    let serving = world.serve(&[]);
+    let body = json!({"weight_kg": 70, "height_m": 1.75});
+    let (_, modern) = serving.ask("POST", "/mcp", &modern_headers(TOOL), &modern_call(TOOL, body.clone()));
+    assert!(modern.contains(r#""structuredContent":{"bmi":22.86"#), "{modern}");
+
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let (head, _) = serving.ask("POST", "/mcp", &[ACCEPT], &initialize.to_string());
+    let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim().to_owned();
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": TOOL, "arguments": body}});
+    let (_, legacy) = serving.ask("POST", "/mcp", &[ACCEPT, ("Mcp-Session-Id", &session)], &call.to_string());
+    assert!(legacy.contains(r#""structuredContent":{"bmi":22.86"#) && !legacy.contains("resultType"), "{legacy}");
+}
+
+#[test]
+fn it_says_where_it_listens_and_what_to_paste() {
+    let world = World::new();
+    let serving = world.serve(&[]);
+    serving.wait_for("codex mcp add");
+    let line = format!("claude mcp add --transport http tsugi {}/mcp", serving.url);
+    assert!(serving.talk().contains(&line), "{}", serving.talk());
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_a_way_out() {
+    let world = World::new();
+    let serving = world.serve(&[]);
+    let taken = serving.url.trim_start_matches("http://");
+    let second = world.run(&["serve", "--listen", taken]);
+    let talk = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(2));
+    assert!(talk.contains(taken) && talk.contains("hint:") && talk.contains("--listen"), "{talk}");
+}
+
+#[test]
+fn an_address_that_others_can_reach_needs_a_key_or_a_word() {
+    let world = World::new();
+    let refused = world.run(&["serve", "--listen", "0.0.0.0:0"]);
+    let talk = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(talk.contains("without authentication") && talk.contains("--insecure"), "{talk}");
+}
+
+#[test]
+fn a_running_call_ends_well_when_the_gateway_is_told_to_stop() {
+    let world = World::new();
+    let config = world.write("tsugi.yaml", &format!("servers: [{}]\n", world.entry("far")));
+    let mut serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.connected("far");
+    let body = modern_call("far__wait", json!({"seconds": 2, "steps": 40}));
+    let mut stream = serving.open("POST", "/mcp", &modern_headers("far__wait"), &body);
+    let mut answer = String::new();
+    let mut part = [0; 4096];
+    while !answer.contains("notifications/progress") {
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{answer}");
+        answer.push_str(&String::from_utf8_lossy(&part[..count]));
+    }
+    serving.signal(Signal::TERM);
+    serving.wait_for("stopping");
+    let (head, _) = serving.ask("POST", "/mcp", &modern_headers(TOOL), &modern_call(TOOL, Value::Null));
+    assert!(head.starts_with("HTTP/1.1 503"), "new calls are refused: {head}");
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("Waited 2 seconds."), "{answer}");
+    assert_eq!(serving.exit_code(), Some(0));
+    world.assert_empty();
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let world = World::new();
+    let mut serving = world.serve(&[]);
+    let body = modern_call("demo__wait", json!({"seconds": 60, "steps": 600}));
+    let mut stream = serving.open("POST", "/mcp", &modern_headers("demo__wait"), &body);
+    stream.read_exact(&mut [0; 12]).unwrap();
+    serving.signal(Signal::TERM);
+    serving.wait_for("stopping");
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.exit_code(), Some(130));
+    world.assert_empty();
+}
+
+#[test]
+fn another_process_sees_and_restarts_the_servers() {
+    let world = World::new();
+    let config = world.write("tsugi.yaml", &format!("servers: [{}]\n", world.entry("far")));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let before = serving.connected("far")["pid"].clone();
+    let status = world.run(&["status", "--gateway", &serving.url]);
+    let table = String::from_utf8_lossy(&status.stdout);
+    assert!(table.contains("far") && table.contains("connected") && table.contains(&before.to_string()), "{table}");
+    assert!(world.run(&["restart", "far", "--gateway", &serving.url]).status.success());
+    assert_ne!(serving.connected("far")["pid"], before);
+    assert!(world.run(&["logs", "far", "--gateway", &serving.url]).status.success());
+    assert_eq!(world.run(&["logs", "none", "--gateway", &serving.url]).status.code(), Some(2));
+}
