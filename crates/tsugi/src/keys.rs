@@ -134,7 +134,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::in_directory(&directory.path().join("new"));
         assert!(file.read().unwrap().keys.is_empty());
-        file.change(|keys| Ok(keys.keys.push(stored("ann")))).unwrap();
+        let added = file.change(|keys| {
+            keys.keys.push(stored("ann"));
+            Ok(())
+        });
+        added.unwrap();
         assert_eq!(file.read().unwrap().keys, [stored("ann")]);
         assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
     }

@@ -108,8 +108,9 @@ fn calculate_bmi() -> BoundTool {
 }
 
 fn bmi(body: &Body) -> Result<Bmi, Error> {
-    let wrong =
-        [("weight_kg", body.weight_kg), ("height_m", body.height_m)].into_iter().find(|(_, value)| !(*value > 0.0));
+    let wrong = [("weight_kg", body.weight_kg), ("height_m", body.height_m)]
+        .into_iter()
+        .find(|(_, value)| value.is_nan() || *value <= 0.0);
     if let Some((name, _)) = wrong {
         let data = Raw::from(json!({"reason": format!("{name} must be positive")}));
         return Err(RpcError::with_data(code::INVALID_PARAMS, "Invalid params", Some(&data)).into());

@@ -49,7 +49,7 @@ pub(super) fn retry(retry: &RetrySettings) -> RetryPolicy {
 }
 
 pub(super) fn cache(cache: &CacheSettings) -> Option<CachePolicy> {
-    cache.enabled.then(|| CachePolicy { max_entries: cache.max_entries as u64, ttl: cache.ttl })
+    cache.enabled.then_some(CachePolicy { max_entries: cache.max_entries as u64, ttl: cache.ttl })
 }
 
 pub(super) fn instances(instances: settings::Instances) -> Instances {
