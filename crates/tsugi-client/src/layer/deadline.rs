@@ -12,8 +12,8 @@ use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Rep
 use tsugi_protocol::mcp::Method;
 
 use crate::config::{Options, ServerConfig};
-use alarm::{Alarm, Bell};
 use crate::layer::breaker::Breaker;
+use alarm::{Alarm, Bell};
 
 /// The limits of one server.
 #[derive(Debug, Clone)]

@@ -28,10 +28,8 @@ fn all(endings: &[&str]) -> Vec<PathBuf> {
 
 #[test]
 fn every_rust_file_opens_with_a_sentence() {
-    let silent: Vec<PathBuf> = all(&[".rs"])
-        .into_iter()
-        .filter(|path| !std::fs::read_to_string(path).unwrap().starts_with("//!"))
-        .collect();
+    let silent: Vec<PathBuf> =
+        all(&[".rs"]).into_iter().filter(|path| !std::fs::read_to_string(path).unwrap().starts_with("//!")).collect();
     assert!(silent.is_empty(), "without an opening //! sentence: {silent:#?}");
 }
 
