@@ -7,6 +7,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use serde::Serialize;
 use serde_json::Value;
@@ -130,8 +132,8 @@ impl Manager {
     /// Waits until every server has connected or failed to, all at once, and gives the failures by name.
     pub async fn settled(&self, limit: Duration) -> HashMap<String, Fault> {
         let waiting = self.servers().into_iter().map(|server| async move {
-            let ready = server.ready(limit).await;
-            ready.err().map(|fault| (server.name().to_owned(), fault))
+            let settled = server.settled(limit).await;
+            settled.err().map(|fault| (server.name().to_owned(), fault))
         });
         futures_util::future::join_all(waiting).await.into_iter().flatten().collect()
     }
@@ -142,12 +144,9 @@ impl Manager {
             let found = self.server(name);
             return found.ok_or_else(|| Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}")));
         }
-        let has = |server: &Server| server.catalog().is_some_and(|catalog| catalog.tool(tool).is_some());
-        let mut found: Vec<Server> = self.servers().into_iter().filter(has).collect();
+        let mut found = self.with_tool(tool);
         if found.is_empty() {
-            // Perhaps not all have told yet.
-            self.settled(self.0.common.options.handshake_timeout).await;
-            found = self.servers().into_iter().filter(has).collect();
+            found = self.with_tool_soon(tool).await;
         }
         match found.len() {
             1 => Ok(found.remove(0)),
@@ -158,6 +157,27 @@ impl Manager {
                 Err(Fault::new(FaultCode::InvalidParams, message).on_tool(tool).with_hint("name the server"))
             }
         }
+    }
+
+    /// The servers that are known to have this tool.
+    fn with_tool(&self, tool: &str) -> Vec<Server> {
+        let has = |server: &Server| server.catalog().is_some_and(|catalog| catalog.tool(tool).is_some());
+        self.servers().into_iter().filter(has).collect()
+    }
+
+    /// The same, when not all servers have told their tools yet. Those that are slow or dead are not waited for
+    /// once one is found.
+    async fn with_tool_soon(&self, tool: &str) -> Vec<Server> {
+        let limit = self.0.common.options.handshake_timeout;
+        let waiting = self.servers().into_iter().map(|server| async move { drop(server.settled(limit).await) });
+        let mut waiting: FuturesUnordered<_> = waiting.collect();
+        while waiting.next().await.is_some() {
+            let found = self.with_tool(tool);
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
     }
 
     /// Calls a tool. `server` may be left out when only one has it.

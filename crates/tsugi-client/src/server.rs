@@ -193,6 +193,25 @@ impl Server {
         }
     }
 
+    /// What it offers, once it is connected, or why the last attempt to connect it failed. Unlike [`ready`](Self::ready)
+    /// this does not wait for further attempts.
+    pub async fn settled(&self, limit: Duration) -> Result<Arc<Catalog>, Fault> {
+        let failed = async {
+            loop {
+                let change = self.inner.status.changed();
+                let status = self.inner.status.get();
+                if let (State::Reconnecting, Some(fault)) = (status.state, status.fault) {
+                    return self.inner.not_running("the server is not connected", Some(fault));
+                }
+                change.await;
+            }
+        };
+        tokio::select! {
+            ready = self.ready(limit) => ready,
+            fault = failed => Err(fault),
+        }
+    }
+
     /// Connects, if it is not connected; does not wait.
     pub fn start(&self) {
         self.inner.order(Order::Start);

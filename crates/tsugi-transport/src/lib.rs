@@ -2,7 +2,7 @@
 //!
 //! There are two kinds of wire. A *stream* ([`stdio`], [`ws`], [`sse`]) is one shared channel in each
 //! direction: it gives a [`Link`] with an [`Outbox`] and an [`Inbox`]. [`http`] is an *exchange*: each
-//! request has its own answer. Neither knows what the messages mean, and neither tries anything twice.
+//! request has its own answer. Neither knows what the messages mean, and neither sends anything twice.
 
 pub mod error;
 pub mod http;

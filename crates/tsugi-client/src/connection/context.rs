@@ -25,6 +25,8 @@ pub(crate) enum Notice {
     Resources,
     /// One resource changed.
     Updated(String),
+    /// It forgot our session and has a new one: what it was asked to tell is forgotten too.
+    Renewed,
 }
 
 impl Notice {

@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply, SentState};
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity, Version};
@@ -43,6 +44,10 @@ struct Shared {
     next_id: AtomicU64,
     flights: Flights,
     level: Mutex<Option<LogLevel>>,
+    /// Counts the sessions that were agreed anew.
+    renewals: watch::Sender<u64>,
+    /// Ends every call when the connection is closed.
+    closed: CancellationToken,
     end: watch::Sender<Option<Arc<Fault>>>,
 }
 
@@ -64,6 +69,8 @@ impl Exchange {
             next_id: AtomicU64::new(1),
             flights: Flights::default(),
             level: Mutex::default(),
+            renewals: watch::Sender::new(0),
+            closed: CancellationToken::new(),
             end: watch::Sender::new(None),
         });
         Self { shared, listener: None }
@@ -101,11 +108,9 @@ impl Exchange {
         }
     }
 
-    /// Ends a legacy session. A server that does not answer is not waited for.
+    /// Ends the calls and a legacy session. A server that does not answer is not waited for.
     pub(crate) async fn close(&self) {
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
+        self.end();
         let session = self.shared.session.lock().clone();
         if session.id.is_some() {
             let ending = self.shared.client.delete(self.shared.legacy_headers(&session));
@@ -114,11 +119,18 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
-    fn drop(&mut self) {
+impl Exchange {
+    fn end(&self) {
+        self.shared.closed.cancel();
         if let Some(listener) = &self.listener {
             listener.abort();
         }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -196,6 +208,11 @@ impl Shared {
             let posting = shared.client.post(message, headers);
             let _ = tokio::time::timeout(std::time::Duration::from_secs(5), posting).await;
         });
+    }
+
+    /// What a call hears that was under way when the connection was closed.
+    fn stopped(&self) -> Fault {
+        self.context.fault(FaultCode::ServerNotRunning, "the server was stopped").sent(SentState::Unknown)
     }
 
     /// The server cannot be reached: whoever supervises should connect anew.

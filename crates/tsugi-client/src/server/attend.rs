@@ -33,6 +33,8 @@ pub(super) enum Ended {
 struct Todo {
     lists: Lists,
     watches: bool,
+    /// What the server was asked to tell is forgotten.
+    is_renewed: bool,
     /// Lists that could not be fetched, and when to try again.
     again: Option<(Instant, Lists)>,
     wait: Duration,
@@ -40,7 +42,7 @@ struct Todo {
 
 impl Todo {
     fn everything() -> Self {
-        Self { lists: Lists::ALL, watches: true, again: None, wait: AGAIN_AFTER }
+        Self { lists: Lists::ALL, watches: true, is_renewed: false, again: None, wait: AGAIN_AFTER }
     }
 
     fn is_nothing(&self) -> bool {
@@ -69,7 +71,23 @@ impl Todo {
             Notice::Prompts => self.lists.prompts = true,
             Notice::Resources => self.lists.resources = true,
             Notice::Updated(uri) => inner.status.tell(What::ResourceUpdated(uri)),
+            Notice::Renewed => self.renewed(),
         }
+    }
+
+    /// The server has a new session: everything is asked for again, but not in a hurry when the last time failed,
+    /// since asking may be what makes it forget.
+    fn renewed(&mut self) {
+        self.is_renewed = true;
+        if self.wait > AGAIN_AFTER {
+            return self.later(Lists::ALL);
+        }
+        (self.lists, self.watches, self.wait) = (Lists::ALL, true, self.wait * 2);
+    }
+
+    fn later(&mut self, lists: Lists) {
+        self.again = Some((Instant::now() + self.wait, lists));
+        self.wait = (self.wait * 2).min(AGAIN_LONGEST);
     }
 
     /// Lists were fetched, but for these.
@@ -78,8 +96,7 @@ impl Todo {
             (self.again, self.wait) = (None, AGAIN_AFTER);
             return;
         }
-        self.again = Some((Instant::now() + self.wait, failed));
-        self.wait = (self.wait * 2).min(AGAIN_LONGEST);
+        self.later(failed);
     }
 
     /// Resolves when failed lists should be asked for again.
@@ -98,7 +115,7 @@ impl Todo {
 fn forget(cache: &Store, notice: &Notice) {
     match notice {
         Notice::Tools => cache.forget_tools(),
-        Notice::Resources => cache.forget_all(),
+        Notice::Resources | Notice::Renewed => cache.forget_all(),
         Notice::Updated(uri) => cache.forget_resource(uri),
         Notice::Prompts => {}
     }
@@ -130,7 +147,9 @@ pub(super) async fn attend(
                     todo.notice(inner, notice);
                 }
             }
-            lists = todo.time_for_again() => (todo.lists, todo.again) = (lists, None),
+            lists = todo.time_for_again() => {
+                (todo.lists, todo.watches, todo.again) = (lists, todo.is_renewed, None);
+            }
         }
     }
 }
@@ -150,6 +169,9 @@ async fn work(
             todo.fetched(failed);
         }
         if std::mem::take(&mut todo.watches) {
+            if std::mem::take(&mut todo.is_renewed) {
+                *subscription = Subscription::default();
+            }
             unless_ended(connection, orders, todo, subscription.renew(inner, connection)).await?;
         }
     }

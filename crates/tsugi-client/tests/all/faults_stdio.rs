@@ -22,7 +22,7 @@ fn eras() -> [Script; 2] {
 }
 
 /// With the tools `hold`, which is never answered, and `late`, which is answered too late.
-fn patient(script: Script) -> Script {
+pub(crate) fn patient(script: Script) -> Script {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     Script { tools: vec![tool("hold"), tool("late")], ..script }
         .rule(Rule::on_tool("hold").act(Action::Silence))

@@ -1,6 +1,8 @@
 //! The client library against servers that misbehave, servers of both eras, and real ones.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "this is all test code")]
 
+mod control;
+mod faults_http;
 mod faults_stdio;
 mod outcome;
 mod role;

@@ -116,3 +116,36 @@ pub(crate) async fn writes_junk(subject: &Subject, journal: &Journal) -> Verdict
     let answered_to = journal.of("unreadable").len() + journal.of("told").len();
     ensure(answered_to == 0, || format!("{answered_to} messages were written in answer to junk"))
 }
+
+/// H-04: the connection breaks in the answer to `count`. Every call fails, and none is made twice.
+pub(crate) async fn breaks_off(subject: &Subject, counted: impl Fn() -> usize, size: usize) -> Verdict {
+    subject.works().await?;
+    let outcomes = subject.crowd(size, &call("count", json!({}))).await?;
+    all_failed(&outcomes)?;
+    ensure(counted() == size, || format!("{size} calls were sent {} times", counted()))?;
+    subject.works().await
+}
+
+/// H-05, H-06: the answer to `count` never comes. The call ends by itself.
+pub(crate) async fn never_answers(subject: &Subject) -> Verdict {
+    subject.works().await?;
+    let outcome = subject.outcome(within(call("count", json!({})), SHORT)).await?;
+    all_failed(&[outcome])?;
+    subject.works().await
+}
+
+/// H-06: the answer to `count` comes on a stream that then goes on. The call ends with its answer.
+pub(crate) async fn never_ends(subject: &Subject) -> Verdict {
+    subject.works().await?;
+    let outcome = subject.outcome(call("count", json!({}))).await?;
+    ensure(text_of(&outcome).as_deref() == Some("1"), || format!("no answer but {outcome:?}"))?;
+    subject.works().await
+}
+
+/// H-09: `count` is answered with a redirect to another origin, which must not hear of it.
+pub(crate) async fn leads_away(subject: &Subject, heard: impl Fn() -> usize) -> Verdict {
+    subject.works().await?;
+    let outcome = subject.outcome(call("count", json!({}))).await?;
+    all_failed(&[outcome])?;
+    ensure(heard() == 0, || format!("the other origin heard of {} requests", heard()))
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::HeaderMap;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tsugi_client::config::{JobSettings, own_profile};
@@ -13,8 +14,10 @@ use tsugi_process::{Command, Grace, JobOptions};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
 use tsugi_protocol::mcp::ClientCapabilities;
 use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_testkit::fake::Fake;
+use tsugi_testkit::process::Process;
 use tsugi_testkit::script::Script;
-use tsugi_testkit::scripted::Scripted;
+use tsugi_testkit::scripted::{HttpServer, Scripted};
 use tsugi_testkit::wait;
 
 use crate::outcome::{end_of, text};
@@ -77,10 +80,48 @@ pub(crate) fn within(mut call: Call, timeout: Duration) -> Call {
     call
 }
 
+/// The other side: a server that misbehaves.
+pub(crate) trait Peer {
+    /// How to reach it.
+    fn target(&self) -> Target;
+
+    /// The processes that it consists of, seen from outside.
+    fn processes(&self) -> Vec<Process> {
+        Vec::new()
+    }
+}
+
+impl Peer for Scripted {
+    fn target(&self) -> Target {
+        Target::stdio(command(self))
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        self.mark().processes()
+    }
+}
+
+impl Peer for HttpServer {
+    fn target(&self) -> Target {
+        http(&self.url())
+    }
+}
+
+impl Peer for Fake {
+    fn target(&self) -> Target {
+        http(&self.url())
+    }
+}
+
+/// An HTTP server, whatever it speaks.
+pub(crate) fn http(url: &str) -> Target {
+    Target::url(url.parse().unwrap(), HeaderMap::new()).unwrap()
+}
+
 /// A server under test in a manager, and a bystander that must not notice anything.
-pub(crate) struct Bench {
+pub(crate) struct Bench<P: Peer = Scripted> {
     pub(crate) manager: Manager,
-    pub(crate) scripted: Scripted,
+    pub(crate) peer: P,
     pub(crate) server: Server,
     bystander: Bystander,
 }
@@ -88,22 +129,27 @@ pub(crate) struct Bench {
 impl Bench {
     /// With the quick settings.
     pub(crate) fn new(script: Script) -> Self {
-        Self::with(script, |config| config)
+        Self::of(Scripted::new(script))
     }
 
     /// With settings of its own.
     pub(crate) fn with(script: Script, settings: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
-        Self::under(options(), script, settings)
+        Self::under(options(), Scripted::new(script), settings)
+    }
+}
+
+impl<P: Peer> Bench<P> {
+    /// With any server.
+    pub(crate) fn of(peer: P) -> Self {
+        Self::under(options(), peer, |config| config)
     }
 
     /// With options of its own.
-    pub(crate) fn under(options: Options, script: Script, settings: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
+    pub(crate) fn under(options: Options, peer: P, settings: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
         let manager = Manager::new(options);
-        let scripted = Scripted::new(script);
-        let config = settings(config("tested", Target::stdio(command(&scripted))));
-        let server = manager.register(config).unwrap();
+        let server = manager.register(settings(config("tested", peer.target()))).unwrap();
         let bystander = Bystander::start(&manager);
-        Self { manager, scripted, server, bystander }
+        Self { manager, peer, server, bystander }
     }
 
     /// Calls a tool to its end.
@@ -147,7 +193,7 @@ impl Bench {
         assert!(wait::until(is_quiet).await, "{} calls are still in flight", self.server.status().in_flight);
         self.bystander.finish().await;
         tokio::time::timeout(LIMIT, self.manager.stop()).await.expect("stopping does not hang");
-        assert_eq!(self.scripted.mark().processes(), [], "nothing is left when stopping returns");
+        assert_eq!(self.peer.processes(), [], "nothing is left when stopping returns");
     }
 }
 

@@ -46,7 +46,8 @@ impl HttpClient {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(60))
-            .retry_canceled_requests(false)
+            // A kept connection that closes before it took the request: nothing was sent, so another may take it.
+            .retry_canceled_requests(true)
             .build(Connector::new());
         Self { client, target }
     }

@@ -32,6 +32,9 @@ use crate::error::call_fault;
 
 /// How long to wait before resuming a stream, unless the server says otherwise.
 const RESUME_AFTER: Duration = Duration::from_millis(1000);
+/// The bounds of what a server may say.
+const RESUME_SOONEST: Duration = Duration::from_millis(100);
+const RESUME_LATEST: Duration = Duration::from_secs(60);
 /// How often a stream that gives nothing new is resumed.
 const MAX_RESUMES: u32 = 5;
 /// How many messages of the server may wait for a call.
@@ -42,7 +45,10 @@ pub(super) async fn run(shared: Arc<Shared>, call: Call, notes: Notes) -> Outcom
     let id = shared.next_id();
     if shared.era() == Era::Modern {
         let _flight = shared.flights.take_off(id, &call, None);
-        let outcome = modern(&shared, call, id, notes).await;
+        let outcome = tokio::select! {
+            outcome = modern(&shared, call, id, notes) => outcome,
+            () = shared.closed.cancelled() => Err(shared.stopped()),
+        };
         return outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&shared.context.server)));
     }
     let (sender, mailbox) = mpsc::channel(MAILBOX);
@@ -125,6 +131,7 @@ impl Talk {
                     return outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&self.shared.context.server)));
                 }
                 mail = self.mailbox.recv() => mail,
+                () = self.shared.closed.cancelled() => return Outcome::fault(self.shared.stopped()),
             };
             match mail {
                 Some(Mail::Answer(line)) => {
@@ -251,12 +258,14 @@ struct Stream {
     last_id: Option<String>,
     retry: Duration,
     resumes: u32,
+    /// Set once anything came that is a message.
+    has_spoken: bool,
 }
 
 impl Stream {
     fn of(response: HttpResponse) -> Result<Self, Fault> {
         let events = response.events().map_err(|error| call_fault(&error))?;
-        Ok(Self { events, last_id: None, retry: RESUME_AFTER, resumes: 0 })
+        Ok(Self { events, last_id: None, retry: RESUME_AFTER, resumes: 0, has_spoken: false })
     }
 
     /// Reads to the answer.
@@ -282,18 +291,20 @@ impl Stream {
 
     /// Deals with one event; gives the line when it is the answer.
     async fn take(&mut self, sent: &Sent, notes: &Notes, event: Event) -> Option<Bytes> {
-        if let Some(id) = event.id {
+        if let Some(id) = event.id.filter(|id| self.last_id.as_ref() != Some(id)) {
             self.last_id = Some(id);
             self.resumes = 0;
         }
         if let Some(retry) = event.retry {
-            self.retry = Duration::from_millis(retry.min(60_000));
+            self.retry = Duration::from_millis(retry).clamp(RESUME_SOONEST, RESUME_LATEST);
         }
         // A priming event has an id and no data.
         if event.data.is_empty() {
             return None;
         }
-        match Message::parse(event.data.clone()) {
+        let message = Message::parse(event.data.clone());
+        self.has_spoken |= message.is_ok();
+        match message {
             Ok(Message::Response(response)) => {
                 let is_ours = response.id.as_ref().and_then(|id| id.as_u64()) == Some(sent.id);
                 return is_ours.then_some(event.data);
@@ -310,7 +321,10 @@ impl Stream {
     async fn resume(&mut self, sent: &mut Sent, error: Option<&TransportError>) -> Result<(), Fault> {
         let lost = match error {
             Some(error) => call_fault(error),
-            None => Fault::new(FaultCode::ConnectionLost, "the server ended the stream without an answer"),
+            None if self.has_spoken || self.last_id.is_some() => {
+                Fault::new(FaultCode::ConnectionLost, "the server ended the stream without an answer")
+            }
+            None => Fault::new(FaultCode::InvalidResponse, "the server answered with a stream without a message"),
         };
         let Some(last_id) = self.last_id.clone().filter(|_| sent.is_legacy() && self.resumes < MAX_RESUMES) else {
             sent.ended();

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::task::AbortHandle;
 use tsugi_protocol::rpc::Message;
 use tsugi_transport::TransportError;
@@ -45,21 +46,56 @@ fn open(shared: Arc<Shared>, last_id: Option<String>) -> Opening {
     })
 }
 
-/// Keeps the stream open. A server that offers none answers 405, and that is the end of it.
+/// Keeps the stream open. A new session gets a new stream; a server that offers none answers 405, and that is
+/// the end of it.
 async fn run(shared: Arc<Shared>, mut opening: Opening) {
+    let mut renewals = shared.renewals.subscribe();
     let mut last_id: Option<String> = None;
     let mut wait = REOPEN_AFTER;
     loop {
-        match opening.await {
-            Ok(response) if response.status.is_success() && response.kind() == Kind::Events => {
-                let Ok(events) = response.events() else { return };
-                wait = follow(&shared, events, &mut last_id).await.unwrap_or(REOPEN_AFTER);
-            }
-            Ok(response) if response.status.is_client_error() => return,
-            _ => wait = (wait * 2).min(REOPEN_LONGEST),
+        let next = tokio::select! {
+            next = stream(&shared, opening, &mut last_id) => next,
+            Ok(()) = renewals.changed() => Next::Renewed,
+        };
+        wait = match next {
+            Next::After(asked) => asked,
+            Next::Later => (wait * 2).min(REOPEN_LONGEST),
+            Next::Never => return,
+            Next::Renewed => Duration::ZERO,
+        };
+        let is_renewed = tokio::select! {
+            () = tokio::time::sleep(wait) => matches!(next, Next::Renewed),
+            Ok(()) = renewals.changed() => true,
+        };
+        if is_renewed {
+            (last_id, wait) = (None, REOPEN_AFTER);
         }
-        tokio::time::sleep(wait).await;
         opening = open(shared.clone(), last_id.clone());
+    }
+}
+
+/// When the stream is opened again.
+enum Next {
+    /// After this time.
+    After(Duration),
+    /// Later than the last time.
+    Later,
+    /// When there is a new session, which there is.
+    Renewed,
+    /// Never.
+    Never,
+}
+
+async fn stream(shared: &Arc<Shared>, opening: Opening, last_id: &mut Option<String>) -> Next {
+    match opening.await {
+        Ok(response) if response.status.is_success() && response.kind() == Kind::Events => match response.events() {
+            Ok(events) => Next::After(follow(shared, events, last_id).await.unwrap_or(REOPEN_AFTER)),
+            Err(_) => Next::Never,
+        },
+        // The session is forgotten; the next call will notice and open a new one.
+        Ok(response) if response.status == StatusCode::NOT_FOUND => std::future::pending().await,
+        Ok(response) if response.status.is_client_error() => Next::Never,
+        _ => Next::Later,
     }
 }
 

@@ -11,7 +11,7 @@ use tsugi_protocol::rpc::{Body, Message, Notification};
 use tsugi_transport::TransportError;
 use tsugi_transport::http::{HttpClient, HttpResponse, HttpTarget, Kind, headers};
 
-use super::super::context::Context;
+use super::super::context::{Context, Notice};
 use super::super::handshake::{Terms, discover_params, no_common_version, read_initialized};
 use super::{Exchange, Session, Shared, modern_headers_of};
 use crate::config::EraChoice;
@@ -151,7 +151,11 @@ impl Shared {
         match initialize(&self.context, &self.client).await? {
             Initialized::Agreed(session) => {
                 *self.session.lock() = *session;
+                *self.level.lock() = None;
                 self.notify_in_order().await;
+                // What the old session was asked to tell, the new one must be asked again.
+                self.renewals.send_modify(|count| *count += 1);
+                self.context.tell(Notice::Renewed);
                 Ok(())
             }
             Initialized::NotHere(fault) => Err(fault),

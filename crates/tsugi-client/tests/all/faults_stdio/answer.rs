@@ -94,7 +94,7 @@ async fn f22_a_modern_server_that_asks_by_request_is_told_that_there_is_no_such_
     let bench = Bench::new(Script::modern().rule(asks));
     bench.works().await;
     assert_eq!(text(&bench.call("add", json!({"a": 1, "b": 2})).await), "3");
-    let told = bench.scripted.journal().of("told");
+    let told = bench.peer.journal().of("told");
     assert_eq!(told.iter().map(|answer| &answer["error"]["code"]).collect::<Vec<_>>(), [-32601]);
     bench.finish().await;
 }
@@ -104,7 +104,7 @@ async fn f22_a_legacy_server_hears_that_it_is_alive_and_of_methods_that_nobody_k
     let asks = Rule::on_tool("add").act(ask("ping", json!({}))).act(ask("odd/method", json!({})));
     let bench = Bench::new(Script::legacy().rule(asks));
     assert_eq!(text(&bench.call("add", json!({"a": 1, "b": 2})).await), "3");
-    let told = bench.scripted.journal().of("told");
+    let told = bench.peer.journal().of("told");
     assert_eq!((&told[0]["result"], &told[1]["error"]["code"]), (&json!({}), &json!(-32601)));
     bench.finish().await;
 }
@@ -115,7 +115,7 @@ async fn f22_a_legacy_server_that_asks_outside_any_call_is_not_left_waiting() {
     let after = Rule { actions, ..Rule::on("prompts/list").after() };
     let bench = Bench::new(Script::legacy().rule(after));
     bench.settle().await;
-    let journal = bench.scripted.journal();
+    let journal = bench.peer.journal();
     assert!(wait::until(|| journal.of("told").len() == 2).await);
     let told = journal.of("told");
     assert_eq!((&told[0]["error"]["code"], &told[1]["result"]), (&json!(-32603), &json!({"roots": []})));

@@ -18,8 +18,8 @@ async fn check_death(action: Action, size: usize) {
     for script in eras() {
         let dying = patient(script).rule(Rule::on_tool("count").launch(1).act(action.clone()));
         let bench = Bench::new(dying);
-        assert_eq!(dies_in_calls(&subject(&bench), &bench.scripted.journal(), size).await, Ok(()));
-        assert_eq!(bench.scripted.journal().launches(), 2);
+        assert_eq!(dies_in_calls(&subject(&bench), &bench.peer.journal(), size).await, Ok(()));
+        assert_eq!(bench.peer.journal().launches(), 2);
         bench.finish().await;
     }
 }
@@ -45,7 +45,7 @@ async fn f06_a_call_that_died_says_that_it_was_sent_and_how_the_server_ended() {
         let data = fault.to_rpc().data_object().unwrap();
         assert_eq!(data.get_bytes("sent"), Some(&b"true"[..]));
         bench.works().await;
-        assert_eq!(bench.scripted.journal().effects("crash"), 1);
+        assert_eq!(bench.peer.journal().effects("crash"), 1);
         bench.finish().await;
     }
 }
@@ -56,8 +56,8 @@ async fn f06_an_answer_that_was_written_before_the_death_is_kept() {
         let bench = Bench::new(script.rule(Rule::on_tool("count").launch(1).after().act(Action::Exit(3))));
         bench.works().await;
         assert_eq!(text(&bench.call("count", json!({})).await), "1");
-        assert!(wait::until(|| bench.scripted.journal().launches() == 2).await);
-        assert_eq!(bench.scripted.journal().effects("count"), 1);
+        assert!(wait::until(|| bench.peer.journal().launches() == 2).await);
+        assert_eq!(bench.peer.journal().effects("count"), 1);
         bench.finish().await;
     }
 }
@@ -71,8 +71,8 @@ async fn f07_64_calls_in_flight_all_fail_when_the_server_dies() {
 async fn check_hanging(size: usize) {
     for script in eras() {
         let bench = Bench::new(patient(script));
-        assert_eq!(hangs(&subject(&bench), &bench.scripted.journal(), size).await, Ok(()));
-        assert_eq!(bench.scripted.journal().launches(), 1, "the process is kept");
+        assert_eq!(hangs(&subject(&bench), &bench.peer.journal(), size).await, Ok(()));
+        assert_eq!(bench.peer.journal().launches(), 1, "the process is kept");
         bench.finish().await;
     }
 }
@@ -110,7 +110,7 @@ async fn f12_progress_keeps_a_call_alive_until_the_limit_of_all() {
         assert_eq!(fault.code, FaultCode::Timeout);
         assert!(started.elapsed() >= Duration::from_millis(1500), "progress counts as a sign of life");
         assert!(fault.message.contains("in all"), "{fault}");
-        assert!(wait::until(|| bench.scripted.journal().cancelled().len() == 1).await);
+        assert!(wait::until(|| bench.peer.journal().cancelled().len() == 1).await);
         bench.finish().await;
     }
 }
@@ -118,7 +118,7 @@ async fn f12_progress_keeps_a_call_alive_until_the_limit_of_all() {
 async fn check_late(size: usize) {
     for script in eras() {
         let bench = Bench::new(patient(script));
-        assert_eq!(answers_late(&subject(&bench), &bench.scripted.journal(), size).await, Ok(()));
+        assert_eq!(answers_late(&subject(&bench), &bench.peer.journal(), size).await, Ok(()));
         bench.finish().await;
     }
 }
@@ -173,6 +173,6 @@ async fn f24_ten_thousand_callers_that_went_away_leave_nothing_behind() {
 
 /// How many calls the server was told to give up, counted without reading each entry.
 fn cancelled(bench: &Bench) -> usize {
-    let journal = std::fs::read_to_string(bench.scripted.folder().join("journal.jsonl")).unwrap();
+    let journal = std::fs::read_to_string(bench.peer.folder().join("journal.jsonl")).unwrap();
     journal.matches(r#""event":"cancelled""#).count()
 }

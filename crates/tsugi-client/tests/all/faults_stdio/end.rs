@@ -30,7 +30,7 @@ async fn f23_a_server_that_closes_its_output_is_taken_for_dead_and_stopped() {
         let fault = fault(&bench.call("count", json!({})).await);
         assert_eq!((fault.code, fault.sent), (FaultCode::ServerCrashed, SentState::Unknown));
         assert!(wait::until_within(GONE, || !is_alive(pid)).await, "it is stopped");
-        assert_eq!(bench.scripted.journal().effects("count"), 1);
+        assert_eq!(bench.peer.journal().effects("count"), 1);
         bench.finish().await;
     }
 }
@@ -66,7 +66,7 @@ async fn f23_a_launcher_that_dies_first_takes_its_server_with_it_and_both_are_st
 }
 
 fn launcher(bench: &Bench) -> Command {
-    Command { args: bench.scripted.launcher_args().into_iter().map(Into::into).collect(), ..command(&bench.scripted) }
+    Command { args: bench.peer.launcher_args().into_iter().map(Into::into).collect(), ..command(&bench.peer) }
 }
 
 #[test]
@@ -80,11 +80,11 @@ async fn check_stubborn(script: Script, before: &str) {
     bench.works().await;
     if !before.is_empty() {
         drop(bench.server.answer(call(before, json!({}))));
-        assert!(wait::until(|| bench.scripted.journal().of("received").len() > 1).await);
+        assert!(wait::until(|| bench.peer.journal().of("received").len() > 1).await);
     }
     let stopped = tokio::time::timeout(GONE, bench.server.stop()).await;
     stopped.expect("stopping does not hang");
-    assert_eq!(bench.scripted.mark().processes(), []);
+    assert_eq!(bench.peer.mark().processes(), []);
     bench.finish_dead().await;
 }
 
@@ -112,9 +112,9 @@ async fn check_descendants(script: Script, count: usize) {
     bench.works().await;
     bench.call("count", json!({})).await;
     assert!(
-        wait::until(|| bench.scripted.mark().count() > count).await,
+        wait::until(|| bench.peer.mark().count() > count).await,
         "the checker sees {:?}",
-        bench.scripted.mark().processes()
+        bench.peer.mark().processes()
     );
     bench.finish().await;
 }
@@ -136,12 +136,12 @@ async fn f26_grandchildren_and_runaways_end_when_their_server_crashes() {
             config
         });
         bench.call("count", json!({})).await;
-        assert!(wait::until(|| bench.scripted.mark().count() > 4).await);
+        assert!(wait::until(|| bench.peer.mark().count() > 4).await);
         fault(&bench.call("crash", json!({})).await);
         assert!(
-            wait::until_within(GONE, || bench.scripted.mark().count() == 0).await,
+            wait::until_within(GONE, || bench.peer.mark().count() == 0).await,
             "{:?}",
-            bench.scripted.mark().processes()
+            bench.peer.mark().processes()
         );
         bench.finish_dead().await;
     }

@@ -21,7 +21,7 @@ async fn check_junk(script: Script, junk: &[Action]) {
     let rule = Rule { actions: junk.to_vec(), ..Rule::on("*") };
     let bench = Bench::new(script.rule(rule));
     bench.settle().await;
-    assert_eq!(writes_junk(&subject(&bench), &bench.scripted.journal()).await, Ok(()));
+    assert_eq!(writes_junk(&subject(&bench), &bench.peer.journal()).await, Ok(()));
     bench.finish().await;
 }
 
@@ -82,7 +82,7 @@ fn f16_a_line_of_300_megabytes_is_dropped_and_the_next_one_works() {
             let bench = Bench::new(script.rule(Rule::on_tool("echo").nth(2).act(Action::LongLine(300 << 20))));
             bench.settle().await;
             let memory = Memory::now();
-            assert_eq!(writes_junk(&subject(&bench), &bench.scripted.journal()).await, Ok(()));
+            assert_eq!(writes_junk(&subject(&bench), &bench.peer.journal()).await, Ok(()));
             memory.check();
             bench.finish().await;
         }

@@ -56,7 +56,7 @@ async fn f01_a_program_that_appears_later_is_started_without_an_operator() {
     });
     let is_missing = || bench.server.status().fault.is_some_and(|fault| fault.stage == Stage::Spawn);
     assert!(wait::until(is_missing).await, "{:?}", bench.server.status());
-    std::os::unix::fs::symlink(bench.scripted.program(), bench.scripted.folder().join("late")).unwrap();
+    std::os::unix::fs::symlink(bench.peer.program(), bench.peer.folder().join("late")).unwrap();
     bench.finish().await;
 }
 
@@ -94,7 +94,7 @@ async fn f03_a_server_that_dies_of_discover_gets_the_legacy_handshake_once() {
     let script = Script::legacy().rule(Rule::on("server/discover").act(Action::Exit(1)));
     let bench = Bench::new(script);
     bench.works().await;
-    assert_eq!(bench.scripted.journal().launches(), 2);
+    assert_eq!(bench.peer.journal().launches(), 2);
     assert_eq!(bench.server.status().version.unwrap().as_str(), "2025-11-25");
     bench.finish().await;
 }
@@ -109,7 +109,7 @@ async fn f03_a_server_that_dies_of_both_handshakes_is_unavailable() {
     });
     let fault = fault(&bench.call("echo", json!({})).await);
     assert_eq!((fault.code, fault.sent), (FaultCode::ServerNotRunning, SentState::NotSent));
-    assert_eq!(bench.scripted.journal().received("initialize").len(), 1);
+    assert_eq!(bench.peer.journal().received("initialize").len(), 1);
     bench.finish_dead().await;
 }
 
@@ -119,10 +119,10 @@ async fn f04_a_server_that_dies_after_its_initialize_result_is_started_again() {
     let bench = Bench::new(script);
     // The connection stood for a moment, so a call may have been sent to it.
     if let Outcome::Failed(_) = &bench.call("echo", json!({})).await {
-        assert!(wait::until(|| bench.scripted.journal().launches() == 2).await);
+        assert!(wait::until(|| bench.peer.journal().launches() == 2).await);
     }
     bench.works().await;
-    assert_eq!(bench.scripted.journal().launches(), 2);
+    assert_eq!(bench.peer.journal().launches(), 2);
     bench.finish().await;
 }
 
@@ -133,7 +133,7 @@ async fn f05_a_server_that_dies_in_its_list_is_no_server_without_tools() {
         let listed = bench.outcome(Call::bare(Method::ToolsList)).await;
         let count = value(&listed)["tools"].as_array().unwrap().len();
         assert!(count > 5, "{count} tools");
-        assert_eq!(bench.scripted.journal().launches(), 2);
+        assert_eq!(bench.peer.journal().launches(), 2);
         bench.finish().await;
     }
 }
@@ -176,7 +176,7 @@ async fn check_one_start(bench: &Bench, launch: u64) {
     for outcome in &outcomes {
         assert_eq!(value(outcome)["structuredContent"]["launch"], launch);
     }
-    assert_eq!(bench.scripted.journal().launches(), launch);
+    assert_eq!(bench.peer.journal().launches(), launch);
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn f08_a_server_that_dies_while_draining_is_stopped_and_starts_when_called
             Bench::new(super::patient(script).rule(Rule::on("eof").launch(1).act(Action::Signal("KILL".into()))));
         bench.works().await;
         tokio::time::timeout(LIMIT, bench.server.stop()).await.expect("stopping does not hang");
-        assert_eq!(bench.scripted.mark().count(), 0);
+        assert_eq!(bench.peer.mark().count(), 0);
         check_one_start(&bench, 2).await;
         bench.finish().await;
     }
@@ -228,7 +228,7 @@ async fn f09_a_crash_loop_is_parked_after_five_starts_and_calls_fail_at_once() {
         let fault = fault(&bench.call("echo", json!({})).await);
         assert_eq!((fault.code, fault.sent), (FaultCode::ServerNotRunning, SentState::NotSent));
         bench.crowd(64, &call("echo", json!({}))).await;
-        assert_eq!(bench.scripted.journal().launches(), 5, "calls do not start a server in its pause");
+        assert_eq!(bench.peer.journal().launches(), 5, "calls do not start a server in its pause");
         bench.finish_dead().await;
     }
 }
@@ -242,7 +242,7 @@ async fn f09_a_parked_server_is_probed_with_one_start_for_each_pause() {
         config
     });
     let mut changes = bench.server.changes();
-    let journal = bench.scripted.journal();
+    let journal = bench.peer.journal();
     let mut pauses = 0;
     while pauses < 5 {
         changes.recv().await.unwrap();
@@ -273,6 +273,6 @@ async fn f10_a_start_that_takes_too_long_sheds_its_callers_and_serves_the_next()
         assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
     }
     assert_eq!(text(&bench.call("echo", json!({"message": "patient"})).await), "patient");
-    assert_eq!(bench.scripted.journal().launches(), 1);
+    assert_eq!(bench.peer.journal().launches(), 1);
     bench.finish().await;
 }

@@ -1,0 +1,189 @@
+//! Servers that forget sessions, do not let them end, or lose their streams of changes.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, SentState};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
+use tsugi_testkit::script::{Action, Http, Rule, Script};
+use tsugi_testkit::scripted::HttpServer;
+use tsugi_testkit::wait;
+
+use super::fake;
+use crate::outcome::{fault, text, value};
+use crate::world::{Bench, LIMIT, call, http};
+
+/// A server that forgets every session when it is told to.
+fn forgetful() -> Bench<HttpServer> {
+    Bench::of(HttpServer::start(&Script::legacy().rule(Rule::on_tool("count").after().act(Action::ForgetSessions))))
+}
+
+#[tokio::test]
+async fn h03_a_forgotten_session_is_opened_again_once_for_64_callers() {
+    for size in [1, 64] {
+        let bench = forgetful();
+        bench.settle().await;
+        assert_eq!(text(&bench.call("count", json!({})).await), "1");
+        for outcome in bench.crowd(size, &call("echo", json!({"message": "again"}))).await {
+            assert_eq!(text(&outcome), "again");
+        }
+        let journal = bench.peer.journal();
+        assert_eq!(journal.received("initialize").len(), 2);
+        assert_eq!(journal.received("notifications/initialized").len(), 2);
+        assert_eq!(journal.effects("count"), 1);
+        bench.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn h03_after_a_forgotten_session_changes_and_watched_resources_are_told_as_before() {
+    let bench = forgetful();
+    bench.settle().await;
+    let mut listening =
+        listen(&bench.server, json!({"toolsListChanged": true, "resourceSubscriptions": ["test://text"]}));
+    assert!(wait::until(|| bench.peer.journal().received("resources/subscribe").len() == 1).await);
+    bench.call("count", json!({})).await;
+    bench.works().await;
+    let journal = bench.peer.journal();
+    assert!(wait::until(|| journal.received("resources/subscribe").len() == 2).await, "it is subscribed to again");
+    assert!(wait::until(|| streams_opened(&bench.peer) == 2).await, "the new session has a stream");
+    bench.call("change", json!({"what": "tools"})).await;
+    bench.call("change", json!({"what": "test://text"})).await;
+    for method in [Method::ToolsChanged, Method::ResourceUpdated] {
+        heard(&mut listening, &method).await;
+    }
+    bench.finish().await;
+}
+
+fn streams_opened(server: &HttpServer) -> usize {
+    server.journal().of("http").iter().filter(|request| request["method"] == "GET").count()
+}
+
+#[tokio::test]
+async fn h03_a_server_that_forgets_every_session_at_once_is_told_as_such() {
+    let gone = tsugi_testkit::fake::Fake::start(|request| match request.json()["method"].as_str() {
+        Some("initialize") => {
+            let result = super::result(tsugi_protocol::mcp::Era::Legacy, &request.json()).unwrap();
+            let text = super::response(request, &result);
+            let headers = [("Content-Type", "application/json"), ("Mcp-Session-Id", "short-lived")];
+            tsugi_testkit::fake::reply::status(200, &headers, &text)
+        }
+        _ if request.json()["method"] == "server/discover" => tsugi_testkit::fake::reply::status(400, &[], ""),
+        _ => tsugi_testkit::fake::reply::status(404, &[], ""),
+    });
+    let bench = Bench::of(gone);
+    let fault = fault(&bench.call("echo", json!({"message": "x"})).await);
+    assert_eq!((fault.code, fault.sent), (FaultCode::ConnectionFailed, SentState::NotSent), "{fault}");
+    assert!(fault.message.contains("404"), "{fault}");
+    bench.finish_dead().await;
+}
+
+#[tokio::test]
+async fn h12_a_server_that_hangs_or_fails_when_its_session_ends_does_not_hold_up_stopping() {
+    let hang = Rule::on("DELETE").act(Action::Sleep(600_000));
+    let fail = Rule::on("DELETE").act(Action::Status { code: 500, headers: Vec::new(), body: String::new() });
+    for rule in [hang, fail] {
+        let bench = Bench::of(HttpServer::start(&Script::legacy().rule(rule)));
+        bench.works().await;
+        let stopping = tokio::time::timeout(Duration::from_secs(20), bench.server.stop());
+        stopping.await.expect("stopping does not wait for the server");
+        let asked = bench.peer.journal().of("http").iter().filter(|request| request["method"] == "DELETE").count();
+        assert_eq!(asked, 1, "the session is ended");
+        bench.finish().await;
+    }
+}
+
+fn listen(server: &tsugi_client::Server, wanted: serde_json::Value) -> Reply {
+    let params = Object::from(json!({"notifications": wanted}));
+    server.answer(crate::world::with_client(Call::new(Method::Listen, params)))
+}
+
+/// Waits until this change is told.
+async fn heard(listening: &mut Reply, method: &Method) {
+    let hearing = async {
+        loop {
+            match listening.next().await {
+                Event::Note(note) if note.method == *method => return,
+                Event::Note(_) => {}
+                Event::Done(outcome) => panic!("the subscription ended: {outcome:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, hearing).await.unwrap_or_else(|_| panic!("{method} is not told"));
+}
+
+/// The first thing that a subscription tells.
+async fn acknowledged(server: &tsugi_client::Server) -> Reply {
+    let mut listening = listen(server, json!({"toolsListChanged": true}));
+    let first = tokio::time::timeout(LIMIT, listening.next()).await.expect("it is acknowledged");
+    let Event::Note(note) = first else { panic!("{first:?}") };
+    assert_eq!(note.method, Method::SubscriptionAcknowledged);
+    listening
+}
+
+#[tokio::test]
+async fn h15_a_subscription_is_acknowledged_first_whether_the_server_acknowledges_or_not() {
+    let on_listen = |action| Rule::on("subscriptions/listen").act(action);
+    for rule in [on_listen(Action::Silence), on_listen(Action::Sleep(1000)), on_listen(Action::Reset)] {
+        let bench = Bench::of(HttpServer::start(&Script::modern().rule(rule)));
+        bench.settle().await;
+        acknowledged(&bench.server).await;
+        bench.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn h15_a_subscription_to_a_server_that_is_not_there_is_acknowledged_too() {
+    let bench = Bench::of(HttpServer::start(&Script::modern()));
+    let dead = bench
+        .manager
+        .register(crate::world::config("dead", http(&format!("http://{}/mcp", tsugi_testkit::fake::refused()))));
+    acknowledged(&dead.unwrap()).await;
+    acknowledged(&bench.server).await;
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn h15_a_stream_of_changes_that_breaks_is_opened_again_and_tells_on() {
+    let breaking = Rule::on("subscriptions/listen").nth(1).act(Action::Reset);
+    let bench = Bench::of(HttpServer::start(&Script::modern().rule(breaking)));
+    bench.settle().await;
+    let mut listening = acknowledged(&bench.server).await;
+    assert!(wait::until(|| bench.peer.journal().received("subscriptions/listen").len() >= 2).await);
+    bench.call("change", json!({"what": "tools"})).await;
+    heard(&mut listening, &Method::ToolsChanged).await;
+    let tools = value(&bench.outcome(Call::bare(Method::ToolsList)).await);
+    assert!(tools["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "extra"));
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_legacy_stream_that_is_cut_is_resumed_where_it_stopped() {
+    let http = Http { resumable: true, cut_after: Some(2), ..Http::default() };
+    let bench = Bench::of(HttpServer::start(&Script { http, ..Script::legacy() }));
+    bench.settle().await;
+    let mut reporting = call("progress", json!({"steps": 6, "every_ms": 20}));
+    reporting.meta.progress_token = Some(tsugi_protocol::json::Raw::string("p"));
+    let (notes, outcome) = crate::outcome::notes_of(bench.server.answer(reporting), LIMIT).await.unwrap();
+    assert_eq!(text(&outcome), "done");
+    let seen: Vec<String> =
+        notes.iter().map(|note| note.params_object().get("progress").unwrap().to_string()).collect();
+    assert_eq!(seen, ["1", "2", "3", "4", "5", "6"]);
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn calls_that_hang_over_http_end_when_their_server_is_stopped() {
+    for era in super::ERAS {
+        let bench = Bench::of(fake(era, |_| tsugi_testkit::fake::reply::nothing()));
+        bench.works().await;
+        let hanging = bench.server.answer(call("count", json!({})));
+        let ended = tokio::spawn(crate::outcome::end_of(hanging, LIMIT / 2));
+        assert!(wait::until(|| super::counted(&bench.peer) == 1).await);
+        bench.server.stop().await;
+        let fault: Fault = fault(&ended.await.unwrap().expect("it ends with its server"));
+        assert_eq!((fault.code, fault.sent), (FaultCode::ServerNotRunning, SentState::Unknown));
+        bench.finish().await;
+    }
+}
