@@ -17,8 +17,8 @@ use crate::terminal::{self, form::Field};
 
 const EXAMPLES: &str = "\
 Arguments are typed by the tool's schema:
-  name=text  weight_kg=70  dry_run=true   text, numbers, booleans
-  tags=a tags=b    tags='[\"a\",\"b\"]'      arrays, by repeating or as JSON
+  name=text  weight_kg=70  dry_run=true    text, numbers, booleans
+  tags=a tags=b  tags='[\"a\",\"b\"]'          arrays, by repeating or as JSON
   address.city=Ōtsu  address='{…}'         objects, by dots or as JSON
   count:=5                                 JSON as written, whatever the schema says
 

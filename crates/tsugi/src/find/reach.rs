@@ -96,8 +96,12 @@ fn late(server: &Server) -> Fault {
     fault.on_server(server.name()).with_hint("name the server you want, to wait for no other")
 }
 
-/// A server that runs and says nothing deserves a hint too.
+/// What is wrong rather than that something is; and a server that runs and says nothing deserves a hint too.
 fn explained(server: &Server, fault: Fault) -> Fault {
+    let fault = match fault.cause {
+        Some(cause) if fault.code == FaultCode::ServerNotRunning => *cause,
+        _ => fault,
+    };
     let is_first = fault.hint.is_none() && fault.process.is_none() && fault.cause.is_none();
     let is_silent = is_first && server.status().state == State::Initializing;
     if is_silent { fault.with_hint("it runs, but does not answer: does it speak MCP?") } else { fault }

@@ -54,8 +54,8 @@ impl Talk<'_> {
     fn roots(&self) -> Raw {
         let root = |path: &std::path::PathBuf| {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let uri = Url::from_directory_path(path).map(String::from).unwrap_or_default();
-            json!({"uri": uri.trim_end_matches('/'), "name": name.unwrap_or_else(|| "/".to_owned())})
+            let uri = Url::from_file_path(path).map(String::from).unwrap_or_default();
+            json!({"uri": uri, "name": name.unwrap_or_else(|| "/".to_owned())})
         };
         Raw::from(json!({"roots": self.roots.iter().map(root).collect::<Vec<_>>()}))
     }

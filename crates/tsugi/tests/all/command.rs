@@ -1,0 +1,14 @@
+//! The commands that work without a gateway, through the real binary with real servers.
+#![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
+
+mod batch;
+mod call;
+mod help;
+mod import;
+mod interrupt;
+mod list;
+mod question;
+mod server;
+mod spot;
+mod terminal;
+mod world;
