@@ -19,10 +19,11 @@ Examples:
   tsugi call --url https://example.com/mcp search query=tsugi
   MCP_URLS=http://one:8000/sse,http://two:8000/mcp tsugi servers
 
-Without --config, --command or --url, tsugi takes MCP_URLS, then tsugi.yaml (or mcp.config.yaml, config.yaml) here,
-then ~/.config/tsugi/tsugi.yaml, and without any of them its built-in servers.
-Data goes to stdout and talk to stderr. Exit codes: 0 well, 1 failed, 2 cannot be used, 3 unreachable, 4 too late,
-5 refused, 6 needs input, 130 interrupted.";
+Without --config, --command or --url, tsugi takes MCP_URLS, then tsugi.yaml here (or
+mcp.config.yaml, config.yaml), then ~/.config/tsugi/tsugi.yaml, and else its built-in servers.
+Data goes to stdout and talk to stderr.
+Exit codes: 0 well, 1 failed, 2 cannot be used, 3 unreachable, 4 too late, 5 refused,
+6 needs input, 130 interrupted.";
 
 /// Join any MCP client to any MCP server.
 #[derive(Debug, Parser)]
@@ -175,6 +176,31 @@ mod tests {
     #[test]
     fn the_command_line_is_well_defined() {
         Cli::command().debug_assert();
+    }
+
+    /// The help of a command and of those below it, as sections of a page. What is shared stands at the top only.
+    fn sections(command: &clap::Command, name: &str, page: &mut String) {
+        let mut alone = command.clone().bin_name(name).term_width(100).disable_help_subcommand(true);
+        let help = alone.render_help().to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        page.push_str(&format!("\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end()));
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            sections(below, &format!("{name} {}", below.get_name()), page);
+        }
+    }
+
+    #[test]
+    fn the_reference_page_is_fresh() {
+        let mut page = "# The command line\n\n<!-- Generated from `crates/tsugi/src/args.rs` and `command/`. \
+                        `UPDATE_GOLDEN=1 cargo nextest run -p tsugi` writes it anew. -->\n\n\
+                        The flags of `tsugi` itself may stand after every command too.\n"
+            .to_owned();
+        sections(&Cli::command(), "tsugi", &mut page);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/command-line.md");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        assert_eq!(page, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 writes it anew");
     }
 
     fn call(words: &[&str]) -> command::call::Args {

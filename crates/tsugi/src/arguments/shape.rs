@@ -258,6 +258,7 @@ mod tests {
             titles(json!({"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]})),
             ["Red", "Green"]
         );
+        assert_eq!(titles(json!({"type": "string", "enum": ["r"], "enumNames": ["Red"]})), ["Red"]);
         assert!(titles(json!({"anyOf": [{"const": "r"}, {"type": "null"}]})).is_empty());
     }
 

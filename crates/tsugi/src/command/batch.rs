@@ -22,7 +22,8 @@ use crate::talk::Talk;
 
 const EXAMPLES: &str = "\
 Each call is an object: {\"server\": …, \"tool\": …, \"arguments\": {…}}.
-`server` may be left out, or stand in the tool's name; `toolName` means `tool`, and `params` and `input` mean `arguments`.
+`server` may be left out, or stand in the tool's name (server/name).
+`toolName` means `tool`; `params` and `input` mean `arguments`.
 An array of calls gives an array of results; calls line by line give results line by line.
 A call that fails does not stop the others. What a server asks meanwhile is declined.
 
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     /// How many run at the same time; `options.maxParallel` if absent
     #[arg(long, value_name = "COUNT")]
     max_parallel: Option<std::num::NonZeroUsize>,
-    /// How long each server may be silent, such as 90s or 5m
+    /// How long each server may be silent, such as 90s, 5m or 500 (milliseconds)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<std::time::Duration>,
 }

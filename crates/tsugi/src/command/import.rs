@@ -14,7 +14,8 @@ use crate::report::exit::Exit;
 const EXAMPLES: &str = "\
 Known programs: claude, claude-desktop, cursor, vscode, gemini, codex, windsurf, zed.
 Without a program or a file, every file that is found here and in the home directory is taken.
-Secrets never go to stdout: with -o they are written to tsugi.secrets.env beside the file, readable by you alone.
+Secrets never go to stdout: with -o they are written to tsugi.secrets.env beside the file,
+readable by you alone.
 
 Examples:
   tsugi import                              look at what there is

@@ -20,7 +20,7 @@ pub(crate) struct CallFlags {
     /// Print the raw MCP result and nothing else; an object that follows is taken as the arguments
     #[arg(long, value_name = "OBJECT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) json: Vec<String>,
-    /// How long the server may be silent, such as 90s or 5m (progress starts it again)
+    /// How long the server may be silent, such as 90s, 5m or 500 (milliseconds); progress starts it again
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Tell a server that asks for roots this directory; the current one if none is given

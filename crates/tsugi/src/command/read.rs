@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Print the raw MCP result and nothing else
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long the server may be silent, such as 90s or 5m
+    /// How long the server may be silent, such as 90s, 5m or 500 (milliseconds)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<std::time::Duration>,
 }

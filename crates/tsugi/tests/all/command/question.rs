@@ -42,7 +42,7 @@ fn roots_are_told_where_the_command_line_names_them() {
         let (_scripted, world) = world(script);
         let work = std::fs::canonicalize(world.work()).unwrap();
         let told = world.run(&["call", "s/roots", "--root"]).expect(0).json();
-        assert_eq!(told, json!([{"roots": [{"uri": format!("file://{}", work.display()), "name": "work"}]}]));
+        assert_eq!(told, json!([{"roots": [{"uri": format!("file://{}", work.display()), "name": "project"}]}]));
         let two = world.run(&["call", "s/roots", "--root=.", "--root=/"]).expect(0).json();
         assert_eq!(two[0]["roots"][1], json!({"uri": "file:///", "name": "/"}));
     }

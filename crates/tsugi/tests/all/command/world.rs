@@ -26,7 +26,7 @@ impl World {
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("home")).unwrap();
-        std::fs::create_dir(folder.path().join("work")).unwrap();
+        std::fs::create_dir(folder.path().join("project")).unwrap();
         World { folder }
     }
 
@@ -39,7 +39,7 @@ impl World {
 
     /// The current directory of the command.
     pub(super) fn work(&self) -> PathBuf {
-        self.folder.path().join("work")
+        self.folder.path().join("project")
     }
 
     /// Its home.
