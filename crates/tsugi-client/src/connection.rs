@@ -7,6 +7,7 @@ pub mod backoff;
 pub(crate) mod context;
 pub(crate) mod exchange;
 pub(crate) mod handshake;
+pub(crate) mod in_process;
 pub(crate) mod memory;
 pub(crate) mod mux;
 pub(crate) mod parked;
@@ -21,6 +22,7 @@ use tsugi_protocol::answer::{Answer, Call, Fault, Reply};
 use tsugi_protocol::mcp::ServerIdentity;
 
 use exchange::Exchange;
+use in_process::InProcess;
 use mux::Mux;
 
 /// A connection that has finished its handshake.
@@ -31,7 +33,7 @@ pub(crate) enum Connection {
     /// Over HTTP, an exchange per call.
     Exchange(Arc<Exchange>),
     /// With a server in this process.
-    InProcess(Arc<dyn Answer>, Arc<ServerIdentity>),
+    InProcess(Arc<InProcess>),
 }
 
 impl Connection {
@@ -40,7 +42,7 @@ impl Connection {
         match self {
             Connection::Mux(mux) => mux.identity(),
             Connection::Exchange(exchange) => exchange.identity(),
-            Connection::InProcess(_, identity) => identity.clone(),
+            Connection::InProcess(server) => server.identity(),
         }
     }
 
@@ -94,7 +96,7 @@ impl Answer for Connection {
         match self {
             Connection::Mux(mux) => mux.answer(call),
             Connection::Exchange(exchange) => exchange.answer(call),
-            Connection::InProcess(server, _) => server.answer(call),
+            Connection::InProcess(server) => server.answer(call),
         }
     }
 }

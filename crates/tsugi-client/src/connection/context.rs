@@ -82,7 +82,7 @@ impl Context {
     /// question with a sealed state that only it can bring back.
     pub(crate) fn park(&self, call: &Call, request: Request, question: Question, rest: Box<dyn Resume>) -> Outcome {
         let lifetime = self.options.input_lifetime;
-        let parked = ParkedCall::new(request.id, question.clone(), rest, lifetime);
+        let parked = ParkedCall::new(request, question.clone(), rest, lifetime);
         let Some(number) = self.parked.insert(parked) else {
             return Outcome::fault(self.fault(FaultCode::Overloaded, "too many calls wait for input"));
         };
@@ -124,15 +124,15 @@ impl Context {
             return Reply::fault(self.fault(FaultCode::StateRejected, "the call no longer waits for input"));
         };
         let responses = call.params.get_object("inputResponses").unwrap_or_else(Object::empty);
-        let Some(answer) = responses.get(&parked.question.key) else {
+        let answer = responses.get(&parked.question.key);
+        if answer.is_none() && parked.is_waiting() {
             // Something is missing: the specification says to ask again rather than to fail.
             let question = parked.question.clone();
             return match self.parked.insert(parked) {
                 Some(number) => Reply::ready(self.ask(call, &question, number)),
                 None => Reply::fault(self.fault(FaultCode::Overloaded, "too many calls wait for input")),
             };
-        };
-        let (id, rest) = parked.into_parts();
-        rest.resume(Response::result(id, answer))
+        }
+        parked.resume(answer)
     }
 }

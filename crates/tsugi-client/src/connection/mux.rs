@@ -1,9 +1,9 @@
 //! A connection over a shared stream: many calls in flight, told apart by numbers of our own.
 
+mod asking;
 mod reader;
 mod reply;
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -18,12 +18,13 @@ use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
 use tsugi_protocol::rpc::pending::{OpenError, Pending, Ticket};
-use tsugi_protocol::rpc::{Body, Message, Notification, Request, Response, RpcError, code};
+use tsugi_protocol::rpc::{Body, Message, Notification, Request, Response};
 use tsugi_transport::link::SendError;
 use tsugi_transport::{Flush, Link, Outbox};
 
 use super::context::Context;
-use super::question::{Candidate, Held, Turn, Turnstile};
+use super::question::{Held, Turn, Turnstile};
+use asking::Questions;
 use reply::MuxReply;
 pub(crate) use reply::for_caller;
 
@@ -86,7 +87,7 @@ pub(super) struct Shared {
     identity: OnceLock<Arc<ServerIdentity>>,
     held: Held,
     turnstile: Arc<Turnstile>,
-    asking: Mutex<HashSet<u64>>,
+    questions: Mutex<Questions>,
     level: Mutex<Option<LogLevel>>,
     /// Set as soon as the end is certain, before it is known why: new calls should wait for the next connection.
     is_ending: AtomicBool,
@@ -105,7 +106,7 @@ impl Mux {
             identity: OnceLock::new(),
             held: Held::default(),
             turnstile: Arc::default(),
-            asking: Mutex::default(),
+            questions: Mutex::default(),
             level: Mutex::default(),
             is_ending: AtomicBool::new(false),
             is_deaf: AtomicBool::new(false),
@@ -330,50 +331,6 @@ impl Shared {
 
     fn was_deaf(&self) -> bool {
         self.is_deaf.load(Ordering::Acquire)
-    }
-
-    /// The calls in flight that may be the ones that ask.
-    fn candidates(&self) -> Vec<Candidate> {
-        let asking = self.asking.lock();
-        let mut candidates = Vec::new();
-        self.pending.for_each(|key, tag| {
-            if tag.may_ask {
-                candidates.push(Candidate { key, caller: tag.caller.clone(), is_asking: asking.contains(&key) });
-            }
-        });
-        candidates
-    }
-
-    /// Gives a question to a call; one that has just ended cannot take it.
-    fn give(&self, key: u64, request: Request) {
-        self.asking.lock().insert(key);
-        if let Err(Arrival::Question(request)) = self.pending.post(key, Arrival::Question(request)) {
-            self.stopped_asking(key);
-            self.refuse(request);
-        }
-    }
-
-    fn refuse(&self, request: Request) {
-        let error = RpcError::new(code::INTERNAL_ERROR, "it cannot be told whose call this question belongs to");
-        self.respond(&Response::error(Some(request.id), error));
-    }
-
-    /// Looks again at held questions: a call has ended.
-    pub(super) fn settle(&self) {
-        if self.held.is_empty() {
-            return;
-        }
-        let (settled, refused) = self.held.settle(&self.candidates());
-        for (key, question) in settled {
-            self.give(key, question);
-        }
-        for question in refused {
-            self.refuse(question);
-        }
-    }
-
-    pub(super) fn stopped_asking(&self, key: u64) {
-        self.asking.lock().remove(&key);
     }
 
     async fn lost(&self) -> Arc<Fault> {

@@ -1,22 +1,31 @@
 //! Calls of legacy servers that wait for an answer to the server's own question.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::RngExt;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tsugi_protocol::answer::Reply;
+use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::input::Question;
-use tsugi_protocol::rpc::{Id, Response, RpcError, code};
+use tsugi_protocol::rpc::{Request, Response, RpcError, code};
 
 /// How many calls of one server may wait at once.
 const MAX_PARKED: usize = 1024;
 
 /// What remains of a call that was parked.
 pub(crate) trait Resume: Send {
-    /// Answers the server's question and goes on with the call.
-    fn resume(self: Box<Self>, answer: Response) -> Reply;
+    /// The call's number, on a connection where it may turn out that the question was another call's.
+    fn key(&self) -> Option<u64> {
+        None
+    }
+
+    /// Answers the server's question and goes on with the call. Without an answer it only goes on.
+    fn resume(self: Box<Self>, answer: Option<Response>) -> Reply;
+
     /// Tells the server that nobody will answer, and gives the call up.
     fn abandon(self: Box<Self>, refusal: Response);
 }
@@ -24,7 +33,8 @@ pub(crate) trait Resume: Send {
 /// A call that waits. Dropping it abandons the call.
 pub(crate) struct ParkedCall {
     pub(crate) question: Question,
-    id: Id,
+    /// The server's own form of the question; gone when it turned out to be another call's.
+    request: Option<Request>,
     rest: Option<Box<dyn Resume>>,
     expires: Instant,
 }
@@ -36,64 +46,96 @@ impl std::fmt::Debug for ParkedCall {
 }
 
 impl ParkedCall {
-    pub(crate) fn new(id: Id, question: Question, rest: Box<dyn Resume>, lifetime: Duration) -> Self {
-        Self { question, id, rest: Some(rest), expires: Instant::now() + lifetime }
+    pub(crate) fn new(request: Request, question: Question, rest: Box<dyn Resume>, lifetime: Duration) -> Self {
+        Self { question, request: Some(request), rest: Some(rest), expires: Instant::now() + lifetime }
     }
 
-    /// The server's id of its question, and what remains of the call.
-    pub(crate) fn into_parts(mut self) -> (Id, Box<dyn Resume>) {
-        (self.id.clone(), self.rest.take().expect("a parked call is taken apart once"))
+    /// True when the call waits for an answer of its caller, false when it only has to be fetched.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Goes on with the call; `answer` is what its caller says to the question.
+    pub(crate) fn resume(mut self, answer: Option<Raw>) -> Reply {
+        let rest = self.rest.take().expect("a parked call is resumed once");
+        let response = self.request.take().zip(answer).map(|(request, answer)| Response::result(request.id, answer));
+        rest.resume(response)
     }
 }
 
 impl Drop for ParkedCall {
     fn drop(&mut self) {
-        if let Some(rest) = self.rest.take() {
+        if let (Some(rest), Some(request)) = (self.rest.take(), self.request.take()) {
             let refusal = RpcError::new(code::INTERNAL_ERROR, "nobody answered in time");
-            rest.abandon(Response::error(Some(self.id.clone()), refusal));
+            rest.abandon(Response::error(Some(request.id), refusal));
         }
     }
 }
 
 /// The calls of one server that wait, by a number that cannot be guessed.
 #[derive(Debug, Default)]
-pub(crate) struct Parked(Mutex<HashMap<u64, ParkedCall>>);
+pub(crate) struct Parked {
+    calls: Mutex<HashMap<u64, ParkedCall>>,
+    added: Notify,
+}
 
 impl Parked {
     /// Keeps a call; `None` when too many wait, which abandons it.
     pub(crate) fn insert(&self, call: ParkedCall) -> Option<u64> {
-        self.sweep();
         let number = rand::rng().random();
-        let mut table = self.0.lock();
-        let refused = if table.len() < MAX_PARKED { table.insert(number, call) } else { Some(call) };
-        drop(table);
+        let mut calls = self.calls.lock();
+        let refused = if calls.len() < MAX_PARKED { calls.insert(number, call) } else { Some(call) };
+        drop(calls);
+        self.added.notify_one();
         refused.is_none().then_some(number)
     }
 
     /// Takes a call out; the second to ask gets nothing.
     pub(crate) fn take(&self, number: u64) -> Option<ParkedCall> {
-        let call = self.0.lock().remove(&number)?;
+        let call = self.calls.lock().remove(&number)?;
         (call.expires > Instant::now()).then_some(call)
     }
 
-    /// Abandons calls that waited too long.
-    pub(crate) fn sweep(&self) {
+    /// The question of the call with this number on its connection, which turned out to be another call's.
+    pub(crate) fn misplaced(&self, key: u64) -> Option<Request> {
+        let mut calls = self.calls.lock();
+        let is_it = |call: &&mut ParkedCall| call.rest.as_ref().is_some_and(|rest| rest.key() == Some(key));
+        calls.values_mut().find(is_it)?.request.take()
+    }
+
+    /// Abandons calls that waited too long, as long as it is polled.
+    pub(crate) async fn keep_sweeping(&self) -> Infallible {
+        loop {
+            match self.sweep() {
+                Some(next) => tokio::select! {
+                    () = tokio::time::sleep_until(next) => {}
+                    () = self.added.notified() => {}
+                },
+                None => self.added.notified().await,
+            }
+        }
+    }
+
+    /// Abandons calls that waited too long, and says when the next one will have.
+    fn sweep(&self) -> Option<Instant> {
         let now = Instant::now();
-        let mut table = self.0.lock();
-        let late: Vec<u64> = table.iter().filter(|(_, call)| call.expires <= now).map(|(number, _)| *number).collect();
-        let expired: Vec<ParkedCall> = late.iter().filter_map(|number| table.remove(number)).collect();
-        drop(table);
+        let mut calls = self.calls.lock();
+        let late: Vec<u64> = calls.iter().filter(|(_, call)| call.expires <= now).map(|(number, _)| *number).collect();
+        let expired: Vec<ParkedCall> = late.iter().filter_map(|number| calls.remove(number)).collect();
+        let next = calls.values().map(|call| call.expires).min();
+        drop(calls);
         drop(expired);
+        next
     }
 
     /// Abandons all.
     pub(crate) fn clear(&self) {
-        let all = std::mem::take(&mut *self.0.lock());
+        let all = std::mem::take(&mut *self.calls.lock());
         drop(all);
     }
 
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().len()
+        self.calls.lock().len()
     }
 }

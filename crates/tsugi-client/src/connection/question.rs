@@ -6,7 +6,8 @@
 //! 1. The question names a progress token of ours: it belongs to that call.
 //! 2. One call is in flight that may ask: it belongs to that one.
 //! 3. All such calls are of one caller: the oldest that is not asking already. The server gets its answer
-//!    under its own id in any case, and the same person answers, so a wrong guess costs nothing.
+//!    under its own id in any case, and the same person answers. A wrong guess shows itself when the server
+//!    answers a call whose question is still open: that question was another call's, and moves there.
 //! 4. Calls of several callers: the question is *held*. The call that asked waits for us, the others do
 //!    not: as they end, one remains, and the question is its. If as many questions are held as calls
 //!    remain, nobody can tell any more and all of them are refused, because giving one person's question

@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::connection::backoff::Backoff;
 use crate::connection::exchange::{self, Opened};
 use crate::connection::handshake::{self, Terms};
+use crate::connection::in_process::InProcess;
 use crate::connection::mux::Mux;
 use crate::connection::state::Happening;
 use crate::error::connect_fault;
@@ -152,7 +153,7 @@ async fn in_process(inner: &Arc<Inner>, server: Arc<dyn Answer>) -> Result<Conne
     match server.answer(Call::bare(Method::Discover)).outcome().await {
         Outcome::Complete(complete) => {
             let identity = session::read_discover_result(&complete.body).map_err(unacceptable)?;
-            Ok(Connection::InProcess(server, Arc::new(identity)))
+            Ok(Connection::InProcess(Arc::new(InProcess::new(inner.context.clone(), server, identity))))
         }
         Outcome::Failed(Failure::Fault(fault)) => Err(*fault),
         Outcome::Failed(Failure::Upstream(error)) => Err(unacceptable(&error.message())),

@@ -198,7 +198,11 @@ async fn serve(
     backoff: &mut Backoff,
 ) -> Next {
     inner.go_live(connection.clone());
-    match attend(inner, &connection, orders, notices).await {
+    let ended = tokio::select! {
+        ended = attend(inner, &connection, orders, notices) => ended,
+        never = inner.context.parked.keep_sweeping() => match never {},
+    };
+    match ended {
         Ended::Lost(fault) => {
             inner.live.store(None);
             connection.close().await;
@@ -234,12 +238,15 @@ impl Inner {
     async fn drain(&self, connection: &Connection) {
         self.live.store(None);
         self.status.happen(Happening::Drain, None);
+        // Nobody can bring an answer any more.
+        self.context.parked.clear();
         let idle = async {
             while connection.in_flight() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         let _ = tokio::time::timeout(DRAIN_LIMIT, idle).await;
+        // A call that was in flight may have been parked meanwhile.
         self.context.parked.clear();
         connection.close().await;
         self.status.happen(Happening::Closed, None);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "this is all test code")]
 
 mod control;
+mod eras;
 mod faults_http;
 mod faults_stdio;
 mod outcome;

@@ -153,12 +153,14 @@ impl Talk {
 }
 
 impl Resume for Talk {
-    fn resume(self: Box<Self>, answer: Response) -> Reply {
+    fn resume(self: Box<Self>, answer: Option<Response>) -> Reply {
         Reply::from_future(async move {
-            match self.shared.deliver(&answer).await {
-                Ok(()) => self.drive().await,
-                Err(fault) => Outcome::fault(fault.on_server(&self.shared.context.server)),
+            if let Some(answer) = answer
+                && let Err(fault) = self.shared.deliver(&answer).await
+            {
+                return Outcome::fault(fault.on_server(&self.shared.context.server));
             }
+            self.drive().await
         })
     }
 

@@ -14,7 +14,6 @@ use tsugi_transport::{Inbox, Received, TransportError};
 
 use super::{Arrival, Shared};
 use crate::connection::context::Notice;
-use crate::connection::question::{Owner, owner};
 use crate::error::{call_fault, process_end};
 
 /// How long to wait for the exit status of a server that closed its output.
@@ -39,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>)
                     Some(key) => answers.push((key, Arrival::Answer(line))),
                     None => {
                         // What was written before must be delivered before.
-                        shared.pending.post_batch(&mut answers, &mut unknown);
+                        deliver(&shared, &mut answers, &mut unknown);
                         route(&shared, line);
                     }
                 },
@@ -47,7 +46,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>)
                 Received::Undelivered(request, error) => fail_request(&shared, request, &error),
             }
         }
-        shared.pending.post_batch(&mut answers, &mut unknown);
+        deliver(&shared, &mut answers, &mut unknown);
         if !unknown.is_empty() {
             tracing::debug!(server = %shared.context.server, count = unknown.len(), "answers nobody waits for");
             unknown.clear();
@@ -56,6 +55,20 @@ pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>)
     shared.begin_to_end();
     let fault = end_fault(&shared, end, job).await;
     shared.finish(Arc::new(fault));
+}
+
+type Answers = Vec<(u64, Arrival)>;
+
+fn deliver(shared: &Shared, answers: &mut Answers, unknown: &mut Answers) {
+    // Only of a server that asks can an answer show that a question was taken for another call's.
+    if !shared.turnstile.is_on() {
+        return shared.pending.post_batch(answers, unknown);
+    }
+    let keys: Vec<u64> = answers.iter().map(|(key, _)| *key).collect();
+    shared.pending.post_batch(answers, unknown);
+    for key in keys {
+        shared.answered(key);
+    }
 }
 
 /// A line that is not plainly an answer.
@@ -106,9 +119,9 @@ fn fail_request(shared: &Shared, request: Bytes, error: &TransportError) {
 
 fn route_response(shared: &Shared, response: &Response, line: Bytes) {
     let key = response.id.as_ref().and_then(Id::as_u64);
-    let delivered = key.is_some_and(|key| shared.pending.post(key, Arrival::Answer(line)).is_ok());
-    if !delivered {
-        tracing::debug!(server = %shared.context.server, "an answer nobody waits for");
+    match key.filter(|key| shared.pending.post(*key, Arrival::Answer(line)).is_ok()) {
+        Some(key) => shared.answered(key),
+        None => tracing::debug!(server = %shared.context.server, "an answer nobody waits for"),
     }
 }
 
@@ -174,32 +187,11 @@ fn route_request(shared: &Shared, request: Request) {
     match request.method {
         Method::Ping => shared.respond(&Response::result(request.id, Raw::literal("{}"))),
         Method::Elicit | Method::CreateMessage | Method::RootsList if shared.era() == Era::Legacy => {
-            route_question(shared, request);
+            shared.route_question(request);
         }
         _ => {
             let error = RpcError::new(code::METHOD_NOT_FOUND, "method not found");
             shared.respond(&Response::error(Some(request.id), error));
-        }
-    }
-}
-
-fn route_question(shared: &Shared, request: Request) {
-    let named = request.params_object().and_then(|params| params.get_object("_meta"));
-    let token = named.and_then(|meta| Id::from_raw(meta.get(meta::PROGRESS_TOKEN)?)?.as_u64());
-    match owner(token, &shared.candidates()) {
-        Owner::Call(key) => {
-            shared.turnstile.turn_on();
-            shared.give(key, request);
-        }
-        // A server that asks for roots outside any call (right after the handshake, say) gets none.
-        Owner::Nobody if request.method == Method::RootsList => {
-            shared.respond(&Response::result(request.id, Raw::literal(r#"{"roots":[]}"#)));
-        }
-        Owner::Nobody => shared.refuse(request),
-        Owner::Held => {
-            shared.turnstile.turn_on();
-            shared.held.push(request);
-            shared.settle();
         }
     }
 }

@@ -36,7 +36,9 @@ impl MuxReply {
     }
 
     fn end(&mut self, outcome: Outcome) -> Event {
-        self.flight = None;
+        if let Some(flight) = self.flight.take() {
+            self.shared.stopped_asking(flight.ticket.key());
+        }
         self.shared.settle();
         Event::Done(outcome)
     }
@@ -44,6 +46,12 @@ impl MuxReply {
     /// Parks the call with its question, or sends the refusal and goes on.
     fn ask(&mut self, request: Request) -> Option<Event> {
         let flight = self.flight.take()?;
+        if self.shared.is_answered(flight.ticket.key()) {
+            // The answer is there already, so the question is another call's.
+            self.flight = Some(flight);
+            self.shared.route_question(request);
+            return None;
+        }
         match self.shared.context.admit(&flight.call, &request) {
             Err(refusal) => {
                 self.shared.respond(&refusal);
@@ -88,11 +96,17 @@ impl Source for MuxReply {
 }
 
 impl Resume for MuxReply {
-    fn resume(self: Box<Self>, answer: Response) -> Reply {
-        if let Some(flight) = &self.flight {
-            self.shared.stopped_asking(flight.ticket.key());
+    fn key(&self) -> Option<u64> {
+        self.flight.as_ref().map(|flight| flight.ticket.key())
+    }
+
+    fn resume(self: Box<Self>, answer: Option<Response>) -> Reply {
+        if let Some(answer) = answer {
+            if let Some(flight) = &self.flight {
+                self.shared.stopped_asking(flight.ticket.key());
+            }
+            self.shared.respond(&answer);
         }
-        self.shared.respond(&answer);
         Reply::from_source(*self)
     }
 

@@ -1,0 +1,114 @@
+//! The questions of a legacy server on a shared stream: each to the call it belongs to, as far as can be told.
+
+use std::collections::HashSet;
+
+use tsugi_protocol::json::Raw;
+use tsugi_protocol::mcp::{Method, meta};
+use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
+
+use super::{Arrival, Shared};
+use crate::connection::question::{Candidate, Owner, owner};
+
+/// What is known of calls that were given a question.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// Calls with a question that is not answered.
+    asking: HashSet<u64>,
+    /// Calls that the server has answered while they had such a question: it was not theirs.
+    answered: HashSet<u64>,
+}
+
+impl Shared {
+    /// The calls in flight that may be the ones that ask.
+    fn candidates(&self) -> Vec<Candidate> {
+        let questions = self.questions.lock();
+        let mut candidates = Vec::new();
+        self.pending.for_each(|key, tag| {
+            if tag.may_ask && !questions.answered.contains(&key) {
+                let is_asking = questions.asking.contains(&key);
+                candidates.push(Candidate { key, caller: tag.caller.clone(), is_asking });
+            }
+        });
+        candidates
+    }
+
+    /// Finds the call that a question belongs to.
+    pub(super) fn route_question(&self, request: Request) {
+        let named = request.params_object().and_then(|params| params.get_object("_meta"));
+        let token = named.and_then(|meta| Id::from_raw(meta.get(meta::PROGRESS_TOKEN)?)?.as_u64());
+        match owner(token, &self.candidates()) {
+            Owner::Call(key) => {
+                self.turnstile.turn_on();
+                self.give(key, request);
+            }
+            // A server that asks for roots outside any call (right after the handshake, say) gets none.
+            Owner::Nobody if request.method == Method::RootsList => {
+                self.respond(&Response::result(request.id, Raw::literal(r#"{"roots":[]}"#)));
+            }
+            Owner::Nobody => self.refuse(request),
+            Owner::Held => {
+                self.turnstile.turn_on();
+                self.held.push(request);
+                self.settle();
+            }
+        }
+    }
+
+    /// Gives a question to a call; one that has just ended cannot take it.
+    fn give(&self, key: u64, request: Request) {
+        self.questions.lock().asking.insert(key);
+        if let Err(Arrival::Question(request)) = self.pending.post(key, Arrival::Question(request)) {
+            self.stopped_asking(key);
+            self.refuse(request);
+        }
+    }
+
+    /// A call of a server that asks was answered. If it has an open question, that was another call's (two
+    /// calls of one caller, of which the older was taken for the one that asks), and goes to that one now.
+    pub(super) fn answered(&self, key: u64) {
+        let mut questions = self.questions.lock();
+        if !questions.asking.remove(&key) {
+            return;
+        }
+        questions.answered.insert(key);
+        drop(questions);
+        if let Some(request) = self.context.parked.misplaced(key) {
+            self.route_question(request);
+        }
+    }
+
+    /// True when the server has answered this call, so that no question can be its.
+    pub(super) fn is_answered(&self, key: u64) -> bool {
+        self.questions.lock().answered.contains(&key)
+    }
+
+    /// The call has ended, or its question is answered.
+    pub(super) fn stopped_asking(&self, key: u64) {
+        if !self.turnstile.is_on() {
+            return;
+        }
+        let mut questions = self.questions.lock();
+        questions.asking.remove(&key);
+        questions.answered.remove(&key);
+    }
+
+    /// Looks again at held questions: a call has ended.
+    pub(super) fn settle(&self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (settled, refused) = self.held.settle(&self.candidates());
+        for (key, question) in settled {
+            self.give(key, question);
+        }
+        for question in refused {
+            self.refuse(question);
+        }
+    }
+
+    /// Tells the server that nobody will be asked.
+    pub(super) fn refuse(&self, request: Request) {
+        let error = RpcError::new(code::INTERNAL_ERROR, "it cannot be told whose call this question belongs to");
+        self.respond(&Response::error(Some(request.id), error));
+    }
+}

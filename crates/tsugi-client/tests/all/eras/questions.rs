@@ -1,0 +1,129 @@
+//! Servers that ask: elicitation, sampling and roots end the call's turn with a question and go on with its answer.
+
+use serde_json::{Value, json};
+use tsugi_client::config::own_profile;
+use tsugi_protocol::answer::{Call, Failure, Outcome};
+use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::mcp::input::Answers;
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::{ClientCapabilities, Era, Method};
+
+use super::cell::Cell;
+use crate::outcome::{asked, text};
+use crate::world::call;
+
+/// The call again, with this answer to the one question that was asked.
+pub(super) fn answered(call: Call, outcome: &Outcome, answer: Value) -> Call {
+    let asked = asked(outcome);
+    let [question] = asked.questions().try_into().unwrap();
+    let mut answers = Answers::default();
+    answers.add(&question.key, &Raw::from(answer));
+    call.retry_with(Some(&answers.finish()), asked.state.as_deref())
+}
+
+/// A form that was filled in.
+pub(super) fn form(name: &str) -> Value {
+    json!({"action": "accept", "content": {"name": name}})
+}
+
+fn method_asked(outcome: &Outcome) -> Method {
+    asked(outcome).questions()[0].method.clone()
+}
+
+#[tokio::test]
+async fn elicitation_sampling_and_roots_are_asked_and_answered_with_every_server() {
+    let questions = [
+        ("ask", Method::Elicit, form("Ann")),
+        ("ask_url", Method::Elicit, json!({"action": "accept"})),
+        (
+            "sample",
+            Method::CreateMessage,
+            json!({"role": "assistant", "content": {"type": "text", "text": "something"}, "model": "m"}),
+        ),
+        ("roots", Method::RootsList, json!({"roots": [{"uri": "file:///home"}]})),
+    ];
+    for cell in Cell::all().await {
+        for (tool, method, answer) in &questions {
+            let asking = call(tool, json!({}));
+            let first = cell.outcome(asking.clone()).await;
+            assert_eq!(method_asked(&first), *method, "{}: {tool}", cell.name);
+            let second = cell.outcome(answered(asking, &first, answer.clone())).await;
+            let told: Value = serde_json::from_str(&text(&second)).unwrap();
+            assert_eq!(told, json!([answer]), "{}: {tool}", cell.name);
+        }
+        cell.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_arrives_as_it_was_asked() {
+    for cell in Cell::all().await {
+        let outcome = cell.outcome(call("ask", json!({}))).await;
+        let question = asked(&outcome).questions().remove(0);
+        let params: Value = question.params.unwrap().to().unwrap();
+        assert_eq!(params["message"], "Who are you?", "{}", cell.name);
+        assert_eq!(params["requestedSchema"]["properties"]["name"]["type"], "string", "{}", cell.name);
+        // Left unanswered; stopping gives it up.
+        cell.manager.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_ask_twice() {
+    for cell in Cell::all().await {
+        let asking = call("ask_twice", json!({}));
+        let first = cell.outcome(asking.clone()).await;
+        let second = cell.outcome(answered(asking.clone(), &first, form("one"))).await;
+        let last = cell.outcome(answered(asking, &second, form("two"))).await;
+        assert_eq!(
+            serde_json::from_str::<Value>(&text(&last)).unwrap(),
+            json!([form("one"), form("two")]),
+            "{}",
+            cell.name
+        );
+        cell.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_missing_is_asked_for_again() {
+    for cell in Cell::all().await {
+        let asking = call("ask", json!({}));
+        let first = cell.outcome(asking.clone()).await;
+        let nothing = Raw::from(json!({}));
+        let again = cell.outcome(asking.clone().retry_with(Some(&nothing), asked(&first).state.as_deref())).await;
+        assert_eq!(method_asked(&again), Method::Elicit, "{}", cell.name);
+        let last = cell.outcome(answered(asking, &again, form("late"))).await;
+        assert!(text(&last).contains("late"), "{}", cell.name);
+        cell.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_user_reaches_the_server() {
+    for cell in Cell::all().await {
+        let asking = call("ask", json!({}));
+        let first = cell.outcome(asking.clone()).await;
+        let last = cell.outcome(answered(asking, &first, json!({"action": "decline"}))).await;
+        assert!(text(&last).contains("decline"), "{}", cell.name);
+        cell.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_cannot_be_asked_is_not_and_the_server_hears_why() {
+    for cell in Cell::all().await {
+        let mut asking = call("ask", json!({}));
+        let sampling = Object::from(json!({"sampling": {}}));
+        let profile = own_profile(ClientCapabilities::from_object(sampling));
+        asking.meta = RequestMeta::of_client(std::sync::Arc::new(profile));
+        match cell.outcome(asking).await {
+            Outcome::Failed(Failure::Upstream(error)) => assert_eq!((cell.era, error.code()), (Era::Modern, -32021)),
+            outcome => {
+                assert_eq!(cell.era, Era::Legacy, "{}", cell.name);
+                assert!(text(&outcome).contains("-32601"), "{}: {}", cell.name, text(&outcome));
+            }
+        }
+        cell.finish().await;
+    }
+}

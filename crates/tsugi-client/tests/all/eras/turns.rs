@@ -1,0 +1,93 @@
+//! Two callers and a legacy server that asks on a shared stream: a question never reaches the wrong one.
+
+use serde_json::json;
+use tsugi_protocol::answer::{Answer, Call, Caller, Outcome};
+use tsugi_testkit::script::Script;
+use tsugi_testkit::wait;
+
+use super::questions::{answered, form};
+use crate::outcome::{asked, end_of, text};
+use crate::world::{Bench, LIMIT, call};
+
+fn of(name: &str, tool: &str) -> Call {
+    call(tool, json!({"by": name})).from_caller(Caller::new(name))
+}
+
+/// Asks, answers with the caller's own name, and gives the end.
+async fn ask_and_answer(bench: &Bench, name: &str) -> Outcome {
+    let first = end_of(bench.server.answer(of(name, "ask")), LIMIT).await.expect("the call ends");
+    match &first {
+        Outcome::InputRequired(_) => bench.outcome(answered(of(name, "ask"), &first, form(name))).await,
+        _ => first,
+    }
+}
+
+#[tokio::test]
+async fn the_question_of_one_caller_waits_until_it_cannot_be_the_others() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    let sleeping = tokio::spawn(end_of(bench.server.answer(of("bob", "sleep")), LIMIT));
+    let outcome = ask_and_answer(&bench, "alice").await;
+    assert!(text(&outcome).contains("alice"), "{outcome:?}");
+    assert_eq!(text(&sleeping.await.unwrap().unwrap()), "slept");
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn questions_of_two_callers_at_once_are_refused_the_first_time_and_take_turns_from_then_on() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    let (ann, bob) = tokio::join!(ask_and_answer(&bench, "alice"), ask_and_answer(&bench, "bob"));
+    for (outcome, own, other) in [(&ann, "alice", "bob"), (&bob, "bob", "alice")] {
+        let text = text(outcome);
+        assert!(!text.contains(other), "{own} got what {other} said: {text}");
+        assert!(text.contains(own) || text.contains("cannot be told"), "{text}");
+    }
+    for _ in 0..5 {
+        let (ann, bob) = tokio::join!(ask_and_answer(&bench, "alice"), ask_and_answer(&bench, "bob"));
+        assert_eq!((text(&ann).contains("alice"), text(&bob).contains("bob")), (true, true), "{ann:?} {bob:?}");
+    }
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn many_callers_that_all_ask_each_get_their_own_answer_once_the_server_is_known_to_ask() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));
+    let names: Vec<String> = (0..16).map(|number| format!("caller-{number}-")).collect();
+    let outcomes = futures_util::future::join_all(names.iter().map(|name| ask_and_answer(&bench, name))).await;
+    for (name, outcome) in names.iter().zip(&outcomes) {
+        assert!(text(outcome).contains(name), "{name}: {outcome:?}");
+    }
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn one_caller_may_have_two_calls_that_ask() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    let asking = || end_of(bench.server.answer(of("alice", "ask")), LIMIT);
+    let (one, two) = tokio::join!(asking(), asking());
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_ne!(asked(&one).state, asked(&two).state);
+    let first = bench.outcome(answered(of("alice", "ask"), &one, form("one"))).await;
+    let second = bench.outcome(answered(of("alice", "ask"), &two, form("two"))).await;
+    let mut told = [text(&first), text(&second)];
+    told.sort();
+    assert!(told[0].contains("one") && told[1].contains("two"), "{told:?}");
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_its_question_unanswered_gives_way_when_it_expires() {
+    let options =
+        tsugi_client::Options { input_lifetime: std::time::Duration::from_millis(300), ..crate::world::options() };
+    let bench = Bench::under(options, tsugi_testkit::scripted::Scripted::new(Script::legacy()), |config| config);
+    bench.settle().await;
+    let left = end_of(bench.server.answer(of("alice", "ask")), LIMIT).await.unwrap();
+    assert!(matches!(left, Outcome::InputRequired(_)));
+    assert!(text(&ask_and_answer(&bench, "bob").await).contains("bob"));
+    assert!(wait::until(|| bench.server.status().parked == 0).await);
+    bench.finish().await;
+}
