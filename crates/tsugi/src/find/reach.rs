@@ -85,6 +85,9 @@ async fn broken(server: &Server) -> Fault {
 fn show_waiting(progress: &Progress, servers: &[Server], arrivals: &[Arrival]) {
     let missing = servers.iter().zip(arrivals).filter(|(_, arrival)| arrival.is_none());
     let names: Vec<&str> = missing.map(|(server, _)| server.name()).collect();
+    if names.is_empty() {
+        return;
+    }
     let done = (servers.len() - names.len()) as f64;
     progress.report(done, None, Some(&format!("waiting for {}", names.join(", "))));
 }

@@ -54,21 +54,24 @@ impl Prompt {
 
     fn field(&self, field: &Field) -> io::Result<Option<Value>> {
         match field.way() {
-            Way::Choose(choices) => self.choose(field, choices),
+            Way::Choose(choices) => self.choose(field, choices, 0),
             Way::ChooseSome(choices) => self.choose_some(field, &choices),
-            Way::Confirm => self.choose(field, vec![yes_no(true, "yes"), yes_no(false, "no")]),
+            // Whoever presses enter without reading has not agreed to anything.
+            Way::Confirm => self.choose(field, vec![yes_no(true, "yes"), yes_no(false, "no")], 1),
             Way::Type => self.typed(field),
         }
     }
 
-    fn choose(&self, field: &Field, choices: Vec<Choice>) -> io::Result<Option<Value>> {
+    /// The field's own default is marked first; else nothing where that is possible, else the `first`.
+    fn choose(&self, field: &Field, choices: Vec<Choice>, first: usize) -> io::Result<Option<Value>> {
         let default = choices.iter().position(|choice| field.shape.default() == Some(&choice.value));
+        let other = if field.is_required { first } else { choices.len() };
         let mut titles: Vec<&str> = choices.iter().map(|choice| choice.title.as_str()).collect();
         if !field.is_required {
             titles.push(NOTHING);
         }
         let select = Select::with_theme(&*self.theme).with_prompt(field.label()).items(&titles);
-        let chosen = select.default(default.unwrap_or(0)).interact_on(&self.term).map_err(io_error)?;
+        let chosen = select.default(default.unwrap_or(other)).interact_on(&self.term).map_err(io_error)?;
         Ok(choices.get(chosen).map(|choice| choice.value.clone()))
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tsugi_testkit::script::Script;
+use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
 
 use super::world::{World, entry};
@@ -104,6 +104,22 @@ fn a_legacy_server_in_mid_call_gets_its_answers_too() {
     assert_eq!(played.code, 0, "{}", played.shown);
     let told: Vec<String> = scripted.journal().of("told").iter().map(|told| told.to_string()).collect();
     assert!(told.len() == 2 && told[0].contains("Ann") && told[1].contains("Bob"), "{told:?}");
+}
+
+#[test]
+fn whoever_only_presses_enter_has_agreed_to_nothing() {
+    let properties = json!({"sure": {"type": "boolean"}, "news": {"type": "boolean"}, "size": {"enum": ["s", "l"]}});
+    let schema = json!({"type": "object", "properties": properties, "required": ["sure"]});
+    let question =
+        json!({"method": "elicitation/create", "params": {"message": "Delete it?", "requestedSchema": schema}});
+    let asked = json!({"resultType": "input_required", "inputRequests": {"x": question}, "requestState": "s"});
+    let scripted = Scripted::new(Script::modern().rule(Rule::on("tools/call").nth(1).act(Action::Result(asked))));
+    let world = World::with_servers(json!([entry("s", &scripted)]));
+    let steps = [("cancel", ENTER), ("sure:", ENTER), ("news (optional):", ENTER), ("size (optional):", ENTER)];
+    let Some(played) = play(&world, &["call", "s/echo", "message=done"], &steps) else { return };
+    assert!(played.code == 0 && played.shown.contains("done"), "{}", played.shown);
+    let answer = &scripted.journal().received("tools/call")[1]["params"]["inputResponses"]["x"];
+    assert_eq!(answer, &json!({"action": "accept", "content": {"sure": false}}));
 }
 
 #[test]
