@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use serde_json::Value;
 use tsugi_protocol::answer::{Answer, Caller, Fault};
 use tsugi_protocol::json::Raw;
@@ -55,6 +56,12 @@ pub trait Backend: Send + Sync {
 
     /// The servers to be controlled; `None` when there are none.
     fn control(&self) -> Option<&dyn Control> {
+        None
+    }
+
+    /// What happens on the board of the project-management server as far as this caller may see it, from now on:
+    /// one object per change. `None` when there is no such server. Costs nothing until it is read.
+    fn board_changes(&self, _caller: &Caller) -> Option<BoxStream<'static, Value>> {
         None
     }
 

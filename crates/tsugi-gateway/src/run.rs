@@ -162,7 +162,7 @@ impl Gateway {
             Found::OtherVerb(style, _) => ("other verb", *style),
             Found::Nothing => ("nothing", Style::Rest),
         };
-        let admitted = self.guard.admit(&parts);
+        let admitted = self.guard.admit(&parts).await;
         let caller = match (&logged, &admitted) {
             (Some(_), Ok(principal)) => principal.caller().principal().to_owned(),
             _ => String::new(),

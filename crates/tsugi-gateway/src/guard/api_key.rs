@@ -90,6 +90,14 @@ impl Key {
         self
     }
 
+    /// Who its holder is to servers.
+    pub(super) fn caller(&self) -> Caller {
+        match self.role {
+            Role::User => Caller::new(&self.name),
+            Role::Admin => Caller::new(&self.name).as_operator(),
+        }
+    }
+
     pub(super) fn spend(&self) -> Result<(), Refusal> {
         let Some((quota, bucket)) = &self.quota else { return Ok(()) };
         bucket.lock().take(*quota, Instant::now()).map_err(|wait| {
@@ -122,7 +130,7 @@ impl KeyTable {
     /// A table of these keys. Without any, everybody is let in.
     pub fn new(keys: Vec<Key>) -> Self {
         let permits = keys.iter().filter_map(|key| Some((key.name.clone(), key.permit.clone()?))).collect();
-        let with_caller = |key: Key| (key.digest, (Arc::new(key.clone()), Caller::new(key.name)));
+        let with_caller = |key: Key| (key.digest, (Arc::new(key.clone()), key.caller()));
         Self { by_digest: keys.into_iter().map(with_caller).collect(), permits }
     }
 
@@ -141,6 +149,11 @@ impl KeyTable {
     pub(super) fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
         self.permits.get(principal).cloned()
     }
+}
+
+/// The secret that a request carries, if it carries exactly one.
+pub(super) fn secret_if_any(headers: &HeaderMap) -> Option<&str> {
+    secret_of(headers).ok()
 }
 
 fn secret_of(headers: &HeaderMap) -> Result<&str, Refusal> {

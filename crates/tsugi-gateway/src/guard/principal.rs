@@ -17,7 +17,7 @@ pub struct Principal {
 impl Principal {
     /// Somebody who reached an address that asks for no key.
     pub fn anonymous() -> Self {
-        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::new("anonymous"));
+        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::new("anonymous").as_operator());
         Self { caller: ANONYMOUS.clone(), key: None }
     }
 

@@ -100,29 +100,42 @@ pub struct Caller(Arc<CallerIdentity>);
 struct CallerIdentity {
     principal: String,
     session: Option<String>,
+    is_operator: bool,
 }
 
 impl Caller {
     /// The program itself: the command at a terminal, or a program that embeds the library.
     pub fn local() -> Self {
         static LOCAL: std::sync::OnceLock<Caller> = std::sync::OnceLock::new();
-        LOCAL.get_or_init(|| Caller::new("local")).clone()
+        LOCAL.get_or_init(|| Caller::new("local").as_operator()).clone()
     }
 
     /// A caller known by this name (a key's name, a token's subject).
     pub fn new(principal: impl Into<String>) -> Self {
-        Self(Arc::new(CallerIdentity { principal: principal.into(), session: None }))
+        Self(Arc::new(CallerIdentity { principal: principal.into(), session: None, is_operator: false }))
+    }
+
+    /// The same caller as one who may control this program, and so what its own servers keep.
+    pub fn as_operator(&self) -> Self {
+        let CallerIdentity { principal, session, .. } = &*self.0;
+        Self(Arc::new(CallerIdentity { principal: principal.clone(), session: session.clone(), is_operator: true }))
     }
 
     /// The same caller in a session, for servers that keep an instance per session.
     pub fn in_session(&self, session: impl Into<String>) -> Self {
-        let principal = self.0.principal.clone();
-        Self(Arc::new(CallerIdentity { principal, session: Some(session.into()) }))
+        let CallerIdentity { principal, is_operator, .. } = &*self.0;
+        let (principal, session) = (principal.clone(), Some(session.into()));
+        Self(Arc::new(CallerIdentity { principal, session, is_operator: *is_operator }))
     }
 
     /// The name.
     pub fn principal(&self) -> &str {
         &self.0.principal
+    }
+
+    /// Whether the caller may control this program: the person at this machine, or the holder of an admin key.
+    pub fn is_operator(&self) -> bool {
+        self.0.is_operator
     }
 
     /// The session, when the caller has one.
@@ -156,5 +169,7 @@ mod tests {
         let caller = Caller::new("ann");
         assert_eq!(caller, Caller::new("ann"));
         assert_ne!(caller, caller.in_session("s"));
+        assert_ne!(caller, caller.as_operator());
+        assert!(caller.as_operator().in_session("s").is_operator());
     }
 }
