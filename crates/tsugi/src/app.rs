@@ -20,6 +20,7 @@ use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
 
 use crate::args::{Cli, Common};
+use crate::builtin::pm::Boards;
 use crate::command;
 use crate::config::document::{Document, Format};
 use crate::config::env::XDG_STATE_HOME;
@@ -43,6 +44,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What holds where nothing is configured.
 const BUILTINS: &str = "servers: [{name: demo, builtin: demo}]\n";
+/// The same for a gateway, which may keep something.
+const BUILTINS_OF_GATEWAY: &str = "servers: [{name: demo, builtin: demo}, {name: pm, builtin: pm}]\n";
 
 /// One run of one command.
 pub(crate) struct App {
@@ -51,6 +54,10 @@ pub(crate) struct App {
     pub(crate) surroundings: Surroundings,
     /// Made when servers are started, and stopped at the end in any case.
     manager: OnceLock<Manager>,
+    /// Whether it runs until someone ends it.
+    is_service: bool,
+    /// The project servers among the built-in ones.
+    pub(crate) boards: Arc<Boards>,
 }
 
 /// The servers that a command works with.
@@ -68,12 +75,13 @@ pub(crate) async fn run(cli: Cli) -> Exit {
         Err(error) => return cannot_start(&error),
     };
     let output = Output::of_process(cli.command.form(), &surroundings.environment);
-    let app = App { output, common: cli.common, surroundings, manager: OnceLock::new() };
+    let is_service = cli.command.is_service();
+    let (manager, boards) = (OnceLock::new(), Arc::default());
+    let app = App { output, common: cli.common, surroundings, manager, is_service, boards };
     let mut interrupts = match Interrupts::listen() {
         Ok(interrupts) => interrupts,
         Err(error) => return cannot_start(&error),
     };
-    let is_service = cli.command.is_service();
     let outcome = tokio::select! {
         outcome = command::run(&app, cli.command) => outcome,
         () = interrupts.next(), if !is_service => Err(Failure::Interrupted),
@@ -116,10 +124,14 @@ impl App {
 
     /// Without any configuration there is still something to try.
     fn use_builtins(&self, settings: &mut Settings) -> Result<(), Failure> {
-        let document = Document::parse("(built in)".as_ref(), BUILTINS.to_owned(), Format::Yaml).map_err(Problems)?;
+        let (text, names) = match self.state_directory().filter(|_| self.is_service) {
+            Some(_) => (BUILTINS_OF_GATEWAY, "the built-in servers `demo` and `pm`"),
+            None => (BUILTINS, "the built-in server `demo`"),
+        };
+        let document = Document::parse("(built in)".as_ref(), text.to_owned(), Format::Yaml).map_err(Problems)?;
         *settings = resolve::resolve(&document, &self.surroundings.environment)?.settings;
         if !self.common.quiet {
-            self.output.say(|paint| paint.faint("no configuration found; using the built-in server `demo`"));
+            self.output.say(|paint| paint.faint(format!("no configuration found; using {names}")));
         }
         Ok(())
     }
@@ -156,7 +168,7 @@ impl App {
     /// The library's settings for a server.
     pub(crate) fn server_config(&self, settings: &Settings, server: &ServerSettings) -> Result<ServerConfig, Fault> {
         let redact = Redact::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
-        server::config(server, redact).map_err(|fault| fault.on_server(&server.name))
+        server::config(server, redact, &self.boards).map_err(|fault| fault.on_server(&server.name))
     }
 
     /// Where the keys of callers are kept; nowhere without a state directory.

@@ -10,10 +10,10 @@ use tsugi_protocol::answer::{Answer, Fault};
 use crate::config::secret::Text;
 use crate::config::settings::{Builtin, BuiltinTarget};
 
-/// Makes a built-in server.
-pub(crate) fn make(target: &BuiltinTarget) -> Result<Arc<dyn Answer>, Fault> {
+/// Makes the built-in server of this name; project servers are remembered in `boards`.
+pub(crate) fn make(name: &str, target: &BuiltinTarget, boards: &pm::Boards) -> Result<Arc<dyn Answer>, Fault> {
     match target.builtin {
         Builtin::Demo => Ok(demo::server()),
-        Builtin::Pm => pm::server_of(&target.args.iter().map(Text::expose).collect::<Vec<_>>()),
+        Builtin::Pm => boards.server_of(name, &target.args.iter().map(Text::expose).collect::<Vec<_>>()),
     }
 }

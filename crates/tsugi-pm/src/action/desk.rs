@@ -30,11 +30,18 @@ pub struct Caller {
     pub client_version: Option<String>,
     /// The process that hosts new sessions, when one does.
     pub host: Option<Host>,
+    /// Whether the caller has the whole database in hand, and so owns every project.
+    pub is_operator: bool,
 }
 
 impl Caller {
     /// An agent, over the modern protocol, hosted by no process.
     pub fn agent(agent_id: AgentId) -> Self {
+        Self { agent_id: Some(agent_id), is_operator: false, ..Self::operator() }
+    }
+
+    /// A person who has the database in hand and works under a name: what they do is theirs.
+    pub fn operator_as(agent_id: AgentId) -> Self {
         Self { agent_id: Some(agent_id), ..Self::operator() }
     }
 
@@ -47,6 +54,7 @@ impl Caller {
             client_name: None,
             client_version: None,
             host: None,
+            is_operator: true,
         }
     }
 }
@@ -85,13 +93,21 @@ impl<'d, 'c> Desk<'d, 'c> {
         })
     }
 
+    /// Whether the caller has the whole database in hand.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.caller.is_operator
+    }
+
     pub(crate) fn agent_id(&self) -> Option<&AgentId> {
         self.caller.agent_id.as_ref()
     }
 
     /// The caller's role in a project; a project one does not belong to does not exist.
     pub(crate) fn role(&mut self, project: &ProjectId) -> Result<Role, Fault> {
-        let Some(agent) = &self.caller.agent_id else { return Ok(Role::Owner) };
+        let agent = match &self.caller.agent_id {
+            Some(agent) if !self.is_operator() => agent,
+            _ => return Ok(Role::Owner),
+        };
         let membership = self.tx.membership_find(project, agent)?;
         membership
             .map(|one| one.role)
@@ -118,7 +134,7 @@ impl<'d, 'c> Desk<'d, 'c> {
         if let Some(id) = named {
             return Ok(vec![self.project_to_read(id)?.id]);
         }
-        match self.caller.agent_id.clone() {
+        match self.caller.agent_id.clone().filter(|_| !self.is_operator()) {
             Some(agent) => Ok(self.tx.membership_of_agent(&agent)?.into_iter().map(|one| one.project_id).collect()),
             None => Ok(self.tx.project_list()?.into_iter().map(|one| one.id).collect()),
         }

@@ -114,13 +114,17 @@ pub struct GetHistory {
     pub project_id: Option<ProjectId>,
     /// After this number.
     pub since_seq: Option<i64>,
+    /// Newest first.
+    pub newest: bool,
+    /// Before this number, newest first.
+    pub before_seq: Option<i64>,
     /// Only these kinds of event.
     pub types: Vec<String>,
     /// How many.
     pub limit: Option<i64>,
 }
 
-/// A page of history, oldest first.
+/// A page of history, oldest first unless asked otherwise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct History {
     /// The events, their long values cut.
@@ -139,11 +143,12 @@ impl Action for GetHistory {
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<History, Fault> {
         let since = self.since_seq.unwrap_or(0);
-        let is_operator_everywhere = desk.agent_id().is_none() && self.project_id.is_none();
+        let is_operator_everywhere = desk.is_operator() && self.project_id.is_none();
         let projects = if is_operator_everywhere { None } else { Some(desk.projects(self.project_id.as_ref())?) };
         let filter = EventFilter {
             since,
             projects,
+            before: self.before_seq.or(self.newest.then_some(i64::MAX)),
             entity: self.entity(desk)?,
             kinds: self.types.clone(),
             limit: rows(self.limit)? + 1,

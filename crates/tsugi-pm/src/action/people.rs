@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::desk::Desk;
 use super::view::{ClaimView, cursor, fit, page, place, rows};
-use super::{Action, Effect};
+use super::{Action, Effect, Pm};
 use crate::domain::agent::{Agent, AgentStatus, AgentType};
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, SessionId};
@@ -162,6 +162,24 @@ impl Action for GetAgent {
     }
 }
 
+impl Pm {
+    /// The agent that somebody's verified name stands for: an agent's id with or without `agt_`, or its name.
+    pub async fn agent_named(&self, name: &str) -> Result<Option<AgentId>, Fault> {
+        let name = name.to_owned();
+        let found = self.store().read(move |tx| {
+            for id in [name.clone(), format!("agt_{name}")] {
+                if let Ok(id) = AgentId::parse(&id)
+                    && let Some(agent) = tx.agent_find(&id)?
+                {
+                    return Ok(Some(agent));
+                }
+            }
+            tx.agent_by_name(&name)
+        });
+        Ok(found.await?.map(|agent| agent.id))
+    }
+}
+
 /// The sessions that are alive or whose claims wait, for people.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -182,14 +200,21 @@ pub struct SessionRow {
     pub checkpoint: Option<String>,
 }
 
+/// Who is at work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sessions {
+    /// The sessions.
+    pub sessions: Vec<SessionRow>,
+}
+
 impl Action for ListSessions {
     const NAME: &'static str = "list_sessions";
     const EFFECT: Effect = Effect::ReadAfterSweep;
-    type Output = Vec<SessionRow>;
+    type Output = Sessions;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<SessionRow>, Fault> {
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Sessions, Fault> {
         let projects = desk.projects(None)?;
-        let is_operator = desk.agent_id().is_none();
+        let is_operator = desk.is_operator();
         let mut list = Vec::new();
         for session in desk.tx.session_live(rows(self.limit)?)? {
             let is_shared = session.project_id.as_ref().is_some_and(|one| projects.contains(one));
@@ -200,7 +225,7 @@ impl Action for ListSessions {
             let checkpoint = claims.iter().rev().find_map(|claim| claim.checkpoint.clone());
             list.push(SessionRow { session, claims: claims.iter().map(ClaimView::new).collect(), checkpoint });
         }
-        Ok(list)
+        Ok(Sessions { sessions: list })
     }
 }
 
@@ -220,10 +245,8 @@ impl Action for GetSession {
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<SessionRow, Fault> {
         let id = desk.session_id(self.session_id.as_ref())?;
         let id = id.ok_or_else(|| Fault::not_found("session", "current").hint("begin one with start_session"))?;
-        let session = desk
-            .tx
-            .session_find(&id)?
-            .filter(|one| Some(&one.agent_id) == desk.agent_id() || desk.agent_id().is_none());
+        let session =
+            desk.tx.session_find(&id)?.filter(|one| Some(&one.agent_id) == desk.agent_id() || desk.is_operator());
         let session = session.ok_or_else(|| Fault::not_found("session", &id))?;
         let claims = desk.tx.claim_of_session(&id)?;
         let checkpoint = claims.iter().rev().find_map(|claim| claim.checkpoint.clone());

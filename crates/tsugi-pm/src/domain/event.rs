@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::id::{AgentId, ClaimId, EventId, ProjectId, SessionId};
+use super::id::{AgentId, ClaimId, EventId, ProjectId, SessionId, TaskId};
 use super::time::Moment;
 use super::word::words;
 
@@ -108,6 +108,16 @@ pub fn replay(fields: &mut Map<String, Value>, changes: &[Change]) -> Result<(),
 }
 
 impl Event {
+    /// The task it is about. Claims, contexts and handoffs name theirs when they are new; what changes them later
+    /// changes the task too.
+    pub fn task(&self) -> Option<TaskId> {
+        if self.entity_type == EntityType::Task {
+            return TaskId::parse(&self.entity_id).ok();
+        }
+        let change = self.changes.iter().find(|change| change.field == "task_id")?;
+        change.new.as_str().or(change.old.as_str()).and_then(|id| TaskId::parse(id).ok())
+    }
+
     /// The text whose digest is the event's hash: everything but its place in this store.
     pub fn digest_text(&self) -> String {
         serde_json::json!([

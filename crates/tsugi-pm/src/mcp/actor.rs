@@ -1,35 +1,40 @@
 //! Who acts: the agent that a process was started for, or the one that a caller's verified name stands for.
 
+use tsugi_protocol::answer;
+
 use crate::action::Pm;
 use crate::action::admin::RegisterAgent;
 use crate::action::desk::Caller;
-use crate::action::people::{GetAgent, ListAgents};
+use crate::action::people::GetAgent;
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::AgentId;
 
-/// The name that callers have who need no key: the person at this machine.
-const LOCAL: &str = "local";
+/// The names that callers have who need no key: the person at this machine.
+const LOCAL: [&str; 2] = ["local", "anonymous"];
 /// The agent of that person.
 const LOCAL_AGENT: &str = "agt_local";
+/// Before an agent's id in the name of a caller who came with one of our tokens: `pm:agt_a@pm`.
+const BY_TOKEN: &str = "pm:";
 
 /// Who acts. No tool takes this as an argument: nobody can act as somebody else.
 #[derive(Clone, Debug)]
 pub enum Actor {
     /// Always this agent.
     Agent(AgentId),
-    /// The agent that the caller's verified name stands for: an agent's id or name. `local`, the person at this
-    /// machine, gets the agent `agt_local` on first use; every other unknown name is refused, since a key for the
-    /// gateway is not yet a place in a project.
+    /// The agent that the caller's verified name stands for.
+    ///
+    /// Whoever may control the gateway has the database in hand: such a caller owns every project, under an agent that
+    /// is made on first use (`agt_local` for the person at this machine, else `agt_` and the key's name). Any other
+    /// name must be that of an agent which somebody registered: a key for the gateway is not yet a place in a project.
     Principal,
 }
 
 impl Actor {
-    /// The agent behind a caller's name.
-    pub(super) async fn agent(&self, pm: &Pm, principal: &str) -> Result<AgentId, Fault> {
+    /// The agent behind a caller, and what rights it has.
+    pub(super) async fn caller(&self, pm: &Pm, caller: &answer::Caller) -> Result<Caller, Fault> {
         match self {
-            Self::Agent(id) => Ok(id.clone()),
-            Self::Principal if principal == LOCAL => local(pm).await,
-            Self::Principal => known(pm, principal).await,
+            Self::Agent(id) => Ok(Caller::agent(id.clone())),
+            Self::Principal => of_principal(pm, caller).await,
         }
     }
 
@@ -42,8 +47,58 @@ impl Actor {
     }
 }
 
-async fn local(pm: &Pm) -> Result<AgentId, Fault> {
-    let id = AgentId::parse(LOCAL_AGENT)?;
+/// The name under which the holder of an agent's token calls the server of this name.
+pub fn principal_of_token(agent: &AgentId, server: &str) -> String {
+    format!("{BY_TOKEN}{agent}@{server}")
+}
+
+/// The server and agent in the name of a caller who came with one of our tokens.
+pub fn server_and_agent(principal: &str) -> Option<(&str, AgentId)> {
+    let (agent, server) = principal.strip_prefix(BY_TOKEN)?.split_once('@')?;
+    Some((server, AgentId::parse(agent).ok()?))
+}
+
+/// The agent that a gateway's caller is.
+pub async fn of_principal(pm: &Pm, caller: &answer::Caller) -> Result<Caller, Fault> {
+    let principal = caller.principal();
+    if let Some((_, id)) = server_and_agent(principal) {
+        return Ok(Caller::agent(id));
+    }
+    if caller.is_operator() {
+        return operator(pm, principal).await.map(Caller::operator_as);
+    }
+    match pm.agent_named(principal).await? {
+        Some(id) => Ok(Caller::agent(id)),
+        None => Err(unknown(principal)),
+    }
+}
+
+fn unknown(principal: &str) -> Fault {
+    let id = own_id(principal).map_or_else(|_| "agt_NAME".to_owned(), |id| id.to_string());
+    Fault::new(Code::PermissionDenied, format!("no agent is called `{principal}`")).hint(format!(
+        "an operator can add it and give it a place: tsugi pm agent add {id} --name {principal} --project KEY --role worker"
+    ))
+}
+
+/// The agent of somebody who has the database in hand: a person.
+async fn operator(pm: &Pm, principal: &str) -> Result<AgentId, Fault> {
+    if LOCAL.contains(&principal) {
+        return registered(pm, AgentId::parse(LOCAL_AGENT)?).await;
+    }
+    match pm.agent_named(principal).await? {
+        Some(id) => Ok(id),
+        None => registered(pm, own_id(principal)?).await,
+    }
+}
+
+/// The id that a name would have as an agent: what cannot stand in an id becomes a dash.
+fn own_id(principal: &str) -> Result<AgentId, Fault> {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    AgentId::parse(&format!("agt_{}", principal.chars().take(60).map(plain).collect::<String>()))
+}
+
+/// A person's agent, made if there is none.
+async fn registered(pm: &Pm, id: AgentId) -> Result<AgentId, Fault> {
     if is_there(pm, &id).await? {
         return Ok(id);
     }
@@ -60,35 +115,5 @@ pub async fn is_there(pm: &Pm, id: &AgentId) -> Result<bool, Fault> {
         Ok(_) => Ok(true),
         Err(fault) if fault.code == Code::NotFound => Ok(false),
         Err(fault) => Err(fault),
-    }
-}
-
-async fn known(pm: &Pm, principal: &str) -> Result<AgentId, Fault> {
-    for id in [principal.to_owned(), format!("agt_{principal}")] {
-        if let Ok(id) = AgentId::parse(&id)
-            && is_there(pm, &id).await?
-        {
-            return Ok(id);
-        }
-    }
-    match by_name(pm, principal).await? {
-        Some(id) => Ok(id),
-        None => Err(Fault::new(Code::PermissionDenied, format!("no agent is called `{principal}`"))
-            .hint(format!("an operator can add it: tsugi pm agent add agt_{principal}"))),
-    }
-}
-
-async fn by_name(pm: &Pm, name: &str) -> Result<Option<AgentId>, Fault> {
-    let mut cursor = None;
-    loop {
-        let wish = ListAgents { limit: Some(200), cursor, ..ListAgents::default() };
-        let page = pm.perform(&Caller::operator(), wish).await?;
-        if let Some(agent) = page.agents.into_iter().find(|agent| agent.name == name) {
-            return Ok(Some(agent.id));
-        }
-        match page.next_cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(None),
-        }
     }
 }

@@ -69,7 +69,7 @@ async fn names(service: &Service, context: &Context, kind: Kind) -> Result<Vec<S
         }
         Kind::Session => {
             let mine = service.caller(context).await?.agent_id;
-            let found = service.ask(context, ListSessions { limit }).await?;
+            let found = service.ask(context, ListSessions { limit }).await?.sessions;
             let mine = found.into_iter().filter(|row| Some(&row.session.agent_id) == mine.as_ref());
             mine.map(|row| row.session.id.to_string()).collect()
         }

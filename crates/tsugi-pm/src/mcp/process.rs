@@ -93,7 +93,7 @@ impl Answer for Process {
 /// A legacy client begins with a session, whose name it hears in the instructions.
 async fn greet(service: &Service, agent: AgentId, client: &ClientProfile, outcome: Outcome) -> Outcome {
     let Outcome::Complete(complete) = outcome else { return outcome };
-    let session = match service.caller_of(agent, client).await {
+    let session = match service.caller_of(Caller::agent(agent), client).await {
         Ok(caller) => caller.default_session,
         Err(fault) => {
             tracing::warn!(%fault, "no session could be begun");

@@ -126,7 +126,8 @@ async fn current_session(service: &Service, context: &Context) -> Result<Content
         Err(fault) if fault.code == Code::SessionAmbiguous => {
             let mine = service.caller(context).await.map_err(|fault| missing(uri, &fault))?.agent_id;
             let all = service.ask(context, ListSessions::default()).await.map_err(|fault| missing(uri, &fault))?;
-            let sessions: Vec<_> = all.into_iter().filter(|row| Some(&row.session.agent_id) == mine.as_ref()).collect();
+            let sessions: Vec<_> =
+                all.sessions.into_iter().filter(|row| Some(&row.session.agent_id) == mine.as_ref()).collect();
             shown(uri, Ok(json!({"sessions": sessions})), 0)
         }
         other => shown(uri, other, 0),

@@ -18,7 +18,7 @@ use crate::action::find::GetNotifications;
 use crate::action::session::StartSession;
 use crate::action::{Action, Pm};
 use crate::domain::fault::{Code, Fault};
-use crate::domain::id::{AgentId, SessionId};
+use crate::domain::id::SessionId;
 use crate::domain::session::Era;
 
 /// What every handler shares.
@@ -47,12 +47,12 @@ impl Service {
 
     /// Who calls.
     pub(super) async fn caller(&self, context: &Context) -> Result<Caller, Fault> {
-        let agent = self.settings.actor.agent(&self.pm, context.caller().principal()).await?;
-        self.caller_of(agent, &context.meta().client).await
+        let caller = self.settings.actor.caller(&self.pm, context.caller()).await?;
+        self.caller_of(caller, &context.meta().client).await
     }
 
     /// An agent with a client. A legacy client of a process of its own has a session from its first call on.
-    pub(super) async fn caller_of(&self, agent: AgentId, client: &ClientProfile) -> Result<Caller, Fault> {
+    pub(super) async fn caller_of(&self, who: Caller, client: &ClientProfile) -> Result<Caller, Fault> {
         let info = client.info.as_ref().and_then(Object::of);
         let said = |key: &str| info.as_ref().and_then(|info| info.get_str(key)).map(|text| text.into_owned());
         let mut caller = Caller {
@@ -60,7 +60,7 @@ impl Service {
             client_name: said("name"),
             client_version: said("version"),
             host: self.settings.host.clone(),
-            ..Caller::agent(agent)
+            ..who
         };
         if caller.era == Era::Legacy && caller.host.is_some() {
             let begin = || self.begin(&caller);

@@ -38,7 +38,7 @@ async fn announce(service: &Service, notifier: &Notifier, event: &Event) {
     for uri in addresses(service, event) {
         notifier.resource_updated(&uri);
     }
-    if let Some(task) = task_of(event) {
+    if let Some(task) = event.task() {
         let reference = reference(service, &task).await;
         for name in [Some(task.to_string()), reference].into_iter().flatten() {
             task_addresses(&name).iter().for_each(|uri| notifier.resource_updated(uri));
@@ -71,16 +71,6 @@ fn addresses(service: &Service, event: &Event) -> Vec<String> {
         addresses.extend(["agent://me".to_owned(), "session://current".to_owned()]);
     }
     addresses
-}
-
-/// The task an event is about. Claims, contexts and handoffs name theirs when they are new; what changes them later
-/// changes the task too.
-fn task_of(event: &Event) -> Option<TaskId> {
-    if event.entity_type == EntityType::Task {
-        return TaskId::parse(&event.entity_id).ok();
-    }
-    let change = event.changes.iter().find(|change| change.field == "task_id")?;
-    change.new.as_str().or(change.old.as_str()).and_then(|id| TaskId::parse(id).ok())
 }
 
 /// `KEY-n`, since a task may be watched under either name.

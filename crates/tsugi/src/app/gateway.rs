@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::stream::BoxStream;
+use serde_json::Value;
 use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::{ServerConfig, Start};
 use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint};
@@ -13,8 +15,10 @@ use tsugi_gateway::guard::quota::Quota;
 use tsugi_gateway::hub::shape::Shape;
 use tsugi_gateway::telemetry::Metrics;
 use tsugi_gateway::{Config, Hub, HubConfig, Limits};
+use tsugi_protocol::answer::Caller;
 use tsugi_schema::tool_name::Naming;
 
+use crate::builtin::pm::Boards;
 use crate::config::settings::{self, AuthSettings, Credential, Filter, GatewaySettings, KeySettings, ServerSettings};
 use crate::failure::Failure;
 
@@ -147,6 +151,7 @@ pub(crate) struct Offered {
     pub(crate) hub: Hub,
     pub(crate) has_control: bool,
 }
+    pub(crate) boards: Arc<Boards>,
 
 impl Backend for Offered {
     fn all(&self) -> Endpoint {
@@ -166,6 +171,10 @@ impl Backend for Offered {
     }
 
     fn metrics(&self) -> Arc<Metrics> {
+    fn board_changes(&self, caller: &Caller) -> Option<BoxStream<'static, Value>> {
+        self.boards.changes(caller)
+    }
+
         self.hub.metrics()
     }
 }

@@ -14,6 +14,7 @@ use tsugi_protocol::mcp::{Era, Version};
 use tsugi_transport::http::HttpTarget;
 
 use crate::builtin;
+use crate::builtin::pm::Boards;
 use crate::config::secret::Text;
 use crate::config::settings::{self, CommandTarget, RemoteTarget, RemoteTransport, ServerSettings};
 
@@ -24,7 +25,7 @@ const MOST_FAILURES: u32 = 3;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The library's settings for a server.
-pub(super) fn config(server: &ServerSettings, redact: Redact) -> Result<ServerConfig, Fault> {
+pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -> Result<ServerConfig, Fault> {
     let grace = Grace { stdin: GRACE, ..Grace::default() };
     Ok(ServerConfig {
         timeout: Some(server.timeout),
@@ -46,7 +47,7 @@ pub(super) fn config(server: &ServerSettings, redact: Redact) -> Result<ServerCo
         instances: policy::instances(server.instances),
         max_connections: server.max_connections,
         idle_timeout: server.idle_timeout,
-        ..ServerConfig::new(&server.name, target(&server.target)?)
+        ..ServerConfig::new(&server.name, target(&server.name, &server.target, boards)?)
     })
 }
 
@@ -60,11 +61,11 @@ fn era(server: &ServerSettings) -> EraChoice {
     }
 }
 
-fn target(target: &settings::Target) -> Result<Target, Fault> {
+fn target(name: &str, target: &settings::Target, boards: &Boards) -> Result<Target, Fault> {
     match target {
         settings::Target::Command(target) => Ok(Target::stdio(command(target))),
         settings::Target::Remote(remote) => self::remote(remote),
-        settings::Target::Builtin(target) => builtin::make(target).map(Target::InProcess),
+        settings::Target::Builtin(target) => builtin::make(name, target, boards).map(Target::InProcess),
     }
 }
 

@@ -1,16 +1,21 @@
-//! The project-management server as part of a gateway, where a caller's verified name is its agent.
+//! The project-management server as part of a gateway, where a caller's key or token names its agent.
+
+mod board;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
 use tokio::sync::OnceCell;
+use tsugi_gateway::guard::permit::Permit;
 use tsugi_pm::action::Pm;
 use tsugi_pm::mcp::actor::Actor;
 use tsugi_pm::mcp::{Lang, Profile, Settings, server};
 use tsugi_pm::store::{Location, Options};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::serve::Server;
+
+pub(crate) use board::Boards;
 
 /// What may stand in `args`.
 #[derive(Clone, Debug, Parser)]
@@ -25,15 +30,29 @@ struct Args {
     lang: Lang,
 }
 
-/// The server. Its database is opened by the first call, since making a server may not wait.
-pub(crate) fn server_of(args: &[String]) -> Result<Arc<dyn Answer>, Fault> {
-    let args = Args::try_parse_from(args)
-        .map_err(|error| Fault::new(FaultCode::ConfigInvalid, error.to_string().lines().next().unwrap_or_default()))?;
-    let location = match &args.db {
-        Some(db) => Location::parse(db),
-        None => Location::Sqlite(default_file()?),
-    };
-    Ok(Arc::new(Late(Arc::new(Shared { args, location, server: OnceCell::new() }))))
+impl Boards {
+    /// The server of this name. Its database is opened by the first call, since making a server may not wait.
+    pub(crate) fn server_of(&self, name: &str, args: &[String]) -> Result<Arc<dyn Answer>, Fault> {
+        let args = Args::try_parse_from(args).map_err(|error| {
+            Fault::new(FaultCode::ConfigInvalid, error.to_string().lines().next().unwrap_or_default())
+        })?;
+        let location = match &args.db {
+            Some(db) => Location::parse(db),
+            None => Location::Sqlite(default_file()?),
+        };
+        let permit = Permit::new(&[globset::escape(name)], &[]);
+        let permit = permit.map_err(|error| Fault::new(FaultCode::ConfigInvalid, error.to_string()))?;
+        let shared = Arc::new(Shared {
+            name: name.to_owned(),
+            args,
+            location,
+            permit: Arc::new(permit),
+            pm: OnceCell::new(),
+            server: OnceCell::new(),
+        });
+        self.remember(&shared);
+        Ok(Arc::new(Late(shared)))
+    }
 }
 
 /// Where the database lies when nobody says so.
@@ -48,9 +67,14 @@ pub(crate) fn default_file() -> Result<PathBuf, Fault> {
 
 struct Late(Arc<Shared>);
 
+/// One server, what it was told, and what it opened.
 struct Shared {
+    name: String,
     args: Args,
     location: Location,
+    /// What the holders of its tokens may use: this server.
+    permit: Arc<Permit>,
+    pm: OnceCell<Pm>,
     server: OnceCell<Arc<Server>>,
 }
 
@@ -61,7 +85,7 @@ impl Answer for Late {
         }
         let shared = self.0.clone();
         Reply::from_late(async move {
-            match shared.server.get_or_try_init(|| shared.open()).await {
+            match shared.server.get_or_try_init(|| shared.serve()).await {
                 Ok(server) => server.answer(call),
                 Err(fault) => Reply::fault(fault),
             }
@@ -70,15 +94,24 @@ impl Answer for Late {
 }
 
 impl Shared {
-    async fn open(&self) -> Result<Arc<Server>, Fault> {
+    /// The open database.
+    async fn pm(&self) -> Result<&Pm, Fault> {
+        self.pm.get_or_try_init(|| self.open()).await
+    }
+
+    async fn open(&self) -> Result<Pm, Fault> {
         if let Location::Sqlite(path) = &self.location
             && let Some(folder) = path.parent()
         {
             std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
         }
-        let pm = Pm::open(Options::new(self.location.clone())).await.map_err(|error| failed(&error))?;
+        Pm::open(Options::new(self.location.clone())).await.map_err(|error| failed(&error))
+    }
+
+    async fn serve(&self) -> Result<Arc<Server>, Fault> {
         let (profile, lang) = (self.args.tools, self.args.lang);
-        server(pm, Settings { profile, lang, ..Settings::new(Actor::Principal) }).await.map_err(|fault| failed(&fault))
+        let settings = Settings { profile, lang, ..Settings::new(Actor::Principal) };
+        server(self.pm().await?.clone(), settings).await.map_err(|fault| failed(&fault))
     }
 }
 

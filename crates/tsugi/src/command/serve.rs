@@ -117,9 +117,10 @@ impl<'a> Running<'a> {
         let config = gateway::config(&loaded.settings.gateway, doorkeeper.keys(&loaded.settings)?);
         expect_free(&config)?;
         manager.reconcile(plan.servers);
-        let guard = Arc::new(Guard::new(&config));
+        let guard = Arc::new(Guard::new(&config).with_tokens(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
-        let offered = Offered { hub: hub.clone(), has_control: loaded.settings.gateway.admin_api.enabled };
+        let has_control = loaded.settings.gateway.admin_api.enabled;
+        let offered = Offered { hub: hub.clone(), has_control, boards: app.boards.clone() };
         let handle = Gateway::serve_guarded(config, Arc::new(offered), guard.clone()).await.map_err(not_started)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
         Ok(Running { app, args, loaded, manager, hub, guard, handle, doorkeeper, arrivals })

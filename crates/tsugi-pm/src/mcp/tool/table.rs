@@ -66,6 +66,15 @@ pub(super) const STANDARD: &[Spec] = &[
         bind: bind::<Heartbeat>,
     },
     Spec {
+        profile: Standard,
+        name: "list_sessions",
+        english: "Who is at work: live sessions and what they hold.",
+        japanese: "稼働中のセッション一覧",
+        properties: r#""limit":@limit"#,
+        required: &[],
+        bind: bind::<ListSessions>,
+    },
+    Spec {
         profile: Seed,
         name: "get_my_tasks",
         english: "Your tasks: those you hold and those assigned to you.",
@@ -230,9 +239,9 @@ pub(super) const STANDARD: &[Spec] = &[
     Spec {
         profile: Standard,
         name: "get_history",
-        english: "What happened to one thing or in a project, oldest first.",
+        english: "What happened to one thing or in a project, oldest first unless newest.",
         japanese: "変更履歴を取得",
-        properties: r#""entity_id":@text,"project_id":@text,"since_seq":@number,"types":@texts,"limit":@limit"#,
+        properties: r#""entity_id":@text,"project_id":@text,"since_seq":@number,"newest":@flag,"before_seq":@number,"types":@texts,"limit":@limit"#,
         required: &[],
         bind: bind::<GetHistory>,
     },
@@ -302,15 +311,6 @@ pub(super) const ADMIN: &[Spec] = &[
         properties: r#""project_id":@text,"name":@text,"description":@text,"policy":{"type":"object"},"status":{"enum":["active","paused","archived"]},"reason":@text"#,
         required: &["project_id"],
         bind: bind::<UpdateProject>,
-    },
-    Spec {
-        profile: All,
-        name: "list_sessions",
-        english: "The sessions that are alive, and what they hold.",
-        japanese: "稼働中のセッション一覧",
-        properties: r#""limit":@limit"#,
-        required: &[],
-        bind: bind::<ListSessions>,
     },
     Spec {
         profile: All,

@@ -23,6 +23,8 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventFilter {
     pub(crate) since: i64,
+    /// Only events before this number, newest first.
+    pub(crate) before: Option<i64>,
     pub(crate) projects: Option<Vec<ProjectId>>,
     pub(crate) entity: Option<String>,
     pub(crate) kinds: Vec<String>,
@@ -103,8 +105,14 @@ impl Tx<'_> {
 
     /// Events after a number, oldest first, with no event missing that could still appear before one of them.
     pub(crate) fn event_list(&mut self, filter: &EventFilter) -> Result<Vec<Event>, Fault> {
-        let horizon = self.event_settle(filter.since)?;
-        self.event_select(filter, horizon)
+        match filter.before {
+            // What appears later has a larger number, and whoever reads backwards does not wait for it.
+            Some(before) => self.event_select(filter, before.saturating_sub(1)),
+            None => {
+                let horizon = self.event_settle(filter.since)?;
+                self.event_select(filter, horizon)
+            }
+        }
     }
 
     /// Events after a number as they are visible now: for a view in which nothing can appear any more.
@@ -126,7 +134,8 @@ impl Tx<'_> {
             condition += &one_of("type", filter.kinds.iter().map(String::as_str), &mut values);
         }
         values.push(filter.limit.into());
-        let sql = format!("SELECT {COLUMNS} FROM event WHERE {condition} ORDER BY seq LIMIT ?{}", values.len());
+        let order = if filter.before.is_some() { "seq DESC" } else { "seq" };
+        let sql = format!("SELECT {COLUMNS} FROM event WHERE {condition} ORDER BY {order} LIMIT ?{}", values.len());
         self.rows(&sql, &values)?.iter().map(from_row).collect()
     }
 

@@ -15,6 +15,10 @@ impl Tx<'_> {
         self.find(&[id.as_str().into()])?.ok_or_else(|| Fault::not_found("agent", id))
     }
 
+    pub(crate) fn agent_find(&mut self, id: &AgentId) -> Result<Option<Agent>, Fault> {
+        self.find(&[id.as_str().into()])
+    }
+
     pub(crate) fn agent_lock(&mut self, id: &AgentId) -> Result<Agent, Fault> {
         self.find_locked(&[id.as_str().into()])?.ok_or_else(|| Fault::not_found("agent", id))
     }

@@ -1,0 +1,152 @@
+//! What a gateway knows of its project servers beside their calls: whose tokens they accept, and what changes.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tsugi_gateway::guard::api_key::Key;
+use tsugi_gateway::guard::permit::Permit;
+use tsugi_gateway::guard::token::Tokens;
+use tsugi_pm::action::Pm;
+use tsugi_pm::action::admin::TOKEN_START;
+use tsugi_pm::action::desk::Caller;
+use tsugi_pm::action::project::ListProjects;
+use tsugi_pm::domain::event::Event;
+use tsugi_pm::mcp::actor::{of_principal, principal_of_token, server_and_agent};
+use tsugi_pm::store::feed::Feed;
+use tsugi_protocol::answer;
+
+use super::Shared;
+
+/// The server whose board the dashboard shows.
+const NAME: &str = "pm";
+/// How long a reader rests after a database that failed.
+const REST: Duration = Duration::from_secs(5);
+
+/// The project servers that were made, as long as somebody uses them.
+#[derive(Default)]
+pub(crate) struct Boards(Mutex<Vec<Weak<Shared>>>);
+
+impl Boards {
+    pub(super) fn remember(&self, shared: &Arc<Shared>) {
+        let mut servers = self.0.lock();
+        servers.retain(|server| server.strong_count() > 0);
+        servers.push(Arc::downgrade(shared));
+    }
+
+    /// Those in use, the newest first: after a change of the configuration it is the one that counts.
+    fn in_use(&self) -> Vec<Arc<Shared>> {
+        self.0.lock().iter().rev().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What happens on the board as far as this caller may see it, from the first look on; `None` without a board.
+    pub(crate) fn changes(&self, caller: &answer::Caller) -> Option<BoxStream<'static, Value>> {
+        let shared = self.in_use().into_iter().find(|server| server.name == NAME)?;
+        let begin = Reader::Before(Arc::downgrade(&shared), caller.clone());
+        Some(unfold(begin, |reader| reader.next()).boxed())
+    }
+}
+
+impl Tokens for Boards {
+    fn is_token(&self, secret: &str) -> bool {
+        secret.starts_with(TOKEN_START)
+    }
+
+    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<Key>> {
+        Box::pin(async move {
+            for server in self.in_use() {
+                if let Some(key) = key_at(&server, secret).await {
+                    return Some(key);
+                }
+            }
+            None
+        })
+    }
+
+    fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
+        let (name, _) = server_and_agent(principal)?;
+        let known = self.in_use().into_iter().find(|server| server.name == name);
+        // The holder of a token whose server is gone may use nothing: no server is called so.
+        Some(known.map_or_else(nothing, |server| server.permit.clone()))
+    }
+}
+
+fn nothing() -> Arc<Permit> {
+    Arc::new(Permit::new(&[] as &[&str], &["*"]).expect("a star is a pattern"))
+}
+
+async fn key_at(server: &Shared, secret: &str) -> Option<Key> {
+    let found = match server.pm().await {
+        Ok(pm) => pm.authenticate(secret).await.inspect_err(|fault| tracing::warn!(%fault, "a token was not checked")),
+        Err(fault) => {
+            tracing::warn!(%fault, "a token was not checked");
+            return None;
+        }
+    };
+    let agent = found.ok().flatten()?.agent_id?;
+    let permit = Permit::clone(&server.permit);
+    Some(Key::of_secret(principal_of_token(&agent, &server.name), secret).with_permit(permit))
+}
+
+/// Somebody who reads the changes.
+enum Reader {
+    /// Not yet looked. Reading keeps nothing alive that the configuration has dropped.
+    Before(Weak<Shared>, answer::Caller),
+    Reading {
+        pm: Pm,
+        caller: Caller,
+        feed: Box<Feed>,
+    },
+}
+
+impl Reader {
+    async fn next(mut self) -> Option<(Value, Self)> {
+        loop {
+            match &mut self {
+                Self::Before(shared, caller) => self = Self::begin(shared, caller).await?,
+                Self::Reading { pm, caller, feed } => match feed.next().await {
+                    Ok(event) if may_see(pm, caller, &event).await => return Some((told(&event), self)),
+                    Ok(_) => {}
+                    Err(fault) => {
+                        tracing::warn!(%fault, "the board's changes are not told for a while");
+                        tokio::time::sleep(REST).await;
+                    }
+                },
+            }
+        }
+    }
+
+    async fn begin(shared: &Weak<Shared>, caller: &answer::Caller) -> Option<Self> {
+        let pm = shared.upgrade()?.pm().await.ok()?.clone();
+        let caller = of_principal(&pm, caller).await.ok()?;
+        let feed = Box::new(pm.subscribe(pm.last_seq().await.ok()?));
+        Some(Self::Reading { pm, caller, feed })
+    }
+}
+
+async fn may_see(pm: &Pm, caller: &Caller, event: &Event) -> bool {
+    let Some(project) = &event.project_id else {
+        return caller.is_operator || event.actor_agent_id == caller.agent_id;
+    };
+    if caller.is_operator {
+        return true;
+    }
+    let mine = pm.perform(caller, ListProjects::default()).await;
+    mine.is_ok_and(|mine| mine.projects.iter().any(|one| one.id == *project))
+}
+
+fn told(event: &Event) -> Value {
+    json!({
+        "project": event.project_id,
+        "entity": event.entity_type,
+        "id": event.entity_id,
+        "task": event.task(),
+        "version": event.version_after,
+        "at": event.at,
+        "agent": event.actor_agent_id,
+        "action": event.kind,
+    })
+}
