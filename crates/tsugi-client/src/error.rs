@@ -5,7 +5,7 @@ use tsugi_protocol::answer::{Fault, FaultCode, ProcessEnd, SentState, Stage};
 use tsugi_transport::{ErrorKind, TransportError};
 
 /// How many lines of standard error a fault shows.
-const STDERR_LINES: usize = 10;
+pub(crate) const STDERR_LINES: usize = 10;
 
 /// A wire's failure while connecting.
 pub(crate) fn connect_fault(error: &TransportError) -> Fault {

@@ -7,8 +7,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,7 +22,7 @@ use crate::dialect::Desk;
 use crate::result::ToolResult;
 use crate::serena::{self, Serena};
 use crate::server::{Change, Common, Server, What};
-pub use reconcile::Step;
+pub use reconcile::{Prepared, Step};
 
 /// How many changes a slow listener may be behind before it misses some.
 const CHANGES: usize = 1024;
@@ -144,10 +142,8 @@ impl Manager {
             let found = self.server(name);
             return found.ok_or_else(|| Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}")));
         }
+        self.all_known().await;
         let mut found = self.with_tool(tool);
-        if found.is_empty() {
-            found = self.with_tool_soon(tool).await;
-        }
         match found.len() {
             1 => Ok(found.remove(0)),
             0 => Err(Fault::new(FaultCode::ToolNotFound, format!("no server has a tool named {tool:?}")).on_tool(tool)),
@@ -165,19 +161,13 @@ impl Manager {
         self.servers().into_iter().filter(has).collect()
     }
 
-    /// The same, when not all servers have told their tools yet. Those that are slow or dead are not waited for
-    /// once one is found.
-    async fn with_tool_soon(&self, tool: &str) -> Vec<Server> {
+    /// Waits until every server has told its tools or failed to: until then nobody knows whether a name is the
+    /// name of one tool only.
+    async fn all_known(&self) {
         let limit = self.0.common.options.handshake_timeout;
-        let waiting = self.servers().into_iter().map(|server| async move { drop(server.settled(limit).await) });
-        let mut waiting: FuturesUnordered<_> = waiting.collect();
-        while waiting.next().await.is_some() {
-            let found = self.with_tool(tool);
-            if !found.is_empty() {
-                return found;
-            }
-        }
-        Vec::new()
+        let unknown = self.servers().into_iter().filter(|server| server.catalog().is_none());
+        let waiting = unknown.map(|server| async move { drop(server.settled(limit).await) });
+        futures_util::future::join_all(waiting).await;
     }
 
     /// Calls a tool. `server` may be left out when only one has it.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tsugi_process::ProcessInfo;
+use tsugi_process::{ProcessInfo, Stderr};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::Method;
@@ -24,7 +24,7 @@ use tsugi_protocol::mcp::Method;
 use crate::catalog::Catalog;
 use crate::config::{Options, ServerConfig};
 use crate::connection::Connection;
-use crate::connection::context::Context;
+use crate::connection::context::{Context, Noise};
 use crate::connection::memory::EraMemory;
 use crate::connection::parked::Parked;
 use crate::connection::state::State;
@@ -72,6 +72,8 @@ pub(crate) struct Inner {
     context: Arc<Context>,
     memory: Arc<EraMemory>,
     live: ArcSwapOption<Live>,
+    /// The newest process, also before the handshake and after its end. It does not keep the process alive.
+    newest: ArcSwapOption<Newest>,
     catalog: ArcSwapOption<Catalog>,
     status: StatusCell,
     orders: mpsc::Sender<Order>,
@@ -90,6 +92,13 @@ pub(crate) struct Inner {
 /// A connection over which calls can be made.
 pub(crate) struct Live {
     connection: Connection,
+}
+
+/// What is known of a process without holding it.
+pub(crate) struct Newest {
+    pub(crate) pid: u32,
+    pub(crate) tier: &'static str,
+    pub(crate) stderr: Stderr,
 }
 
 /// What others ask of the task.
@@ -152,10 +161,10 @@ impl Server {
             status.version = Some(identity.version);
             status.identity = Some(identity);
             status.in_flight = live.connection.in_flight();
-            if let Some(job) = live.connection.job() {
-                status.pid = Some(job.pid());
-                status.tier = Some(job.tier().name());
-            }
+        }
+        if let Some(newest) = self.inner.newest.load_full().filter(|_| has_process(status.state)) {
+            status.pid = Some(newest.pid);
+            status.tier = Some(newest.tier);
         }
         status.parked = self.inner.context.parked.len();
         if let Some(pool) = &self.pool {
@@ -249,19 +258,20 @@ impl Server {
         self.inner.order(Order::Refresh);
     }
 
-    /// The last lines of its process's standard error.
+    /// The last lines that its newest process wrote to its standard error: also while it starts, and after its end.
     pub fn stderr(&self, lines: usize) -> Vec<String> {
-        match self.inner.live.load_full().as_ref().and_then(|live| live.connection.job()) {
-            Some(job) => job.stderr().tail(lines),
-            None => {
-                self.inner.status.get().fault.and_then(|fault| fault.process).map(|end| end.stderr).unwrap_or_default()
-            }
-        }
+        self.inner.newest.load_full().map(|newest| newest.stderr.tail(lines)).unwrap_or_default()
     }
 
-    /// Follows its process's standard error, when it has a process.
+    /// Follows its newest process's standard error, when it had one.
     pub fn follow_stderr(&self) -> Option<broadcast::Receiver<Arc<str>>> {
-        self.inner.live.load_full().as_ref()?.connection.job().map(|job| job.stderr().subscribe())
+        self.inner.newest.load_full().map(|newest| newest.stderr.subscribe())
+    }
+
+    /// The first lines on its standard output that were no messages, secrets masked.
+    pub fn noise(&self) -> Vec<String> {
+        let redact = &self.inner.config.job.0.redact;
+        self.inner.context.noise.lines().iter().map(|line| redact.mask(line)).collect()
     }
 
     /// The living processes it consists of.
@@ -293,7 +303,13 @@ impl Inner {
         let (notices, told) = mpsc::channel(NOTICES);
         let name: Arc<str> = config.name.as_str().into();
         let options = common.options.clone();
-        let context = Context { server: name.clone(), options: options.clone(), parked: Parked::default(), notices };
+        let context = Context {
+            server: name.clone(),
+            options: options.clone(),
+            parked: Parked::default(),
+            notices,
+            noise: Noise::default(),
+        };
         let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
         let status = StatusCell::new(name, config.target.kind(), changes.clone());
         let inner = Arc::new(Inner {
@@ -302,6 +318,7 @@ impl Inner {
             context: Arc::new(context),
             memory: common.memory.clone(),
             live: ArcSwapOption::empty(),
+            newest: ArcSwapOption::empty(),
             catalog: ArcSwapOption::empty(),
             status,
             orders,
@@ -431,6 +448,11 @@ impl Inner {
     fn wait_limit(&self, call: &Call) -> Duration {
         call.options.timeout.or(self.config.timeout).unwrap_or(self.options.timeout)
     }
+}
+
+/// Whether a process that was started may be alive in this state.
+fn has_process(state: State) -> bool {
+    matches!(state, State::Initializing | State::Connected | State::Draining)
 }
 
 /// The only instance of a server, as the end of its stack.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tsugi_protocol::answer::{Call, Fault, FaultCode, InputRequired, Outcome, Reply};
 use tsugi_protocol::era::round_trip;
@@ -49,6 +50,32 @@ pub(crate) struct Context {
     pub(crate) options: Arc<Options>,
     pub(crate) parked: Parked,
     pub(crate) notices: mpsc::Sender<Notice>,
+    pub(crate) noise: Noise,
+}
+
+/// How many lines of noise are kept, and how much of each.
+const NOISE_LINES: usize = 5;
+const NOISE_BYTES: usize = 200;
+
+/// The first lines on the server's output that are no messages: banners, logs, stack traces. Most clients break
+/// on them, so whoever looks for a fault wants to see them.
+#[derive(Debug, Default)]
+pub(crate) struct Noise(Mutex<Vec<String>>);
+
+impl Noise {
+    /// Keeps a line, if there is room.
+    pub(crate) fn add(&self, line: &[u8]) {
+        let text = String::from_utf8_lossy(&line[..line.len().min(NOISE_BYTES)]).trim().to_owned();
+        let mut lines = self.0.lock();
+        if lines.len() < NOISE_LINES && !text.is_empty() && !lines.contains(&text) {
+            lines.push(text);
+        }
+    }
+
+    /// What was kept.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
 }
 
 impl Context {

@@ -6,6 +6,7 @@ mod reply;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -30,6 +31,9 @@ pub(crate) use reply::for_caller;
 
 /// With at most this many calls in flight a caller writes its own message.
 const FEW: usize = 4;
+
+/// How long to wait for the end of a server that closed its input: its exit status, or our stopping it.
+const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// What arrives for a call.
 pub(super) enum Arrival {
@@ -270,8 +274,23 @@ impl Shared {
     async fn request(&self, method: &Method, params: Option<&Raw>) -> Result<Body, Fault> {
         let mut ticket = self.pending.open(Tag::own()).map_err(|error| self.open_fault(error))?;
         let line = write_numbered(ticket.key(), method.as_str(), params);
-        self.outbox.send(&line, Flush::Now).map_err(|error| self.send_fault(error))?;
-        self.body(&mut ticket).await
+        match self.outbox.send(&line, Flush::Now) {
+            Ok(()) => self.body(&mut ticket).await,
+            Err(error) => Err(self.unsent(error).await),
+        }
+    }
+
+    /// Why a request of our own could not be sent. A server that ended before it read anything is about to be
+    /// noticed: how it ended and what it said last explains more than that it does not listen.
+    async fn unsent(&self, error: SendError) -> Fault {
+        let fault = self.send_fault(error);
+        if error != SendError::Closed {
+            return fault;
+        }
+        match tokio::time::timeout(END_LIMIT, self.lost()).await {
+            Ok(end) => (*end).clone().sent(SentState::NotSent),
+            Err(_) => fault,
+        }
     }
 
     async fn body(&self, ticket: &mut Ticket<Arrival, Tag>) -> Result<Body, Fault> {

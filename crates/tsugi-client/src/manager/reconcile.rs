@@ -1,8 +1,15 @@
 //! From the servers there are to the servers there should be, without touching those that stay.
 
+use std::time::Duration;
+
 use super::{Held, Manager};
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Start};
+use crate::connection::state::State;
 use crate::server::What;
+use tsugi_protocol::answer::Fault;
+
+/// How long a server that was replaced still takes calls: whoever looked its name up just before has the old handle.
+const LAST_CALLS: Duration = Duration::from_millis(250);
 
 /// One step of a reconciliation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,31 +24,84 @@ pub enum Step {
     Remove(String),
 }
 
+/// Servers that should be there, the new ones started beside those that still answer. Dropping it ends them, and
+/// nothing has changed.
+pub struct Prepared(Vec<Wanted>);
+
+enum Wanted {
+    /// As it is.
+    Kept(ServerConfig),
+    /// Started, but nobody knows it yet.
+    Fresh { held: Held, replaces: Replaces },
+}
+
+/// What a fresh server takes the place of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replaces {
+    Nothing,
+    /// One that could not be called anyway.
+    Broken,
+    /// One that works, and goes on working until this one does.
+    Working,
+}
+
+impl Prepared {
+    /// Waits until every new server that takes the place of one that works can be called. Fails with the first one
+    /// that cannot: whoever drops this then has changed nothing. New names and servers that start lazily or
+    /// did not work before are not waited for, since nobody loses anything by them.
+    pub async fn ready(&self, limit: Duration) -> Result<(), Fault> {
+        let waiting = self.0.iter().filter_map(|wanted| match wanted {
+            Wanted::Fresh { held, replaces: Replaces::Working } => Some(&held.server),
+            _ => None,
+        });
+        let eager = waiting.filter(|server| server.config().start == Start::Eager);
+        futures_util::future::try_join_all(eager.map(|server| server.settled(limit))).await.map(drop)
+    }
+}
+
 impl Manager {
     /// Brings the servers into line with `wanted`, in that order. New ones start before old ones stop;
     /// unchanged ones never notice. The steps are given back; old servers drain in the background.
     pub fn reconcile(&self, wanted: Vec<ServerConfig>) -> Vec<Step> {
+        self.adopt(self.prepare(wanted))
+    }
+
+    /// Starts what is new in `wanted` beside what there is. Nothing changes until [`adopt`](Self::adopt).
+    pub fn prepare(&self, wanted: Vec<ServerConfig>) -> Prepared {
+        let prepare = |config: ServerConfig| match self.server(&config.name) {
+            Some(server) if *server.config() == config => Wanted::Kept(config),
+            Some(server) if server.status().state == State::Connected => self.fresh(config, Replaces::Working),
+            Some(_) => self.fresh(config, Replaces::Broken),
+            None => self.fresh(config, Replaces::Nothing),
+        };
+        Prepared(wanted.into_iter().map(prepare).collect())
+    }
+
+    fn fresh(&self, config: ServerConfig, replaces: Replaces) -> Wanted {
+        Wanted::Fresh { held: self.hold(config), replaces }
+    }
+
+    /// Makes prepared servers those that are called. Old ones drain in the background.
+    pub fn adopt(&self, prepared: Prepared) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut servers = self.0.servers.write();
         let mut old: Vec<Held> = std::mem::take(&mut *servers);
-        for config in wanted {
-            let name = config.name.clone();
-            let found = old.iter().position(|held| held.server.name() == name).map(|index| old.remove(index));
-            match found {
-                Some(held) if *held.server.config() == config => {
-                    steps.push(Step::Keep(name));
-                    servers.push(held);
+        for wanted in prepared.0 {
+            let (held, step) = match wanted {
+                Wanted::Kept(config) => {
+                    let found = old.iter().position(|held| held.server.name() == config.name);
+                    let name = config.name.clone();
+                    match found {
+                        Some(index) => (old.remove(index), Step::Keep(name)),
+                        // Somebody removed it meanwhile.
+                        None => (self.hold(config), Step::Start(name)),
+                    }
                 }
-                Some(held) => {
-                    steps.push(Step::Replace(name));
-                    servers.push(self.hold(config));
-                    old.push(held);
-                }
-                None => {
-                    steps.push(Step::Start(name));
-                    servers.push(self.hold(config));
-                }
-            }
+                Wanted::Fresh { held, replaces: Replaces::Nothing } => step(held, Step::Start),
+                Wanted::Fresh { held, .. } => step(held, Step::Replace),
+            };
+            servers.push(held);
+            steps.push(step);
         }
         drop(servers);
         self.retire(old, &mut steps);
@@ -51,15 +111,30 @@ impl Manager {
     fn retire(&self, old: Vec<Held>, steps: &mut Vec<Step>) {
         for held in old {
             let name = held.server.name().to_owned();
-            let is_replaced = steps.contains(&Step::Replace(name.clone()));
+            let is_replaced = self.server(&name).is_some();
             let manager = self.clone();
             if !is_replaced {
                 steps.push(Step::Remove(name));
             }
             tokio::spawn(async move {
+                if is_replaced {
+                    tokio::time::sleep(LAST_CALLS).await;
+                }
                 held.server.stop().await;
                 manager.tell(&held.server, if is_replaced { What::Registered } else { What::Removed });
             });
         }
+        for step in steps.iter() {
+            if let Step::Start(name) | Step::Replace(name) = step
+                && let Some(server) = self.server(name)
+            {
+                self.tell(&server, What::Registered);
+            }
+        }
     }
+}
+
+fn step(held: Held, make: fn(String) -> Step) -> (Held, Step) {
+    let name = held.server.name().to_owned();
+    (held, make(name))
 }

@@ -5,22 +5,24 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, Stage};
+use tsugi_process::Job;
+use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, ProcessEnd, Stage};
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_transport::http::HttpTarget;
 use tsugi_transport::{Link, TransportError, sse, stdio, ws};
 
-use super::Inner;
+use super::{Inner, Newest};
 use crate::config::{EraChoice, Target};
 use crate::connection::Connection;
 use crate::connection::backoff::Backoff;
+use crate::connection::context::Context;
 use crate::connection::exchange::{self, Opened};
 use crate::connection::handshake::{self, Terms};
 use crate::connection::in_process::InProcess;
 use crate::connection::mux::Mux;
 use crate::connection::state::Happening;
-use crate::error::connect_fault;
+use crate::error::{STDERR_LINES, connect_fault};
 
 /// Connects and agrees. A memory of the era that proves wrong is forgotten, and the question asked.
 /// `give_up` ends the attempt: it fails, and nothing that it started is left.
@@ -111,6 +113,7 @@ impl Opening<'_> {
 
     async fn over_stream(&self, link: Result<Link, TransportError>) -> Result<Connection, Fault> {
         let link = link.map_err(|error| connect_fault(&error))?;
+        self.inner.newest.store(link.job.as_ref().map(|job| Arc::new(Newest::of(job))));
         self.inner.wire_up();
         let mux = Mux::start(self.inner.context.clone(), link);
         match self.unless_given_up(handshake::over_stream(&self.inner.context, &mux, self.terms)).await {
@@ -119,6 +122,7 @@ impl Opening<'_> {
                 Ok(Connection::Mux(Arc::new(mux)))
             }
             Err(fault) => {
+                let fault = with_last_words(fault, &mux, &self.inner.context);
                 mux.close().await;
                 Err(fault)
             }
@@ -144,6 +148,30 @@ impl Opening<'_> {
             // What the first wire said explains more than that the second one failed too.
             Opened::MaybeSse(fault) => self.over_sse(target).await.map_err(|_| fault),
         }
+    }
+}
+
+/// What a server that never agreed said meanwhile: on its standard error, and on its output instead of messages.
+fn with_last_words(fault: Fault, mux: &Mux, context: &Context) -> Fault {
+    let fault = match mux.job() {
+        Some(job) if fault.process.is_none() => {
+            let stderr = job.stderr().tail(STDERR_LINES);
+            fault.with_process(ProcessEnd { status: "it was still running".to_owned(), stderr })
+        }
+        _ => fault,
+    };
+    match context.noise.lines().first() {
+        Some(_) => fault.with_hint(
+            "it writes to its standard output what is no message, which many clients cannot bear: \
+             have it write such lines to standard error, see `tsugi doctor`",
+        ),
+        None => fault,
+    }
+}
+
+impl Newest {
+    fn of(job: &Job) -> Self {
+        Newest { pid: job.pid(), tier: job.tier().name(), stderr: job.stderr() }
     }
 }
 

@@ -16,7 +16,7 @@ use super::{Arrival, Shared};
 use crate::connection::context::Notice;
 use crate::error::{call_fault, process_end};
 
-/// How long to wait for the exit status of a server that closed its output.
+/// How long to wait for the exit status of a server that closed its output or its input.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 /// How often to look whether a server that closed its input has answered everything.
 const DEAF_PAUSE: Duration = Duration::from_millis(20);
@@ -82,6 +82,7 @@ fn route(shared: &Shared, line: Bytes) {
         Err(error) => {
             let start = String::from_utf8_lossy(&line[..line.len().min(120)]).into_owned();
             tracing::debug!(server = %shared.context.server, %error, line = start, "a line that is no message");
+            shared.context.noise.add(&line);
         }
     }
 }
@@ -204,7 +205,9 @@ pub(super) async fn watch_input(shared: Arc<Shared>, job: Option<Job>) {
     while shared.in_flight() > 0 {
         tokio::time::sleep(DEAF_PAUSE).await;
     }
-    if let Some(job) = job.filter(|job| job.try_exit_report().is_none()) {
+    let Some(job) = job else { return };
+    // A process that ends closes its input too, and its own end says more than our stopping it.
+    if tokio::time::timeout(EXIT_LIMIT, job.exited()).await.is_err() {
         shared.is_deaf.store(true, Ordering::Release);
         job.kill();
     }

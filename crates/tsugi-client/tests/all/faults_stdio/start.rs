@@ -11,11 +11,12 @@ use tsugi_process::Command;
 use tsugi_protocol::answer::{Answer, Call, FaultCode, Outcome, SentState, Stage};
 use tsugi_protocol::mcp::Method;
 use tsugi_testkit::script::{Action, Eras, Rule, Script};
+use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
 use super::eras;
 use crate::outcome::{end_of, fault, text, value};
-use crate::world::{Bench, EAGER, LIMIT, call, config, options};
+use crate::world::{Bench, EAGER, LIMIT, call, command, config, options};
 
 /// Calls a server that cannot be started.
 async fn call_missing(program: &std::path::Path) -> tsugi_protocol::answer::Fault {
@@ -275,4 +276,76 @@ async fn f10_a_start_that_takes_too_long_sheds_its_callers_and_serves_the_next()
     assert_eq!(text(&bench.call("echo", json!({"message": "patient"})).await), "patient");
     assert_eq!(bench.peer.journal().launches(), 1);
     bench.finish().await;
+}
+
+fn shell(script: &str) -> Target {
+    Target::stdio(Command::new("sh").args(["-c", script]))
+}
+
+#[tokio::test]
+async fn a_server_that_ends_before_it_reads_is_told_with_its_exit_and_its_last_words() {
+    let manager = Manager::new(options());
+    let mut config = config("deaf", shell("exec 0<&-; echo no database >&2; sleep 0.1; exit 3"));
+    config.backoff = BackoffPolicy { burst: 2, ..EAGER };
+    let server = manager.register(config).unwrap();
+    let fault = fault(&end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends"));
+    let process = fault.process.expect("the fault tells how the process ended");
+    assert_eq!((process.status.as_str(), process.stderr), ("exit code 3", vec!["no database".to_owned()]));
+    assert_eq!(server.stderr(5), ["no database"]);
+    manager.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_in_the_handshake_shows_what_it_said_meanwhile_and_afterwards() {
+    let limits = Duration::from_millis(500);
+    let manager = Manager::new(tsugi_client::Options { handshake_timeout: limits, probe_timeout: limits, ..options() });
+    let mut config = config("mute", shell("echo hello; echo waiting for the lock >&2; exec sleep 600"));
+    config.backoff = BackoffPolicy { max_retries: Some(0), ..EAGER };
+    let server = manager.register(config).unwrap();
+    let speaks = || server.status().state == State::Initializing && server.stderr(5) == ["waiting for the lock"];
+    assert!(wait::until(speaks).await, "{:?}", server.status());
+    assert!(server.status().pid.is_some());
+    let fault = fault(&end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends"));
+    assert_eq!(fault.process.expect("what it said is told").stderr, ["waiting for the lock"]);
+    assert!(fault.hint.expect("a hint").contains("standard output"));
+    assert_eq!(server.noise(), ["hello"]);
+    manager.stop().await;
+}
+
+#[tokio::test]
+async fn a_bare_tool_name_is_refused_when_a_slower_server_has_it_too() {
+    let (fast, slow) =
+        (Scripted::new(Script::modern()), Scripted::new(Script { start_delay_ms: 400, ..Script::modern() }));
+    let manager = Manager::new(options());
+    for (name, scripted) in [("fast", &fast), ("slow", &slow)] {
+        manager.register(config(name, Target::stdio(command(scripted)))).unwrap();
+    }
+    manager.server("fast").unwrap().ready(LIMIT).await.unwrap();
+    let fault = manager.find_tool(None, "echo").await.map(|server| server.name().to_owned()).unwrap_err();
+    assert_eq!(fault.code, FaultCode::InvalidParams);
+    assert!(fault.message.ends_with("fast, slow"), "{fault}");
+    manager.stop().await;
+}
+
+#[tokio::test]
+async fn prepared_servers_take_over_when_they_are_ready_and_change_nothing_when_they_are_not() {
+    let (old, new) =
+        (Scripted::new(Script::modern()), Scripted::new(Script { name: "new".into(), ..Script::legacy() }));
+    let manager = Manager::new(options());
+    manager.reconcile(vec![config("one", Target::stdio(command(&old)))]);
+    manager.server("one").unwrap().ready(LIMIT).await.unwrap();
+    let pid = manager.server("one").unwrap().status().pid;
+
+    let dead = manager.prepare(vec![config("one", shell("echo no database >&2; exit 3"))]);
+    let fault = dead.ready(LIMIT).await.unwrap_err();
+    assert!(fault.process.is_some_and(|end| end.stderr == ["no database"]));
+    drop(dead);
+    assert_eq!(manager.server("one").unwrap().status().pid, pid);
+
+    let good = manager.prepare(vec![config("one", Target::stdio(command(&new)))]);
+    good.ready(LIMIT).await.unwrap();
+    assert_eq!(manager.server("one").unwrap().status().pid, pid);
+    assert_eq!(manager.adopt(good), [tsugi_client::manager::Step::Replace("one".into())]);
+    assert_ne!(manager.server("one").unwrap().status().pid, pid);
+    manager.stop().await;
 }
