@@ -6,6 +6,7 @@ mod eras;
 mod faults_http;
 mod faults_stdio;
 mod outcome;
+mod real;
 mod role;
 mod subject;
 mod world;

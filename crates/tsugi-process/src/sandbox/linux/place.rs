@@ -69,6 +69,9 @@ const TOOLS: &[&str] = &[
     ".config/uv",
     ".config/pip",
     ".config/fontconfig",
+    // git fails as a whole when these exist and cannot be read. Passwords are kept beside them, not in them.
+    ".gitconfig",
+    ".config/git",
 ];
 
 /// What package managers fill below the home directory.
@@ -116,7 +119,7 @@ const HOME_SECRETS: &[&str] = &[
     ".gemini",
     ".config/gcloud",
     ".config/gh",
-    ".config/git",
+    ".config/git/credentials",
     ".config/op",
     ".config/sops",
     ".config/tsugi",
@@ -390,6 +393,21 @@ mod tests {
         ] {
             assert_eq!(allows(&write, &home.path(name)), is_allowed, "{name}");
         }
+    }
+
+    #[test]
+    fn the_settings_of_git_can_be_read_and_its_passwords_cannot() {
+        let home = Home::new();
+        fs::create_dir_all(home.path(".config/git")).unwrap();
+        for file in [".gitconfig", ".git-credentials", ".config/git/config", ".config/git/credentials"] {
+            fs::write(home.path(file), "").unwrap();
+        }
+        let places = home.places(&Rules::default(), "work").unwrap();
+        let (read, write) = (below(&places.read, &home), below(&places.write, &home));
+        let readable = |name| allows(&read, &home.path(name)) || allows(&write, &home.path(name));
+        assert!(readable(".gitconfig") && readable(".config/git/config"));
+        assert!(!readable(".git-credentials") && !readable(".config/git/credentials"));
+        assert!(!allows(&write, &home.path(".gitconfig")));
     }
 
     #[test]
