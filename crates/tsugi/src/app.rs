@@ -36,7 +36,7 @@ use crate::report::{self, exit::Exit};
 use crate::terminal;
 use interrupt::Interrupts;
 
-pub(crate) use offer::{is_offered, offers};
+pub(crate) use offer::{is_offered, is_shown_as, offers, own_name, shown, shown_name};
 pub(crate) use select::{named, select};
 
 /// How long a call may take in all where no configuration says it.

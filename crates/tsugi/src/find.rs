@@ -9,7 +9,7 @@ use tsugi_client::catalog::Catalog;
 use tsugi_protocol::answer::Fault;
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
 
-use crate::app::{App, named, profile, select};
+use crate::app::{App, is_shown_as, named, own_name, profile, select, shown_name};
 use crate::config::key::nearest;
 use crate::config::layer::Loaded;
 use crate::failure::{Failure, warning};
@@ -42,15 +42,38 @@ impl Thing {
         }
     }
 
-    fn names(self, catalog: &Catalog) -> Vec<&str> {
+    /// The names under which a server's things are shown, each with the server's own name for it.
+    fn names(self, loaded: &Loaded, (server, catalog): &Ready) -> Vec<(String, String)> {
+        let both = |shown: &str, own: &str| (shown.to_owned(), own.to_owned());
         match self {
-            Thing::Tool => catalog.tools.items.iter().map(|tool| tool.name()).collect(),
-            Thing::Prompt => catalog.prompts.items.iter().map(|prompt| prompt.name()).collect(),
+            Thing::Tool => {
+                let names = catalog.tools.items.iter().map(|tool| tool.name());
+                names.map(|own| both(shown_name(loaded, server.name(), own), own)).collect()
+            }
+            Thing::Prompt => catalog.prompts.items.iter().map(|prompt| both(prompt.name(), prompt.name())).collect(),
         }
     }
 
-    fn is_in(self, catalog: &Catalog, name: &str) -> bool {
-        self.names(catalog).contains(&name)
+    /// The server's own name for what is asked for, where it shows it under this name.
+    fn shown_in(self, loaded: &Loaded, server: &str, catalog: &Catalog, word: &str) -> Option<String> {
+        match self {
+            Thing::Tool => {
+                let mut names = catalog.tools.items.iter().map(|tool| tool.name());
+                names.find(|own| is_shown_as(loaded, server, own, word)).map(str::to_owned)
+            }
+            Thing::Prompt => {
+                let mut names = catalog.prompts.items.iter().map(|prompt| prompt.name());
+                names.find(|own| *own == word).map(str::to_owned)
+            }
+        }
+    }
+
+    /// The same for a thing that is not shown, or under another name: asking for it is then answered with why.
+    fn hidden_in(self, loaded: &Loaded, (server, catalog): &Ready, word: &str) -> Option<String> {
+        match self {
+            Thing::Tool => own_name(loaded, server.name(), catalog, word),
+            Thing::Prompt => None,
+        }
     }
 }
 
@@ -89,7 +112,8 @@ pub(crate) async fn find(
         None => select(loaded, app.chosen(loaded))?,
     };
     let started = app.start_as(&loaded.settings, &wanted, profile(has_roots));
-    let reached = reach(app, started.servers, |catalog| thing.is_in(catalog, name)).await;
+    let is_shown = |server: &str, catalog: &Catalog| thing.shown_in(loaded, server, catalog, name).is_some();
+    let reached = reach(app, started.servers, is_shown).await;
     let (mut ready, mut faults) = (Vec::new(), started.failed);
     for one in reached {
         match one.catalog {
@@ -97,7 +121,7 @@ pub(crate) async fn find(
             Err(fault) => faults.push(fault),
         }
     }
-    let found = choose(thing, name, &ready, &faults);
+    let found = Search { loaded, thing, name, ready: &ready }.choose(!faults.is_empty());
     let is_alone = ready.is_empty() && faults.len() == 1;
     match (found, faults.pop()) {
         // What is wrong with the only server says more than that it has no such tool.
@@ -110,33 +134,83 @@ pub(crate) async fn find(
     }
 }
 
-fn choose(thing: Thing, name: &str, ready: &[Ready], faults: &[Fault]) -> Result<Found, Failure> {
-    let mut holders: Vec<&Ready> = ready.iter().filter(|(_, catalog)| thing.is_in(catalog, name)).collect();
-    match (holders.pop(), holders.is_empty()) {
-        (Some(only), true) => Ok(Found::new(only.clone(), name)),
-        (Some(last), false) => {
-            holders.push(last);
-            Err(ambiguous(thing, name, &holders))
-        }
-        (None, _) => {
-            let public = (thing == Thing::Tool).then(|| by_public_name(name, ready)).flatten();
-            public.ok_or_else(|| unknown(thing, name, ready, !faults.is_empty()))
-        }
-    }
+/// What is looked for among which servers.
+struct Search<'a> {
+    loaded: &'a Loaded,
+    thing: Thing,
+    name: &'a str,
+    ready: &'a [Ready],
 }
 
-/// A name as `tsugi tools --for` gives it to a model: made safe, perhaps shortened.
-fn by_public_name(name: &str, ready: &[Ready]) -> Option<Found> {
-    let targets = || {
-        let of = |(server, catalog): &Ready| {
-            Thing::Tool.names(catalog).iter().map(|tool| Target::new(server.name(), *tool)).collect::<Vec<_>>()
+impl Search<'_> {
+    fn choose(&self, has_faults: bool) -> Result<Found, Failure> {
+        let (loaded, thing, name) = (self.loaded, self.thing, self.name);
+        let shown = self.holders(|(server, catalog)| thing.shown_in(loaded, server.name(), catalog, name));
+        let holders = if shown.is_empty() { self.holders(|one| thing.hidden_in(loaded, one, name)) } else { shown };
+        match holders.as_slice() {
+            [(holder, own)] => Ok(Found::new((*holder).clone(), own)),
+            [] => {
+                let public = (thing == Thing::Tool).then(|| self.by_public_name()).flatten();
+                public.ok_or_else(|| self.unknown(has_faults))
+            }
+            several => Err(self.ambiguous(several)),
+        }
+    }
+
+    fn holders(&self, own: impl Fn(&Ready) -> Option<String>) -> Vec<(&Ready, String)> {
+        self.ready.iter().filter_map(|one| Some((one, own(one)?))).collect()
+    }
+
+    /// A name as `tsugi tools --for` gives it to a model: made safe, perhaps shortened.
+    fn by_public_name(&self) -> Option<Found> {
+        let targets = || {
+            let of = |one: &Ready| {
+                let names = Thing::Tool.names(self.loaded, one).into_iter();
+                names.map(|(shown, _)| Target::new(one.0.name(), shown)).collect::<Vec<_>>()
+            };
+            self.ready.iter().flat_map(of)
         };
-        ready.iter().flat_map(of)
-    };
-    let maps = [Naming::Prefix, Naming::PrefixOnConflict].map(|naming| NameMap::build(targets(), naming));
-    let target = maps.iter().find_map(|map| map.target(name))?;
-    let holder = ready.iter().find(|(server, _)| server.name() == target.server)?;
-    Some(Found::new(holder.clone(), &target.tool))
+        let maps = [Naming::Prefix, Naming::PrefixOnConflict].map(|naming| NameMap::build(targets(), naming));
+        let target = maps.iter().find_map(|map| map.target(self.name))?;
+        let holder = self.ready.iter().find(|(server, _)| server.name() == target.server)?;
+        let own = own_name(self.loaded, &target.server, &holder.1, &target.tool)?;
+        Some(Found::new(holder.clone(), &own))
+    }
+
+    fn unknown(&self, has_faults: bool) -> Failure {
+        let (word, name) = (self.thing.word(), self.name);
+        let message = match self.ready {
+            [(server, _)] => format!("{} has no {word} named `{name}`", server.name()),
+            _ => format!("no server has a {word} named `{name}`"),
+        };
+        let failure = Failure::usage(message);
+        match self.near() {
+            Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
+            None if has_faults => failure.with_hint("perhaps a server that could not be reached has it"),
+            None => failure.with_hint(format!("`tsugi {word}s` lists them")),
+        }
+    }
+
+    /// What was perhaps meant, with its server: by its own name, or by both where both were given.
+    fn near(&self) -> Option<String> {
+        let shown = |one: &Ready| self.thing.names(self.loaded, one).into_iter().map(|(shown, _)| shown);
+        let full = |one: &Ready| shown(one).map(|name| format!("{}/{name}", one.0.name())).collect::<Vec<_>>();
+        if self.name.contains('/') {
+            let all: Vec<String> = self.ready.iter().flat_map(full).collect();
+            return nearest(self.name, all.iter().map(String::as_str)).map(str::to_owned);
+        }
+        self.ready.iter().find_map(|one| {
+            let names: Vec<String> = shown(one).collect();
+            Some(format!("{}/{}", one.0.name(), nearest(self.name, names.iter().map(String::as_str))?))
+        })
+    }
+
+    fn ambiguous(&self, holders: &[(&Ready, String)]) -> Failure {
+        let names: Vec<&str> = holders.iter().map(|((server, _), _)| server.name()).collect();
+        let (word, name) = (self.thing.word(), self.name);
+        Failure::usage(format!("several servers have a {word} named `{name}`: {}", names.join(", ")))
+            .with_hint(format!("name the server: `{}/{name}`", names[0]))
+    }
 }
 
 /// Says which servers could not be asked.
@@ -144,39 +218,4 @@ pub(crate) fn tell(app: &App, faults: &[Fault]) {
     for fault in faults {
         app.output.say(|paint| warning(fault, paint));
     }
-}
-
-fn unknown(thing: Thing, name: &str, ready: &[Ready], has_faults: bool) -> Failure {
-    let word = thing.word();
-    let message = match ready {
-        [(server, _)] => format!("{} has no {word} named `{name}`", server.name()),
-        _ => format!("no server has a {word} named `{name}`"),
-    };
-    let failure = Failure::usage(message);
-    match near(thing, name, ready) {
-        Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
-        None if has_faults => failure.with_hint("perhaps a server that could not be reached has it"),
-        None => failure.with_hint(format!("`tsugi {word}s` lists them")),
-    }
-}
-
-/// What was perhaps meant, with its server: by its own name, or by both where both were given.
-fn near(thing: Thing, name: &str, ready: &[Ready]) -> Option<String> {
-    let full = |(server, catalog): &Ready| {
-        let names = thing.names(catalog);
-        names.iter().map(|own| format!("{}/{own}", server.name())).collect::<Vec<_>>()
-    };
-    if name.contains('/') {
-        let all: Vec<String> = ready.iter().flat_map(full).collect();
-        return nearest(name, all.iter().map(String::as_str)).map(str::to_owned);
-    }
-    let own = |(server, catalog): &Ready| Some(format!("{}/{}", server.name(), nearest(name, thing.names(catalog))?));
-    ready.iter().find_map(own)
-}
-
-fn ambiguous(thing: Thing, name: &str, holders: &[&Ready]) -> Failure {
-    let names: Vec<&str> = holders.iter().map(|(server, _)| server.name()).collect();
-    let word = thing.word();
-    Failure::usage(format!("several servers have a {word} named `{name}`: {}", names.join(", ")))
-        .with_hint(format!("name the server: `{}/{name}`", names[0]))
 }

@@ -1,18 +1,17 @@
 //! `tsugi batch`: many calls at once, their results in the order of the calls.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde_json::Value;
-use tsugi_client::{Server, ToolResult};
+use tsugi_client::ToolResult;
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::json::Raw;
 
 use super::input::{duration, read_stdin};
-use crate::app::{App, named, offers, profile, select};
+use crate::app::{App, is_shown_as, named, offers, own_name, profile, select};
 use crate::config::layer::Loaded;
 use crate::config::settings::ServerSettings;
 use crate::failure::Failure;
@@ -69,7 +68,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let wanted = wanted(app, &loaded, &calls.entries)?;
     let started = app.start_as(&loaded.settings, &wanted, profile(false));
     tell(app, &started.failed);
-    let reached = reach(app, started.servers, |_| false).await;
+    let reached = reach(app, started.servers, |_, _| false).await;
     let faults: Vec<Fault> = reached.iter().filter_map(|one| one.catalog.as_ref().err().cloned()).collect();
     tell(app, &faults);
     let talk = Talk::alone(app).with_timeout(args.timeout);
@@ -127,7 +126,7 @@ impl Worker<'_> {
         let started = Instant::now();
         let (name, tool) = entry.place(self.loaded);
         let (server, outcome) = match self.find(name, tool) {
-            Ok(server) => (Some(server.name().to_owned()), self.outcome(server, tool, entry.arguments.as_ref()).await),
+            Ok(one) => (Some(one.server.name().to_owned()), self.outcome(one, tool, entry.arguments.as_ref()).await),
             Err(fault) => (name.map(str::to_owned), Outcome::fault(fault)),
         };
         let result = ToolResult::new(tool, server.as_deref(), outcome, started.elapsed());
@@ -136,7 +135,10 @@ impl Worker<'_> {
         (result, exit)
     }
 
-    async fn outcome(&self, server: &Server, tool: &str, arguments: Option<&Value>) -> Outcome {
+    async fn outcome(&self, one: &Reached, word: &str, arguments: Option<&Value>) -> Outcome {
+        let server = &one.server;
+        let own = one.catalog.as_ref().ok().and_then(|catalog| own_name(self.loaded, server.name(), catalog, word));
+        let tool = own.as_deref().unwrap_or(word);
         if let Err(fault) = offers(self.loaded, server.name(), tool) {
             return Outcome::fault(fault);
         }
@@ -152,21 +154,28 @@ impl Worker<'_> {
     }
 
     /// The server for a call. One that failed is found too: its failure is then the call's.
-    fn find(&self, name: Option<&str>, tool: &str) -> Result<&Server, Fault> {
+    fn find(&self, name: Option<&str>, tool: &str) -> Result<&Reached, Fault> {
         let Some(name) = name else { return self.holder(tool) };
         if let Some(fault) = self.failed.iter().find(|fault| fault.server.as_deref() == Some(name)) {
             return Err(fault.clone());
         }
         let found = self.reached.iter().find(|one| one.server.name() == name);
         let unknown = || Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}"));
-        found.map(|one| &one.server).ok_or_else(unknown)
+        found.ok_or_else(unknown)
     }
 
-    fn holder(&self, tool: &str) -> Result<&Server, Fault> {
-        let has = |one: &&Reached| one.catalog.as_ref().is_ok_and(|catalog: &Arc<_>| catalog.tool(tool).is_some());
-        let holders: Vec<&Reached> = self.reached.iter().filter(has).collect();
+    fn holder(&self, tool: &str) -> Result<&Reached, Fault> {
+        let has = |one: &&Reached, is_it: &dyn Fn(&str, &str) -> bool| {
+            let tools = one.catalog.as_ref().map(|catalog| catalog.tools.items.as_slice()).unwrap_or_default();
+            tools.iter().any(|known| is_it(one.server.name(), known.name()))
+        };
+        let is_shown = |server: &str, own: &str| is_shown_as(self.loaded, server, own, tool);
+        let mut holders: Vec<&Reached> = self.reached.iter().filter(|one| has(one, &is_shown)).collect();
+        if holders.is_empty() {
+            holders = self.reached.iter().filter(|one| has(one, &|_, own| own == tool)).collect();
+        }
         match holders.as_slice() {
-            [one] => Ok(&one.server),
+            [one] => Ok(one),
             [] => {
                 Err(Fault::new(FaultCode::ToolNotFound, format!("no server has a tool named {tool:?}")).on_tool(tool))
             }

@@ -3,6 +3,7 @@
 pub(super) mod clients;
 mod doorkeeper;
 pub(super) mod plan;
+mod reload;
 pub(super) mod signals;
 mod source;
 
@@ -14,7 +15,6 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tsugi_client::catalog::Catalog;
-use tsugi_client::manager::Step;
 use tsugi_client::{Manager, Server, Start};
 use tsugi_gateway::guard::Guard;
 use tsugi_gateway::{Config, Gateway, Handle, Hub, StartError};
@@ -24,13 +24,12 @@ use crate::app::gateway::{self, Offered};
 use crate::app::{App, profile_of_gateway};
 use crate::config::layer::Loaded;
 use crate::config::parse;
-use crate::config::problem::Problem;
-use crate::config::watch::Change;
 use crate::failure::{Failure, warning};
-use crate::report::{self, exit::Exit};
+use crate::report::exit::Exit;
 use clients::Clients;
 use doorkeeper::Doorkeeper;
 use plan::Plan;
+use reload::Coming;
 use signals::{Signals, Wish};
 use source::Source;
 
@@ -85,6 +84,10 @@ struct Running<'a> {
     handle: Handle,
     doorkeeper: Doorkeeper,
     arrivals: FuturesUnordered<Arrival>,
+    /// Settings that will hold as soon as their servers are ready.
+    coming: Option<Coming>,
+    /// Settings that could not be taken over. They may be tried again as they are.
+    refused: Option<Loaded>,
 }
 
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
@@ -104,6 +107,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
             change = source.next() => running.take(change),
             () = running.doorkeeper.changed() => running.replace_keys(),
             Some((server, arrived)) = running.arrivals.next() => running.tell_arrival(&server, arrived),
+            ready = reload::next(&mut running.coming) => running.finish(ready),
         }
     }
 }
@@ -123,7 +127,19 @@ impl<'a> Running<'a> {
         let offered = Offered { hub: hub.clone(), has_control, boards: app.boards.clone() };
         let handle = Gateway::serve_guarded(config, Arc::new(offered), guard.clone()).await.map_err(not_started)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
-        Ok(Running { app, args, loaded, manager, hub, guard, handle, doorkeeper, arrivals })
+        Ok(Running {
+            app,
+            args,
+            loaded,
+            manager,
+            hub,
+            guard,
+            handle,
+            doorkeeper,
+            arrivals,
+            coming: None,
+            refused: None,
+        })
     }
 
     fn welcome(&self) {
@@ -152,74 +168,6 @@ impl<'a> Running<'a> {
             }),
             Err(fault) => self.app.output.say(|paint| warning(&fault, paint)),
         }
-    }
-
-    /// Someone asked to read the file again.
-    fn reread(&mut self, source: &mut Source) {
-        match source.reread() {
-            Some(change) => self.take(change),
-            None => self.app.output.say(|paint| paint.faint("the configuration is as it was")),
-        }
-        self.replace_keys();
-    }
-
-    /// The new settings, if they can be used; otherwise everything stays as it is.
-    fn take(&mut self, change: Change) {
-        let taken = match change {
-            Change::Changed(resolved) => {
-                let origin = self.loaded.origin.clone();
-                let loaded = Loaded { settings: resolved.settings, warnings: resolved.warnings, origin };
-                self.apply(self.args.over(loaded))
-            }
-            Change::Invalid(problems) => Err(Failure::Problems(problems)),
-        };
-        if let Err(failure) = taken {
-            failure.tell(&self.app.output);
-            self.app.output.say(|paint| paint.warning("nothing was changed; what held goes on holding"));
-        }
-    }
-
-    fn apply(&mut self, loaded: Loaded) -> Result<(), Failure> {
-        let plan = Plan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
-        let keys = self.doorkeeper.keys(&loaded.settings)?;
-        self.warn_of_what_waits(&loaded);
-        let steps = self.manager.reconcile(plan.servers);
-        self.hub.reconfigure(plan.hub);
-        self.guard.replace_keys(keys);
-        self.loaded = loaded;
-        self.tell_steps(&steps);
-        Ok(())
-    }
-
-    /// Some settings are of the socket itself, which must not be closed.
-    fn warn_of_what_waits(&self, new: &Loaded) {
-        let (old, new) = (&self.loaded.settings.gateway, &new.settings.gateway);
-        let is_same = old.listen == new.listen
-            && old.limits == new.limits
-            && old.allowed_hosts == new.allowed_hosts
-            && old.allowed_origins == new.allowed_origins
-            && old.admin_api == new.admin_api
-            && (old.session_idle, old.keep_alive) == (new.session_idle, new.keep_alive);
-        if !is_same {
-            let problem = Problem::new("the address, the limits and the allowed hosts hold from the next start on");
-            self.app.output.say(|paint| report::warnings(&[problem], paint));
-        }
-    }
-
-    fn tell_steps(&mut self, steps: &[Step]) {
-        for step in steps {
-            let (word, name) = match step {
-                Step::Keep(_) => continue,
-                Step::Start(name) => ("starting", name),
-                Step::Replace(name) => ("replacing", name),
-                Step::Remove(name) => ("removing", name),
-            };
-            self.app.output.say(|paint| paint.faint(format!("{word} {name}")));
-            let server = self.manager.server(name);
-            self.arrivals.extend(server.and_then(|server| arrival(self.app, server)));
-        }
-        let kept = steps.iter().filter(|step| matches!(step, Step::Keep(_))).count();
-        self.app.output.say(|paint| paint.faint(format!("configuration taken over; {kept} servers untouched")));
     }
 
     /// The keys that hold from now on; damaged ones change nothing.

@@ -68,7 +68,7 @@ pub(super) async fn standings(app: &App, loaded: &Loaded) -> Result<Vec<Standing
     let names = app.chosen(loaded);
     let wanted = select(loaded, names)?;
     let started = app.start(&loaded.settings, &wanted);
-    let mut reached = reach(app, started.servers, |_| false).await;
+    let mut reached = reach(app, started.servers, |_, _| false).await;
     let mut failed = started.failed;
     let listed = loaded.settings.servers.iter().filter(|server| names.is_empty() || names.contains(&server.name));
     let stand = |settings: &ServerSettings| {

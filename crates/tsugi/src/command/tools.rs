@@ -11,7 +11,7 @@ use tsugi_schema::dialect::{self, Converted, Dialect, NamedTool, OpenAiStyle};
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
 
 use super::first_line;
-use crate::app::{App, is_offered};
+use crate::app::{App, is_offered, shown};
 use crate::config::layer::{Loaded, Origin};
 use crate::config::settings;
 use crate::failure::Failure;
@@ -53,6 +53,9 @@ fn dialects() -> impl TypedValueParser<Value = Dialect> {
 /// A tool and where it is.
 struct Offered {
     server: Server,
+    /// The server's own name for it.
+    own: String,
+    /// As the configuration shows it.
     tool: Tool,
 }
 
@@ -75,25 +78,29 @@ fn offered(loaded: &Loaded, ready: &[(Server, Arc<Catalog>)]) -> Vec<Offered> {
     let mut offered = Vec::new();
     for (server, catalog) in ready {
         let tools = catalog.tools.items.iter().filter(|tool| is_offered(loaded, server.name(), tool.name()));
-        offered.extend(tools.map(|tool| Offered { server: server.clone(), tool: tool.clone() }));
+        offered.extend(tools.map(|tool| Offered {
+            server: server.clone(),
+            own: tool.name().to_owned(),
+            tool: shown(loaded, server.name(), tool),
+        }));
     }
     offered
 }
 
 fn table(offered: &[Offered]) -> Table {
     let mut table = Table::new(["server", "tool", "description"]);
-    for Offered { server, tool } in offered {
+    for Offered { server, tool, .. } in offered {
         table.row([server.name().to_owned(), tool.name().to_owned(), first_line(tool.description())]);
     }
     table
 }
 
-/// The tool as its server describes it, with where it is and how long it may be silent.
+/// The tool as it is shown, with where it is and how long it may be silent.
 fn described(offered: &Offered) -> Value {
     let mut described: Value = offered.tool.object().raw().to().unwrap_or_default();
     described["server"] = offered.server.name().into();
     let config = offered.server.config();
-    let own = config.tools.get(offered.tool.name()).and_then(|tool| tool.timeout);
+    let own = config.tools.get(&offered.own).and_then(|tool| tool.timeout);
     described["timeout"] = own.or(config.timeout).map(|timeout| timeout.as_millis() as u64).into();
     described
 }

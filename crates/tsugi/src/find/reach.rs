@@ -34,7 +34,7 @@ type Arrival = Option<(Result<Arc<Catalog>, Fault>, Duration)>;
 
 /// Waits for these servers, and gives them in their order. Once `is_enough` holds for one, the others have only
 /// [`GRACE`] left.
-pub(crate) async fn reach(app: &App, servers: Vec<Server>, is_enough: impl Fn(&Catalog) -> bool) -> Vec<Reached> {
+pub(crate) async fn reach(app: &App, servers: Vec<Server>, is_enough: impl Fn(&str, &Catalog) -> bool) -> Vec<Reached> {
     let progress = app.output.progress("connecting", (servers.len() > 1).then_some(servers.len() as u64));
     let (patience, started) = (app.patience(), Instant::now());
     let mut deadline = started + patience;
@@ -45,7 +45,7 @@ pub(crate) async fn reach(app: &App, servers: Vec<Server>, is_enough: impl Fn(&C
     let mut waiting: FuturesUnordered<_> = servers.iter().enumerate().map(ready).collect();
     let mut arrivals: Vec<Arrival> = servers.iter().map(|_| None).collect();
     while let Ok(Some((index, catalog, took))) = timeout_at(deadline, waiting.next()).await {
-        if catalog.as_ref().is_ok_and(|catalog| is_enough(catalog)) {
+        if catalog.as_ref().is_ok_and(|catalog| is_enough(servers[index].name(), catalog)) {
             deadline = deadline.min(Instant::now() + GRACE);
         }
         arrivals[index] = Some((catalog, took));
@@ -116,7 +116,7 @@ pub(crate) async fn reach_all(app: &App, loaded: &Loaded) -> Result<(Vec<Ready>,
     let wanted = select(loaded, app.chosen(loaded))?;
     let started = app.start(&loaded.settings, &wanted);
     let (mut ready, mut faults) = (Vec::new(), started.failed);
-    for one in reach(app, started.servers, |_| false).await {
+    for one in reach(app, started.servers, |_, _| false).await {
         match one.catalog {
             Ok(catalog) => ready.push((one.server, catalog)),
             Err(fault) => faults.push(fault),

@@ -47,3 +47,48 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
     assert!(serving.talk().contains("did you mean `command`"), "{}", serving.talk());
     assert_eq!(serving.connected("one")["pid"], pid);
 }
+
+#[test]
+fn a_server_that_would_not_start_does_not_take_the_place_of_one_that_works() {
+    let world = World::new();
+    let one = world.entry("one");
+    let config = world.write("tsugi.yaml", &format!("servers: [{one}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let pid = serving.connected("one")["pid"].clone();
+    let dead = "{name: one, command: sh, args: [-c, 'echo no database >&2; exit 3']}";
+    world.write("tsugi.yaml", &format!("servers: [{dead}]\n"));
+    serving.wait_for("nothing was changed");
+    assert!(serving.talk().contains("no database") && serving.talk().contains("exit code 3"), "{}", serving.talk());
+    assert_eq!(serving.connected("one")["pid"], pid);
+
+    // What was refused may be asked for again without touching the file.
+    serving.signal(Signal::HUP);
+    until(|| serving.talk().matches("nothing was changed").count() == 2, || serving.talk());
+    assert_eq!(serving.connected("one")["pid"], pid);
+}
+
+#[test]
+fn a_server_that_is_replaced_answers_until_the_new_one_can() {
+    let world = World::new();
+    let one = world.entry("one");
+    let config = world.write("tsugi.yaml", &format!("servers: [{one}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let pid = serving.connected("one")["pid"].clone();
+    let (gate, slow) =
+        (world.path().join("gate"), one.replace("command: ", "command: sh, args: [-c, 'SCRIPT'], was: "));
+    let child =
+        one.split("command: ").nth(1).unwrap().trim_end_matches("]}").replace(", args: [", " ").replace(", ", " ");
+    let script = format!("while ! test -e {}; do sleep 0.05; done; exec {child}", gate.display());
+    let slow = slow.split(", was: ").next().unwrap().replace("SCRIPT", &script) + "}";
+    world.write("tsugi.yaml", &format!("servers: [{slow}]\n"));
+    let is_starting = || world.mark.processes().iter().any(|process| process.command.contains("test -e"));
+    until(is_starting, || format!("the new server does not start: {}", serving.talk()));
+    let call =
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__echo","arguments":{"message":"hi"}}}"#;
+    assert!(serving.ask("POST", "/rpc", &[], call).1.contains("hi"));
+    assert_eq!(serving.connected("one")["pid"], pid);
+    std::fs::write(gate, "").unwrap();
+    serving.wait_for("configuration taken over");
+    assert_ne!(serving.connected("one")["pid"], pid);
+    assert!(serving.ask("POST", "/rpc", &[], call).1.contains("hi"));
+}

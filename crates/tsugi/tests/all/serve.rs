@@ -108,3 +108,33 @@ fn another_process_sees_and_restarts_the_servers() {
     assert!(world.run(&["logs", "far", "--gateway", &serving.url]).status.success());
     assert_eq!(world.run(&["logs", "none", "--gateway", &serving.url]).status.code(), Some(2));
 }
+
+#[test]
+fn a_lazy_server_is_started_by_its_first_call() {
+    let world = World::new();
+    let lazy = world.entry("far").replace("name: far", "name: far, start: lazy");
+    let config = world.write("tsugi.yaml", &format!("servers: [{lazy}, {{name: demo, builtin: demo}}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.connected("demo");
+    let far = serving.servers().into_iter().find(|server| server["name"] == "far").unwrap();
+    assert_eq!((&far["state"], &far["pid"]), (&json!("disconnected"), &Value::Null));
+    let call = r#"{"server": "far", "toolName": "echo", "input": {"message": "hi"}}"#;
+    let (head, body) = serving.ask("POST", "/mcp/call", &[], call);
+    assert!(head.starts_with("HTTP/1.1 200") && body.contains("hi"), "{head}\n{body}");
+    assert!(serving.connected("far")["pid"].is_u64());
+}
+
+#[test]
+fn a_server_that_fails_more_often_than_a_person_would_wait_for_is_still_brought_back() {
+    let world = World::new();
+    let child = world.entry("far");
+    let words = child.split("command: ").nth(1).unwrap().trim_end_matches("]}");
+    let program = words.replace(", args: [", " ").replace(", ", " ");
+    let count = world.path().join("launches");
+    let script = format!("echo x >> {0}; test $(grep -c x {0}) -gt 4 || exit 1; exec {program}", count.display());
+    let entry = format!("{{name: far, command: sh, args: [-c, {}]}}", json!(script.replace('$', "$$")));
+    let config = world.write("tsugi.yaml", &format!("servers: [{entry}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.connected("far");
+    assert_eq!(std::fs::read_to_string(count).unwrap().lines().count(), 5);
+}

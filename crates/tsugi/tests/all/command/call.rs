@@ -205,6 +205,34 @@ fn a_tool_that_the_configuration_keeps_back_is_neither_listed_nor_called() {
 }
 
 #[test]
+fn a_tool_is_listed_and_called_under_the_name_and_words_of_the_configuration() {
+    let (one, two) = (Scripted::new(Script::modern()), Scripted::new(Script::legacy()));
+    let mut renaming = entry("one", &one);
+    renaming["tools"] = json!({"echo": {"rename": "parrot", "description": "Says it again"}});
+    let world = World::with_servers(json!([renaming, entry("two", &two)]));
+    let listed = world.run(&["tools", "--json"]).expect(0).json();
+    let tools = listed["tools"].as_array().unwrap();
+    let parrot = tools.iter().find(|tool| tool["name"] == "parrot").expect("it is listed");
+    assert_eq!((&parrot["server"], &parrot["description"]), (&json!("one"), &json!("Says it again")));
+    for words in
+        [["call", "parrot", "message=x"], ["call", "one__parrot", "message=x"], ["call", "one/echo", "message=x"]]
+    {
+        assert_eq!(world.run(&words).expect(0).stdout, "x\n", "{words:?}");
+    }
+    // With another name for the one, the other is the only one of its name.
+    assert_eq!(world.run(&["call", "echo", "message=y"]).expect(0).stdout, "y\n");
+    assert_eq!((one.journal().received("tools/call").len(), two.journal().received("tools/call").len()), (3, 1));
+    let calls =
+        r#"[{"tool": "parrot", "arguments": {"message": "z"}}, {"tool": "echo", "arguments": {"message": "w"}}]"#;
+    let results = world.run_reading(calls, &["batch", "-"]).expect(0).json();
+    assert_eq!(
+        (&results[0]["metadata"]["server"], &results[1]["metadata"]["server"]),
+        (&json!("one"), &json!("two")),
+        "{results}"
+    );
+}
+
+#[test]
 fn a_schema_that_no_one_can_use_does_not_keep_a_tool_from_being_called() {
     let odd = json!({"name": "odd", "inputSchema": {"type": "object", "properties": {"a": {"type": 7}}, "$ref": "https://example.com/x"}});
     let scripted = Scripted::new(Script { tools: vec![odd], ..Script::legacy() });
