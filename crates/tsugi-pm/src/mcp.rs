@@ -5,6 +5,7 @@
 //! a goodbye.
 
 pub mod actor;
+mod approval;
 mod complete;
 pub mod process;
 mod prompt;

@@ -217,7 +217,7 @@ impl Desk<'_, '_> {
         new: &NewTask,
         names: &BTreeMap<String, TaskId>,
     ) -> Result<Task, Fault> {
-        let status = first_status(project, role, new.status)?;
+        let status = first_status(project, role, new.status, self.caller.is_approved)?;
         let prerequisites = self.prerequisites(project, &new.depends_on, names)?;
         let parent_id = new.parent_id.as_ref().map(|name| self.parent(project, name)).transpose()?;
         let discovered_from = new.discovered_from.as_ref().map(|name| self.task_to_read(name).map(|task| task.id));
@@ -260,7 +260,8 @@ impl Desk<'_, '_> {
             completed_at: None,
         };
         task.check()?;
-        self.tx.insert(&task, what("task.created"))?;
+        let reason = self.reason(None);
+        self.tx.insert(&task, what("task.created").because(reason.as_deref()))?;
         self.tx.task_index(&task)?;
         self.depend(&task, &prerequisites)?;
         self.tell_assignee(&task)?;
@@ -354,7 +355,12 @@ impl Desk<'_, '_> {
 }
 
 /// Where a new task starts. What workers add goes through triage unless the project says otherwise.
-fn first_status(project: &Project, role: Role, wished: Option<TaskStatus>) -> Result<TaskStatus, Fault> {
+fn first_status(
+    project: &Project,
+    role: Role,
+    wished: Option<TaskStatus>,
+    is_approved: bool,
+) -> Result<TaskStatus, Fault> {
     let wished = wished.unwrap_or(TaskStatus::Todo);
     if !matches!(wished, TaskStatus::Backlog | TaskStatus::Todo) {
         return Err(Fault::invalid("a new task is `backlog` or `todo`").with("field", "status"));
@@ -363,6 +369,7 @@ fn first_status(project: &Project, role: Role, wished: Option<TaskStatus>) -> Re
         _ if role.may(Power::Manage) => Ok(wished),
         WorkerCreate::Allow => Ok(wished),
         WorkerCreate::Triage => Ok(TaskStatus::Backlog),
+        WorkerCreate::Deny if is_approved => Ok(TaskStatus::Backlog),
         WorkerCreate::Deny => Err(Fault::new(Code::ApprovalRequired, "workers do not create tasks in this project")
             .hint("ask a manager, or leave a note with add_context")),
     }

@@ -15,6 +15,9 @@ use crate::store::tx::{Tx, what};
 /// A session's last activity is written at most this often, so that reading calls stay reads.
 const ACTIVITY_STEP_S: i64 = 5;
 
+/// What the history says of a call that a person said yes to.
+const APPROVED: &str = "approved by the person at the client";
+
 /// Who calls, as authenticated by the edge: nobody can act as somebody else by an argument.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -32,6 +35,8 @@ pub struct Caller {
     pub host: Option<Host>,
     /// Whether the caller has the whole database in hand, and so owns every project.
     pub is_operator: bool,
+    /// Whether the person at the client said yes to this very call, where a rule wants a person's word.
+    pub is_approved: bool,
 }
 
 impl Caller {
@@ -55,6 +60,7 @@ impl Caller {
             client_version: None,
             host: None,
             is_operator: true,
+            is_approved: false,
         }
     }
 }
@@ -91,6 +97,15 @@ impl<'d, 'c> Desk<'d, 'c> {
         self.agent.clone().ok_or_else(|| {
             Fault::new(Code::PermissionDenied, "this needs an agent").hint("name one: --agent or TSUGI_AGENT_ID")
         })
+    }
+
+    /// Why something happened: what was said, and that a person said yes to it.
+    pub(crate) fn reason(&self, said: Option<&str>) -> Option<String> {
+        match (self.caller.is_approved, said) {
+            (true, Some(said)) => Some(format!("{APPROVED}: {said}")),
+            (true, None) => Some(APPROVED.to_owned()),
+            (false, said) => said.map(str::to_owned),
+        }
     }
 
     /// Whether the caller has the whole database in hand.
@@ -166,6 +181,7 @@ impl<'d, 'c> Desk<'d, 'c> {
         let last = self.tx.claim_last(&open.task.id)?;
         let me = self.agent_id().cloned();
         let is_review_required = match open.project.policy.review_required {
+            _ if self.caller.is_approved => false,
             Some(wanted) => wanted,
             None => self.tx.membership_has_human(&open.project.id)?,
         };

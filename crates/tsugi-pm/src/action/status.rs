@@ -100,7 +100,8 @@ impl Action for UpdateTaskStatus {
             return self.claim(desk, &open, session);
         }
         self.refuse_stale(desk, &open, holder.as_ref())?;
-        let change = Change { to: self.status, reason: self.reason.as_deref(), result: self.result.as_ref() };
+        let reason = desk.reason(self.reason.as_deref());
+        let change = Change { to: self.status, reason: reason.as_deref(), result: self.result.as_ref() };
         let task = desk.change_status(&open, holder.as_ref(), &change)?;
         desk.moved(&task, holder)
     }

@@ -12,7 +12,7 @@ use tsugi_protocol::mcp::{self, ClientProfile};
 use tsugi_protocol::rpc::{RpcError, code};
 use tsugi_protocol::serve::{Context, Error, ToolOutput};
 
-use super::{Lang, Settings, text};
+use super::{Lang, Settings, approval, text};
 use crate::action::desk::Caller;
 use crate::action::find::GetNotifications;
 use crate::action::session::StartSession;
@@ -84,8 +84,10 @@ impl Service {
     /// A tool call: reads the arguments, does the action, writes the answer.
     pub(super) async fn call<A: Action>(&self, known: &[String], arguments: Object, context: Context) -> Answered {
         let action: A = read(known, &arguments).map_err(told)?;
-        let caller = self.caller(&context).await.map_err(told)?;
-        let output = self.pm.perform(&caller, action).await.map_err(told)?;
+        let mut caller = self.caller(&context).await.map_err(told)?;
+        caller.is_approved = approval::is_given(self, A::NAME, &arguments, &context)?;
+        let output = self.pm.perform(&caller, action).await;
+        let output = output.map_err(|fault| approval::ask(self, A::NAME, &arguments, &context, fault))?;
         self.answer(&caller, object_of(&output)).await
     }
 

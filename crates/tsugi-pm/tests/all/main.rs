@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests speak and stop as they like")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody outside reads a test's items")]
 
+mod approval;
 mod child;
 mod contract;
 mod crowd;
@@ -10,5 +11,6 @@ mod disk;
 mod feed;
 mod invariant;
 mod mcp;
+mod principal;
 mod vfs;
 mod world;

@@ -1,0 +1,98 @@
+//! Behind a gateway: whose agent a caller is, what an operator may do, and what a token opens.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tsugi_pm::action::admin::{NewToken, RegisterAgent};
+use tsugi_pm::mcp::actor::{Actor, principal_of_token};
+use tsugi_pm::mcp::{Profile, Settings, server};
+use tsugi_protocol::answer::{Answer, Caller};
+
+use crate::mcp::Client;
+use crate::world::{World, agent};
+
+/// The server as a gateway has it.
+async fn shared(world: &World) -> Arc<dyn Answer> {
+    let settings = Settings { profile: Profile::Standard, ..Settings::new(Actor::Principal) };
+    server(world.pm.clone(), settings).await.unwrap()
+}
+
+fn client(answer: &Arc<dyn Answer>, caller: Caller) -> Client {
+    Client { caller, ..Client::over(answer.clone()) }
+}
+
+#[tokio::test]
+async fn a_verified_name_stands_for_an_agent_and_a_strange_one_for_nobody() {
+    let world = World::sqlite().await;
+    world.operator(RegisterAgent { name: Some("zoe".to_owned()), ..RegisterAgent::human(agent("x1")) }).await;
+    let shared = shared(&world).await;
+    for (principal, expected) in [("agt_ann", "agt_ann"), ("bob", "agt_bob"), ("zoe", "agt_x1")] {
+        let profile = client(&shared, Caller::new(principal)).call("get_my_profile", json!({})).await;
+        assert_eq!(profile["agent"]["id"], expected, "{principal}");
+    }
+    for stranger in ["mallory", "local", "anonymous", "pm:agt_ann", ""] {
+        let error =
+            client(&shared, Caller::new(stranger)).refused("list_projects", json!({}), "permission_denied").await;
+        assert!(error["hint"].as_str().unwrap().contains("tsugi pm agent add"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_controls_the_gateway_is_a_person_who_owns_every_project() {
+    let world = World::sqlite().await;
+    let task = world.task("t").await;
+    let shared = shared(&world).await;
+    let callers = [("anonymous", "agt_local"), ("local", "agt_local"), ("admin", "agt_admin"), ("a b", "agt_a-b")];
+    for (principal, expected) in callers {
+        let operator = client(&shared, Caller::new(principal).as_operator());
+        let profile = operator.call("get_my_profile", json!({})).await;
+        assert_eq!((&profile["agent"]["id"], &profile["agent"]["type"]), (&json!(expected), &json!("human")));
+        assert_eq!(operator.call("list_projects", json!({})).await["projects"][0]["role"], "owner");
+        let change = json!({"task_id": task.reference, "priority": "high", "assignee_id": expected});
+        assert_eq!(operator.call("update_task", change).await["task"]["assignee_id"], expected);
+        let history = operator.call("get_history", json!({"entity_id": task.id, "newest": true, "limit": 1})).await;
+        assert_eq!(history["events"][0]["actor_agent_id"], expected);
+    }
+    world.check().await;
+}
+
+#[tokio::test]
+async fn the_person_at_the_machine_does_not_change_the_rules_by_looking() {
+    let world = World::sqlite().await;
+    let operator = client(&shared(&world).await, Caller::new("anonymous").as_operator());
+    operator.call("list_tasks", json!({})).await;
+    let members = operator.call("list_agents", json!({"project_id": world.project})).await;
+    assert!(!members.to_string().contains("agt_local"), "{members}");
+}
+
+#[tokio::test]
+async fn a_token_stands_for_its_agent_and_nobody_else() {
+    let world = World::sqlite().await;
+    let made = world.operator(NewToken { agent_id: agent("ann"), scopes: vec![], expires_in_s: Some(60) }).await;
+    assert!(made.secret.starts_with("tsugi_pm_"));
+    let holder = world.pm.authenticate(&made.secret).await.unwrap().unwrap();
+    let principal = principal_of_token(&holder.agent_id.unwrap(), "pm");
+    let ann = client(&shared(&world).await, Caller::new(principal));
+    assert_eq!(ann.call("get_my_profile", json!({})).await["agent"]["id"], "agt_ann");
+    ann.refused("create_project", json!({"key": "NEW", "name": "n"}), "permission_denied").await;
+    world.clock.advance_seconds(61);
+    assert!(world.pm.authenticate(&made.secret).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn history_can_be_read_from_its_newest_end() {
+    let world = World::sqlite().await;
+    for title in ["one", "two", "three"] {
+        world.task(title).await;
+    }
+    let ann = Client::of(&world, "ann").await;
+    let wish = json!({"project_id": world.project, "newest": true, "limit": 2});
+    let latest = ann.call("get_history", wish).await;
+    let numbers = |page: &serde_json::Value| -> Vec<i64> {
+        page["events"].as_array().unwrap().iter().map(|event| event["seq"].as_i64().unwrap()).collect()
+    };
+    let first = numbers(&latest);
+    assert!(first.len() == 2 && first[0] > first[1], "{first:?}");
+    let wish = json!({"project_id": world.project, "before_seq": latest["next_seq"], "limit": 1});
+    assert!(numbers(&ann.call("get_history", wish).await)[0] < first[1]);
+}
