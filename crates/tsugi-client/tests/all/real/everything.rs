@@ -115,6 +115,7 @@ impl Drop for Listening {
 }
 
 /// Starts the server with this wire on any port.
+#[allow(clippy::disallowed_methods, reason = "nobody's child but the test's, which ends it")]
 fn listening(wire: &str, mark: &Mark) -> Option<(Listening, u16)> {
     let command = node("server-everything")?;
     let mut starting = std::process::Command::new(&command.program);

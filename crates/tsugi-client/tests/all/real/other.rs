@@ -1,5 +1,7 @@
 //! The other servers of the official collection: files, memory, time, git and SQLite.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use tsugi_protocol::mcp::Era;
 
@@ -8,7 +10,7 @@ use super::{Extra, Real, node, python};
 #[tokio::test]
 async fn the_file_system_server_reads_and_writes_its_folder_and_nothing_else() {
     let Some(command) = node("server-filesystem") else { return };
-    let extra = |folder: &std::path::Path| Extra { arguments: vec![folder.display().to_string()], ..Extra::default() };
+    let extra = |folder: &Path| Extra { arguments: vec![folder.display().to_string()], ..Extra::default() };
     Real::each(command, extra, async |real| {
         assert_eq!((real.era(), real.tools()), (Era::Legacy, 14));
         let path = real.folder.path().join("note.txt");
@@ -24,7 +26,7 @@ async fn the_file_system_server_reads_and_writes_its_folder_and_nothing_else() {
 #[tokio::test]
 async fn the_memory_server_remembers() {
     let Some(command) = node("server-memory") else { return };
-    let extra = |folder: &std::path::Path| {
+    let extra = |folder: &Path| {
         let file = folder.join("memory.jsonl").display().to_string();
         Extra { variables: vec![("MEMORY_FILE_PATH", file)], ..Extra::default() }
     };
@@ -66,8 +68,7 @@ async fn the_git_server_sees_a_repository_in_the_modern_era() {
         async |real| {
             assert_eq!((real.era(), real.tools()), (Era::Modern, 12));
             let folder = real.folder.path();
-            let made = std::process::Command::new("git").args(["init", "--quiet"]).arg(folder).status().unwrap();
-            assert!(made.success());
+            repository(folder);
             std::fs::write(folder.join("new.txt"), "new").unwrap();
             let told = real.say("git_status", json!({"repo_path": folder})).await;
             assert!(told.contains("new.txt"), "{told}");
@@ -79,11 +80,17 @@ async fn the_git_server_sees_a_repository_in_the_modern_era() {
     .await;
 }
 
+#[allow(clippy::disallowed_methods, reason = "it ends by itself and is waited for")]
+fn repository(folder: &Path) {
+    let made = std::process::Command::new("git").args(["init", "--quiet"]).arg(folder).status().unwrap();
+    assert!(made.success());
+}
+
 /// It answers `server/discover` with −32602, which must not be taken for a modern server's answer.
 #[tokio::test]
 async fn the_sqlite_server_keeps_rows_in_the_legacy_era() {
     let Some(command) = python("TSUGI_TEST_PY1", "mcp-server-sqlite") else { return };
-    let extra = |folder: &std::path::Path| Extra {
+    let extra = |folder: &Path| Extra {
         arguments: vec!["--db-path".into(), folder.join("rows.db").display().to_string()],
         ..Extra::default()
     };
