@@ -9,6 +9,7 @@ use tsugi_protocol::answer::{Answer, Caller, Fault};
 use tsugi_protocol::json::Raw;
 use tsugi_schema::header_param::HeaderParams;
 
+use crate::dashboard::observe::Observe;
 use crate::telemetry::Metrics;
 
 /// Where calls of one address go.
@@ -56,6 +57,16 @@ pub trait Backend: Send + Sync {
 
     /// The servers to be controlled; `None` when there are none.
     fn control(&self) -> Option<&dyn Control> {
+        None
+    }
+
+    /// The servers to be looked at; `None` when there are none.
+    fn observe(&self) -> Option<&dyn Observe> {
+        None
+    }
+
+    /// The settings of a server as they were resolved, secrets hidden; `None` when there are none to show.
+    fn settings(&self, _server: &str) -> Option<Value> {
         None
     }
 

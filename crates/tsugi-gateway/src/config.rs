@@ -18,6 +18,8 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// Who may come in. Without any key, everybody who reaches the address may.
     pub keys: Vec<Key>,
+    /// Whether the dashboard is offered at `/`.
+    pub dashboard: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -39,6 +41,7 @@ impl Default for Config {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             keys: Vec::new(),
+            dashboard: true,
             limits: Limits::default(),
         }
     }

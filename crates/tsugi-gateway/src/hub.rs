@@ -6,6 +6,7 @@
 mod control;
 mod directory;
 pub mod merge;
+mod observe;
 mod one;
 pub mod route;
 pub mod shape;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use serde_json::Value;
 use tokio::sync::{Notify, broadcast, watch as signal};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -28,6 +30,7 @@ use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::Naming;
 
 use crate::backend::{Backend, Control, Directory, Endpoint, Tools};
+use crate::dashboard::observe::Observe;
 use crate::guard::Guard;
 use crate::guard::permit::Permit;
 use crate::telemetry::Metrics;
@@ -44,13 +47,20 @@ pub struct HubConfig {
     pub naming: Naming,
     /// What is changed about single servers, by name.
     pub shapes: HashMap<String, Shape>,
+    /// The settings of single servers as people may read them, by name; secrets must be hidden already.
+    pub settings: HashMap<String, Value>,
     /// How long after the start a list waits for servers that have not told theirs yet.
     pub settle: Duration,
 }
 
 impl Default for HubConfig {
     fn default() -> Self {
-        Self { naming: Naming::Prefix, shapes: HashMap::new(), settle: Duration::from_secs(3) }
+        Self {
+            naming: Naming::Prefix,
+            shapes: HashMap::new(),
+            settings: HashMap::new(),
+            settle: Duration::from_secs(3),
+        }
     }
 }
 
@@ -229,6 +239,14 @@ impl Backend for Hub {
 
     fn control(&self) -> Option<&dyn Control> {
         Some(self)
+    }
+
+    fn observe(&self) -> Option<&dyn Observe> {
+        Some(self)
+    }
+
+    fn settings(&self, server: &str) -> Option<Value> {
+        self.config().settings.get(server).cloned()
     }
 
     fn metrics(&self) -> Arc<Metrics> {

@@ -14,6 +14,7 @@ mod admin;
 pub mod backend;
 pub mod body;
 pub mod config;
+pub mod dashboard;
 mod drain;
 pub mod face;
 pub mod guard;

@@ -3,6 +3,8 @@
 use http::Method;
 
 use crate::backend::Order;
+use crate::dashboard::View;
+use crate::dashboard::page::File;
 
 /// A way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,28 @@ pub enum Route {
     Healthz,
     /// Ready for calls.
     Readyz,
+    /// A file of the dashboard.
+    Page(File),
+    /// Who is signed in at the dashboard.
+    Session,
+    /// Signing in at the dashboard.
+    SignIn,
+    /// Signing out.
+    SignOut,
+    /// What the dashboard shows.
+    Dashboard(View),
+}
+
+impl Route {
+    /// True for what everybody may have who reaches the address: the page on which people sign in.
+    pub fn is_open(self) -> bool {
+        matches!(self, Route::Page(_) | Route::Session | Route::SignIn | Route::SignOut)
+    }
+
+    /// True for what belongs to the dashboard.
+    pub fn is_dashboard(self) -> bool {
+        self.is_open() || matches!(self, Route::Dashboard(_))
+    }
 }
 
 /// How a route writes its own errors.
@@ -102,6 +126,18 @@ pub static ROUTES: &[Entry] = &[
     entry(Method::GET, "/metrics", Route::Metrics, Style::Rest),
     entry(Method::GET, "/readyz", Route::Readyz, Style::Rest),
     entry(Method::GET, "/healthz", Route::Healthz, Style::Rest),
+    entry(Method::GET, "/", Route::Page(File::Index), Style::Rest),
+    entry(Method::GET, "/assets/app.js", Route::Page(File::Script), Style::Rest),
+    entry(Method::GET, "/assets/app.css", Route::Page(File::Style), Style::Rest),
+    entry(Method::GET, "/api/session", Route::Session, Style::Rest),
+    entry(Method::POST, "/api/session", Route::SignIn, Style::Rest),
+    entry(Method::DELETE, "/api/session", Route::SignOut, Style::Rest),
+    entry(Method::GET, "/api/overview", Route::Dashboard(View::Overview), Style::Rest),
+    entry(Method::GET, "/api/servers/{}", Route::Dashboard(View::Server), Style::Rest),
+    entry(Method::GET, "/api/calls", Route::Dashboard(View::Calls), Style::Rest),
+    entry(Method::GET, "/api/calls/{}", Route::Dashboard(View::Call), Style::Rest),
+    entry(Method::GET, "/api/charts", Route::Dashboard(View::Charts), Style::Rest),
+    entry(Method::GET, "/api/events", Route::Dashboard(View::Events), Style::Rest),
 ];
 
 /// What an address leads to.

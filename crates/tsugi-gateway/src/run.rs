@@ -19,6 +19,7 @@ use crate::admin;
 use crate::backend::{Backend, Control, Endpoint};
 use crate::body::Body;
 use crate::config::{Config, Exposure};
+use crate::dashboard;
 use crate::drain::Drain;
 use crate::face;
 use crate::face::mcp::session::Table;
@@ -60,11 +61,11 @@ pub struct Gateway {
     sse_streams: face::sse::Streams,
     tasks: TaskTracker,
     metrics: Arc<Metrics>,
+    addresses: Vec<SocketAddr>,
 }
 
 /// A running gateway. Dropping it leaves the gateway running; [`Handle::drain`] stops it.
 pub struct Handle {
-    addresses: Vec<SocketAddr>,
     gateway: Arc<Gateway>,
 }
 
@@ -96,6 +97,7 @@ impl Gateway {
             sse_streams: face::sse::Streams::default(),
             tasks: TaskTracker::new(),
             metrics,
+            addresses,
             config,
         });
         let listening = Arc::new(Listening::new(gateway.clone()));
@@ -103,11 +105,28 @@ impl Gateway {
             gateway.tasks.spawn(listening.clone().accept(listener));
         }
         gateway.tasks.spawn(gateway.clone().sweep());
-        Ok(Handle { addresses, gateway })
+        Ok(Handle { gateway })
     }
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Where it listens, in the order of the configuration.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     pub(crate) fn drain(&self) -> &Drain {
@@ -162,7 +181,10 @@ impl Gateway {
             Found::OtherVerb(style, _) => ("other verb", *style),
             Found::Nothing => ("nothing", Style::Rest),
         };
-        let admitted = self.guard.admit(&parts).await;
+        let admitted = match &found {
+            Found::Route(entry, _) if entry.route.is_open() => self.guard.admit_guest(&parts).await,
+            _ => self.guard.admit(&parts).await,
+        };
         let caller = match (&logged, &admitted) {
             (Some(_), Ok(principal)) => principal.caller().principal().to_owned(),
             _ => String::new(),
@@ -193,9 +215,22 @@ impl Gateway {
             Found::OtherVerb(style, verbs) => return Ok(other_verb(style, &verbs)),
             Found::Nothing => return Err(no_such_path()),
         };
+        self.expect_allowed(&principal, entry.route)?;
         let busy = self.drain.enter().ok_or_else(draining)?;
         let asked = face::Asked { gateway: self, principal, parts, busy, upgrade };
         self.answer(asked, entry, segments, body).await
+    }
+
+    /// The dashboard can be switched off, and some keys are for nothing else.
+    fn expect_allowed(&self, principal: &Principal, route: Route) -> Result<(), Refusal> {
+        if route.is_dashboard() && !self.config.dashboard {
+            return Err(no_such_path());
+        }
+        let is_harmless = route.is_dashboard() || matches!(route, Route::Healthz | Route::Readyz);
+        if principal.is_only_looking() && !is_harmless {
+            return Err(Refusal::forbidden("this key is for looking at the dashboard only"));
+        }
+        Ok(())
     }
 
     async fn answer(
@@ -223,6 +258,11 @@ impl Gateway {
             Route::Tools | Route::Call | Route::Batch | Route::Operation | Route::OpenApi => {
                 self.rest(&asked, entry.route, segments, body).await?
             }
+            Route::Page(file) => dashboard::page::serve(file, &asked.parts.headers),
+            Route::Session => dashboard::session::show(&asked),
+            Route::SignIn => dashboard::session::sign_in(&asked, &asked.json_body(body).await?)?,
+            Route::SignOut => dashboard::session::sign_out(&asked),
+            Route::Dashboard(view) => dashboard::show(&asked, view, segments.first().unwrap_or_default())?,
             route => self.control(&asked, route, segments, body).await?,
         })
     }
@@ -302,12 +342,12 @@ impl Gateway {
 impl Handle {
     /// Where it listens, in the order of the configuration.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.gateway.addresses
     }
 
     /// The first address, as the beginning of a URL: `http://127.0.0.1:7600`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.addresses[0])
+        format!("http://{}", self.gateway.addresses[0])
     }
 
     /// Stops: refuses new calls with a clear error, lets running ones finish for up to `grace`, closes.

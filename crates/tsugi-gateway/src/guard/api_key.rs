@@ -22,6 +22,8 @@ use super::refusal::Refusal;
 /// What a key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
+    /// Looking at the dashboard, and nothing else.
+    Reader,
     /// Calls.
     User,
     /// Calls and control.
@@ -93,7 +95,7 @@ impl Key {
     /// Who its holder is to servers.
     pub(super) fn caller(&self) -> Caller {
         match self.role {
-            Role::User => Caller::new(&self.name),
+            Role::Reader | Role::User => Caller::new(&self.name),
             Role::Admin => Caller::new(&self.name).as_operator(),
         }
     }
@@ -113,7 +115,7 @@ impl fmt::Debug for Key {
     }
 }
 
-fn sha256(secret: &str) -> [u8; 32] {
+pub(super) fn sha256(secret: &str) -> [u8; 32] {
     digest(&SHA256, secret.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
@@ -146,6 +148,21 @@ impl KeyTable {
         }
     }
 
+    /// True when nobody has to say who they are.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_digest.is_empty()
+    }
+
+    /// The digest by which a secret's key is found, when there is such a key.
+    pub(super) fn find(&self, secret: &str) -> Option<[u8; 32]> {
+        Some(sha256(secret)).filter(|digest| self.by_digest.contains_key(digest))
+    }
+
+    /// The holder of the key with this digest.
+    pub(super) fn holder(&self, digest: &[u8; 32]) -> Option<Principal> {
+        self.by_digest.get(digest).map(|(key, caller)| Principal::of_key(key.clone(), caller.clone()))
+    }
+
     pub(super) fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
         self.permits.get(principal).cloned()
     }
@@ -154,6 +171,11 @@ impl KeyTable {
 /// The secret that a request carries, if it carries exactly one.
 pub(super) fn secret_if_any(headers: &HeaderMap) -> Option<&str> {
     secret_of(headers).ok()
+}
+
+/// Whether a request carries a key at all, right or wrong.
+pub(super) fn has_secret(headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION) || headers.contains_key(&X_API_KEY)
 }
 
 fn secret_of(headers: &HeaderMap) -> Result<&str, Refusal> {

@@ -68,6 +68,24 @@ impl OriginGuard {
     }
 }
 
+/// Refuses what another web page makes a browser send. A page on another port of this machine is another page, although
+/// browsers send it the same cookies.
+pub(super) fn expect_own(parts: &Parts) -> Result<(), Refusal> {
+    let own = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let own = own.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+    let origin = parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    let bare = |origin: &str| {
+        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        rest.map(str::to_ascii_lowercase)
+    };
+    let is_own = origin.is_none_or(|origin| bare(origin) == own.map(str::to_ascii_lowercase));
+    let site = parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    match is_own && site.is_none_or(|site| site == b"same-origin" || site == b"none") {
+        true => Ok(()),
+        false => Err(Refusal::forbidden("only the dashboard's own page may use its sign-in")),
+    }
+}
+
 fn is_address(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     bare.parse::<std::net::IpAddr>().is_ok()

@@ -37,6 +37,13 @@ impl Permit {
         let is_in = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(server, name));
         !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
     }
+
+    /// True when something of this server may be seen: a server of which nothing may be used is not shown.
+    pub fn allows_some_of(&self, server: &str) -> bool {
+        let is_meant = |pattern: &Pattern| pattern.server.is_match(server);
+        let is_whole = |pattern: &Pattern| is_meant(pattern) && pattern.name.glob().glob() == "*";
+        !self.deny.iter().any(is_whole) && (self.allow.is_empty() || self.allow.iter().any(is_meant))
+    }
 }
 
 fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<Pattern>, PatternError> {
@@ -77,6 +84,10 @@ mod tests {
         ] {
             assert_eq!(permit.allows(server, tool), expected, "{server}/{tool}");
         }
+        for (server, expected) in [("files", true), ("git", true), ("shell", false)] {
+            assert_eq!(permit.allows_some_of(server), expected, "{server}");
+        }
+        assert!(!Permit::new(&[], &["git"]).unwrap().allows_some_of("git"));
         assert!(Permit::default().allows("any", "thing"));
         assert!(!Permit::new(&[], &["*"]).unwrap().allows("any", "thing"));
     }

@@ -5,25 +5,63 @@ use std::sync::{Arc, LazyLock};
 use tsugi_protocol::answer::Caller;
 
 use super::api_key::{Key, Role};
+use super::permit::Permit;
 use super::refusal::Refusal;
+use super::session::SessionId;
 
 /// An admitted caller.
 #[derive(Debug, Clone)]
 pub struct Principal {
     caller: Caller,
     key: Option<Arc<Key>>,
+    standing: Standing,
+}
+
+/// How somebody came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// As the rules of the door say.
+    Admitted,
+    /// By a sign-in at the dashboard.
+    SignedIn(SessionId),
+    /// Without saying who they are, to the few pages that are for everybody.
+    Guest,
 }
 
 impl Principal {
     /// Somebody who reached an address that asks for no key.
     pub fn anonymous() -> Self {
         static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::new("anonymous").as_operator());
-        Self { caller: ANONYMOUS.clone(), key: None }
+        Self { caller: ANONYMOUS.clone(), key: None, standing: Standing::Admitted }
+    }
+
+    /// Somebody who has yet to say who they are. Guests see the sign-in page and nothing else.
+    pub(crate) fn guest() -> Self {
+        static GUEST: LazyLock<Caller> = LazyLock::new(|| Caller::new("guest"));
+        Self { caller: GUEST.clone(), key: None, standing: Standing::Guest }
     }
 
     /// The holder of a key.
     pub(super) fn of_key(key: Arc<Key>, caller: Caller) -> Self {
-        Self { caller, key: Some(key) }
+        Self { caller, key: Some(key), standing: Standing::Admitted }
+    }
+
+    /// The same one, by a sign-in at the dashboard.
+    pub(super) fn signed_in(self, session: SessionId) -> Self {
+        Self { standing: Standing::SignedIn(session), ..self }
+    }
+
+    /// True for somebody who has yet to say who they are.
+    pub fn is_guest(&self) -> bool {
+        self.standing == Standing::Guest
+    }
+
+    /// The sign-in that let them in, if one did.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        match self.standing {
+            Standing::SignedIn(session) => Some(session),
+            _ => None,
+        }
     }
 
     /// The caller, as calls carry it.
@@ -38,7 +76,17 @@ impl Principal {
 
     /// True when this caller may use the control routes: everybody where no key is asked for.
     pub fn is_admin(&self) -> bool {
-        self.key.as_ref().is_none_or(|key| key.role == Role::Admin)
+        !self.is_guest() && self.key.as_ref().is_none_or(|key| key.role == Role::Admin)
+    }
+
+    /// True when this caller may look at the dashboard and do nothing else.
+    pub fn is_only_looking(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.role == Role::Reader)
+    }
+
+    /// What this caller may use; `None` means everything.
+    pub fn permit(&self) -> Option<&Permit> {
+        self.key.as_ref().and_then(|key| key.permit.as_deref())
     }
 
     /// Counts one request against the key's quota.

@@ -36,9 +36,10 @@ impl OneServer {
             Method::ToolsCall => call.subject().and_then(|tool| self.entry(&tool)?.meter),
             _ => None,
         };
+        let begun = meter.map(|meter| meter.begin(&call));
         let reply = self.server.answer(call);
-        match meter {
-            Some(meter) => meter.measure(reply),
+        match begun {
+            Some(begun) => begun.measure(reply),
             None => reply,
         }
     }

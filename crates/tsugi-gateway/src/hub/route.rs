@@ -48,9 +48,10 @@ impl Routed {
             Subject::Own(own) => call = call.with_subject(&own),
             Subject::Reference(reference) => call.params = reference.replace_in(&call.params),
         }
+        let begun = self.meter.map(|meter| meter.begin(&call));
         let reply = self.server.answer(call);
-        match self.meter {
-            Some(meter) => meter.measure(reply),
+        match begun {
+            Some(begun) => begun.measure(reply),
             None => reply,
         }
     }

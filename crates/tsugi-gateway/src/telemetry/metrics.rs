@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -15,7 +14,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use tsugi_protocol::answer::{Event, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Call, Event, Outcome, Reply, Source};
+
+use crate::dashboard::record::Started;
+use crate::dashboard::recorder::{Place, Recorder};
 
 /// How many tools are counted by name; calls of any more are counted under `other`.
 const TOOLS: usize = 2000;
@@ -34,6 +36,7 @@ pub struct Metrics {
     up: Family<ServerLabels, Gauge>,
     restarts: Family<ServerLabels, Gauge>,
     meters: Mutex<HashMap<(String, String), Arc<Meter>>>,
+    recorder: Arc<Recorder>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,6 +76,7 @@ impl Default for Metrics {
             up: Family::default(),
             restarts: Family::default(),
             meters: Mutex::default(),
+            recorder: Arc::default(),
         };
         metrics.register();
         metrics
@@ -98,6 +102,11 @@ impl Metrics {
         self.sent.inc_by(bytes);
     }
 
+    /// What happened lately.
+    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
     /// Where the calls of one tool are counted.
     pub fn meter(&self, server: &str, tool: &str) -> Arc<Meter> {
         let mut meters = self.meters.lock();
@@ -113,7 +122,12 @@ impl Metrics {
             self.calls.get_or_create(&labels).clone()
         };
         let labels = ToolLabels { server: server.to_owned(), tool: tool.to_owned() };
+        let name: Arc<str> = server.into();
         Meter {
+            place: self.recorder.place(&name),
+            server: name,
+            tool: tool.into(),
+            recorder: self.recorder.clone(),
             complete: counter("complete"),
             input_required: counter("input_required"),
             failed: counter("failed"),
@@ -141,6 +155,10 @@ impl Metrics {
 
 /// Counts the calls of one tool.
 pub struct Meter {
+    server: Arc<str>,
+    tool: Arc<str>,
+    place: Place,
+    recorder: Arc<Recorder>,
     complete: Counter,
     input_required: Counter,
     failed: Counter,
@@ -149,45 +167,64 @@ pub struct Meter {
     in_flight: Gauge,
 }
 
+/// A call that is counted, before it is made.
+pub struct Begun {
+    meter: Arc<Meter>,
+    started: Started,
+}
+
 impl Meter {
+    /// A call of this tool begins.
+    pub fn begin(self: Arc<Self>, call: &Call) -> Begun {
+        let started = Started::now(self.server.clone(), self.tool.clone(), call);
+        Begun { meter: self, started }
+    }
+
+    /// Counts a call that ended; `None` when its caller went away.
+    fn count(&self, started: Started, outcome: Option<&Outcome>) {
+        match outcome {
+            Some(Outcome::Complete(_)) => self.complete.inc(),
+            Some(Outcome::InputRequired(_)) => self.input_required.inc(),
+            Some(Outcome::Failed(_)) => self.failed.inc(),
+            None => self.cancelled.inc(),
+        };
+        let took = self.recorder.record(self.place, started, outcome);
+        if outcome.is_some() {
+            self.seconds.observe(took.as_secs_f64());
+        }
+    }
+}
+
+impl Begun {
     /// The same reply, counted.
-    pub fn measure(self: Arc<Self>, reply: Reply) -> Reply {
+    pub fn measure(self, reply: Reply) -> Reply {
         match reply.into_ready() {
             Ok(outcome) => {
-                self.count(&outcome);
-                self.seconds.observe(0.0);
+                self.meter.count(self.started, Some(&outcome));
                 Reply::ready(outcome)
             }
             Err(reply) => {
-                self.in_flight.inc();
-                Reply::from_source(Measured { reply, meter: self, started: Instant::now(), is_over: false })
+                self.meter.in_flight.inc();
+                Reply::from_source(Measured { reply, meter: self.meter, started: Some(self.started) })
             }
         }
-    }
-
-    fn count(&self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Complete(_) => self.complete.inc(),
-            Outcome::InputRequired(_) => self.input_required.inc(),
-            Outcome::Failed(_) => self.failed.inc(),
-        };
     }
 }
 
 struct Measured {
     reply: Reply,
     meter: Arc<Meter>,
-    started: Instant,
-    is_over: bool,
+    /// Nothing once the call has been counted.
+    started: Option<Started>,
 }
 
 impl Source for Measured {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
         let event = std::task::ready!(self.reply.poll_event(context));
-        if let Event::Done(outcome) = &event {
-            self.is_over = true;
-            self.meter.count(outcome);
-            self.meter.seconds.observe(self.started.elapsed().as_secs_f64());
+        if let Event::Done(outcome) = &event
+            && let Some(started) = self.started.take()
+        {
+            self.meter.count(started, Some(outcome));
         }
         Poll::Ready(event)
     }
@@ -196,8 +233,8 @@ impl Source for Measured {
 impl Drop for Measured {
     fn drop(&mut self) {
         self.meter.in_flight.dec();
-        if !self.is_over {
-            self.meter.cancelled.inc();
+        if let Some(started) = self.started.take() {
+            self.meter.count(started, None);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The gateway seen from outside: real sockets, scripted answers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod dashboard;
 mod edge;
 mod hub;
 mod legacy;

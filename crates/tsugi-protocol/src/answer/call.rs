@@ -90,6 +90,8 @@ pub struct CallOptions {
     pub is_idempotent: bool,
     /// Set for calls whose answer must come from the server itself, not from a cache.
     pub skip_cache: bool,
+    /// By which face it came in, for those who count calls; empty for our own.
+    pub face: &'static str,
 }
 
 /// Who asks. Parked calls, cached answers and fairness belong to a caller.

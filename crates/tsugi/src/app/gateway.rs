@@ -9,6 +9,7 @@ use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::{ServerConfig, Start};
 use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint};
 use tsugi_gateway::config::Exposure;
+use tsugi_gateway::dashboard::observe::Observe;
 use tsugi_gateway::guard::api_key::{Key, Role};
 use tsugi_gateway::guard::permit::Permit;
 use tsugi_gateway::guard::quota::Quota;
@@ -44,6 +45,7 @@ pub(crate) fn config(gateway: &GatewaySettings, keys: Vec<Key>) -> Config {
         allowed_hosts: gateway.allowed_hosts.clone(),
         allowed_origins: gateway.allowed_origins.clone(),
         keys,
+        dashboard: gateway.dashboard,
         limits,
     }
 }
@@ -62,9 +64,6 @@ pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<Key>, Failure> {
 }
 
 fn key(settings: &KeySettings) -> Result<Key, Failure> {
-    if settings.read_only {
-        return Err(unsupported("gateway.auth.keys[].readOnly"));
-    }
     if settings.max_in_flight.is_some() {
         return Err(unsupported("gateway.auth.keys[].maxInFlight"));
     }
@@ -72,7 +71,11 @@ fn key(settings: &KeySettings) -> Result<Key, Failure> {
         Credential::Key(secret) => Key::of_secret(&settings.name, secret.expose()),
         Credential::Hash(hash) => Key::of_digest(&settings.name, hash.expose()).ok_or_else(|| bad_hash(settings))?,
     };
-    let role = if settings.admin { Role::Admin } else { Role::User };
+    let role = match (settings.read_only, settings.admin) {
+        (true, _) => Role::Reader,
+        (false, true) => Role::Admin,
+        (false, false) => Role::User,
+    };
     limited(key.with_role(role), &settings.filter, settings.per_minute)
 }
 
@@ -128,7 +131,9 @@ pub(crate) fn hub(gateway: &GatewaySettings, servers: &[&ServerSettings]) -> Res
             shapes.insert(server.name.clone(), shape);
         }
     }
-    Ok(HubConfig { naming, shapes, ..HubConfig::default() })
+    let shown = |server: &&ServerSettings| serde_json::to_value(server).ok().map(|value| (server.name.clone(), value));
+    let settings = servers.iter().filter_map(shown).collect();
+    Ok(HubConfig { naming, shapes, settings, ..HubConfig::default() })
 }
 
 /// What is changed about a server; nothing at all for most.
@@ -150,8 +155,8 @@ fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
 pub(crate) struct Offered {
     pub(crate) hub: Hub,
     pub(crate) has_control: bool,
-}
     pub(crate) boards: Arc<Boards>,
+}
 
 impl Backend for Offered {
     fn all(&self) -> Endpoint {
@@ -170,11 +175,19 @@ impl Backend for Offered {
         if self.has_control { self.hub.control() } else { None }
     }
 
-    fn metrics(&self) -> Arc<Metrics> {
+    fn observe(&self) -> Option<&dyn Observe> {
+        self.hub.observe()
+    }
+
+    fn settings(&self, server: &str) -> Option<Value> {
+        self.hub.settings(server)
+    }
+
     fn board_changes(&self, caller: &Caller) -> Option<BoxStream<'static, Value>> {
         self.boards.changes(caller)
     }
 
+    fn metrics(&self) -> Arc<Metrics> {
         self.hub.metrics()
     }
 }

@@ -74,7 +74,7 @@ fn read(
         params: without_meta(&params),
         meta: request_meta,
         caller: asked.principal.caller().clone(),
-        options: CallOptions::default(),
+        options: CallOptions { face: "mcp", ..CallOptions::default() },
     })
 }
 

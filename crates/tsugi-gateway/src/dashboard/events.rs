@@ -1,0 +1,245 @@
+//! The one stream of a page: servers, calls, numbers, a log and the board, as they happen and no faster than people
+//! can read.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::{Response, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::time::MissedTickBehavior;
+use tsugi_protocol::answer::FaultCode;
+
+use super::record::Record;
+use super::recorder::Watching;
+use super::row::{self, ServerRow};
+use super::viewer::Viewer;
+use crate::body::{Body, Chunks};
+use crate::face::{Asked, event, http};
+use crate::guard::refusal::Refusal;
+
+/// How often calls are told.
+const TICK: Duration = Duration::from_millis(200);
+/// Every so many ticks the numbers are told.
+const NUMBERS: u32 = 5;
+/// How many calls are told at once; of more, the newest.
+const CALLS: usize = 100;
+/// How many lines of a log are told at once; of more, the newest.
+const LINES: usize = 200;
+/// How many events may wait for a slow page.
+const WAITING: usize = 4;
+/// How many pages can be open.
+const PAGES: usize = 64;
+
+/// `GET /api/events`
+pub(super) fn open(viewer: &Viewer, asked: &Asked<'_>) -> Result<Response<Body>, Refusal> {
+    let recorder = viewer.recorder();
+    if recorder.pages() >= PAGES {
+        let message = "too many dashboards are open: close one";
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
+            .retry_after(Duration::from_secs(5)));
+    }
+    let query = asked.parts.uri.query().unwrap_or_default();
+    let log = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "log");
+    let log = log.map(|(_, name)| name.into_owned()).filter(|_| viewer.is_admin());
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let stream = Stream {
+        _watching: recorder.watch(),
+        since: recorder.next_id(),
+        viewer: Viewer::of(asked),
+        sender,
+        servers: Vec::new(),
+        log: log.map(|name| Log { name, lines: None, gathered: Vec::new() }),
+    };
+    asked.gateway.tasks().spawn(stream.run());
+    Ok(http::events(Receiving(receiver)))
+}
+
+/// What the task says, as a body.
+struct Receiving(mpsc::Receiver<Bytes>);
+
+impl Chunks for Receiving {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.poll_recv(context)
+    }
+}
+
+/// The page is gone, or we are going.
+struct Over;
+
+struct Stream {
+    _watching: Watching,
+    viewer: Viewer,
+    sender: mpsc::Sender<Bytes>,
+    /// The id of the next call to tell.
+    since: u64,
+    /// The servers as they were told last.
+    servers: Vec<ServerRow>,
+    log: Option<Log>,
+}
+
+/// A server's standard error.
+struct Log {
+    name: String,
+    lines: Option<broadcast::Receiver<Arc<str>>>,
+    gathered: Vec<Arc<str>>,
+}
+
+#[derive(Serialize)]
+struct Calls {
+    calls: Vec<Record>,
+    dropped: u64,
+}
+
+impl Stream {
+    /// Tells until the page closes, its viewer signs out, or the gateway stops.
+    async fn run(mut self) {
+        let draining = self.viewer.gateway.drain().draining();
+        let sender = self.sender.clone();
+        tokio::select! {
+            _ = self.tell() => {}
+            () = sender.closed() => {}
+            () = draining => {
+                // A page that reads nothing need not hear it.
+                let _ = sender.try_send(event::named("bye", "{\"reason\":\"the gateway is stopping\"}"));
+            }
+        }
+    }
+
+    async fn tell(&mut self) -> Result<(), Over> {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut changes = self.viewer.backend().observe().map(|observed| observed.changes());
+        let mut board = self.board();
+        let mut count = 0;
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    self.tick(count).await?;
+                    count = (count + 1) % NUMBERS;
+                }
+                () = changed(&mut changes) => self.tell_servers().await?,
+                line = next_line(&mut self.log) => self.gather(line),
+                change = next_of(&mut board) => match change {
+                    Some(change) => self.send("pm", &change).await?,
+                    None => board = None,
+                },
+            }
+        }
+    }
+
+    async fn tick(&mut self, count: u32) -> Result<(), Over> {
+        if count == 0 {
+            self.expect_viewer().await?;
+            self.tell_servers().await?;
+            let (recorder, now) = (self.viewer.recorder(), self.viewer.recorder().now());
+            let all = self.viewer.principal.permit().is_none().then(|| recorder.numbers(None));
+            self.send("stats", &json!({"now": now, "all": all, "pages": recorder.pages()})).await?;
+        }
+        self.tell_calls().await?;
+        self.tell_log().await
+    }
+
+    /// Ends the stream of somebody who signed out elsewhere, or whose key was taken away.
+    async fn expect_viewer(&self) -> Result<(), Over> {
+        if self.viewer.is_still_in() {
+            return Ok(());
+        }
+        self.send("bye", &json!({"reason": "signed out"})).await?;
+        Err(Over)
+    }
+
+    /// Tells the servers when something about them is different.
+    async fn tell_servers(&mut self) -> Result<(), Over> {
+        let servers = row::rows(&self.viewer);
+        if servers == self.servers {
+            return Ok(());
+        }
+        let attention = row::attention(&servers);
+        self.send("servers", &json!({"servers": servers, "attention": attention})).await?;
+        self.servers = servers;
+        Ok(())
+    }
+
+    async fn tell_calls(&mut self) -> Result<(), Over> {
+        let (found, dropped, next) = self.viewer.recorder().since(self.since, CALLS);
+        self.since = next;
+        let seen = found.into_iter().filter(|call| self.viewer.sees_call(call));
+        let calls: Vec<Record> = seen.map(|call| self.viewer.shown(call)).collect();
+        match calls.is_empty() && dropped == 0 {
+            true => Ok(()),
+            false => self.send("calls", &Calls { calls, dropped }).await,
+        }
+    }
+
+    fn gather(&mut self, line: Option<Arc<str>>) {
+        let Some(log) = &mut self.log else { return };
+        log.gathered.extend(line);
+        let excess = log.gathered.len().saturating_sub(LINES);
+        log.gathered.drain(..excess);
+    }
+
+    async fn tell_log(&mut self) -> Result<(), Over> {
+        let observed = self.viewer.backend().observe();
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if log.lines.is_none() {
+            log.lines = observed.and_then(|observed| observed.follow_stderr(&log.name));
+        }
+        if log.gathered.is_empty() {
+            return Ok(());
+        }
+        let lines = std::mem::take(&mut log.gathered);
+        let lines: Vec<&str> = lines.iter().map(|line| &**line).collect();
+        let told = json!({"server": log.name, "lines": lines});
+        self.send("log", &told).await
+    }
+
+    /// What happens on the board, for those who may see it.
+    fn board(&self) -> Option<BoxStream<'static, Value>> {
+        let caller = self.viewer.principal.caller();
+        self.viewer.backend().board_changes(caller).filter(|_| self.viewer.sees_server("pm"))
+    }
+
+    /// Waits for a slow page; what happens meanwhile is told later, or counted as dropped.
+    async fn send(&self, name: &str, data: &impl Serialize) -> Result<(), Over> {
+        let text = serde_json::to_string(data).expect("what is shown is always JSON");
+        self.sender.send(event::named(name, &text)).await.map_err(|_| Over)
+    }
+}
+
+async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
+    let is_alive = match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => std::future::pending().await,
+    };
+    if !is_alive {
+        *changes = None;
+    }
+}
+
+async fn next_of(board: &mut Option<BoxStream<'static, Value>>) -> Option<Value> {
+    match board {
+        Some(board) => board.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next line; nothing when the process has ended, whose successor is followed from the next tick on.
+async fn next_line(log: &mut Option<Log>) -> Option<Arc<str>> {
+    let Some(log) = log else { return std::future::pending().await };
+    let Some(lines) = &mut log.lines else { return std::future::pending().await };
+    match lines.recv().await {
+        Ok(line) => Some(line),
+        Err(RecvError::Lagged(_)) => None,
+        Err(RecvError::Closed) => {
+            log.lines = None;
+            None
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What the dashboard may know of servers, whoever keeps them.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::broadcast;
+use tsugi_protocol::json::Raw;
+
+/// Those who keep servers, seen by somebody who looks.
+pub trait Observe: Send + Sync {
+    /// How every server stands, in their order.
+    fn states(&self) -> Vec<ServerState>;
+
+    /// Everything about one server; `None` when there is no such server.
+    fn detail(&self, name: &str) -> Option<ServerDetail>;
+
+    /// The last lines of a server's standard error.
+    fn stderr(&self, name: &str, lines: usize) -> Vec<String>;
+
+    /// Follows a server's standard error, while it has a process.
+    fn follow_stderr(&self, name: &str) -> Option<broadcast::Receiver<Arc<str>>>;
+
+    /// Something is told whenever the state or the lists of a server have changed.
+    fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
+}
+
+/// How a server stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerState {
+    /// Its name.
+    pub name: String,
+    /// `connected`, `reconnecting`, `failed`, ….
+    pub state: &'static str,
+    /// Why it is not as it should be, in words.
+    pub reason: Option<String>,
+    /// `modern` or `legacy`, when connected.
+    pub era: Option<&'static str>,
+    /// The revision spoken, when connected.
+    pub revision: Option<&'static str>,
+    /// The wire.
+    pub transport: &'static str,
+    /// Since when it is connected, in milliseconds since 1970.
+    pub started_at: Option<u64>,
+    /// How often it was connected anew after a failure.
+    pub restarts: u32,
+    /// Its process, if it has one.
+    pub pid: Option<u32>,
+    /// How many tools it offers.
+    pub tools: usize,
+    /// How many resources it offers.
+    pub resources: usize,
+    /// How many prompts it offers.
+    pub prompts: usize,
+    /// How well it is confined; nothing when it is no process of ours.
+    pub sandbox: Option<&'static str>,
+    /// What somebody should look at.
+    #[serde(skip)]
+    pub troubles: Vec<Trouble>,
+}
+
+/// Something about a server that somebody should look at.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trouble {
+    /// What kind: `failed`, `reconnecting`, `left-alone`, `list`, `sandbox`, `errors`.
+    pub kind: &'static str,
+    /// In words.
+    pub text: String,
+}
+
+/// One server in full.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerDetail {
+    /// How it stands.
+    #[serde(skip)]
+    pub state: ServerState,
+    /// The name it gives itself.
+    pub title: Option<String>,
+    /// What it tells models.
+    pub instructions: Option<String>,
+    /// What it can do.
+    pub capabilities: Option<Raw>,
+    /// Who it says it is.
+    pub server_info: Option<Raw>,
+    /// Its living processes.
+    pub processes: Vec<Process>,
+    /// What of its sandbox truly holds, part by part.
+    pub sandbox_report: Option<Value>,
+    /// The tools as it describes them.
+    pub tools: Vec<Named>,
+    /// The resources as it describes them.
+    pub resources: Vec<Named>,
+    /// The templates of resources as it describes them.
+    pub templates: Vec<Named>,
+    /// The prompts as it describes them.
+    pub prompts: Vec<Named>,
+}
+
+/// One thing that a server offers, by the name or address under which permits know it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Named {
+    /// The name or address.
+    #[serde(skip)]
+    pub name: String,
+    /// As the server describes it.
+    pub shown: Raw,
+}
+
+/// A living process.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its parent's id.
+    pub parent: u32,
+    /// Its command line, secrets masked.
+    pub command: String,
+    /// Memory it holds.
+    pub rss_bytes: u64,
+    /// Processor time it has used, in milliseconds.
+    pub cpu_ms: u64,
+}

@@ -1,0 +1,97 @@
+//! The page itself: three embedded files, compressed when this crate is built, under a strict policy.
+
+use ::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+use std::sync::LazyLock;
+
+use ring::digest::{SHA256, digest};
+
+use crate::body::Body;
+
+/// Nothing from elsewhere, nothing inline, nobody around it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+                      media-src data: blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; \
+                      frame-ancestors 'none'";
+
+/// A file of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum File {
+    /// `index.html`
+    Index,
+    /// `app.js`
+    Script,
+    /// `app.css`
+    Style,
+}
+
+struct Embedded {
+    kind: &'static str,
+    plain: &'static [u8],
+    gzip: &'static [u8],
+    etag: LazyLock<HeaderValue>,
+}
+
+macro_rules! embedded {
+    ($name:literal, $kind:literal) => {{
+        const PLAIN: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard/dist/", $name));
+        const GZIP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".gz"));
+        Embedded { kind: $kind, plain: PLAIN, gzip: GZIP, etag: LazyLock::new(|| etag_of(PLAIN)) }
+    }};
+}
+
+static INDEX: Embedded = embedded!("index.html", "text/html; charset=utf-8");
+static SCRIPT: Embedded = embedded!("app.js", "text/javascript; charset=utf-8");
+static STYLE: Embedded = embedded!("app.css", "text/css; charset=utf-8");
+
+fn etag_of(bytes: &[u8]) -> HeaderValue {
+    let hash = digest(&SHA256, bytes);
+    let short: String = hash.as_ref().iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    // A weak one: the compressed file is the same page in other bytes.
+    HeaderValue::try_from(format!("W/\"{short}\"")).expect("hexadecimal is plain text")
+}
+
+/// Gives a file, or says that the browser's copy still holds.
+pub(crate) fn serve(file: File, asked: &HeaderMap) -> Response<Body> {
+    let embedded = match file {
+        File::Index => &INDEX,
+        File::Script => &SCRIPT,
+        File::Style => &STYLE,
+    };
+    let is_held = list(asked, &IF_NONE_MATCH).any(|tag| tag.as_bytes() == embedded.etag.as_bytes() || tag == "*");
+    let is_packed = takes_gzip(asked);
+    let body = match (is_held, is_packed) {
+        (true, _) => Body::empty(),
+        (false, true) => Body::one(Bytes::from_static(embedded.gzip)),
+        (false, false) => Body::one(Bytes::from_static(embedded.plain)),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = if is_held { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
+    let headers = response.headers_mut();
+    if is_packed && !is_held {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(embedded.kind));
+    headers.insert(ETAG, embedded.etag.clone());
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+fn list<'a>(headers: &'a HeaderMap, name: &::http::HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    list(headers, &ACCEPT_ENCODING).any(|coding| {
+        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim().eq_ignore_ascii_case("gzip") && !matches!(quality.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
+    })
+}

@@ -1,0 +1,200 @@
+//! One call as the dashboard remembers it: what, by whom, how long, how it ended; never with what.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
+use tsugi_protocol::answer::{Call, Caller, Failure, Outcome};
+use tsugi_protocol::mcp::Method;
+
+/// The longest text of an error that is kept.
+const LONGEST: usize = 2000;
+/// The longest address of a resource that is kept.
+const LONGEST_SUBJECT: usize = 200;
+
+/// A call that began.
+#[derive(Debug, Clone)]
+pub(crate) struct Started {
+    pub(super) at: Instant,
+    pub(super) server: Arc<str>,
+    /// The tool, prompt or address it is about.
+    pub(super) subject: Arc<str>,
+    pub(super) method: Method,
+    pub(super) caller: Caller,
+    pub(super) face: &'static str,
+}
+
+impl Started {
+    /// A call that begins now.
+    pub(crate) fn now(server: Arc<str>, subject: Arc<str>, call: &Call) -> Self {
+        Self {
+            at: Instant::now(),
+            server,
+            subject,
+            method: call.method.clone(),
+            caller: call.caller.clone(),
+            face: call.options.face,
+        }
+    }
+}
+
+/// What a call is about, short enough to be kept.
+pub(crate) fn subject_of(call: &Call) -> Arc<str> {
+    shortened(&call.subject().unwrap_or_default(), LONGEST_SUBJECT).into()
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Ok,
+    ToolError,
+    Failed,
+    Cancelled,
+    InputRequired,
+}
+
+impl Ended {
+    /// How it ended, and with how many bytes. The members of a result are indexed already, so looking is cheap.
+    pub(super) fn of(outcome: Option<&Outcome>) -> (Self, usize) {
+        match outcome {
+            None => (Self::Cancelled, 0),
+            Some(Outcome::InputRequired(_)) => (Self::InputRequired, 0),
+            Some(Outcome::Failed(_)) => (Self::Failed, 0),
+            Some(Outcome::Complete(complete)) => {
+                let is_error = complete.body.get_bytes("isError") == Some(b"true");
+                (if is_error { Self::ToolError } else { Self::Ok }, complete.body.bytes().len())
+            }
+        }
+    }
+
+    pub(super) fn is_error(self) -> bool {
+        matches!(self, Self::ToolError | Self::Failed)
+    }
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool-error",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::InputRequired => "input-required",
+        }
+    }
+}
+
+/// Why a call failed, as people read it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Problem {
+    code: String,
+    message: String,
+    hint: Option<String>,
+    details: Value,
+}
+
+impl Problem {
+    /// The error of a row.
+    fn short(&self) -> Value {
+        json!({"code": self.code, "message": self.message})
+    }
+
+    /// The error of a page of its own.
+    pub(super) fn full(&self) -> Value {
+        json!({"code": self.code, "message": self.message, "hint": self.hint, "details": self.details})
+    }
+
+    /// The same without words, for those who may know that it failed and not at what.
+    pub(super) fn bare(&self) -> Self {
+        let message = "the words are for the caller and for administrators".to_owned();
+        Self { code: self.code.clone(), message, hint: None, details: Value::Null }
+    }
+}
+
+/// The failure behind an outcome. What a tool itself said about its error is part of its result, which is not kept.
+pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<Problem>> {
+    let problem = match outcome {
+        Outcome::Failed(Failure::Upstream(error)) => Problem {
+            code: error.code().to_string(),
+            message: shortened(&error.message(), LONGEST),
+            hint: None,
+            details: json!({"fault": "upstream", "stage": "call"}),
+        },
+        Outcome::Failed(Failure::Fault(fault)) => Problem {
+            code: fault.code.as_str().to_owned(),
+            message: shortened(&fault.message, LONGEST),
+            hint: fault.hint.clone(),
+            details: json!({
+                "stage": fault.stage, "fault": fault.blame, "outcome": fault.sent, "retryable": fault.retryable,
+                "process": fault.process.as_ref().map(|process| &process.status),
+                "cause": fault.cause.as_ref().map(|cause| shortened(&cause.to_string(), LONGEST)),
+            }),
+        },
+        Outcome::Complete(complete) if complete.body.get_bytes("isError") == Some(b"true") => Problem {
+            code: "TOOL_ERROR".to_owned(),
+            message: "the tool answered that it failed; what it said went to the caller and is not kept".to_owned(),
+            hint: None,
+            details: json!({"fault": "upstream", "stage": "call"}),
+        },
+        _ => return None,
+    };
+    Some(Box::new(problem))
+}
+
+fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A call that ended.
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub(super) id: u64,
+    /// When it began, in milliseconds since 1970.
+    pub(super) at: u64,
+    pub(super) micros: u64,
+    pub(super) ended: Ended,
+    pub(super) bytes: u64,
+    pub(super) problem: Option<Box<Problem>>,
+    pub(super) started: Started,
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Record {
+    /// How long it took, in milliseconds.
+    pub(super) fn millis(&self) -> f64 {
+        self.micros as f64 / 1000.0
+    }
+
+    /// What it did when.
+    pub(super) fn timeline(&self) -> Vec<Value> {
+        vec![json!({"stage": "call", "startMs": 0.0, "durationMs": self.millis(), "note": null})]
+    }
+}
+
+impl Serialize for Record {
+    /// A row of the list, written without building it first.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let started = &self.started;
+        let mut row = serializer.serialize_map(None)?;
+        row.serialize_entry("id", &self.id)?;
+        row.serialize_entry("at", &self.at)?;
+        row.serialize_entry("server", &*started.server)?;
+        row.serialize_entry("tool", &*started.subject)?;
+        row.serialize_entry("method", started.method.as_str())?;
+        row.serialize_entry("caller", started.caller.principal())?;
+        row.serialize_entry("face", started.face)?;
+        row.serialize_entry("outcome", self.ended.as_str())?;
+        row.serialize_entry("durationMs", &self.millis())?;
+        row.serialize_entry("bytes", &self.bytes)?;
+        row.serialize_entry("error", &self.problem.as_ref().map(|problem| problem.short()))?;
+        row.serialize_entry("requestId", &None::<&str>)?;
+        row.end()
+    }
+}

@@ -1,0 +1,281 @@
+//! What happened lately: the last calls and each server's numbers, for whoever opens the dashboard.
+//!
+//! Every call pays for one lock, a few counters and one slot of a ring; nothing is written out, and nothing is
+//! allocated unless the call failed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tsugi_protocol::answer::Outcome;
+
+use super::record::{Ended, Record, Started, problem_of};
+use super::series::{Numbers, Point, Series};
+
+/// How many calls are remembered.
+const CALLS: usize = 8192;
+/// How many servers have numbers of their own; the others share one more.
+const SERVERS: usize = 1024;
+
+/// Remembers calls.
+pub struct Recorder {
+    started: Instant,
+    /// The wall clock at the start, in milliseconds since 1970.
+    began: u64,
+    pages: AtomicUsize,
+    book: Mutex<Book>,
+}
+
+struct Book {
+    /// How many calls were ever recorded; also the id of the next.
+    next: u64,
+    /// The call with id `n` is at `n % CALLS`.
+    calls: Vec<Record>,
+    /// The first is of all servers together.
+    series: Vec<Series>,
+    places: HashMap<Arc<str>, Place>,
+}
+
+/// Where a server's numbers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
+/// An open page: while there is one, calls are watched more closely.
+pub(crate) struct Watching(Arc<Recorder>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.pages.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+        let book = Book { next: 0, calls: Vec::new(), series: vec![Series::new(0)], places: HashMap::new() };
+        Self { started: Instant::now(), began, pages: AtomicUsize::new(0), book: Mutex::new(book) }
+    }
+}
+
+impl Recorder {
+    /// Where the calls of a server are counted.
+    pub(crate) fn place(&self, server: &Arc<str>) -> Place {
+        let second = self.second(Instant::now());
+        let mut book = self.book.lock();
+        if let Some(place) = book.places.get(server) {
+            return *place;
+        }
+        if book.series.len() <= SERVERS {
+            book.series.push(Series::new(second));
+        }
+        let place = Place(book.series.len() - 1);
+        if book.places.len() < SERVERS {
+            book.places.insert(server.clone(), place);
+        }
+        place
+    }
+
+    /// Records a call that ended: with an outcome, or because its caller went away. Gives how long it took.
+    pub(crate) fn record(&self, place: Place, started: Started, outcome: Option<&Outcome>) -> Duration {
+        let now = Instant::now();
+        let took = now.duration_since(started.at);
+        let (ended, bytes) = Ended::of(outcome);
+        let record = Record {
+            id: 0,
+            at: self.began + started.at.saturating_duration_since(self.started).as_millis() as u64,
+            micros: took.as_micros() as u64,
+            ended,
+            bytes: bytes as u64,
+            problem: outcome.and_then(problem_of),
+            started,
+        };
+        let second = self.second(now);
+        let is_error = ended.is_error();
+        let mut book = self.book.lock();
+        book.series[0].add(second, record.micros, is_error);
+        book.series[place.0].add(second, record.micros, is_error);
+        book.push(record);
+        took
+    }
+
+    fn second(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.started).as_secs()
+    }
+
+    /// Milliseconds since 1970, by the same clock as everything that is shown.
+    pub(crate) fn now(&self) -> u64 {
+        self.began + self.started.elapsed().as_millis() as u64
+    }
+
+    /// When the gateway started, in milliseconds since 1970.
+    pub(crate) fn began(&self) -> u64 {
+        self.began
+    }
+
+    /// Watches calls more closely for as long as the result lives.
+    pub(crate) fn watch(self: &Arc<Self>) -> Watching {
+        self.pages.fetch_add(1, Ordering::Relaxed);
+        Watching(self.clone())
+    }
+
+    /// Whether somebody is looking.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many pages are open.
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// How a server does now; all of them together without a name.
+    pub(crate) fn numbers(&self, server: Option<&str>) -> Numbers {
+        let second = self.second(Instant::now());
+        self.with_series(server, |series| series.numbers(second)).unwrap_or_else(no_numbers)
+    }
+
+    /// The chart of a server; of all of them together without a name.
+    pub(super) fn points(&self, server: Option<&str>) -> Vec<Point> {
+        let second = self.second(Instant::now());
+        self.with_series(server, |series| series.points(second, self.began)).unwrap_or_default()
+    }
+
+    fn with_series<T>(&self, server: Option<&str>, read: impl FnOnce(&mut Series) -> T) -> Option<T> {
+        let mut book = self.book.lock();
+        let place = match server {
+            None => Place(0),
+            Some(name) => *book.places.get(name)?,
+        };
+        book.series.get_mut(place.0).map(read)
+    }
+
+    /// The id that the next call will have.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.book.lock().next
+    }
+
+    /// The newest calls before `before` that are `wanted`, newest first, at most `limit`; and how many there are.
+    pub(super) fn find(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+        wanted: impl Fn(&Record) -> bool,
+    ) -> (Vec<Record>, usize) {
+        let book = self.book.lock();
+        let end = before.unwrap_or(book.next).min(book.next);
+        let (mut found, mut total) = (Vec::new(), 0);
+        for record in (book.first()..end).rev().map(|id| book.get(id)).filter(|record| wanted(record)) {
+            total += 1;
+            if found.len() < limit {
+                found.push(record.clone());
+            }
+        }
+        (found, total)
+    }
+
+    /// One call.
+    pub(super) fn call(&self, id: u64) -> Option<Record> {
+        let book = self.book.lock();
+        (book.first()..book.next).contains(&id).then(|| book.get(id).clone())
+    }
+
+    /// The calls from `since` on, oldest first, but only the newest `limit`; how many were left out; and where to
+    /// go on.
+    pub(super) fn since(&self, since: u64, limit: usize) -> (Vec<Record>, u64, u64) {
+        let book = self.book.lock();
+        let first = since.max(book.first()).max(book.next.saturating_sub(limit as u64));
+        let calls = (first..book.next).map(|id| book.get(id).clone()).collect();
+        (calls, first.saturating_sub(since), book.next)
+    }
+}
+
+fn no_numbers() -> Numbers {
+    Numbers { spark: vec![0; super::series::SHOWN_SECONDS as usize], ..Numbers::default() }
+}
+
+impl Book {
+    fn push(&mut self, mut record: Record) {
+        record.id = self.next;
+        match self.calls.get_mut(self.next as usize % CALLS) {
+            Some(slot) => *slot = record,
+            None => self.calls.push(record),
+        }
+        self.next += 1;
+    }
+
+    /// The id of the oldest call that is remembered.
+    fn first(&self) -> u64 {
+        self.next - self.calls.len() as u64
+    }
+
+    fn get(&self, id: u64) -> &Record {
+        &self.calls[id as usize % CALLS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tsugi_protocol::answer::{Call, Fault, FaultCode};
+    use tsugi_protocol::json::{Object, Raw};
+
+    fn started(tool: &str) -> Started {
+        Started::now("files".into(), tool.into(), &Call::tool(tool, None))
+    }
+
+    fn recorder(calls: usize) -> Arc<Recorder> {
+        let recorder = Arc::new(Recorder::default());
+        let place = recorder.place(&"files".into());
+        let done = Outcome::complete(Object::from(serde_json::json!({"content": []})));
+        (0..calls).for_each(|index| _ = recorder.record(place, started(&format!("t{index}")), Some(&done)));
+        recorder
+    }
+
+    #[test]
+    fn the_last_calls_are_remembered_and_no_more() {
+        let recorder = recorder(CALLS + 10);
+        let (calls, total) = recorder.find(None, 5, |_| true);
+        assert_eq!((calls.len(), total), (5, CALLS));
+        assert_eq!(calls[0].id, CALLS as u64 + 9);
+        assert!(recorder.call(9).is_none() && recorder.call(10).is_some());
+        assert_eq!(recorder.book.lock().calls.len(), CALLS);
+    }
+
+    #[test]
+    fn a_slow_reader_hears_how_much_it_missed() {
+        let recorder = recorder(250);
+        let (calls, dropped, next) = recorder.since(0, 100);
+        assert_eq!((calls.len(), dropped, next), (100, 150, 250));
+        assert_eq!((calls[0].id, calls[99].id), (150, 249));
+        assert_eq!(recorder.since(next, 100), (Vec::new(), 0, 250));
+    }
+
+    #[test]
+    fn how_a_call_ended_is_told_without_what_it_said() {
+        let recorder = recorder(0);
+        let place = recorder.place(&"files".into());
+        let broken = Object::from(serde_json::json!({"isError": true, "content": [{"type": "text", "text": "pa55"}]}));
+        recorder.record(place, started("a"), Some(&Outcome::complete(broken)));
+        let fault = Fault::new(FaultCode::Timeout, "too slow").with_details(Raw::literal("{\"n\":1}"));
+        recorder.record(place, started("b"), Some(&Outcome::fault(fault)));
+        recorder.record(place, started("c"), None);
+        let words: Vec<&str> = recorder.find(None, 9, |_| true).0.iter().map(|call| call.ended.as_str()).collect();
+        assert_eq!(words, ["cancelled", "failed", "tool-error"]);
+        assert!(!format!("{:?}", recorder.find(None, 9, |_| true).0).contains("pa55"));
+        let numbers = recorder.numbers(Some("files"));
+        assert_eq!(numbers.calls, 3);
+        assert!((numbers.error_rate - 2.0 / 3.0).abs() < 1e-9);
+        assert_eq!(recorder.numbers(Some("nobody")).spark.len(), 60);
+    }
+
+    #[test]
+    fn servers_beyond_the_bound_share_one_place() {
+        let recorder = Recorder::default();
+        let places: Vec<Place> = (0..SERVERS + 5).map(|index| recorder.place(&format!("s{index}").into())).collect();
+        assert_ne!(places[0], places[1]);
+        assert_eq!(places[SERVERS + 1], places[SERVERS + 4]);
+        assert!(recorder.book.lock().series.len() <= SERVERS + 1);
+    }
+}

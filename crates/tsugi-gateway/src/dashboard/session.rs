@@ -1,0 +1,77 @@
+//! Signing in and out, and who one is.
+
+use ::http::header::{CACHE_CONTROL, SET_COOKIE};
+use ::http::{HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::body::Body;
+use crate::face::{Asked, http};
+use crate::guard::principal::Principal;
+use crate::guard::refusal::Refusal;
+use crate::guard::session::clear_cookie;
+use crate::run::Gateway;
+
+/// `GET /api/session`
+pub(crate) fn show(asked: &Asked<'_>) -> Response<Body> {
+    let session = asked.principal.session();
+    let csrf = session.and_then(|session| asked.gateway.guard().csrf(&session));
+    give(describe(asked.gateway, &asked.principal, csrf.as_deref()), None)
+}
+
+/// `POST /api/session`
+pub(crate) fn sign_in(asked: &Asked<'_>, body: &Bytes) -> Result<Response<Body>, Refusal> {
+    let guard = asked.gateway.guard();
+    if !guard.asks_for_keys() {
+        return Ok(show(asked));
+    }
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let key = body["key"].as_str().ok_or_else(|| Refusal::bad_request("the body must be {\"key\":\"…\"}"))?;
+    let signed_in = guard.sign_in(key.trim());
+    let (principal, signed_in) = signed_in.ok_or_else(|| Refusal::unauthorized("this key is not known"))?;
+    tracing::info!(key = principal.caller().principal(), "signed in at the dashboard");
+    let body = describe(asked.gateway, &principal, Some(&signed_in.csrf));
+    Ok(give(body, Some(signed_in.set_cookie())))
+}
+
+/// `DELETE /api/session`
+pub(crate) fn sign_out(asked: &Asked<'_>) -> Response<Body> {
+    let guard = asked.gateway.guard();
+    if let Some(session) = asked.principal.session() {
+        guard.sign_out(&session);
+    }
+    let left = if guard.asks_for_keys() { Principal::guest() } else { Principal::anonymous() };
+    give(describe(asked.gateway, &left, None), Some(clear_cookie()))
+}
+
+fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Value {
+    let is_in = !principal.is_guest();
+    let role = match (is_in, principal.is_admin()) {
+        (false, _) => None,
+        (true, true) => Some("admin"),
+        (true, false) => Some("reader"),
+    };
+    let backend = gateway.backend();
+    let states = backend.observe().map(|observed| observed.states()).unwrap_or_default();
+    let has_pm = states.iter().any(|state| state.name == "pm" && state.transport == "builtin");
+    json!({
+        "authRequired": gateway.guard().asks_for_keys(),
+        "signedIn": is_in,
+        "role": role,
+        "name": is_in.then(|| principal.caller().principal()),
+        "csrf": csrf,
+        "version": env!("CARGO_PKG_VERSION"),
+        "pm": is_in && has_pm && principal.permit().is_none_or(|permit| permit.allows_some_of("pm")),
+        "allowAdd": principal.is_admin() && backend.control().is_some(),
+    })
+}
+
+fn give(body: Value, cookie: Option<String>) -> Response<Body> {
+    let mut response = http::json(StatusCode::OK, Body::one(body.to_string().into()));
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(cookie) = cookie {
+        headers.insert(SET_COOKIE, HeaderValue::try_from(cookie).expect("a cookie of ours is plain text"));
+    }
+    response
+}

@@ -1,0 +1,66 @@
+//! Who looks: administrators see everything, others what their key lets them use.
+
+use std::sync::Arc;
+
+use crate::backend::Backend;
+use crate::face::Asked;
+use crate::guard::principal::Principal;
+use crate::run::Gateway;
+
+use super::record::Record;
+use super::recorder::Recorder;
+
+/// Somebody who looks at the dashboard.
+pub(crate) struct Viewer {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) principal: Principal,
+}
+
+impl Viewer {
+    pub(super) fn of(asked: &Asked<'_>) -> Self {
+        Self { gateway: asked.gateway.clone(), principal: asked.principal.clone() }
+    }
+
+    pub(super) fn backend(&self) -> &dyn Backend {
+        self.gateway.backend()
+    }
+
+    pub(super) fn recorder(&self) -> &Arc<Recorder> {
+        self.gateway.metrics().recorder()
+    }
+
+    pub(super) fn is_admin(&self) -> bool {
+        self.principal.is_admin()
+    }
+
+    /// Whether a server is shown.
+    pub(super) fn sees_server(&self, server: &str) -> bool {
+        self.principal.permit().is_none_or(|permit| permit.allows_some_of(server))
+    }
+
+    /// Whether one thing of a server is shown.
+    pub(super) fn sees(&self, server: &str, name: &str) -> bool {
+        self.principal.permit().is_none_or(|permit| permit.allows(server, name))
+    }
+
+    pub(super) fn sees_call(&self, call: &Record) -> bool {
+        self.sees(&call.started.server, &call.started.subject)
+    }
+
+    /// A call as this viewer may know it. The words of an error may repeat what another caller sent.
+    pub(super) fn shown(&self, mut call: Record) -> Record {
+        let is_own = call.started.caller.principal() == self.principal.caller().principal();
+        if !self.is_admin() && !is_own {
+            call.problem = call.problem.map(|problem| Box::new(problem.bare()));
+        }
+        call
+    }
+
+    /// Whether the one who looks may still look: a sign-in can end while a page is open.
+    pub(super) fn is_still_in(&self) -> bool {
+        match self.principal.session() {
+            Some(session) => self.gateway.guard().csrf(&session).is_some(),
+            None => true,
+        }
+    }
+}

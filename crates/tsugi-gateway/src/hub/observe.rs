@@ -1,0 +1,145 @@
+//! The hub's servers as the dashboard sees them.
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use tokio::sync::{broadcast, watch};
+use tsugi_client::catalog::Catalog;
+use tsugi_client::connection::state::State;
+use tsugi_client::{Server, Status};
+use tsugi_protocol::mcp::prompt::Prompt;
+use tsugi_protocol::mcp::resource::Resource;
+use tsugi_protocol::mcp::tool::Tool;
+
+use super::Hub;
+use crate::dashboard::observe::{Named, Observe, Process, ServerDetail, ServerState, Trouble};
+
+impl Observe for Hub {
+    fn states(&self) -> Vec<ServerState> {
+        self.manager().servers().iter().map(|server| self.state(server)).collect()
+    }
+
+    fn detail(&self, name: &str) -> Option<ServerDetail> {
+        Some(self.detail_of(&self.manager().server(name)?))
+    }
+
+    fn stderr(&self, name: &str, lines: usize) -> Vec<String> {
+        self.manager().server(name).map(|server| server.stderr(lines)).unwrap_or_default()
+    }
+
+    fn follow_stderr(&self, name: &str) -> Option<broadcast::Receiver<Arc<str>>> {
+        self.manager().server(name)?.follow_stderr()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.view.renewed.subscribe()
+    }
+}
+
+impl Hub {
+    fn state(&self, server: &Server) -> ServerState {
+        let (status, catalog) = (server.status(), server.catalog());
+        let count = |of: fn(&Catalog) -> usize| catalog.as_deref().map_or(0, of);
+        let since = status.since.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+        let tools = catalog.as_deref().map_or(0, |catalog| self.shown_tools(server, catalog).count());
+        ServerState {
+            name: server.name().into(),
+            state: status.state.as_str(),
+            reason: reason(&status),
+            era: status.version.map(|version| version.era().as_str()),
+            revision: status.version.map(|version| version.as_str()),
+            transport: status.transport,
+            started_at: (status.state == State::Connected).then_some(since),
+            restarts: status.restarts,
+            pid: status.pid,
+            tools,
+            resources: count(|catalog| catalog.resources.items.len() + catalog.templates.items.len()),
+            prompts: count(|catalog| catalog.prompts.items.len()),
+            sandbox: None,
+            troubles: troubles(&status, catalog.as_deref()),
+        }
+    }
+
+    /// The tools that the configuration lets out.
+    fn shown_tools<'a>(&self, server: &Server, catalog: &'a Catalog) -> impl Iterator<Item = &'a Tool> + use<'a> {
+        let shape = self.config().shapes.get(server.name()).cloned();
+        let is_shown = move |tool: &&Tool| shape.as_ref().is_none_or(|shape| shape.allows(tool.name()));
+        catalog.tools.items.iter().filter(is_shown)
+    }
+
+    fn detail_of(&self, server: &Server) -> ServerDetail {
+        let (status, catalog) = (server.status(), server.catalog());
+        let catalog = catalog.as_deref();
+        let identity = status.identity.clone().or_else(|| catalog.map(|catalog| catalog.identity.clone()));
+        let prompt = |prompt: &Prompt| Named { name: prompt.name().to_owned(), shown: prompt.object().raw() };
+        let tool = |tool: &Tool| Named { name: tool.name().to_owned(), shown: tool.object().raw() };
+        let named = |of: fn(&Catalog) -> &Vec<Resource>| {
+            let resource =
+                |resource: &Resource| Named { name: resource.uri().to_owned(), shown: resource.object().raw() };
+            catalog.map(|catalog| of(catalog).iter().map(resource).collect()).unwrap_or_default()
+        };
+        ServerDetail {
+            state: self.state(server),
+            title: identity.as_ref().and_then(|identity| identity.display_name()),
+            instructions: identity.as_ref().and_then(|identity| identity.instructions.clone()),
+            capabilities: identity.as_ref().map(|identity| identity.capabilities.raw()),
+            server_info: identity.as_ref().and_then(|identity| identity.info.clone()),
+            processes: processes(server),
+            sandbox_report: None,
+            tools: catalog.map(|catalog| self.shown_tools(server, catalog).map(tool).collect()).unwrap_or_default(),
+            resources: named(|catalog| &catalog.resources.items),
+            templates: named(|catalog| &catalog.templates.items),
+            prompts: catalog.map(|catalog| catalog.prompts.items.iter().map(prompt).collect()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Why a server is not as it should be.
+fn reason(status: &Status) -> Option<String> {
+    let fault = || status.fault.as_ref().filter(|_| status.state != State::Connected);
+    let told = |fault: &tsugi_protocol::answer::Fault| {
+        let ended = fault.process.as_ref().map(|process| format!(" ({})", process.status)).unwrap_or_default();
+        let hint = fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+        format!("{}{ended}{hint}", fault.message)
+    };
+    status.left_alone.clone().or_else(|| fault().map(told))
+}
+
+fn troubles(status: &Status, catalog: Option<&Catalog>) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    let why = reason(status).unwrap_or_else(|| "no reason is known".to_owned());
+    match status.state {
+        State::Failed => troubles.push(Trouble { kind: "failed", text: why }),
+        State::Reconnecting => troubles.push(Trouble { kind: "reconnecting", text: why }),
+        _ if status.left_alone.is_some() => troubles.push(Trouble { kind: "left-alone", text: why }),
+        _ => {}
+    }
+    let lists = catalog.map(|catalog| {
+        [
+            ("tools", &catalog.tools.fault),
+            ("resources", &catalog.resources.fault),
+            ("templates", &catalog.templates.fault),
+            ("prompts", &catalog.prompts.fault),
+        ]
+    });
+    for (list, fault) in lists.into_iter().flatten() {
+        if let Some(fault) = fault {
+            let text = format!("its {list} could not be listed: {}", fault.message);
+            troubles.push(Trouble { kind: "list", text });
+        }
+    }
+    troubles
+}
+
+/// The living processes. Command lines are masked, since secrets are given there too.
+fn processes(server: &Server) -> Vec<Process> {
+    let redact = &server.config().job.0.redact;
+    let processes = server.processes().into_iter().map(|process| Process {
+        pid: process.pid,
+        parent: process.parent,
+        command: redact.mask(&process.command),
+        rss_bytes: process.resident_bytes,
+        cpu_ms: process.cpu.as_millis() as u64,
+    });
+    processes.collect()
+}
