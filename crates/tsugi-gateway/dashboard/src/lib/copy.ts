@@ -1,0 +1,117 @@
+/** One call written in the languages people paste: curl, `tsugi call`, TypeScript and Python. */
+
+import { headerText, headerValues, isObject } from "./schema";
+import type { Json, JsonObject, Schema } from "./types";
+
+export const REVISION = "2026-07-28";
+
+export interface Recipe {
+  /** The page's own origin. */
+  origin: string;
+  server: string;
+  tool: string;
+  schema: Schema | undefined;
+  values: JsonObject;
+  /** Whether callers must bring a key. */
+  needsKey: boolean;
+}
+
+export type Language = "curl" | "tsugi" | "typescript" | "python";
+export const LANGUAGES: Language[] = ["curl", "tsugi", "typescript", "python"];
+
+export function copyAs(language: Language, recipe: Recipe): string {
+  return { curl, tsugi, typescript, python }[language](recipe);
+}
+
+/** One word of a POSIX shell. */
+export function shellWord(text: string): string {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, `'\\''`)}'`;
+}
+
+function address(recipe: Recipe): string {
+  return `${recipe.origin}/servers/${encodeURIComponent(recipe.server)}/mcp`;
+}
+
+function curl(recipe: Recipe): string {
+  const body = {
+    jsonrpc: "2.0",
+    id: 1,
+    method: "tools/call",
+    params: {
+      name: recipe.tool,
+      arguments: recipe.values,
+      _meta: {
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientInfo": { name: "curl", version: "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+      },
+    },
+  };
+  const headers = [
+    "Content-Type: application/json",
+    "Accept: application/json, text/event-stream",
+    `MCP-Protocol-Version: ${REVISION}`,
+    "Mcp-Method: tools/call",
+    `Mcp-Name: ${headerText(recipe.tool)}`,
+    ...Object.entries(headerValues(recipe.schema, recipe.values)).map(([name, value]) => `${name}: ${value}`),
+  ];
+  const words = headers.map((header) => `  -H ${shellWord(header)}`);
+  if (recipe.needsKey) words.push(`  -H "Authorization: Bearer $TSUGI_KEY"`);
+  return [`curl -sS ${shellWord(address(recipe))}`, ...words, `  -d ${shellWord(JSON.stringify(body))}`].join(" \\\n");
+}
+
+function tsugi(recipe: Recipe): string {
+  const key = recipe.needsKey ? ` --header "Authorization: Bearer $TSUGI_KEY"` : "";
+  return `tsugi call --url ${shellWord(address(recipe))}${key} ${shellWord(recipe.tool)} --json ${shellWord(JSON.stringify(recipe.values))}`;
+}
+
+function typescript(recipe: Recipe): string {
+  const url = `new URL(${JSON.stringify(address(recipe))})`;
+  const options = recipe.needsKey ? ", {\n  requestInit: { headers: { Authorization: `Bearer ${process.env.TSUGI_KEY}` } },\n}" : "";
+  return `import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const client = new Client({ name: "example", version: "1.0.0" });
+await client.connect(new StreamableHTTPClientTransport(${url}${options}));
+const result = await client.callTool({
+  name: ${JSON.stringify(recipe.tool)},
+  arguments: ${indent(JSON.stringify(recipe.values, null, 2), "  ")},
+});
+console.log(result);
+await client.close();
+`;
+}
+
+function python(recipe: Recipe): string {
+  const headers = recipe.needsKey ? `, headers={"Authorization": f"Bearer {os.environ['TSUGI_KEY']}"}` : "";
+  const imports = recipe.needsKey ? "import asyncio\nimport os\n" : "import asyncio\n";
+  return `${imports}
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+
+
+async def main():
+    async with streamablehttp_client(${pythonValue(address(recipe))}${headers}) as (read, write, _):
+        async with ClientSession(read, write) as session:
+            await session.initialize()
+            result = await session.call_tool(${pythonValue(recipe.tool)}, ${pythonValue(recipe.values)})
+            print(result)
+
+
+asyncio.run(main())
+`;
+}
+
+/** A JSON value as a Python literal. */
+export function pythonValue(value: Json): string {
+  if (value === null) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (Array.isArray(value)) return `[${value.map(pythonValue).join(", ")}]`;
+  if (isObject(value)) return `{${Object.entries(value).map(([name, one]) => `${pythonValue(name)}: ${pythonValue(one)}`).join(", ")}}`;
+  return JSON.stringify(value);
+}
+
+function indent(text: string, by: string): string {
+  return text.replace(/\n/g, `\n${by}`);
+}

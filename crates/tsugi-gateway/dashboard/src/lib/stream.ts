@@ -1,0 +1,109 @@
+/** The one stream of events that keeps the page live. */
+
+import { signal } from "@preact/signals";
+import { addCalls, attention, link, loadOverview, now, servers, stats } from "./store";
+import { refreshSession } from "./api";
+import type { Attention, CallRow, ServerRow, Stats } from "./types";
+
+export interface PmEvent {
+  project: string | null;
+  entity: string;
+  id: string;
+  version: number | null;
+  at: number;
+  agent: string | null;
+  action: string;
+}
+
+type PmListener = (event: PmEvent) => void;
+type LogListener = (server: string, lines: string[]) => void;
+
+const pmListeners = new Set<PmListener>();
+const logListeners = new Set<LogListener>();
+const logServer = signal<string | null>(null);
+let source: EventSource | null = null;
+let retry: ReturnType<typeof setTimeout> | null = null;
+let tries = 0;
+
+export function onPm(listener: PmListener): () => void {
+  pmListeners.add(listener);
+  return () => pmListeners.delete(listener);
+}
+
+/** Follows one server's log; the stream is opened anew with its name. */
+export function onLog(server: string, listener: LogListener): () => void {
+  logListeners.add(listener);
+  if (logServer.value !== server) {
+    logServer.value = server;
+    openStream();
+  }
+  return () => {
+    logListeners.delete(listener);
+    if (logListeners.size > 0) return;
+    logServer.value = null;
+    openStream();
+  };
+}
+
+export function closeStream(): void {
+  if (retry !== null) clearTimeout(retry);
+  retry = null;
+  source?.close();
+  source = null;
+}
+
+export function openStream(): void {
+  closeStream();
+  const log = logServer.value;
+  const opened = new EventSource(log === null ? "/api/events" : `/api/events?log=${encodeURIComponent(log)}`);
+  source = opened;
+  opened.onopen = () => {
+    // What happened while we were away is asked for once.
+    if (link.value === "lost" || link.value === "closing") void loadOverview();
+    link.value = "live";
+    tries = 0;
+  };
+  opened.onerror = () => lost(opened);
+  hear<{ servers: ServerRow[]; attention?: Attention[] }>(opened, "servers", (told) => {
+    servers.value = told.servers;
+    if (told.attention) attention.value = told.attention;
+  });
+  hear<{ calls: CallRow[]; dropped?: number }>(opened, "calls", (told) => addCalls(told.calls, told.dropped ?? 0));
+  hear<Stats>(opened, "stats", (told) => {
+    stats.value = told;
+  });
+  hear<{ server: string; lines: string[] }>(opened, "log", (told) => logListeners.forEach((listener) => listener(told.server, told.lines)));
+  hear<PmEvent>(opened, "pm", (told) => pmListeners.forEach((listener) => listener(told)));
+  hear<unknown>(opened, "bye", () => {
+    link.value = "closing";
+  });
+}
+
+function hear<T>(from: EventSource, name: string, listener: (told: T) => void): void {
+  from.addEventListener(name, (event) => {
+    now.value = Date.now();
+    try {
+      listener(JSON.parse((event as MessageEvent<string>).data) as T);
+    } catch (error) {
+      console.warn(`event ${name} was not understood`, error);
+    }
+  });
+}
+
+/** The browser tries again by itself, except after an answer that is no stream: then we do, more and more slowly. */
+function lost(from: EventSource): void {
+  if (source !== from) return;
+  if (link.value !== "closing") link.value = "lost";
+  if (from.readyState !== EventSource.CLOSED) return;
+  tries += 1;
+  retry = setTimeout(() => void comeBack(), Math.min(1000 * 2 ** tries, 15_000));
+}
+
+async function comeBack(): Promise<void> {
+  try {
+    await refreshSession();
+    openStream();
+  } catch {
+    if (source !== null) lost(source);
+  }
+}

@@ -1,0 +1,143 @@
+/** Where one thing is tried: its arguments as a form or as JSON, its progress, its questions, its result. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { session } from "../lib/api";
+import { copyAs, LANGUAGES, type Language } from "../lib/copy";
+import { milliseconds } from "../lib/format";
+import { t } from "../lib/i18n";
+import type { LogNote } from "../lib/mcp";
+import { go, to } from "../lib/route";
+import { type Phase, Runner } from "../lib/run";
+import { headerValues, initial, isObject, validate } from "../lib/schema";
+import type { Json, JsonObject, Schema, Tool } from "../lib/types";
+import { CopyButton, Fault, Tabs } from "../part/basics";
+import { SchemaForm } from "../part/form";
+import { Result } from "../part/result";
+import { Questions } from "./questions";
+
+export interface Offer {
+  kind: "tool" | "prompt" | "resource";
+  id: string;
+  label: string;
+  title?: string | undefined;
+  description?: string | undefined;
+  schema: Schema;
+  outputSchema?: Schema | undefined;
+  tool?: Tool;
+}
+
+export function Bench({ server, offer }: { server: string; offer: Offer }) {
+  const [value, setValue] = useState<Json | undefined>(() => initial(offer.schema, offer.schema) ?? {});
+  const [mode, setMode] = useState<"form" | "json">("form");
+  const [showAll, setShowAll] = useState(false);
+  const [phase, setPhase] = useState<Phase>({ name: "idle" });
+  const [notes, setNotes] = useState<LogNote[]>([]);
+  const runner = useRef<Runner | null>(null);
+  const problems = useMemo(() => validate(offer.schema, value, offer.schema), [value, offer.schema]);
+
+  useEffect(() => {
+    runner.current = new Runner(setPhase, (note) => setNotes((old) => [...old, note].slice(-200)));
+    return () => runner.current?.cancel();
+  }, []);
+
+  const values = isObject(value) ? value : {};
+  const send = () => {
+    setShowAll(true);
+    setNotes([]);
+    void runner.current?.run({ server, ...requestOf(offer, values) });
+  };
+  const isRunning = phase.name === "running" || phase.name === "asking";
+  return (
+    <>
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); if (!isRunning) send(); }} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !isRunning) { event.preventDefault(); send(); } }}>
+        <Tabs label={t("try.mode")} tabs={[{ id: "form", name: t("try.form") }, { id: "json", name: "JSON" }]} value={mode} onChange={setMode} />
+        <div role="tabpanel" id={`panel-${mode}`} aria-labelledby={`tab-${mode}`}>
+          {mode === "form" ? <SchemaForm schema={offer.schema} value={value} onChange={setValue} problems={problems} showAll={showAll} /> : <JsonEditor value={value} onChange={setValue} problems={problems.map((problem) => `${problem.path || "/"} ${t(problem.key, problem.args)}`)} />}
+        </div>
+        <div class="actions">
+          <button type="submit" class="primary" disabled={isRunning}>{offer.kind === "tool" ? t("try.call") : t("try.get")}</button>
+          {isRunning && <button type="button" onClick={() => runner.current?.cancel()}>{t("cancel")}</button>}
+          {problems.length > 0 && <span class="note">{t("try.problems", { n: problems.length })}</span>}
+          <kbd class="wide-only">Ctrl Enter</kbd>
+        </div>
+      </form>
+      <div aria-live="polite" class="outcome">
+        <Progressing phase={phase} />
+        {phase.name === "asking" && <Questions key={phase.round} server={server} asked={phase.asked} onAnswer={(answers) => runner.current?.answer(answers)} />}
+        {phase.name === "cancelled" && <p class="note">{t("try.cancelled")}</p>}
+        {phase.name === "failed" && <Fault error={phase.fault} />}
+        {phase.name === "done" && <p class="sub">{t("try.took", { took: milliseconds(phase.tookMs) })}</p>}
+        {phase.name === "done" && <Result result={phase.result} outputSchema={offer.outputSchema} onRead={(uri) => go(to("try", server, "resource", uri))} />}
+      </div>
+      {notes.length > 0 && <Notes notes={notes} />}
+      {offer.kind === "tool" && <CopyAs server={server} tool={offer.id} schema={offer.schema} values={values} />}
+    </>
+  );
+}
+
+function requestOf(offer: Offer, values: JsonObject): { method: string; params: JsonObject; headers: Record<string, string> } {
+  switch (offer.kind) {
+    case "tool": return { method: "tools/call", params: { name: offer.id, arguments: values }, headers: headerValues(offer.schema, values) };
+    case "prompt": return { method: "prompts/get", params: { name: offer.id, arguments: values }, headers: {} };
+    case "resource": return { method: "resources/read", params: { uri: String(values.uri ?? offer.id) }, headers: {} };
+  }
+}
+
+function Progressing({ phase }: { phase: Phase }) {
+  if (phase.name !== "running") return null;
+  const { progress } = phase;
+  const share = progress?.total ? Math.min(1, progress.progress / progress.total) : undefined;
+  return (
+    <div class="progress">
+      <progress aria-label={t("try.progress")} max={1} {...(share === undefined ? {} : { value: share })} />
+      <span class="num">{progress === null ? t("try.running") : `${progress.progress}${progress.total ? ` / ${progress.total}` : ""}`}</span>
+      {progress?.message && <span>{progress.message}</span>}
+    </div>
+  );
+}
+
+function JsonEditor({ value, onChange, problems }: { value: Json | undefined; onChange: (value: Json | undefined) => void; problems: string[] }) {
+  const [text, setText] = useState(() => JSON.stringify(value ?? {}, null, 2));
+  const [fault, setFault] = useState<string | null>(null);
+  const change = (next: string) => {
+    setText(next);
+    try {
+      onChange(JSON.parse(next) as Json);
+      setFault(null);
+    } catch (error) {
+      setFault((error as Error).message);
+    }
+  };
+  const shown = fault === null ? problems.slice(0, 5) : [fault];
+  return (
+    <div class={`field ${shown.length > 0 ? "wrong" : ""}`}>
+      <textarea class="mono" aria-label={t("try.json")} aria-invalid={shown.length > 0 || undefined} aria-describedby="json-problems" rows={Math.min(24, Math.max(6, text.split("\n").length + 1))} spellcheck={false} value={text} onInput={(event) => change(event.currentTarget.value)} />
+      <div id="json-problems">{shown.map((problem, at) => <span key={at} class="field-problem">{problem}</span>)}</div>
+    </div>
+  );
+}
+
+function Notes({ notes }: { notes: LogNote[] }) {
+  return (
+    <details class="notes">
+      <summary>{t("try.notes", { n: notes.length })}</summary>
+      <div class="log mono">{notes.map((note, at) => <div key={at}><b>{note.level}</b> {typeof note.data === "string" ? note.data : JSON.stringify(note.data)}</div>)}</div>
+    </details>
+  );
+}
+
+function CopyAs({ server, tool, schema, values }: { server: string; tool: string; schema: Schema; values: JsonObject }) {
+  const [language, setLanguage] = useState<Language>("curl");
+  const text = copyAs(language, { origin: location.origin, server, tool, schema, values, needsKey: session.value?.authRequired ?? false });
+  const names: Record<Language, string> = { curl: "curl", tsugi: "tsugi call", typescript: "TypeScript", python: "Python" };
+  return (
+    <details class="copy-as">
+      <summary>{t("try.copyAs")}</summary>
+      <Tabs label={t("try.copyAs")} tabs={LANGUAGES.map((id) => ({ id, name: names[id] }))} value={language} onChange={setLanguage} />
+      <div role="tabpanel" id={`panel-${language}`} aria-labelledby={`tab-${language}`} class="copy-text">
+        <pre class="code" tabIndex={0}>{text}</pre>
+        <CopyButton text={text} />
+      </div>
+    </details>
+  );
+}

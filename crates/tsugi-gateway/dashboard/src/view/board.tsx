@@ -1,0 +1,4 @@
+/** The board comes here. */
+export function Board(_: { selected: string | undefined }) {
+  return null;
+}
