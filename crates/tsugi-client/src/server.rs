@@ -11,12 +11,12 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tsugi_process::{ProcessInfo, Stderr};
+use tsugi_process::{ProcessInfo, Report, Stderr};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::Method;
@@ -92,6 +92,16 @@ pub(crate) struct Inner {
 /// A connection over which calls can be made.
 pub(crate) struct Live {
     connection: Connection,
+}
+
+impl Live {
+    /// Makes a call, and tells when to somebody who looks at it.
+    fn ask(&self, call: Call) -> Reply {
+        if let Some(timeline) = &call.options.timeline {
+            timeline.begin("upstream", Instant::now());
+        }
+        self.connection.answer(call)
+    }
 }
 
 /// What is known of a process without holding it.
@@ -285,6 +295,11 @@ impl Server {
             .unwrap_or_default()
     }
 
+    /// What of its sandbox truly holds, when it is connected to a process of ours.
+    pub fn sandbox_report(&self) -> Option<Report> {
+        self.inner.live.load_full()?.connection.job().map(|job| job.sandbox_report().clone())
+    }
+
     /// Hears of changes.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.inner.changes.subscribe()
@@ -338,12 +353,17 @@ impl Inner {
         if let Some(live) = &*self.live.load()
             && !live.connection.is_ending()
         {
-            return live.connection.answer(call);
+            return live.ask(call);
         }
         let inner = self.clone();
         Reply::from_late(async move {
-            match tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await {
-                Ok(Ok(live)) => live.connection.answer(call),
+            let (timeline, began) = (call.options.timeline.clone(), Instant::now());
+            let connected = tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await;
+            if let Some(timeline) = timeline {
+                timeline.add("start", began, Instant::now(), Some("waits for the connection".to_owned()));
+            }
+            match connected {
+                Ok(Ok(live)) => live.ask(call),
                 Ok(Err(fault)) => Reply::fault(fault),
                 Err(_) => Reply::fault(inner.late()),
             }

@@ -5,7 +5,7 @@ mod key;
 mod store;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tsugi_protocol::answer::{Answer, Call, Complete, Outcome, Reply};
 use tsugi_protocol::json::{Object, Splice};
@@ -63,6 +63,7 @@ impl Cache {
         match self.store.join(key, lifetime) {
             Role::Follower(flight) => {
                 self.store.count_shared();
+                note(&call, "waits for the same call of somebody else");
                 flight.follow(self.inner.clone(), call)
             }
             Role::Leader(flight) => {
@@ -82,13 +83,24 @@ impl Cache {
     }
 }
 
+/// Tells somebody who looks at the call.
+fn note(call: &Call, words: &str) {
+    if let Some(timeline) = &call.options.timeline {
+        let now = Instant::now();
+        timeline.add("cache", now, now, Some(words.to_owned()));
+    }
+}
+
 impl Answer for Cache {
     fn answer(&self, call: Call) -> Reply {
         let Some(lifetime) = self.lifetime(&call) else { return self.inner.answer(call) };
         let key = self.store.key(&call, self.owner(&call));
         let found = self.store.get(&key).or_else(|| self.shared(&key, &lifetime));
         match found {
-            Some(complete) => Reply::ready(Outcome::Complete(complete)),
+            Some(complete) => {
+                note(&call, "the result was kept from before");
+                Reply::ready(Outcome::Complete(complete))
+            }
             None => self.miss(key, lifetime, call),
         }
     }

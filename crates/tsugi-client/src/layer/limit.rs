@@ -5,6 +5,7 @@ mod gate;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, Source};
 
@@ -72,7 +73,12 @@ impl Answer for Limit {
         }
         let (inner, server, gates) = (self.inner.clone(), self.server.clone(), self.gates.clone());
         Reply::from_late(async move {
-            match gates.enter(call.caller.principal()).await {
+            let (timeline, began) = (call.options.timeline.clone(), Instant::now());
+            let entered = gates.enter(call.caller.principal()).await;
+            if let Some(timeline) = timeline {
+                timeline.add("queue", began, Instant::now(), None);
+            }
+            match entered {
                 Ok(held) => hold(inner.answer(call), held),
                 Err((refusal, gate)) => Reply::fault(overloaded(&server, refusal, &gate)),
             }

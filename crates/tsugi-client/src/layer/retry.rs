@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use tokio::time::Sleep;
@@ -153,10 +153,19 @@ impl Repeated {
         match self.shared.plan(&self.call, &failure, self.retries) {
             Some(wait) => {
                 self.retries += 1;
+                self.note(&failure, wait);
                 Ok(wait)
             }
             None => Err(Outcome::Failed(self.last_word(failure))),
         }
+    }
+
+    /// Tells somebody who looks at the call what another try is for, and how long it waits.
+    fn note(&self, failure: &Failure, wait: Duration) {
+        let Some(timeline) = &self.call.options.timeline else { return };
+        let (now, why) = (Instant::now(), failure.to_rpc().message());
+        timeline.end(now, Some(why));
+        timeline.add("retry", now, now + wait, Some(format!("waits before try {}", self.retries + 1)));
     }
 
     /// After as many tries as allowed, how often was tried belongs to the answer.

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use serde_json::Value;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, SentState, Source, Stage};
@@ -35,7 +36,12 @@ impl Validate {
 
     /// The fault to answer with instead of calling.
     fn refuse(&self, call: &Call, tool: &KnownTool) -> Option<Fault> {
-        let fault = check_arguments(tool, call.params.get("arguments").as_ref())?.on_server(&self.server);
+        let timed = call.options.timeline.as_ref().map(|timeline| (timeline, Instant::now()));
+        let fault = check_arguments(tool, call.params.get("arguments").as_ref());
+        if let Some((timeline, began)) = timed {
+            timeline.add("validate", began, Instant::now(), fault.as_ref().map(|_| "the arguments do not fit".into()));
+        }
+        let fault = fault?.on_server(&self.server);
         if tool.policy.arguments == Strictness::Enforce {
             return Some(fault);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, SentState};
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, SentState, Timeline};
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
@@ -254,4 +254,30 @@ async fn calls_beyond_the_limits_wait_or_are_refused() {
     let refused = results.iter().filter_map(|result| result.error.as_ref());
     assert_eq!(refused.map(|error| error.code.as_str()).collect::<Vec<_>>(), ["OVERLOADED"; 3]);
     assert_eq!(most.load(Ordering::SeqCst), 2);
+}
+
+/// The stages of a call that somebody looks at, in order.
+async fn stages(server: &Server, call: Call) -> Vec<&'static str> {
+    let mut call = call;
+    let timeline = Timeline::new(std::time::Instant::now());
+    call.options.timeline = Some(timeline.clone());
+    server.answer(call).outcome().await;
+    timeline.steps().into_iter().map(|step| step.stage).collect()
+}
+
+#[tokio::test]
+async fn a_call_that_somebody_looks_at_says_what_every_layer_did() {
+    let (inner, _) = adder();
+    let mut kept = config(inner);
+    kept.cache = Some(CachePolicy::default());
+    let (_manager, server) = manager(kept).await;
+    let add = |b: Value| Call::tool("add", Some(&json!({"a": 1, "b": b}).into()));
+    assert_eq!(stages(&server, add(json!(2))).await, ["validate", "upstream"]);
+    assert_eq!(stages(&server, add(json!(2))).await, ["cache"]);
+    assert_eq!(stages(&server, add(json!("x"))).await, ["validate"]);
+
+    let odd = Odd::new(vec![Fault::new(FaultCode::ConnectionLost, "lost").sent(SentState::NotSent)]);
+    let (_manager, server) = self::manager(config(odd)).await;
+    let told = stages(&server, Call::tool("go", None)).await;
+    assert_eq!(told.strip_prefix(&["validate"]).unwrap_or(&told), ["upstream", "retry", "upstream"]);
 }

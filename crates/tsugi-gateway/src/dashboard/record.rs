@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
-use tsugi_protocol::answer::{Call, Caller, Failure, Outcome};
+use tsugi_protocol::answer::timeline::Step;
+use tsugi_protocol::answer::{Call, Caller, Failure, Outcome, Timeline};
 use tsugi_protocol::mcp::Method;
 
 /// The longest text of an error that is kept.
@@ -23,6 +24,8 @@ pub(crate) struct Started {
     pub(super) method: Method,
     pub(super) caller: Caller,
     pub(super) face: &'static str,
+    /// What it does when, when somebody looked at its beginning.
+    timeline: Option<Timeline>,
 }
 
 impl Started {
@@ -35,7 +38,13 @@ impl Started {
             method: call.method.clone(),
             caller: call.caller.clone(),
             face: call.options.face,
+            timeline: None,
         }
+    }
+
+    /// From now on the call says what it does when.
+    pub(crate) fn follow(&mut self) -> Timeline {
+        self.timeline.get_or_insert_with(|| Timeline::new(self.at)).clone()
     }
 }
 
@@ -174,7 +183,21 @@ impl Record {
 
     /// What it did when.
     pub(super) fn timeline(&self) -> Vec<Value> {
-        vec![json!({"stage": "call", "startMs": 0.0, "durationMs": self.millis(), "note": null})]
+        let whole = |note| json!({"stage": "call", "startMs": 0.0, "durationMs": self.millis(), "note": note});
+        let Some(timeline) = &self.started.timeline else {
+            return vec![whole(Some("what a call does when is recorded while a dashboard is open"))];
+        };
+        let steps = timeline.steps();
+        if steps.is_empty() {
+            return vec![whole(None)];
+        }
+        let step = |step: Step| {
+            let begin = step.begin.as_micros() as u64;
+            let end = step.end.map_or(self.micros, |end| end.as_micros() as u64).max(begin);
+            let (start, duration) = (begin as f64 / 1000.0, (end - begin) as f64 / 1000.0);
+            json!({"stage": step.stage, "startMs": start, "durationMs": duration, "note": step.note})
+        };
+        steps.into_iter().map(step).collect()
     }
 }
 

@@ -180,7 +180,7 @@ impl Peer {
             params: without_meta(params),
             meta,
             caller: self.caller.clone(),
-            options: CallOptions::default(),
+            options: CallOptions { face: "stream", ..CallOptions::default() },
         };
         let cancel = Arc::new(Cancel::default());
         self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());

@@ -64,6 +64,7 @@ async fn call(answer: Arc<dyn Answer>, caller: Caller, request: &Request) -> Res
     }
     let mut call = Call::new(request.method.clone(), without_meta(&params)).from_caller(caller);
     call.meta = meta;
+    call.options.face = "rpc";
     let outcome = Running::start(&*answer, call).outcome().await;
     match (&outcome, is_modern) {
         (_, true) => outcome_of(&request.method, &outcome).map(|result| result.raw()),

@@ -82,6 +82,8 @@ pub struct View {
     pub own_tools: HashMap<String, HashMap<String, String>>,
     /// The servers, in order.
     pub servers: Vec<Server>,
+    /// Where calls are counted that are not about a tool, by server.
+    pub other_meters: HashMap<String, Arc<Meter>>,
     /// Who we are, all together.
     pub discover: Object,
     /// False while a server has not told what it has and may still do so.
@@ -110,6 +112,10 @@ impl View {
             templates: templates(&known),
             own_tools: HashMap::new(),
             servers: servers.to_vec(),
+            other_meters: servers
+                .iter()
+                .map(|server| (server.name().to_owned(), metrics.other(server.name())))
+                .collect(),
             discover: discover(&known),
             is_complete: servers.iter().all(|server| server.catalog().is_some() || has_given_up(server)),
             freshness: freshness(&known),

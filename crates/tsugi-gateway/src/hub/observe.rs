@@ -41,6 +41,12 @@ impl Hub {
         let (status, catalog) = (server.status(), server.catalog());
         let count = |of: fn(&Catalog) -> usize| catalog.as_deref().map_or(0, of);
         let since = status.since.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+        let confinement = confinement(server);
+        let mut troubles = troubles(&status, catalog.as_deref());
+        if let Some((_, Some(text))) = &confinement {
+            let text = format!("its sandbox does not hold as asked: {text}");
+            troubles.push(Trouble { kind: "sandbox", text });
+        }
         let tools = catalog.as_deref().map_or(0, |catalog| self.shown_tools(server, catalog).count());
         ServerState {
             name: server.name().into(),
@@ -55,8 +61,8 @@ impl Hub {
             tools,
             resources: count(|catalog| catalog.resources.items.len() + catalog.templates.items.len()),
             prompts: count(|catalog| catalog.prompts.items.len()),
-            sandbox: None,
-            troubles: troubles(&status, catalog.as_deref()),
+            sandbox: confinement.map(|(word, _)| word),
+            troubles,
         }
     }
 
@@ -85,13 +91,27 @@ impl Hub {
             capabilities: identity.as_ref().map(|identity| identity.capabilities.raw()),
             server_info: identity.as_ref().and_then(|identity| identity.info.clone()),
             processes: processes(server),
-            sandbox_report: None,
+            sandbox_report: server.sandbox_report().and_then(|report| serde_json::to_value(report).ok()),
             tools: catalog.map(|catalog| self.shown_tools(server, catalog).map(tool).collect()).unwrap_or_default(),
             resources: named(|catalog| &catalog.resources.items),
             templates: named(|catalog| &catalog.templates.items),
             prompts: catalog.map(|catalog| catalog.prompts.items.iter().map(prompt).collect()).unwrap_or_default(),
         }
     }
+}
+
+/// How well a server's process is confined, in a word, and what of it does not hold.
+fn confinement(server: &Server) -> Option<(&'static str, Option<String>)> {
+    let report = server.sandbox_report()?;
+    let words = report.parts().map(|(_, part)| part.word());
+    let is_any = |word: &str| words.contains(&word);
+    let word = match () {
+        () if is_any("not enforced") => "not enforced",
+        () if is_any("partly enforced") => "partly enforced",
+        () if is_any("enforced") => "enforced",
+        () => "off",
+    };
+    Some((word, report.shortcomings()))
 }
 
 /// Why a server is not as it should be.

@@ -30,13 +30,15 @@ impl OneServer {
         is_shown && self.hub.permit(&call.caller).is_none_or(|permit| permit.allows(self.server.name(), own))
     }
 
-    /// Asks the server, and counts it for a tool.
-    fn ask(&self, call: Call) -> Reply {
+    /// Asks the server, and counts what it does.
+    fn ask(&self, mut call: Call) -> Reply {
+        let other = || self.hub.view().other_meters.get(self.server.name()).cloned();
         let meter = match call.method {
-            Method::ToolsCall => call.subject().and_then(|tool| self.entry(&tool)?.meter),
+            Method::ToolsCall => call.subject().and_then(|tool| self.entry(&tool)?.meter).or_else(other),
+            Method::PromptsGet | Method::ResourcesRead | Method::Complete => other(),
             _ => None,
         };
-        let begun = meter.map(|meter| meter.begin(&call));
+        let begun = meter.map(|meter| meter.begin(&mut call));
         let reply = self.server.answer(call);
         match begun {
             Some(begun) => begun.measure(reply),

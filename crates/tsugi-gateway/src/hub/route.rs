@@ -48,7 +48,7 @@ impl Routed {
             Subject::Own(own) => call = call.with_subject(&own),
             Subject::Reference(reference) => call.params = reference.replace_in(&call.params),
         }
-        let begun = self.meter.map(|meter| meter.begin(&call));
+        let begun = self.meter.map(|meter| meter.begin(&mut call));
         let reply = self.server.answer(call);
         match begun {
             Some(begun) => begun.measure(reply),
@@ -60,13 +60,15 @@ impl Routed {
 /// Finds the server that a call concerns. The same gate holds for what is listed and for what is called.
 pub fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed, Fault> {
     let allows = |server: &Server, own: &str| permit.is_none_or(|permit| permit.allows(server.name(), own));
-    match call.method {
+    let routed = match call.method {
         Method::ToolsCall => named(&view.tools, call, &allows, FaultCode::ToolNotFound, "tool"),
         Method::PromptsGet => named(&view.prompts, call, &allows, FaultCode::InvalidParams, "prompt"),
         Method::ResourcesRead => addressed(view, call, &allows),
         Method::Complete => completion(view, call, &allows),
         _ => only_server(view, call),
-    }
+    }?;
+    let meter = routed.meter.or_else(|| view.other_meters.get(routed.server.name()).cloned());
+    Ok(Routed { meter, ..routed })
 }
 
 type Allows<'a> = dyn Fn(&Server, &str) -> bool + 'a;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -16,7 +17,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tsugi_protocol::answer::{Call, Event, Outcome, Reply, Source};
 
-use crate::dashboard::record::Started;
+use crate::dashboard::record::{Started, subject_of};
 use crate::dashboard::recorder::{Place, Recorder};
 
 /// How many tools are counted by name; calls of any more are counted under `other`.
@@ -116,25 +117,33 @@ impl Metrics {
         meters.entry(key).or_insert_with(|| Arc::new(self.make_meter(server, tool))).clone()
     }
 
+    /// Where the calls of a server that are not about a tool are counted.
+    pub fn other(&self, server: &str) -> Arc<Meter> {
+        let key = (server.to_owned(), String::new());
+        self.meters.lock().entry(key).or_insert_with(|| Arc::new(self.plain_meter(server, None, None))).clone()
+    }
+
+    fn plain_meter(&self, server: &str, tool: Option<Arc<str>>, counts: Option<Counts>) -> Meter {
+        let name: Arc<str> = server.into();
+        let in_flight = self.in_flight.get_or_create(&ServerLabels { server: server.to_owned() }).clone();
+        let place = self.recorder.place(&name);
+        Meter { server: name, tool, place, recorder: self.recorder.clone(), in_flight, counts }
+    }
+
     fn make_meter(&self, server: &str, tool: &str) -> Meter {
         let counter = |outcome| {
             let labels = CallLabels { server: server.to_owned(), tool: tool.to_owned(), outcome };
             self.calls.get_or_create(&labels).clone()
         };
         let labels = ToolLabels { server: server.to_owned(), tool: tool.to_owned() };
-        let name: Arc<str> = server.into();
-        Meter {
-            place: self.recorder.place(&name),
-            server: name,
-            tool: tool.into(),
-            recorder: self.recorder.clone(),
+        let counts = Counts {
             complete: counter("complete"),
             input_required: counter("input_required"),
             failed: counter("failed"),
             cancelled: counter("cancelled"),
             seconds: self.seconds.get_or_create(&labels).clone(),
-            in_flight: self.in_flight.get_or_create(&ServerLabels { server: server.to_owned() }).clone(),
-        }
+        };
+        self.plain_meter(server, Some(tool.into()), Some(counts))
     }
 
     /// The numbers as text. What is only known when asked is given: open sessions, and the servers as control
@@ -153,18 +162,37 @@ impl Metrics {
     }
 }
 
-/// Counts the calls of one tool.
+/// Counts the calls of one tool, or those of a server that are about no tool.
 pub struct Meter {
     server: Arc<str>,
-    tool: Arc<str>,
+    /// Nothing when every call is about something else.
+    tool: Option<Arc<str>>,
     place: Place,
     recorder: Arc<Recorder>,
+    in_flight: Gauge,
+    counts: Option<Counts>,
+}
+
+struct Counts {
     complete: Counter,
     input_required: Counter,
     failed: Counter,
     cancelled: Counter,
     seconds: Histogram,
-    in_flight: Gauge,
+}
+
+impl Counts {
+    fn count(&self, outcome: Option<&Outcome>, took: Duration) {
+        match outcome {
+            Some(Outcome::Complete(_)) => self.complete.inc(),
+            Some(Outcome::InputRequired(_)) => self.input_required.inc(),
+            Some(Outcome::Failed(_)) => self.failed.inc(),
+            None => self.cancelled.inc(),
+        };
+        if outcome.is_some() {
+            self.seconds.observe(took.as_secs_f64());
+        }
+    }
 }
 
 /// A call that is counted, before it is made.
@@ -174,23 +202,21 @@ pub struct Begun {
 }
 
 impl Meter {
-    /// A call of this tool begins.
-    pub fn begin(self: Arc<Self>, call: &Call) -> Begun {
-        let started = Started::now(self.server.clone(), self.tool.clone(), call);
+    /// A call begins. While somebody looks, it is told to say what it does when.
+    pub fn begin(self: Arc<Self>, call: &mut Call) -> Begun {
+        let subject = self.tool.clone().unwrap_or_else(|| subject_of(call));
+        let mut started = Started::now(self.server.clone(), subject, call);
+        if self.recorder.is_watched() {
+            call.options.timeline = Some(started.follow());
+        }
         Begun { meter: self, started }
     }
 
     /// Counts a call that ended; `None` when its caller went away.
     fn count(&self, started: Started, outcome: Option<&Outcome>) {
-        match outcome {
-            Some(Outcome::Complete(_)) => self.complete.inc(),
-            Some(Outcome::InputRequired(_)) => self.input_required.inc(),
-            Some(Outcome::Failed(_)) => self.failed.inc(),
-            None => self.cancelled.inc(),
-        };
         let took = self.recorder.record(self.place, started, outcome);
-        if outcome.is_some() {
-            self.seconds.observe(took.as_secs_f64());
+        if let Some(counts) = &self.counts {
+            counts.count(outcome, took);
         }
     }
 }

@@ -211,6 +211,52 @@ async fn calls_are_listed_and_filtered_and_never_with_what_they_carried() {
 }
 
 #[tokio::test]
+async fn calls_of_every_face_and_method_are_remembered() {
+    let world = World::open().await;
+    world.client.send("POST", "/mcp/call", &[JSON], r#"{"server":"files","toolName":"good"}"#).await;
+    let rpc = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "files__good"}});
+    world.client.send("POST", "/rpc", &[JSON], &rpc.to_string()).await;
+    world.client.modern("/servers/mail/mcp", &modern(json!(1), "tools/call", json!({"name": "good"}))).await;
+    let long = format!("x://{}", "y".repeat(500));
+    world.client.modern("/servers/mail/mcp", &modern(json!(1), "resources/read", json!({"uri": long}))).await;
+    world.client.modern("/servers/mail/mcp", &modern(json!(1), "tools/list", json!({}))).await;
+    let calls = world.json("/api/calls").await;
+    let told: Vec<_> = calls["calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| (&call["server"], &call["method"], &call["face"]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (&json!("mail"), &json!("resources/read"), &json!("mcp")),
+            (&json!("mail"), &json!("tools/call"), &json!("mcp")),
+            (&json!("files"), &json!("tools/call"), &json!("rpc")),
+            (&json!("files"), &json!("tools/call"), &json!("rest")),
+        ]
+    );
+    assert!(calls["calls"][0]["tool"].as_str().unwrap().chars().count() <= 201, "an address is kept short");
+}
+
+#[tokio::test]
+async fn while_a_page_is_open_calls_say_what_they_do_when() {
+    let world = World::open().await;
+    world.call("files__good").await;
+    let _events = world.open_events("", &[]).await;
+    world.call("files__good").await;
+    let before = world.json("/api/calls/0").await["timeline"].clone();
+    assert_eq!(before[0]["stage"], "call");
+    assert!(before[0]["note"].as_str().unwrap().contains("while a dashboard is open"));
+    let watched = world.json("/api/calls/1").await;
+    let steps = watched["timeline"].as_array().unwrap();
+    let last = steps.last().unwrap();
+    assert_eq!(last["stage"], "upstream", "{steps:?}");
+    let end = last["startMs"].as_f64().unwrap() + last["durationMs"].as_f64().unwrap();
+    assert!(end <= watched["durationMs"].as_f64().unwrap() + 0.001, "{watched}");
+}
+
+#[tokio::test]
 async fn a_call_whose_caller_left_is_cancelled() {
     let world = World::open().await;
     let message = modern(json!(1), "tools/call", json!({"name": "files__endless"}));

@@ -25,6 +25,16 @@ impl Enforcement {
         Enforcement::Partial(reason.into())
     }
 
+    /// The state in a word, without the reason.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Enforcement::NotAsked => "not asked for",
+            Enforcement::Enforced => "enforced",
+            Enforcement::Partial(_) => "partly enforced",
+            Enforcement::NotEnforced(_) => "not enforced",
+        }
+    }
+
     pub(crate) fn missing(reason: impl Into<String>) -> Self {
         Enforcement::NotEnforced(reason.into())
     }

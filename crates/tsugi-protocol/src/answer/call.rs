@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::timeline::Timeline;
 use crate::json::{Object, Raw, Splice};
 use crate::mcp::Method;
 use crate::mcp::meta::RequestMeta;
@@ -92,6 +93,8 @@ pub struct CallOptions {
     pub skip_cache: bool,
     /// By which face it came in, for those who count calls; empty for our own.
     pub face: &'static str,
+    /// What it does when, for a call that somebody looks at.
+    pub timeline: Option<Timeline>,
 }
 
 /// Who asks. Parked calls, cached answers and fairness belong to a caller.

@@ -230,7 +230,7 @@ impl Conversation {
             meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
             params: without_meta(&params),
             caller: self.caller.clone(),
-            options: CallOptions::default(),
+            options: CallOptions { face: "legacy", ..CallOptions::default() },
         })
     }
 

@@ -79,6 +79,7 @@ impl Asking {
         let empty = Raw::literal("{}");
         let mut call = Call::tool(&found.name, Some(self.input.as_ref().unwrap_or(&empty))).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(profile());
+        call.options.face = "rest";
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
