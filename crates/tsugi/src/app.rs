@@ -189,7 +189,7 @@ impl App {
     }
 
     /// Where what was found out is kept.
-    fn state_directory(&self) -> Option<PathBuf> {
+    pub(crate) fn state_directory(&self) -> Option<PathBuf> {
         let environment = &self.surroundings.environment;
         let base = match environment.filled(XDG_STATE_HOME.name) {
             Some(base) => PathBuf::from(base),

@@ -100,6 +100,14 @@ pub(crate) enum Command {
     Servers(command::servers::Args),
     /// Check the configuration, and with --connect the servers
     Check(command::check::Args),
+    /// Find the servers of other programs and write one tsugi.yaml
+    Init(command::init::Args),
+    /// Bring back the files of other programs that `tsugi init --write-clients` changed
+    Restore(command::restore::Args),
+    /// Add a server to the configuration
+    Add(command::add::Args),
+    /// Remove a server from the configuration
+    Remove(command::remove::Args),
     /// Turn another program's configuration into a tsugi.yaml
     Import(command::import::Args),
     /// Share projects, tasks, context and handoffs between agents
@@ -129,9 +137,15 @@ impl Command {
             Command::Key(args) => args.json,
             Command::Pm(args) => args.json,
             Command::Batch(_) => true,
-            Command::Serve(_) | Command::Stdio(_) | Command::Import(_) | Command::Completions(_) | Command::Man => {
-                false
-            }
+            Command::Serve(_)
+            | Command::Stdio(_)
+            | Command::Import(_)
+            | Command::Init(_)
+            | Command::Restore(_)
+            | Command::Add(_)
+            | Command::Remove(_)
+            | Command::Completions(_)
+            | Command::Man => false,
         };
         if is_json { Form::Json } else { Form::Text }
     }

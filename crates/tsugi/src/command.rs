@@ -1,18 +1,22 @@
 //! The subcommands, one file each: what they take, what they do, what they print.
 
+pub(crate) mod add;
 pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod logs;
 pub(crate) mod pm;
 pub(crate) mod prompt;
 pub(crate) mod prompts;
 pub(crate) mod read;
+pub(crate) mod remove;
 pub(crate) mod resources;
 pub(crate) mod restart;
+pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod status;
@@ -46,6 +50,10 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
         Command::Servers(args) => servers::run(app, &args).await,
         Command::Check(args) => check::run(app, &args).await,
         Command::Import(args) => import::run(app, &args),
+        Command::Init(args) => init::run(app, &args),
+        Command::Restore(args) => restore::run(app, &args),
+        Command::Add(args) => add::run(app, &args),
+        Command::Remove(args) => remove::run(app, &args),
         Command::Pm(args) => pm::run(app, args).await,
         Command::Completions(args) => completions::run(app, &args),
         Command::Man => completions::manual(app),

@@ -4,10 +4,12 @@
 //! [`document`] is what the user wrote, with its places, [`env`] replaces `${…}`, [`key`] lists every key
 //! with its default and meaning, [`parse`] reads single values, [`resolve`] checks it all and makes
 //! [`settings`] of it, or a list of [`problem`]s. [`secret`] keeps what must not be printed. [`watch`]
-//! notices changes, and [`adapter`] turns other programs' files into ours.
+//! notices changes, and [`adapter`] turns other programs' files into ours,
+//! and [`edit`] changes a file of ours as a careful person would.
 
 pub(crate) mod adapter;
 pub(crate) mod document;
+pub(crate) mod edit;
 pub(crate) mod env;
 pub(crate) mod file;
 pub(crate) mod key;
@@ -18,3 +20,4 @@ pub(crate) mod resolve;
 pub(crate) mod secret;
 pub(crate) mod settings;
 pub(crate) mod watch;
+mod yaml_text;

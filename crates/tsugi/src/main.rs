@@ -5,6 +5,7 @@
 mod app;
 mod args;
 mod arguments;
+mod backup;
 mod builtin;
 mod command;
 #[cfg_attr(
@@ -14,6 +15,7 @@ mod command;
 mod config;
 mod control;
 mod failure;
+mod files;
 mod find;
 mod keys;
 mod logging;

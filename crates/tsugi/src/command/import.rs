@@ -108,7 +108,8 @@ fn nothing() -> Failure {
         .with_hint("name one: tsugi import PATH")
 }
 
-fn tell(app: &App, imports: &[Imported]) {
+/// Says what was found, and what got lost.
+pub(super) fn tell(app: &App, imports: &[Imported]) {
     if app.common.quiet {
         return;
     }
@@ -135,7 +136,8 @@ fn print(app: &App, written: &Written) -> Result<(), Failure> {
     Ok(())
 }
 
-fn save(app: &App, path: &Path, written: &Written, force: bool) -> Result<(), Failure> {
+/// Writes the configuration, and its secrets beside it.
+pub(super) fn save(app: &App, path: &Path, written: &Written, force: bool) -> Result<(), Failure> {
     let path = app.surroundings.directory.join(path);
     let secrets = path.with_file_name(SECRETS_FILE);
     if !force {

@@ -9,6 +9,7 @@ mod codex;
 mod cursor;
 mod draft;
 mod gemini;
+pub(crate) mod point;
 mod translate;
 mod vscode;
 mod windsurf;
@@ -143,7 +144,8 @@ impl Client {
         by_place.or_else(by_content)
     }
 
-    fn format(self) -> Format {
+    /// How its files are written.
+    pub(crate) fn format(self) -> Format {
         if self == Client::Codex { Format::Toml } else { Format::Json }
     }
 }
@@ -182,6 +184,11 @@ impl Imported {
     /// How many servers were found.
     pub(crate) fn count(&self) -> usize {
         self.servers.len()
+    }
+
+    /// The servers' names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.servers.iter().map(|draft| draft.name.as_str())
     }
 
     /// Everything that is to be said, about the file and about each server.

@@ -5,6 +5,7 @@ mod batch;
 mod call;
 mod help;
 mod import;
+mod init;
 mod interrupt;
 mod list;
 mod question;

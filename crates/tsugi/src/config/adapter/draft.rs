@@ -1,6 +1,7 @@
 //! A server on its way from another program's file into ours.
 
 use super::Imported;
+use super::point::is_ours;
 use super::translate::variable_name;
 use crate::config::document::{Entry, Node, Value};
 use crate::config::parse::tidy_name;
@@ -41,6 +42,10 @@ pub(super) trait Dialect {
 /// Reads every server of a map.
 pub(super) fn read_all(servers: &Node, dialect: &dyn Dialect, imported: &mut Imported) {
     for entry in servers.entries().unwrap_or_default() {
+        if is_ours(entry) {
+            imported.notes.push(format!("`{}` is tsugi itself and was left out", entry.key));
+            continue;
+        }
         let draft = Draft::read(entry, dialect);
         if draft.get("command").is_none() && draft.get("url").is_none() {
             let why = draft.notes.join("; ");

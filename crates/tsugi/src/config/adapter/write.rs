@@ -6,6 +6,7 @@ use super::draft::{Draft, Field};
 use super::{Client, Imported};
 use crate::config::env::assignment;
 use crate::config::secret::Secret;
+use crate::config::yaml_text::{list, scalar};
 
 /// The name of the environment file.
 pub(crate) const SECRETS_FILE: &str = "tsugi.secrets.env";
@@ -40,6 +41,20 @@ const ORDER: [&str; 13] = [
 /// One configuration of all imported files. A server that several programs have appears once; servers
 /// that only share a name are kept apart by the program's name.
 pub(crate) fn write(imports: &[Imported]) -> Written {
+    write_judged(imports, &|_, _| Verdict::Usable)
+}
+
+/// Whether a server can be used as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Usable,
+    /// Why not.
+    Unusable(String),
+}
+
+/// As [`write`], with every server judged by itself, and by the lines of its secrets: one that cannot be used is
+/// switched off, and one that cannot be used even so becomes a comment.
+pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> Verdict) -> Written {
     let mut secrets: BTreeMap<String, Secret> = BTreeMap::new();
     let mut servers: Vec<(String, &Draft)> = Vec::new();
     let mut body = String::new();
@@ -49,7 +64,10 @@ pub(crate) fn write(imports: &[Imported]) -> Written {
                 continue;
             }
             let name = free_name(imported.client, draft, &servers);
-            body.push_str(&server(imported.client, &name, draft, &mut secrets));
+            let text = server(imported.client, &name, draft, &mut secrets);
+            let lines =
+                draft.secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect::<String>();
+            body.push_str(&judged(text, &lines, judge));
             servers.push((name, draft));
         }
     }
@@ -61,6 +79,18 @@ pub(crate) fn write(imports: &[Imported]) -> Written {
     yaml.push_str(&body);
     let lines: String = secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect();
     Written { yaml, secrets: (!lines.is_empty()).then(|| Secret::new(lines)) }
+}
+
+fn judged(text: String, secrets: &str, judge: &dyn Fn(&str, &str) -> Verdict) -> String {
+    let Verdict::Unusable(why) = judge(&text, secrets) else { return text };
+    let reason = comment(&why, "    # switched off: ");
+    let off = format!("{text}{reason}    disabled: true\n");
+    if judge(&off, secrets) == Verdict::Usable {
+        return off;
+    }
+    let lines = text.trim_start_matches('\n').lines();
+    let commented: String = lines.map(|line| format!("  # {}\n", line.trim_start_matches("  # ").trim_end())).collect();
+    format!("\n{}{commented}", comment(&why, "  # left out: "))
 }
 
 fn is_same(one: &Draft, other: &Draft) -> bool {
@@ -149,65 +179,9 @@ fn write_field(key: &str, field: &Field) -> String {
     }
 }
 
-fn list(items: &[String]) -> String {
-    format!("[{}]", items.iter().map(|item| scalar(item)).collect::<Vec<_>>().join(", "))
-}
-
-/// A value in quotes, unless every reader of YAML would take it for this very text without them.
-fn scalar(text: &str) -> String {
-    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
-        && !matches!(
-            text.to_ascii_lowercase().as_str(),
-            "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "y" | "n"
-        );
-    let is_value = text.ends_with(|c: char| c.is_ascii_alphabetic())
-        && text.parse::<f64>().is_err()
-        && text.starts_with(|c: char| c.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_alphanumeric());
-    let is_flag = matches!(text, "true" | "false");
-    if plain || is_value || is_flag { text.to_owned() } else { quoted(text) }
-}
-
-fn quoted(text: &str) -> String {
-    let mut result = String::from('"');
-    for character in text.chars() {
-        match character {
-            '"' => result.push_str("\\\""),
-            '\\' => result.push_str("\\\\"),
-            '\n' => result.push_str("\\n"),
-            '\t' => result.push_str("\\t"),
-            other if other.is_control() => result.push_str(&format!("\\u{:04x}", u32::from(other))),
-            other => result.push(other),
-        }
-    }
-    result.push('"');
-    result
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_are_quoted_where_yaml_could_misread_them() {
-        for (text, written) in [
-            ("npx", "npx"),
-            ("/usr/bin/x", "/usr/bin/x"),
-            ("30s", "30s"),
-            ("no", "\"no\""),
-            ("-y", "\"-y\""),
-            ("@scope/x", "\"@scope/x\""),
-            ("1.10", "\"1.10\""),
-            ("1e5", "\"1e5\""),
-            ("", "\"\""),
-            ("a: b #c", "\"a: b #c\""),
-            ("q\"\\\n", "\"q\\\"\\\\\\n\""),
-            ("${HOME}", "\"${HOME}\""),
-        ] {
-            assert_eq!(scalar(text), written);
-        }
-    }
 
     #[test]
     fn a_comment_cannot_leave_its_line() {

@@ -1,0 +1,126 @@
+//! `tsugi add`: one more server in the configuration, which otherwise stays as it was written.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::config::document::{Document, Format};
+use crate::config::edit::{self, NewServer};
+use crate::config::layer::{self, Origin, Wish};
+use crate::config::problem::{Problem, Problems};
+use crate::config::{file, parse, resolve, secret};
+use crate::failure::Failure;
+use crate::files;
+use crate::report::{self, exit::Exit};
+
+const EXAMPLES: &str = "\
+Comments and the order of the file stay. A running `tsugi serve` takes the change over by itself.
+References such as '${HOME}' are written as they are, and replaced when the file is read.
+
+Examples:
+  tsugi add files -- npx -y @modelcontextprotocol/server-filesystem .
+  tsugi add time -- uvx mcp-server-time
+  tsugi add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
+  tsugi add db --env DATABASE_URL -- npx -y @bytebase/dbhub      takes the variable from the environment";
+
+/// Add a server to the configuration
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What the server is to be called
+    name: String,
+    /// The program and its arguments, behind `--`; or else --url
+    #[arg(last = true, value_name = "COMMAND")]
+    words: Vec<String>,
+}
+
+pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let server = NewServer { name: name(&args.name)?, fields: fields(app, args)? };
+    let path = place(app);
+    let text = match path.is_file() {
+        true => edit::add(&file::read(&path)?, &server)?,
+        false => edit::create(&server),
+    };
+    warn(app, &path, &text);
+    files::replace(&path, text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
+    app.output.say(|paint| format!("{} {} to {}", paint.good("added"), server.name, path.display()));
+    app.output.say(|paint| {
+        paint.faint(format!("`tsugi doctor {0}` tries it, `tsugi tools --server {0}` lists its tools", server.name))
+    });
+    Ok(Exit::Success)
+}
+
+/// The file that holds, or the one that would be found here.
+pub(super) fn place(app: &App) -> PathBuf {
+    let wish = Wish { config: app.common.config.clone(), ..Wish::default() };
+    match layer::choose(&wish, &app.surroundings) {
+        Origin::Named(path) | Origin::Here(path) | Origin::User(path) => path,
+        Origin::Spot | Origin::Variable | Origin::Nothing => app.surroundings.directory.join(file::NAMES[0]),
+    }
+}
+
+fn name(text: &str) -> Result<String, Failure> {
+    parse::name(text).map_err(|expected| {
+        let failure = Failure::usage(format!("`{text}` cannot be a server's name: expected {}", expected.what));
+        expected.hint.into_iter().fold(failure, Failure::with_hint)
+    })
+}
+
+fn fields(app: &App, args: &Args) -> Result<Map<String, Value>, Failure> {
+    let common = &app.common;
+    let mut fields = Map::new();
+    match (args.words.split_first(), &common.url) {
+        (Some((program, rest)), None) => {
+            fields.insert("command".into(), json!(program));
+            if !rest.is_empty() {
+                fields.insert("args".into(), json!(rest));
+            }
+        }
+        (None, Some(url)) => _ = fields.insert("url".into(), json!(url)),
+        _ => {
+            let hint = "tsugi add NAME -- PROGRAM ARGUMENTS…, or tsugi add NAME --url ADDRESS";
+            return Err(Failure::usage("a server is either a program or an address").with_hint(hint));
+        }
+    }
+    let pairs = |words: &[String], split: fn(&str) -> (String, String)| -> Map<String, Value> {
+        words.iter().map(|word| split(word)).map(|(name, value)| (name, json!(value))).collect()
+    };
+    for (key, map) in [("env", pairs(&common.env, variable)), ("headers", pairs(&common.headers, header))] {
+        if !map.is_empty() {
+            fields.insert(key.into(), Value::Object(map));
+        }
+    }
+    Ok(fields)
+}
+
+/// `NAME=VALUE`; a name alone refers to the variable of that name.
+fn variable(word: &str) -> (String, String) {
+    match word.split_once('=') {
+        Some((name, value)) => (name.to_owned(), value.to_owned()),
+        None => (word.to_owned(), format!("${{{word}}}")),
+    }
+}
+
+fn header(word: &str) -> (String, String) {
+    let (name, value) = word.split_once(':').unwrap_or((word, ""));
+    (name.trim().to_owned(), value.trim().to_owned())
+}
+
+/// Says what would keep the file from being used, and secrets that now stand in it. It is written all the same:
+/// a variable may be set later.
+fn warn(app: &App, path: &std::path::Path, text: &str) {
+    let document = Document::parse(path, text.to_owned(), Format::of(path)).map_err(Problems);
+    if let Err(problems) = document.and_then(|document| resolve::resolve(&document, &app.surroundings.environment)) {
+        app.output.say(|paint| report::warnings(&problems.0, paint));
+    }
+    let is_secret = |(name, value): (String, String)| {
+        (secret::is_secret_name(&name) || secret::is_secret_value(&value)) && !value.contains("${") && !value.is_empty()
+    };
+    let env = app.common.env.iter().map(|word| variable(word));
+    if env.chain(app.common.headers.iter().map(|word| header(word))).any(is_secret) {
+        let problem = Problem::new("a secret now stands in the configuration in plain text");
+        let problem = problem.with_hint("write ${NAME} instead, and set NAME in the environment or in an envFile");
+        app.output.say(|paint| report::warnings(&[problem], paint));
+    }
+}

@@ -1,0 +1,153 @@
+//! Points another program at tsugi: one entry of ours in its file, in place of the servers that were imported.
+
+use serde_json::{Value as Json, json};
+
+use super::{Client, Imported};
+use crate::config::document::{Document, Entry, Node};
+use crate::config::parse::tidy_name;
+use crate::config::problem::Problem;
+use crate::config::yaml_text::quoted;
+
+/// The name of our entry in every program's file.
+pub(crate) const NAME: &str = "tsugi";
+
+/// How a program reaches tsugi.
+#[derive(Debug, Clone)]
+pub(crate) enum Way {
+    /// It starts us: the program and its arguments.
+    Stdio(String, Vec<String>),
+    /// It asks a gateway that runs: its address.
+    Http(String),
+}
+
+/// Whether an entry of a program's file is ours.
+pub(super) fn is_ours(entry: &Entry) -> bool {
+    let text = |key: &str| entry.node.get(key).and_then(Node::text);
+    let program = text("command").map(|command| command.rsplit('/').next().unwrap_or_default());
+    let is_started = program == Some("tsugi")
+        && entry.node.get("args").and_then(Node::items).and_then(|args| args.first()).and_then(Node::text)
+            == Some("stdio");
+    let address = ["url", "httpUrl", "serverUrl"].into_iter().find_map(text);
+    is_started || entry.key == NAME && address.is_some_and(|address| address.ends_with("/mcp"))
+}
+
+/// The text of a program's file with tsugi in place of the imported servers; what could not be imported stays.
+pub(crate) fn point(document: &Document, imported: &Imported, way: &Way) -> Result<String, Problem> {
+    let edited = match imported.client {
+        Client::Codex => codex(document, imported, way),
+        _ => json_file(document, imported, way),
+    };
+    let proven = edited.filter(|text| is_proven(document, imported, text));
+    proven.ok_or_else(|| {
+        Problem::new(format!(
+            "`{}` is written in a way that cannot be edited safely; it was left alone",
+            document.source.path.display()
+        ))
+        .with_hint(format!("put this into it by hand: {}", entry(imported.client, way)))
+    })
+}
+
+/// The entries that stay: those that were not imported, and are not ours.
+fn kept<'a>(servers: Option<&'a Node>, imported: &Imported) -> Vec<&'a Entry> {
+    let is_imported = |entry: &&Entry| imported.servers.iter().any(|draft| draft.name == tidy_name(&entry.key));
+    let entries = servers.and_then(Node::entries).unwrap_or_default().iter();
+    entries.filter(|entry| !is_ours(entry) && !is_imported(entry)).collect()
+}
+
+fn key(client: Client) -> &'static str {
+    match client {
+        Client::VsCode => "servers",
+        Client::Zed => "context_servers",
+        Client::Codex => "mcp_servers",
+        _ => "mcpServers",
+    }
+}
+
+/// Our entry in the words of a program.
+pub(crate) fn entry(client: Client, way: &Way) -> Json {
+    match (client, way) {
+        (Client::ClaudeCode | Client::VsCode, Way::Stdio(program, args)) => {
+            json!({"type": "stdio", "command": program, "args": args})
+        }
+        (Client::Zed, Way::Stdio(program, args)) => {
+            json!({"source": "custom", "command": program, "args": args, "env": {}})
+        }
+        (_, Way::Stdio(program, args)) => json!({"command": program, "args": args}),
+        (Client::ClaudeCode | Client::VsCode, Way::Http(url)) => json!({"type": "http", "url": url}),
+        (Client::Gemini, Way::Http(url)) => json!({"httpUrl": url}),
+        (Client::Windsurf, Way::Http(url)) => json!({"serverUrl": url}),
+        (_, Way::Http(url)) => json!({"url": url}),
+    }
+}
+
+fn json_file(document: &Document, imported: &Imported, way: &Way) -> Option<String> {
+    let (text, key) = (&document.source.text, key(imported.client));
+    let servers = document.root.get(key);
+    let ours = format!("{}: {}", json!(NAME), entry(imported.client, way));
+    let stays = |entry: &&Entry| text.get(entry.key_span.start..entry.node.span.end).map(str::to_owned);
+    let others: Vec<String> = kept(servers, imported).iter().map(stays).collect::<Option<_>>()?;
+    let object = format!("{{\n    {}\n  }}", std::iter::once(ours).chain(others).collect::<Vec<_>>().join(",\n    "));
+    match servers {
+        Some(node) => Some(format!("{}{object}{}", text.get(..node.span.start)?, text.get(node.span.end..)?)),
+        None => {
+            let at = document.root.span.start + 1;
+            let comma = if document.root.entries()?.is_empty() { "\n" } else { "," };
+            Some(format!("{}\n  {}: {object}{comma}{}", text.get(..at)?, json!(key), text.get(at..)?))
+        }
+    }
+}
+
+/// Drops the tables of imported servers and appends ours.
+fn codex(document: &Document, imported: &Imported, way: &Way) -> Option<String> {
+    let stays: Vec<&str> =
+        kept(document.root.get("mcp_servers"), imported).iter().map(|entry| entry.key.as_str()).collect();
+    let mut is_dropped = false;
+    let mut text = String::new();
+    for line in document.source.text.split_inclusive('\n') {
+        if let Some(header) = line.trim_start().strip_prefix('[') {
+            let mut parts =
+                header.trim_start_matches('[').split([']', '.']).map(|part| part.trim().trim_matches(['"', '\'']));
+            is_dropped = parts.next() == Some("mcp_servers") && parts.next().is_some_and(|name| !stays.contains(&name));
+        }
+        if !is_dropped {
+            text.push_str(line);
+        }
+    }
+    let list = |args: &[String]| args.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(", ");
+    let ours = match way {
+        Way::Stdio(program, args) => format!("command = {}\nargs = [{}]\n", quoted(program), list(args)),
+        Way::Http(url) => format!("url = {}\n", quoted(url)),
+    };
+    let gap = if text.trim().is_empty() {
+        ""
+    } else if text.ends_with("\n\n") {
+        ""
+    } else if text.ends_with('\n') {
+        "\n"
+    } else {
+        "\n\n"
+    };
+    Some(format!("{text}{gap}[mcp_servers.{NAME}]\n{ours}"))
+}
+
+/// The new text says what it should, and the rest of the file what it said.
+fn is_proven(before: &Document, imported: &Imported, text: &str) -> bool {
+    let parsed = Document::parse(&before.source.path, text.to_owned(), imported.client.format());
+    let Ok(after) = parsed else { return false };
+    let key = key(imported.client);
+    let names = |servers: Option<&Node>| -> Vec<String> {
+        servers.and_then(Node::entries).unwrap_or_default().iter().map(|entry| entry.key.clone()).collect()
+    };
+    let others = |document: &Document| -> Vec<String> {
+        names(Some(&document.root)).into_iter().filter(|name| name != key).collect()
+    };
+    let mut expected: Vec<String> =
+        kept(before.root.get(key), imported).iter().map(|entry| entry.key.clone()).collect();
+    expected.push(NAME.to_owned());
+    let mut found = names(after.root.get(key));
+    expected.sort();
+    found.sort();
+    expected == found
+        && others(before) == others(&after)
+        && after.root.get(key).and_then(Node::entries).is_some_and(|entries| entries.iter().any(is_ours))
+}

@@ -1,0 +1,149 @@
+//! Adds and removes servers in a configuration that a person wrote, leaving every other word of it alone.
+//!
+//! The text is cut where the tree says that something stands, and the result is read again: if anything but the
+//! one server differs, nothing is written and the person is told what to write by hand.
+
+mod block;
+mod flow;
+
+use super::document::{Document, Entry, Format, Node, Value};
+use super::key::root;
+use super::problem::{Problem, Problems};
+
+/// A server that is to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct NewServer {
+    pub(crate) name: String,
+    /// The keys besides `name`, in order.
+    pub(crate) fields: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What was found to be wrong with the edited text.
+type Edited = Result<String, Problems>;
+
+/// The text of a configuration with one more server, at the end of the list.
+pub(crate) fn add(document: &Document, server: &NewServer) -> Edited {
+    let servers = servers(document);
+    let names = names(servers.map(|entry| &entry.node));
+    if names.contains(&server.name) {
+        let problem = Problem::new(format!("there is a server `{}` already", server.name));
+        return Err(problem.with_hint("give it another name, or remove the old one first: tsugi remove NAME").into());
+    }
+    let text = &document.source.text;
+    let edited = match servers {
+        None if is_json(document) => flow::add_key(text, &document.root, server),
+        None => block::add_key(text, server),
+        Some(entry) if is_flow(text, &entry.node) => flow::add(text, &entry.node, server),
+        Some(entry) => block::add(text, entry, server),
+    };
+    let mut expected = names;
+    expected.push(server.name.clone());
+    proven(document, edited, &expected).ok_or_else(|| by_hand(document, &server.block_item("  ")))
+}
+
+/// A whole new configuration with this server alone.
+pub(crate) fn create(server: &NewServer) -> String {
+    format!(
+        "# The servers of tsugi. `tsugi check` checks this file, and a running gateway follows its changes.\nservers:\n{}",
+        server.block_item("  ")
+    )
+}
+
+/// The text of a configuration without this server and the comment above it.
+pub(crate) fn remove(document: &Document, name: &str) -> Edited {
+    let servers = servers(document);
+    let names = names(servers.map(|entry| &entry.node));
+    let Some((entry, index)) = servers.zip(names.iter().position(|known| known == name)) else {
+        let problem = Problem::new(format!("there is no server `{name}` in `{}`", document.source.path.display()));
+        return Err(match super::key::nearest(name, names.iter().map(String::as_str)) {
+            Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
+            None => problem.with_hint(format!("there are {}", names.join(", "))),
+        }
+        .into());
+    };
+    let text = &document.source.text;
+    let edited = match is_flow(text, &entry.node) {
+        true => flow::remove(text, &entry.node, index),
+        false => block::remove(text, entry, index),
+    };
+    let expected: Vec<String> = names.into_iter().filter(|known| known != name).collect();
+    proven(document, edited, &expected).ok_or_else(|| by_hand(document, &format!("(without `{name}`)\n")))
+}
+
+/// The key under which the servers stand.
+fn servers(document: &Document) -> Option<&Entry> {
+    document.root.entries()?.iter().find(|entry| root::SERVERS.is_called(&entry.key))
+}
+
+fn is_json(document: &Document) -> bool {
+    Format::of(&document.source.path) == Format::Json || document.source.text.trim_start().starts_with('{')
+}
+
+fn is_flow(text: &str, node: &Node) -> bool {
+    node.value != Value::Empty && text[node.span.start..].starts_with(['[', '{'])
+}
+
+/// The servers' names, as they are written.
+fn names(servers: Option<&Node>) -> Vec<String> {
+    let of_item = |item: &Node| item.get("name").and_then(Node::text).unwrap_or_default().to_owned();
+    match servers.map(|node| &node.value) {
+        Some(Value::List(items)) => items.iter().map(of_item).collect(),
+        Some(Value::Map(entries)) => entries.iter().map(|entry| entry.key.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The edited text, if it has exactly the servers it should have and means the same in everything else.
+fn proven(before: &Document, edited: Option<String>, expected: &[String]) -> Option<String> {
+    let edited = edited?;
+    let path = &before.source.path;
+    let after = Document::parse(path, edited.clone(), Format::of(path)).ok()?;
+    let servers_after = servers(&after).map(|entry| &entry.node);
+    let rest = |document: &Document| -> Vec<_> {
+        let entries = document.root.entries().unwrap_or_default().iter();
+        entries
+            .filter(|entry| !root::SERVERS.is_called(&entry.key))
+            .map(|entry| (entry.key.clone(), plain(&entry.node)))
+            .collect()
+    };
+    let kept = |document: &Document| -> Vec<_> {
+        let each = each(servers(document).map(|entry| &entry.node));
+        each.into_iter().filter(|(name, _)| expected.contains(name)).collect()
+    };
+    let (old, new) = (kept(before), kept(&after));
+    let is_same =
+        names(servers_after) == expected && rest(before) == rest(&after) && new[..old.len().min(new.len())] == old[..];
+    is_same.then_some(edited)
+}
+
+fn each(servers: Option<&Node>) -> Vec<(String, serde_json::Value)> {
+    let names = names(servers);
+    let nodes: Vec<&Node> = match servers.map(|node| &node.value) {
+        Some(Value::List(items)) => items.iter().collect(),
+        Some(Value::Map(entries)) => entries.iter().map(|entry| &entry.node).collect(),
+        _ => Vec::new(),
+    };
+    names.into_iter().zip(nodes.into_iter().map(plain)).collect()
+}
+
+/// A tree without its places.
+fn plain(node: &Node) -> serde_json::Value {
+    match &node.value {
+        Value::Empty => serde_json::Value::Null,
+        Value::Scalar(text) => text.as_str().into(),
+        Value::List(items) => items.iter().map(plain).collect(),
+        Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), plain(&entry.node))).collect(),
+    }
+}
+
+fn by_hand(document: &Document, snippet: &str) -> Problems {
+    Problem::new(format!(
+        "`{}` is written in a way that cannot be edited safely; nothing was changed",
+        document.source.path.display()
+    ))
+    .with_hint(format!("write this by hand:\n{snippet}"))
+    .into()
+}
+
+#[cfg(test)]
+mod tests;
