@@ -45,7 +45,7 @@ export interface Overview {
   now: number;
   startedAt: number;
   version: string;
-  listen: string;
+  listen: string[];
   servers: ServerRow[];
   attention: Attention[];
 }

@@ -123,7 +123,7 @@ function Rail() {
 
 function LinkState() {
   const words = { opening: "link.opening", live: "link.live", lost: "link.lost", closing: "link.closing" } as const;
-  return <p class={`link-state ${link.value}`} title={overview.value?.listen}><span class="dot" aria-hidden="true" />{t(words[link.value])}</p>;
+  return <p class={`link-state ${link.value}`} title={overview.value?.listen.join(", ")}><span class="dot" aria-hidden="true" />{t(words[link.value])}</p>;
 }
 
 function LinkNotice() {

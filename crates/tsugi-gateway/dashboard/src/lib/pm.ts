@@ -1,0 +1,222 @@
+/** The board's data: the tools of the built-in `pm` server, called like any other tool. */
+
+import { ApiError } from "./api";
+import { request } from "./mcp";
+import { isObject } from "./schema";
+import type { Json, JsonObject } from "./types";
+
+export const STATUSES = ["backlog", "todo", "in_progress", "review", "blocked", "done", "cancelled"] as const;
+export type Status = (typeof STATUSES)[number];
+export const PRIORITIES = ["critical", "high", "medium", "low"] as const;
+export type Priority = (typeof PRIORITIES)[number];
+
+export interface Project {
+  id: string;
+  key: string;
+  name: string;
+  status: string;
+  role: string;
+}
+
+export interface TaskRow {
+  id: string;
+  ref: string;
+  title: string;
+  status: Status;
+  priority: Priority;
+  ready: boolean;
+  waits_for?: number;
+  assignee_id?: string | null;
+  due_at?: number;
+  updated_at: number;
+  version: number;
+}
+
+export interface Task extends TaskRow {
+  project_id: string;
+  description?: string;
+  acceptance?: { text: string; done: boolean }[];
+  labels?: string[];
+  blocked_reason?: string;
+  result?: { summary: string };
+  review?: { reviewer_id: string; verdict: string; at: number };
+  created_by: string | null;
+  created_at: number;
+  started_at?: number;
+}
+
+export interface Claim {
+  id: string;
+  task_id: string;
+  session_id: string;
+  agent_id: string;
+  fence: number;
+  acquired_at: number;
+  expires_at: number;
+}
+
+export interface Context {
+  id: string;
+  agent_id: string;
+  type: string;
+  content: string;
+  uri: string | null;
+  state: string;
+  created_at: number;
+}
+
+export interface Handoff {
+  id: string;
+  task_id: string;
+  from_agent_id: string | null;
+  to_agent_id: string | null;
+  kind: string;
+  summary: string;
+  next_steps: string[];
+  warnings: string[];
+  status: string;
+  created_at: number;
+}
+
+export interface HistoryEvent {
+  seq: number;
+  id: string;
+  at: number;
+  entity_type: string;
+  entity_id: string;
+  type: string;
+  actor_agent_id: string | null;
+  reason: string | null;
+  changes: { field: string; old: Json; new: Json }[];
+}
+
+export interface TaskDetail {
+  task: Task;
+  contexts?: Context[];
+  dependencies?: TaskRow[];
+  dependents?: TaskRow[];
+  claim?: Claim | null;
+  claim_history?: Claim[];
+  handoff?: Handoff | null;
+  history?: HistoryEvent[];
+}
+
+export interface Agent {
+  id: string;
+  name: string;
+  type: string;
+  online: boolean;
+  live_claims: number;
+}
+
+export interface LiveSession {
+  session: { id: string; agent_id: string; state: string; client_name: string | null; started_at: number; last_activity_at: number };
+  claims: Claim[];
+}
+
+/** Somebody else was faster. Carries what is true now. */
+export class Conflict extends ApiError {
+  constructor(message: string, readonly current: Task) {
+    super(409, "version_conflict", message);
+  }
+}
+
+/** The session of this page, made only when the person has several and one must be named. */
+let ownSession: string | null = null;
+
+/** Calls a tool of `pm`; gives its structured content, or throws its error. */
+export async function pm<T>(tool: string, args: JsonObject): Promise<T> {
+  try {
+    return await once<T>(tool, args);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== "session_ambiguous") throw error;
+    ownSession ??= (await once<{ session_id: string }>("start_session", { client_note: "dashboard" })).session_id;
+    return once<T>(tool, { ...args, session_id: ownSession });
+  }
+}
+
+async function once<T>(tool: string, args: JsonObject): Promise<T> {
+  const answer = (await request("pm", "tools/call", { name: tool, arguments: args })) as JsonObject;
+  const told = answer.structuredContent;
+  if (answer.isError === true) throw faultFrom(told, answer);
+  return told as T;
+}
+
+export function faultFrom(told: Json | undefined, answer: JsonObject): ApiError {
+  const fault = isObject(told) && isObject(told.error) ? told.error : null;
+  if (fault === null) return new ApiError(0, "pm", JSON.stringify(answer.content ?? answer));
+  const details = isObject(fault.details) ? fault.details : null;
+  if (fault.code === "version_conflict" && isObject(details?.current)) return new Conflict(String(fault.message), details.current as unknown as Task);
+  return new ApiError(0, String(fault.code), String(fault.message), typeof fault.hint === "string" ? fault.hint : null, details);
+}
+
+/** A change, with a key so that pressing twice does it once. */
+export function change<T>(tool: string, args: JsonObject): Promise<T> {
+  return pm<T>(tool, { ...args, idempotency_key: crypto.randomUUID() });
+}
+
+/** Tasks that the board holds at most. */
+const MOST_TASKS = 2000;
+
+export async function loadTasks(project: string): Promise<TaskRow[]> {
+  const tasks: TaskRow[] = [];
+  let cursor: string | undefined;
+  do {
+    const page: { tasks: TaskRow[]; next_cursor?: string } = await pm("list_tasks", { project_id: project, limit: 200, ...(cursor ? { cursor } : {}) });
+    tasks.push(...page.tasks);
+    cursor = page.next_cursor;
+  } while (cursor !== undefined && cursor !== null && tasks.length < MOST_TASKS);
+  return tasks;
+}
+
+export function loadTask(id: string): Promise<TaskDetail> {
+  return pm("get_task", { task_id: id, include: ["description", "acceptance", "contexts", "handoff", "dependencies", "claim", "history"], max_bytes: 131072 });
+}
+
+/** What a move needs to be told besides the column. */
+export function moveNeeds(from: Status, to: Status): "reason" | "summary" | null {
+  if (to === "blocked" || to === "cancelled" || (from === "done" && to === "todo")) return "reason";
+  if (from === "review" && to === "todo") return "reason";
+  if (from === "in_progress" && (to === "review" || to === "done")) return "summary";
+  return null;
+}
+
+/** Moves a task that was seen at a version; if it is at another one by now, nothing happens and [`Conflict`] says what is. */
+export async function moveTask(task: Pick<TaskRow, "id" | "version" | "status">, to: Status, text: string): Promise<Task> {
+  const needs = moveNeeds(task.status, to);
+  const args: JsonObject = { task_id: task.id, status: to, expected_version: task.version };
+  if (needs === "reason") args.reason = text;
+  if (needs === "summary") args.result = { summary: text };
+  const { task: moved } = await change<{ task: Task }>("update_task_status", args);
+  return moved;
+}
+
+/** How long a task in progress may be silent before it stands out. */
+export const STALE_AFTER = 60 * 60 * 1000;
+
+export function isStale(task: TaskRow, now: number): boolean {
+  return task.status === "in_progress" && now - task.updated_at > STALE_AFTER;
+}
+
+/** The part of a lease that is left, between 0 and 1. */
+export function leaseLeft(claim: Pick<Claim, "acquired_at" | "expires_at">, now: number): number {
+  const whole = claim.expires_at - claim.acquired_at;
+  return whole <= 0 ? 0 : Math.max(0, Math.min(1, (claim.expires_at - now) / whole));
+}
+
+/** Rows of a column in the order people look for them: what can be begun first, then by urgency. */
+export function columnOrder(one: TaskRow, other: TaskRow): number {
+  return Number(other.ready) - Number(one.ready) || PRIORITIES.indexOf(one.priority) - PRIORITIES.indexOf(other.priority) || other.updated_at - one.updated_at;
+}
+
+/** Fields in which two versions of a task differ, for a person to judge. */
+export function differences(mine: Record<string, Json>, theirs: Task): { field: string; mine: Json; theirs: Json }[] {
+  const other = theirs as unknown as Record<string, Json | undefined>;
+  return Object.entries(mine)
+    .map(([field, value]) => ({ field, mine: value, theirs: other[field] ?? null }))
+    .filter((one) => JSON.stringify(one.mine ?? null) !== JSON.stringify(one.theirs) && !(isBlank(one.mine) && isBlank(one.theirs)));
+}
+
+function isBlank(value: Json): boolean {
+  return value === null || value === "" || (Array.isArray(value) && value.length === 0);
+}
