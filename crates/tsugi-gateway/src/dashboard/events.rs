@@ -16,6 +16,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tsugi_protocol::answer::FaultCode;
 
+use super::observe::Observe;
 use super::record::Record;
 use super::recorder::Watching;
 use super::row::{self, ServerRow};
@@ -55,7 +56,7 @@ pub(super) fn open(viewer: &Viewer, asked: &Asked<'_>) -> Result<Response<Body>,
         viewer: Viewer::of(asked),
         sender,
         servers: Vec::new(),
-        log: log.map(|name| Log { name, lines: None, gathered: Vec::new() }),
+        log: log.map(|name| Log { name, lines: None, has_followed: false, gathered: Vec::new() }),
     };
     asked.gateway.tasks().spawn(stream.run());
     Ok(http::events(Receiving(receiver)))
@@ -88,7 +89,20 @@ struct Stream {
 struct Log {
     name: String,
     lines: Option<broadcast::Receiver<Arc<str>>>,
+    has_followed: bool,
     gathered: Vec<Arc<str>>,
+}
+
+impl Log {
+    /// Follows the newest process. What the first one said so far is known to the page; of its successors everything
+    /// is new.
+    fn follow(&mut self, observed: &dyn Observe) {
+        self.lines = observed.follow_stderr(&self.name);
+        if self.has_followed && self.lines.is_some() {
+            self.gathered.extend(observed.stderr(&self.name, LINES).into_iter().map(Arc::from));
+        }
+        self.has_followed |= self.lines.is_some();
+    }
 }
 
 #[derive(Serialize)]
@@ -188,8 +202,8 @@ impl Stream {
     async fn tell_log(&mut self) -> Result<(), Over> {
         let observed = self.viewer.backend().observe();
         let Some(log) = &mut self.log else { return Ok(()) };
-        if log.lines.is_none() {
-            log.lines = observed.and_then(|observed| observed.follow_stderr(&log.name));
+        if let (None, Some(observed)) = (&log.lines, observed) {
+            log.follow(observed);
         }
         if log.gathered.is_empty() {
             return Ok(());

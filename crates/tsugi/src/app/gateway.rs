@@ -20,7 +20,10 @@ use tsugi_protocol::answer::Caller;
 use tsugi_schema::tool_name::Naming;
 
 use crate::builtin::pm::Boards;
-use crate::config::settings::{self, AuthSettings, Credential, Filter, GatewaySettings, KeySettings, ServerSettings};
+use crate::config::secret::Secret;
+use crate::config::settings::{
+    self, AuthSettings, Credential, Filter, GatewaySettings, KeySettings, ServerSettings, Settings,
+};
 use crate::failure::Failure;
 
 /// The name under which `gateway.auth.adminKey` appears.
@@ -119,8 +122,8 @@ pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerCo
 }
 
 /// How the servers are shown together.
-pub(crate) fn hub(gateway: &GatewaySettings, servers: &[&ServerSettings]) -> Result<HubConfig, Failure> {
-    let naming = match gateway.naming {
+pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConfig, Failure> {
+    let naming = match all.gateway.naming {
         settings::Naming::Prefix => Naming::Prefix,
         settings::Naming::PrefixOnConflict => Naming::PrefixOnConflict,
         settings::Naming::Bare => Naming::Bare,
@@ -131,9 +134,24 @@ pub(crate) fn hub(gateway: &GatewaySettings, servers: &[&ServerSettings]) -> Res
             shapes.insert(server.name.clone(), shape);
         }
     }
-    let shown = |server: &&ServerSettings| serde_json::to_value(server).ok().map(|value| (server.name.clone(), value));
-    let settings = servers.iter().filter_map(shown).collect();
+    let settings = servers.iter().map(|server| (server.name.clone(), shown(server, &all.secrets))).collect();
     Ok(HubConfig { naming, shapes, settings, ..HubConfig::default() })
+}
+
+/// The settings as people may read them. What is secret in one place is hidden wherever else it stands.
+fn shown(server: &ServerSettings, secrets: &[Secret]) -> Value {
+    let mut shown = serde_json::to_value(server).unwrap_or_default();
+    mask(&mut shown, secrets);
+    shown
+}
+
+fn mask(value: &mut Value, secrets: &[Secret]) {
+    match value {
+        Value::String(text) => secrets.iter().for_each(|secret| *text = secret.mask(text)),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, secrets)),
+        Value::Object(members) => members.values_mut().for_each(|member| mask(member, secrets)),
+        _ => {}
+    }
 }
 
 /// What is changed about a server; nothing at all for most.

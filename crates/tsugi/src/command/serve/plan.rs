@@ -22,7 +22,7 @@ impl Plan {
             Some(config) => Ok(config),
             None => app.server_config(&loaded.settings, server).map(|config| gateway::lasting(config, server)),
         });
-        Ok(Plan { servers: servers.collect::<Result<_, _>>()?, hub: gateway::hub(&loaded.settings.gateway, &wanted)? })
+        Ok(Plan { servers: servers.collect::<Result<_, _>>()?, hub: gateway::hub(&loaded.settings, &wanted)? })
     }
 }
 

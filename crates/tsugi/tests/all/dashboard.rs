@@ -1,0 +1,118 @@
+//! The dashboard of a real `tsugi serve`: what it shows, to whom, and what it keeps to itself.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::{Value, json};
+
+use crate::world::{Serving, TSUGI, World, modern_call, modern_headers, until};
+
+const SECRET: &str = "hush-hush-4711";
+
+fn get(serving: &Serving, path: &str, headers: &[(&str, &str)]) -> (String, Value) {
+    let (head, body) = serving.ask("GET", path, headers, "");
+    (head.split(' ').nth(1).unwrap().to_owned(), serde_json::from_str(&body).unwrap_or_default())
+}
+
+/// A server whose secrets are in its variables and on its command line, and which talks on standard error.
+fn talkative(world: &World) -> String {
+    world.write("secret", SECRET);
+    let child = world.write("child.yaml", "servers: [{name: demo, builtin: demo}]\n");
+    let script = format!("echo born with {SECRET} >&2; \"$0\" \"$@\"; : ${{file:secret}}");
+    let args = json!(["-c", script, TSUGI, "stdio", "--server", "demo", "--config", child]);
+    format!("servers: [{{name: far, command: sh, args: {args}, env: {{API_TOKEN: {SECRET}}}}}]\n")
+}
+
+#[test]
+fn it_shows_servers_processes_settings_and_calls_without_their_secrets() {
+    let world = World::new();
+    let config = world.write("tsugi.yaml", &talkative(&world));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.connected("far");
+    let body = modern_call("far__calculate-bmi", json!({"weight_kg": 70, "height_m": 1.75}));
+    serving.ask("POST", "/mcp", &modern_headers("far__calculate-bmi"), &body);
+
+    let (head, page) = serving.ask("GET", "/", &[], "");
+    assert!(head.starts_with("HTTP/1.1 200") && page.contains("<html"), "{head}\n{page}");
+    let (_, overview) = get(&serving, "/api/overview", &[]);
+    let row = &overview["servers"][0];
+    assert_eq!((&row["name"], &row["transport"], &row["state"]), (&json!("far"), &json!("stdio"), &json!("connected")));
+    assert!(row["pid"].is_number() && row["sandbox"].is_string() && row["tools"] == 5, "{row}");
+
+    let (_, far) = get(&serving, "/api/servers/far", &[]);
+    let commands: Vec<&str> =
+        far["processes"].as_array().unwrap().iter().map(|process| process["command"].as_str().unwrap()).collect();
+    assert!(commands.iter().any(|command| command.contains("stdio --server demo")), "{commands:?}");
+    assert!(far["stderr"].to_string().contains("born with"), "{}", far["stderr"]);
+    assert_eq!(far["config"]["target"]["env"][0], json!(["API_TOKEN", "***"]));
+    assert!(far["sandboxReport"]["files"]["state"].is_string(), "{}", far["sandboxReport"]);
+    assert_eq!(far["recentCalls"][0]["outcome"], "ok", "{}", far["recentCalls"]);
+    let (_, calls) = get(&serving, "/api/calls?server=far", &[]);
+    assert_eq!((&calls["total"], &calls["calls"][0]["tool"]), (&json!(1), &json!("calculate-bmi")));
+    for shown in [&far, &calls, &overview] {
+        assert!(!shown.to_string().contains(SECRET), "{shown}");
+        assert!(!shown.to_string().contains("1.75"), "arguments are not kept: {shown}");
+    }
+}
+
+#[test]
+fn a_page_hears_a_server_die_come_back_and_talk() {
+    let world = World::new();
+    let config = world.write("tsugi.yaml", &talkative(&world));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let before = serving.connected("far")["pid"].clone();
+    let mut events = BufReader::new(serving.open("GET", "/api/events?log=far", &[], "")).lines().map_while(Result::ok);
+    events.by_ref().find(|line| line == "event: stats").unwrap();
+    tsugi_testkit::process::send(before.as_u64().unwrap() as u32, rustix::process::Signal::KILL);
+    let (mut was_away, mut is_back, mut heard) = (false, false, false);
+    // About a minute's worth: every second has an event or more.
+    for line in events.take(400) {
+        if was_away && is_back && heard {
+            return;
+        }
+        let Some(data) = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok()) else {
+            continue;
+        };
+        assert!(!line.contains(SECRET), "{line}");
+        let row = &data["servers"][0];
+        was_away |= row["state"] == "reconnecting" && !row["reason"].is_null();
+        is_back |= was_away && row["state"] == "connected" && row["pid"] != before;
+        heard |= data["server"] == "far" && data["lines"].to_string().contains("born with");
+    }
+    panic!("away: {was_away}, back: {is_back}, heard: {heard}");
+}
+
+#[test]
+fn people_sign_in_with_the_admin_key_and_others_only_look() {
+    let world = World::new();
+    let settings = format!(
+        "servers: [{}]\ngateway: {{auth: {{adminKey: the-admin-key-4711, keys: [{{name: eve, key: looking-key-4711, \
+         readOnly: true}}]}}}}\n",
+        world.entry("far")
+    );
+    let config = world.write("tsugi.yaml", &settings);
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    assert_eq!(get(&serving, "/api/overview", &[]).0, "401");
+    let (_, session) = get(&serving, "/api/session", &[]);
+    assert_eq!((&session["authRequired"], &session["signedIn"]), (&json!(true), &json!(false)));
+
+    let sign_in = |key: &str| {
+        let (head, body) = serving.ask("POST", "/api/session", &[], &json!({"key": key}).to_string());
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        let csrf = serde_json::from_str::<Value>(&body).unwrap()["csrf"].as_str().unwrap().to_owned();
+        (cookie.split(';').next().unwrap().to_owned(), csrf)
+    };
+    let order = |cookie: &str, csrf: &str| {
+        let headers = [("Cookie", cookie), ("X-Tsugi-Csrf", csrf), ("Content-Length", "0")];
+        serving.ask("POST", "/servers/far/restart", &headers, "").0.split(' ').nth(1).unwrap().to_owned()
+    };
+    let (cookie, csrf) = sign_in("the-admin-key-4711");
+    let is_connected =
+        || get(&serving, "/api/overview", &[("Cookie", &cookie)]).1["servers"][0]["state"] == "connected";
+    until(is_connected, || "far is not connected".to_owned());
+    assert_eq!(order(&cookie, "wrong"), "403");
+    assert_eq!(order(&cookie, &csrf), "200");
+    let (looking, word) = sign_in("looking-key-4711");
+    assert_eq!(get(&serving, "/api/session", &[("Cookie", &looking)]).1["role"], "reader");
+    assert_eq!(get(&serving, "/api/overview", &[("Cookie", &looking)]).0, "200");
+    assert_eq!(order(&looking, &word), "403");
+}
