@@ -193,3 +193,17 @@ async fn a_drain_lets_running_calls_finish_and_refuses_new_ones() {
     assert!(running.read_to_end().await.contains("late"));
     assert_eq!(draining.await.unwrap(), 0, "nothing was cut off");
 }
+
+#[test]
+fn the_reference_names_every_route() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/http.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut plain = String::new();
+    for (index, part) in page.split('{').enumerate() {
+        plain.push_str(if index == 0 { part } else { part.split_once('}').map_or(part, |(_, rest)| rest) });
+    }
+    for entry in ROUTES {
+        let line = format!("`{} {}`", entry.verb, entry.pattern.replace("{}", ""));
+        assert!(plain.contains(&line), "docs/reference/http.md lacks {} {}", entry.verb, entry.pattern);
+    }
+}
