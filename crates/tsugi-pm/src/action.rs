@@ -13,6 +13,7 @@ pub mod edit;
 pub mod export;
 pub mod find;
 pub mod handoff;
+pub mod health;
 mod lease;
 pub mod list;
 pub mod look;
@@ -33,7 +34,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::desk::{Caller, Desk};
+use self::project::ListProjects;
 use self::sweep::Sweep;
+use crate::domain::event::Event;
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::TaskRef;
 use crate::domain::limit;
@@ -128,8 +131,8 @@ impl Pm {
 
     /// Does one action for one caller.
     pub async fn perform<A: Action>(&self, caller: &Caller, action: A) -> Result<A::Output, Fault> {
-        if A::EFFECT.wants_sweep() && self.is_sweep_due() {
-            self.sweep_quietly().await?;
+        if A::EFFECT.wants_sweep() {
+            self.sweep_now_and_then().await?;
         }
         let caller = caller.clone();
         if A::EFFECT.is_write() {
@@ -148,6 +151,21 @@ impl Pm {
     pub async fn sweep(&self) -> Result<sweep::Swept, Fault> {
         let caller = Caller::operator();
         self.store.write(move |tx| write_once(tx, &caller, &Sweep::default())).await
+    }
+
+    /// Sweeps if it was not done lately and there is anything to do: for a process that has a moment.
+    pub async fn sweep_now_and_then(&self) -> Result<(), Fault> {
+        if self.is_sweep_due() { self.sweep_quietly().await } else { Ok(()) }
+    }
+
+    /// Whether a caller may know of an event: of its own deeds, and of what happens in its projects.
+    pub async fn may_see(&self, caller: &Caller, event: &Event) -> bool {
+        if caller.is_operator || (event.project_id.is_none() && event.actor_agent_id == caller.agent_id) {
+            return true;
+        }
+        let Some(project) = &event.project_id else { return false };
+        let mine = self.perform(caller, ListProjects::default()).await;
+        mine.is_ok_and(|mine| mine.projects.iter().any(|one| one.id == *project))
     }
 
     /// Looks whether there is anything to sweep before taking the write lock; a read-only database is left alone.

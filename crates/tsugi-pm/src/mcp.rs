@@ -45,6 +45,16 @@ words! {
 }
 
 words! {
+    /// What keeps a session of a process alive.
+    Liveness {
+        /// The process too: when it ends or falls silent, its sessions are taken for disconnected.
+        Process = "process",
+        /// Calls alone, for processes that somebody else starts and ends as they like.
+        Calls = "calls",
+    }
+}
+
+words! {
     /// In which language tools and prompts speak.
     Lang {
         /// English.
@@ -75,12 +85,14 @@ pub struct Settings {
     pub actor: Actor,
     /// The process that hosts new sessions, when one does.
     pub host: Option<Host>,
+    /// What keeps its sessions alive.
+    pub liveness: Liveness,
 }
 
 impl Settings {
     /// The usual tools in English, for this actor, hosted by no process.
     pub fn new(actor: Actor) -> Self {
-        Self { profile: Profile::Core, lang: Lang::En, actor, host: None }
+        Self { profile: Profile::Core, lang: Lang::En, actor, host: None, liveness: Liveness::Process }
     }
 }
 

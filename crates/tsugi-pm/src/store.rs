@@ -4,7 +4,7 @@ pub mod clock;
 pub mod feed;
 pub mod migrate;
 
-mod dialect;
+pub(crate) mod dialect;
 mod postgres;
 mod sqlite;
 pub(crate) mod table;

@@ -12,7 +12,7 @@ use tsugi_protocol::mcp::{self, ClientProfile};
 use tsugi_protocol::rpc::{RpcError, code};
 use tsugi_protocol::serve::{Context, Error, ToolOutput};
 
-use super::{Lang, Settings, approval, text};
+use super::{Lang, Liveness, Settings, approval, text};
 use crate::action::desk::Caller;
 use crate::action::find::GetNotifications;
 use crate::action::session::StartSession;
@@ -59,10 +59,10 @@ impl Service {
             era: era_of(client),
             client_name: said("name"),
             client_version: said("version"),
-            host: self.settings.host.clone(),
+            host: self.settings.host.clone().filter(|_| self.settings.liveness == Liveness::Process),
             ..who
         };
-        if caller.era == Era::Legacy && caller.host.is_some() {
+        if caller.era == Era::Legacy && self.settings.host.is_some() {
             let begin = || self.begin(&caller);
             caller.default_session = Some(self.own_session.get_or_try_init(begin).await?.clone());
         }

@@ -31,6 +31,10 @@ async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, si
             }
             _ => {}
         }
+        // What dead agents held comes back also while nobody calls.
+        if let Err(fault) = service.pm.sweep_now_and_then().await {
+            tracing::warn!(%fault, "what vanished agents held was not looked for");
+        }
     }
 }
 

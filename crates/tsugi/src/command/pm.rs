@@ -1,8 +1,10 @@
 //! `tsugi pm`: projects, tasks and handoffs for people, with the same verbs as the agents have.
 
+mod doctor;
 mod house;
 mod mcp;
 mod show;
+mod watch;
 mod work;
 
 use clap::Subcommand;
@@ -70,6 +72,8 @@ enum Order {
     Log(show::Log),
     /// Find tasks, contexts and handoffs by words
     Search(show::Search),
+    /// Tell what happens, as it happens
+    Watch(watch::Watch),
     /// Create a task
     New(work::New),
     /// Show the best ready task, and with --claim take it
@@ -94,6 +98,8 @@ enum Order {
     Import(house::Import),
     /// Rebuild everything from its history and compare
     Verify(house::Verify),
+    /// Say whether the database is well, and what to do where it is not
+    Doctor(doctor::Doctor),
     /// Bring back what vanished agents held
     Sweep(house::Sweep),
     /// Add and list agents, and give them a place
@@ -105,7 +111,7 @@ enum Order {
 impl Args {
     /// Whether it runs until someone ends it.
     pub(crate) fn is_service(&self) -> bool {
-        matches!(self.order, Order::Mcp(_))
+        matches!(self.order, Order::Mcp(_) | Order::Watch(_))
     }
 }
 
@@ -119,6 +125,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Order::Who(order) => show::who(app, &order).await?,
         Order::Log(order) => show::log(app, &order).await?,
         Order::Search(order) => show::search(app, order).await?,
+        Order::Watch(order) => return watch::watch(app, &order).await,
         Order::New(order) => work::new(app, order).await?,
         Order::Next(order) => work::next(app, &order).await?,
         Order::Claim(order) => work::claim(app, &order).await?,
@@ -131,6 +138,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Order::Export(order) => house::export(app, &order).await?,
         Order::Import(order) => house::import(app, &order).await?,
         Order::Verify(order) => return house::verify(app, &order).await,
+        Order::Doctor(order) => return doctor::doctor(app, &order).await,
         Order::Sweep(order) => house::sweep(app, &order).await?,
         Order::Agent(order) => house::agent(app, order).await?,
         Order::Token(order) => house::token(app, order).await?,

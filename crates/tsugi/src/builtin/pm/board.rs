@@ -13,7 +13,6 @@ use tsugi_gateway::guard::token::Tokens;
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::TOKEN_START;
 use tsugi_pm::action::desk::Caller;
-use tsugi_pm::action::project::ListProjects;
 use tsugi_pm::domain::event::Event;
 use tsugi_pm::mcp::actor::{of_principal, principal_of_token, server_and_agent};
 use tsugi_pm::store::feed::Feed;
@@ -108,7 +107,7 @@ impl Reader {
             match &mut self {
                 Self::Before(shared, caller) => self = Self::begin(shared, caller).await?,
                 Self::Reading { pm, caller, feed } => match feed.next().await {
-                    Ok(event) if may_see(pm, caller, &event).await => return Some((told(&event), self)),
+                    Ok(event) if pm.may_see(caller, &event).await => return Some((told(&event), self)),
                     Ok(_) => {}
                     Err(fault) => {
                         tracing::warn!(%fault, "the board's changes are not told for a while");
@@ -125,17 +124,6 @@ impl Reader {
         let feed = Box::new(pm.subscribe(pm.last_seq().await.ok()?));
         Some(Self::Reading { pm, caller, feed })
     }
-}
-
-async fn may_see(pm: &Pm, caller: &Caller, event: &Event) -> bool {
-    let Some(project) = &event.project_id else {
-        return caller.is_operator || event.actor_agent_id == caller.agent_id;
-    };
-    if caller.is_operator {
-        return true;
-    }
-    let mine = pm.perform(caller, ListProjects::default()).await;
-    mine.is_ok_and(|mine| mine.projects.iter().any(|one| one.id == *project))
 }
 
 fn told(event: &Event) -> Value {

@@ -16,13 +16,15 @@ use tsugi_pm::domain::id::AgentId;
 use tsugi_pm::domain::session::{EndKind, Host};
 use tsugi_pm::mcp::actor::{Actor, is_there};
 use tsugi_pm::mcp::process::Process;
-use tsugi_pm::mcp::{Lang, Profile, Settings};
+use tsugi_pm::mcp::{Lang, Liveness, Profile, Settings};
 use tsugi_pm::store::{Location, Options};
 
 /// The settings cannot be used: `EX_CONFIG` of sysexits.
 const CANNOT_START: u8 = 78;
 /// The last words may take this long; what is not said by then, the lease covers.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// One agent, or one person, does little at a time, and a database for a team has many of them.
+const CONNECTIONS: usize = 3;
 /// How often we look whether whoever started us is still there.
 const PARENT_LOOK: Duration = Duration::from_secs(1);
 
@@ -51,6 +53,9 @@ pub(crate) struct Args {
     /// The language of tools and prompts: en or ja
     #[arg(long, value_name = "LANG", default_value = "en")]
     lang: Lang,
+    /// What keeps sessions alive: process, or calls alone where somebody pools and restarts this program
+    #[arg(long, default_value = "process", value_name = "WHAT")]
+    session_liveness: Liveness,
     /// Use a file on a network file system all the same
     #[arg(long)]
     i_know: bool,
@@ -86,13 +91,20 @@ async fn start(args: &Args) -> Result<std::sync::Arc<Process>, Fault> {
         }
         pm.perform(&Caller::operator(), RegisterAgent::ai(agent.clone())).await?;
     }
-    let settings = Settings { profile: args.tools, lang: args.lang, ..Settings::new(Actor::Agent(agent.clone())) };
+    let settings = Settings {
+        profile: args.tools,
+        lang: args.lang,
+        liveness: args.session_liveness,
+        ..Settings::new(Actor::Agent(agent.clone()))
+    };
     Process::new(pm, agent, this_process(), settings).await
 }
 
 /// Opens a database; why it cannot be opened is a fault like any other.
 pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, Fault> {
-    let options = Options { allow_network_file_system: i_know, ..Options::new(Location::parse(db)) };
+    let usual = Options::new(Location::parse(db));
+    let connections = usual.connections.min(CONNECTIONS);
+    let options = Options { allow_network_file_system: i_know, connections, ..usual };
     Pm::open(options).await.map_err(|error| {
         let hint = error.hint();
         Fault::new(Code::Internal, error.to_string()).hint(hint).with("db", db_shown(db))
@@ -121,10 +133,22 @@ async fn until_told() {
     futures_util::future::select_all(waits).await;
 }
 
-/// A parent that died without closing our input leaves us to another parent.
+/// A parent that died without closing our input leaves us to another parent. The system wakes us then, where it can;
+/// it also does when only the thread that started us ended, so we look for ourselves.
 async fn until_orphaned() {
     let parent = rustix::process::getppid();
+    let mut wake = signal(SignalKind::user_defined1()).ok();
+    #[cfg(target_os = "linux")]
+    if wake.is_some() {
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::USR1));
+    }
     while rustix::process::getppid() == parent {
-        tokio::time::sleep(PARENT_LOOK).await;
+        let woken = async {
+            match &mut wake {
+                Some(wake) => wake.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let _ = tokio::time::timeout(PARENT_LOOK, woken).await;
     }
 }

@@ -1,0 +1,147 @@
+//! How the database is: what it is made of, and what in it waits for somebody.
+
+use serde::Serialize;
+
+use super::Pm;
+use crate::domain::fault::Fault;
+use crate::domain::session::{CALL_TTL_S, HEARTBEAT_LOST_S};
+use crate::store::dialect::Dialect;
+use crate::store::migrate;
+use crate::store::tx::Tx;
+
+/// What was found. Nothing is changed by looking.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// The engine and its version.
+    pub engine: String,
+    /// The step of the schema that the database has reached.
+    pub schema: i64,
+    /// The step that this program knows.
+    pub schema_known: i64,
+    /// Bytes of the database.
+    pub bytes: u64,
+    /// Bytes of the write-ahead log, on SQLite.
+    pub log_bytes: u64,
+    /// What the engine complains about.
+    pub complaints: Vec<String>,
+    /// Projects that are not put away.
+    pub projects: i64,
+    /// Projects of those in which nobody may manage.
+    pub projects_without_manager: i64,
+    /// Agents that may act.
+    pub agents: i64,
+    /// Agents of those that belong to no project.
+    pub agents_without_place: i64,
+    /// Tasks that are not finished.
+    pub open_tasks: i64,
+    /// Unfinished tasks that wait for a cancelled one, so that somebody must decide.
+    pub tasks_behind_cancelled: i64,
+    /// Tasks that wait for a review.
+    pub tasks_in_review: i64,
+    /// Sessions that work.
+    pub active_sessions: i64,
+    /// Sessions that count as working although their process or client has been silent too long.
+    pub silent_sessions: i64,
+    /// Sessions whose process is gone and whose claims wait for it.
+    pub disconnected_sessions: i64,
+    /// Tasks that somebody holds.
+    pub live_claims: i64,
+    /// Claims of those whose lease has run out.
+    pub expired_claims: i64,
+    /// Handoffs that wait for somebody.
+    pub pending_handoffs: i64,
+    /// Handoffs of those that nobody took in time.
+    pub expired_handoffs: i64,
+}
+
+impl Health {
+    /// Whether a sweep would put something right.
+    pub fn wants_sweep(&self) -> bool {
+        self.silent_sessions + self.expired_claims + self.expired_handoffs > 0
+    }
+}
+
+/// The questions that are one number, in the order of the fields from `projects` on.
+const COUNTS: [&str; 14] = [
+    "SELECT COUNT(*) FROM project WHERE status <> 'archived'",
+    "SELECT COUNT(*) FROM project p WHERE p.status <> 'archived' AND NOT EXISTS (SELECT 1 FROM membership m \
+     JOIN agent a ON a.id = m.agent_id WHERE m.project_id = p.id AND m.role IN ('owner', 'manager') \
+     AND a.status = 'active')",
+    "SELECT COUNT(*) FROM agent WHERE status = 'active'",
+    "SELECT COUNT(*) FROM agent a WHERE a.status = 'active' \
+     AND NOT EXISTS (SELECT 1 FROM membership m WHERE m.agent_id = a.id)",
+    "SELECT COUNT(*) FROM task WHERE status NOT IN ('done', 'cancelled')",
+    "SELECT COUNT(DISTINCT t.id) FROM task t JOIN dependency d ON d.task_id = t.id AND d.kind = 'blocks' \
+     JOIN task b ON b.id = d.depends_on_id WHERE t.status NOT IN ('done', 'cancelled') AND b.status = 'cancelled'",
+    "SELECT COUNT(*) FROM task WHERE status = 'review'",
+    "SELECT COUNT(*) FROM session WHERE state = 'active'",
+    "SELECT COUNT(*) FROM session WHERE state = 'active' AND ((process_nonce IS NOT NULL AND heartbeat_at <= ?2) \
+     OR (process_nonce IS NULL AND last_activity_at <= ?3))",
+    "SELECT COUNT(*) FROM session WHERE state = 'disconnected'",
+    "SELECT COUNT(*) FROM claim WHERE state = 'live'",
+    "SELECT COUNT(*) FROM claim WHERE state = 'live' AND expires_at <= ?1",
+    "SELECT COUNT(*) FROM handoff WHERE status = 'pending'",
+    "SELECT COUNT(*) FROM handoff WHERE status = 'pending' AND expires_at <= ?1",
+];
+
+impl Pm {
+    /// Looks at everything that can be counted, and asks the engine whether the database is sound.
+    pub async fn health(&self) -> Result<Health, Fault> {
+        let (bytes, log_bytes) = self.store().size().await?;
+        let complaints = self.store().check().await?;
+        let counted = self.store().read(counted).await?;
+        Ok(Health { bytes, log_bytes, complaints, schema_known: migrate::KNOWN as i64, ..counted })
+    }
+}
+
+fn counted(tx: &mut Tx<'_>) -> Result<Health, Fault> {
+    let mut numbers = [0; COUNTS.len()];
+    for (number, question) in numbers.iter_mut().zip(COUNTS) {
+        *number = count(tx, question)?;
+    }
+    let [projects, projects_without_manager, agents, agents_without_place, rest @ ..] = numbers;
+    let [open_tasks, tasks_behind_cancelled, tasks_in_review, active_sessions, silent_sessions, rest @ ..] = rest;
+    let [disconnected_sessions, live_claims, expired_claims, pending_handoffs, expired_handoffs] = rest;
+    Ok(Health {
+        engine: engine(tx)?,
+        schema: tx.number("SELECT MAX(version) FROM migration", &[])?,
+        projects,
+        projects_without_manager,
+        agents,
+        agents_without_place,
+        open_tasks,
+        tasks_behind_cancelled,
+        tasks_in_review,
+        active_sessions,
+        silent_sessions,
+        disconnected_sessions,
+        live_claims,
+        expired_claims,
+        pending_handoffs,
+        expired_handoffs,
+        ..Health::default()
+    })
+}
+
+/// One number; a question gets only the moments that it names.
+fn count(tx: &mut Tx<'_>, question: &str) -> Result<i64, Fault> {
+    let now = tx.now;
+    if question.contains("?1") {
+        return tx.number(question, &[now.into()]);
+    }
+    if !question.contains("?2") {
+        return tx.number(question, &[]);
+    }
+    let question = question.replace("?2", "?1").replace("?3", "?2");
+    tx.number(&question, &[now.plus_seconds(-HEARTBEAT_LOST_S).into(), now.plus_seconds(-CALL_TTL_S).into()])
+}
+
+fn engine(tx: &mut Tx<'_>) -> Result<String, Fault> {
+    let (name, question) = match tx.dialect() {
+        Dialect::Sqlite => ("SQLite", "SELECT sqlite_version()"),
+        Dialect::Postgres => ("PostgreSQL", "SELECT current_setting('server_version')"),
+    };
+    let rows = tx.rows(question, &[])?;
+    let version = rows.first().map_or(Ok(""), |row| row.text(0))?;
+    Ok(format!("{name} {version}"))
+}
