@@ -69,7 +69,7 @@ async function test() {
       jsx: "automatic", jsxImportSource: "preact",
     });
     const files = names.map((name) => path.join(out, name.replace(/\.ts$/, ".mjs")));
-    const { status } = spawnSync(process.execPath, ["--test", ...files], { stdio: "inherit" });
+    const { status } = spawnSync(process.execPath, ["--test", "--test-reporter=dot", ...files], { stdio: "inherit" });
     if (status !== 0) throw new Error("tests failed");
   } finally {
     await rm(out, { recursive: true, force: true });

@@ -36,11 +36,14 @@ export function line(values: (number | null)[], x: (at: number) => number, y: (v
   return path;
 }
 
-/** The ring with one second more. */
-export function advance(points: Point[], stepMs: number, at: number, second: { callsPerSecond: number; errorRate: number; p50: number | null; p99: number | null }): Point[] {
+/** How much of the past the ring holds. */
+const HOUR = 3_600_000;
+
+/** The ring with one second more. Its steps are counted from when the gateway was started. */
+export function advance(points: Point[], stepMs: number, at: number, second: { spark: number[]; errorRate: number; p50: number | null; p99: number | null }): Point[] {
   const last = points[points.length - 1];
-  const start = Math.floor(at / stepMs) * stepMs;
-  const calls = second.callsPerSecond;
+  const start = last === undefined ? at : last.at + Math.max(0, Math.floor((at - last.at) / stepMs)) * stepMs;
+  const calls = second.spark[second.spark.length - 1] ?? 0;
   const errors = calls * second.errorRate;
   if (last === undefined) return [{ at: start, calls, errors, p50: second.p50, p99: second.p99 }];
   if (start - last.at < stepMs) {
@@ -48,7 +51,7 @@ export function advance(points: Point[], stepMs: number, at: number, second: { c
     return [...points.slice(0, -1), both];
   }
   const next = { at: start, calls, errors, p50: second.p50, p99: second.p99 };
-  return [...points.slice(1), next];
+  return [...points, next].slice(-Math.ceil(HOUR / stepMs));
 }
 
 function highest(one: number | null, other: number | null): number | null {

@@ -151,6 +151,8 @@ export interface Stats {
   errorRate: number;
   p50: number | null;
   p99: number | null;
+  /** Calls in each of the last seconds. */
+  spark: number[];
 }
 
 /** As much of JSON Schema as a form can use. */

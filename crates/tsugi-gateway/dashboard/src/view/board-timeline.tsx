@@ -7,6 +7,7 @@ import { type HistoryEvent, pm, type Project, type TaskRow } from "../lib/pm";
 import { to } from "../lib/route";
 import { now } from "../lib/store";
 import { onPm } from "../lib/stream";
+import { isObject } from "../lib/schema";
 import type { Json } from "../lib/types";
 import { Empty, Fault, Loading } from "../part/basics";
 import type { Crew } from "./board";
@@ -39,7 +40,7 @@ export function Timeline({ project, tasks, crew }: { project: Project; tasks: Ta
   useEffect(() => { void load(); return onPm(() => void load()); }, [project.id]);
   if (fault !== null) return <Fault error={fault} />;
   if (events === null) return <Loading />;
-  const shown = events.filter((event) => who === "" || event.actor_agent_id === who).reverse();
+  const shown = events.filter((event) => event.entity_type !== "claim" && (who === "" || event.actor_agent_id === who)).reverse();
   return (
     <>
       <form class="filter" onSubmit={(event) => event.preventDefault()}>
@@ -69,14 +70,14 @@ export function Events({ events, tasks, crew }: { events: HistoryEvent[]; tasks:
   );
 }
 
-const DULL = new Set(["id", "version", "fence", "created_at", "updated_at", "started_at", "completed_at", "project_id", "number", "next_number", "session_id", "created_by", "policy", "hash"]);
+const DULL = new Set(["id", "version", "fence", "created_at", "updated_at", "started_at", "completed_at", "project_id", "number", "next_number", "session_id", "created_by", "policy", "hash", "blocked_reason"]);
 
 function Changes({ event, crew }: { event: HistoryEvent; crew: Crew }) {
   if (event.type.endsWith(".created") || event.type.endsWith(".added")) return null;
   const shown = event.changes.filter((change) => !DULL.has(change.field)).slice(0, 6);
   return (
     <>
-      {shown.map((change) => <span key={change.field} class="change"><span class="sub">{change.field}</span> {write(change.old, change.field, crew)} → {write(change.new, change.field, crew)}</span>)}
+      {shown.map((change) => <span key={change.field} class="change"><span class="sub">{word("task", change.field)}</span> {write(change.old, change.field, crew)} → {write(change.new, change.field, crew)}</span>)}
     </>
   );
 }
@@ -85,6 +86,7 @@ function write(value: Json, field: string, crew: Crew): string {
   if (value === null || value === "") return "–";
   if (field === "assignee_id" && typeof value === "string") return crew.name(value);
   if (field === "status" && typeof value === "string") return word("status", value);
+  if (field === "result" && isObject(value)) return write(value.summary ?? null, "", crew);
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+  return text.length > 90 ? `${text.slice(0, 90)}…` : text;
 }
