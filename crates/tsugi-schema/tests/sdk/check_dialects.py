@@ -1,14 +1,18 @@
 """Loads converted tools with the real SDKs, which are the only judges of "as the SDK takes it".
 
 usage: check_dialects.py CONVERT FIXTURES...
+       check_dialects.py --real TSUGI CONVERT
   CONVERT   the built example `convert`
   FIXTURES  JSON files, each a tool {"name", "description", "inputSchema"} or a list of tools
+  TSUGI     the program, which asks the real servers that scripts/test-env installed
 Needs the packages google-genai, openai and anthropic.
 """
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
 import pydantic
 from anthropic.types import ToolParam
@@ -53,8 +57,66 @@ def read_tools(paths):
     return tools
 
 
+def real_servers(folder):
+    """The servers that are installed here, as a configuration has them."""
+    node, modern, legacy, serena = (
+        os.environ.get(f"TSUGI_TEST_{name}") for name in ("NODE", "PY", "PY1", "SERENA")
+    )
+
+    def package(name, *arguments):
+        script = f"{node}/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
+        return {"name": name, "command": "node", "args": [script, *arguments]}
+
+    servers = []
+    if node:
+        servers += [package("everything"), package("filesystem", folder), package("memory")]
+    if modern:
+        servers += [{"name": name, "command": f"{modern}/bin/mcp-server-{name}"} for name in ("time", "git")]
+    if legacy:
+        arguments = ["--db-path", f"{folder}/rows.db"]
+        servers.append({"name": "sqlite", "command": f"{legacy}/bin/mcp-server-sqlite", "args": arguments})
+    if serena:
+        flags = ["--agent-interface", "tools", "--enable-web-dashboard", "false", "--open-web-dashboard", "false"]
+        home = {"SERENA_HOME": f"{folder}/serena"}
+        servers.append({"name": "serena", "command": serena, "args": ["start-mcp-server", *flags], "env": home})
+    return servers
+
+
+def tsugi_says(tsugi, config, *arguments):
+    command = [tsugi, "tools", "--quiet", "--config", config, *arguments]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=180).stdout)
+
+
+def declarations(tools):
+    """Gemini takes one tool with many functions, the others a list."""
+    return [function for tool in tools for function in tool.get("functionDeclarations", [tool])]
+
+
+def check_real(tsugi, convert):
+    """Every tool of every real server, as `tsugi tools --for` prints it and one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        servers = real_servers(folder)
+        if not servers:
+            print("skipped: none of the real servers is installed (scripts/test-env installs them)")
+            return 0
+        config = f"{folder}/tsugi.json"
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"servers": servers}, file)
+        tools = tsugi_says(tsugi, config, "--json")["tools"]
+        assert {tool["server"] for tool in tools} == {server["name"] for server in servers}, "a server has no tools"
+        for arguments, check in CHECKS:
+            together = tsugi_says(tsugi, config, "--for", *arguments)
+            check(together)
+            assert len(declarations(together)) == len(tools), f"{arguments}: a tool is missing"
+        print(f"{len(servers)} real servers, {len(tools)} tools")
+        return check_tools(convert, tools)
+
+
 def main(convert, paths):
-    tools = read_tools(paths)
+    return check_tools(convert, read_tools(paths))
+
+
+def check_tools(convert, tools):
     failures = 0
     for arguments, check in CHECKS:
         result = subprocess.run(
@@ -81,4 +143,6 @@ def main(convert, paths):
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
+    if sys.argv[1] == "--real":
+        sys.exit(check_real(sys.argv[2], sys.argv[3]))
     sys.exit(main(sys.argv[1], sys.argv[2:]))
