@@ -1,6 +1,6 @@
 //! The floor: the same bytes through a pipe or a keep-alive connection, with no MCP.
 
-use std::io::{BufRead, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,19 +13,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
-/// Answers every line with a line of `size` bytes.
-pub fn child(size: usize) {
-    let mut answer = vec![b'x'; size];
-    answer.push(b'\n');
-    let mut out = std::io::stdout();
-    for line in std::io::stdin().lock().lines() {
-        if line.is_err() || out.write_all(&answer).and_then(|()| out.flush()).is_err() {
-            return;
-        }
-    }
-}
-
-/// A pipe to such a child: one exchange at a time, as a pipe without ids allows.
+/// A pipe to the same back end, with the same bytes: one exchange at a time, as a pipe without ids allows.
+/// The back end's own time is in it, as it is in every contender's.
 pub struct Pipe {
     _child: Child,
     ends: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
@@ -33,17 +22,15 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    pub fn new(size: usize) -> Arc<Self> {
-        let program = std::env::current_exe().expect("our own path");
-        let mut child = Command::new(program)
-            .arg(format!("--bare-child={}", size + 60))
+    pub fn new(size: usize, bin: &Path) -> Arc<Self> {
+        let mut child = Command::new(bin.join("rig-stdio"))
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .expect("the bare child starts");
         let ends = (child.stdin.take().expect("stdin"), BufReader::with_capacity(256 << 10, child.stdout.take().expect("stdout")));
-        let mut request = vec![b'q'; 150];
+        let mut request = request(size).to_string().into_bytes();
         request.push(b'\n');
         Arc::new(Self { _child: child, ends: Mutex::new(ends), request })
     }
@@ -55,6 +42,13 @@ impl Pipe {
         line.clear();
         stdout.read_until(b'\n', line).await.expect("the child answers");
     }
+}
+
+fn request(size: usize) -> serde_json::Value {
+    serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "echo", "arguments": {"size": size}, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}}}})
 }
 
 /// A pooled hyper client that posts the same request and throws the body away.
@@ -69,11 +63,7 @@ impl Http {
     pub fn new(url: &str, size: usize) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let body = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-            "name": "echo", "arguments": {"size": size}, "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {}}}});
-        Self { client: Client::builder(TokioExecutor::new()).build(connector), url: url.to_owned(), body: Bytes::from(body.to_string()) }
+        Self { client: Client::builder(TokioExecutor::new()).build(connector), url: url.to_owned(), body: Bytes::from(request(size).to_string()) }
     }
 
     pub async fn exchange(&self) {

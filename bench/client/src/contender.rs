@@ -66,7 +66,7 @@ pub struct Rmcp {
 impl Contender {
     pub async fn new(kind: &str, wire: &str, size: usize, bin: &Path, http: &HttpBackEnd) -> Self {
         match (kind, wire) {
-            ("bare", "stdio") => Contender::BarePipe(bare::Pipe::new(size)),
+            ("bare", "stdio") => Contender::BarePipe(bare::Pipe::new(size, bin)),
             ("bare", _) => Contender::BareHttp(bare::Http::new(&http.url, size)),
             ("tsugi", _) => Contender::Tsugi(tsugi(wire, size, bin, http).await),
             _ => Contender::Rmcp(rmcp(wire, size, bin, http).await),

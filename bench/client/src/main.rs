@@ -28,19 +28,16 @@ struct Args {
     /// Only cells whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Only these contenders; ratios are against the first
+    #[arg(long, default_value = "bare,tsugi,rmcp")]
+    against: String,
     /// Print JSON lines instead of a table
     #[arg(long)]
     json: bool,
-    /// Answer lines on standard input with this many bytes; used by the floor
-    #[arg(long, hide = true)]
-    bare_child: Option<usize>,
 }
 
 fn main() {
     let args = Args::parse();
-    if let Some(size) = args.bare_child {
-        return bare::child(size);
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     runtime.block_on(run(args));
 }
@@ -73,7 +70,7 @@ async fn run(args: Args) {
 
 async fn measure_cell(args: &Args, http: &contender::HttpBackEnd, cell: &Cell, name: &str) {
     let mut contenders = Vec::new();
-    for kind in ["bare", "tsugi", "rmcp"] {
+    for kind in ["bare", "tsugi", "rmcp"].into_iter().filter(|kind| args.against.contains(kind)) {
         contenders.push((kind, Contender::new(kind, cell.wire, cell.size, &args.bin, http).await));
     }
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); contenders.len()];

@@ -75,7 +75,7 @@ impl Failure {
         match failure {
             CallFailure::Fault(fault) => Failure::Fault(fault),
             CallFailure::Upstream(error) => {
-                Failure::Answered(Box::new(Answered { subject: subject.to_owned(), error }))
+                Failure::Answered(Box::new(Answered { subject: subject.to_owned(), error: *error }))
             }
         }
     }

@@ -108,7 +108,7 @@ impl RestFault {
 impl From<&Failure> for RestFault {
     fn from(failure: &Failure) -> Self {
         match failure {
-            Failure::Upstream(error) => Self::from(error),
+            Failure::Upstream(error) => Self::from(&**error),
             Failure::Fault(fault) => Self::from(&**fault),
         }
     }

@@ -57,7 +57,7 @@ impl Outcome {
 
     /// A failure that the server itself reported.
     pub fn error(error: RpcError) -> Self {
-        Outcome::Failed(Failure::Upstream(error))
+        Outcome::Failed(Failure::Upstream(Box::new(error)))
     }
 }
 
@@ -78,18 +78,18 @@ pub struct Complete {
 #[derive(Debug, Clone)]
 pub struct InputRequired {
     /// The questions by key: `{"key":{"method":…,"params":…}}`. Absent when only the state is to be brought back.
-    pub requests: Option<Object>,
+    pub requests: Option<Box<Object>>,
     /// To be echoed exactly in the retry; absent when there is none.
     pub state: Option<String>,
     /// Further members of the result, such as `_meta`.
-    pub rest: Object,
+    pub rest: Box<Object>,
 }
 
 /// Why a call failed.
 #[derive(Debug, Clone)]
 pub enum Failure {
     /// The server said so; passed on untouched.
-    Upstream(RpcError),
+    Upstream(Box<RpcError>),
     /// The way to the server failed, or we refused.
     Fault(Box<Fault>),
 }
@@ -98,7 +98,7 @@ impl Failure {
     /// The failure as a JSON-RPC error.
     pub fn to_rpc(&self) -> RpcError {
         match self {
-            Failure::Upstream(error) => error.clone(),
+            Failure::Upstream(error) => (**error).clone(),
             Failure::Fault(fault) => fault.to_rpc(),
         }
     }

@@ -133,7 +133,11 @@ pub fn url_required(error: &RpcError) -> Option<InputRequired> {
     if requests.is_empty() {
         return None;
     }
-    Some(InputRequired { requests: Some(requests.finish_object()), state: None, rest: Object::empty() })
+    Some(InputRequired {
+        requests: Some(Box::new(requests.finish_object())),
+        state: None,
+        rest: Box::new(Object::empty()),
+    })
 }
 
 fn url_question(params: &Object) -> Raw {

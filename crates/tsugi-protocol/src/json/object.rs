@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 use super::raw::Raw;
 use super::scan::{self, ScanError, ScanErrorKind};
 
-/// Where one member of an [`Object`] lies in its bytes.
+/// Where one member of an [`Object`] lies in its bytes. Objects are moved through every layer, so it is small.
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
     key_start: u32,
+    /// The end, doubled, and one more when the key has escapes.
     key_end: u32,
     value_start: u32,
     value_end: u32,
-    escaped: bool,
 }
 
 impl Member {
@@ -25,28 +25,34 @@ impl Member {
     pub(super) fn at(key_start: usize, key_end: usize, value_start: usize, value_end: usize, escaped: bool) -> Self {
         Self {
             key_start: key_start as u32,
-            key_end: key_end as u32,
+            key_end: (key_end as u32) << 1 | u32::from(escaped),
             value_start: value_start as u32,
             value_end: value_end as u32,
-            escaped,
         }
     }
 
     /// The same member, copied so that its opening quote is at `quote`.
     pub(super) fn copied_to(self, quote: usize) -> Self {
-        let shift = |offset: u32| offset - (self.key_start - 1) + quote as u32;
+        self.moved_by((quote as u32).wrapping_sub(self.key_start - 1))
+    }
+
+    /// The same member further on, or further back when `shift` wraps around.
+    fn moved_by(self, shift: u32) -> Self {
         Self {
-            key_start: shift(self.key_start),
-            key_end: shift(self.key_end),
-            value_start: shift(self.value_start),
-            value_end: shift(self.value_end),
-            escaped: self.escaped,
+            key_start: self.key_start.wrapping_add(shift),
+            key_end: self.key_end.wrapping_add(shift << 1),
+            value_start: self.value_start.wrapping_add(shift),
+            value_end: self.value_end.wrapping_add(shift),
         }
+    }
+
+    fn is_escaped(self) -> bool {
+        self.key_end & 1 == 1
     }
 
     /// The key between its quotes, as written.
     fn key_range(self) -> Range<usize> {
-        self.key_start as usize..self.key_end as usize
+        self.key_start as usize..(self.key_end >> 1) as usize
     }
 
     fn value_range(self) -> Range<usize> {
@@ -64,7 +70,7 @@ impl Member {
 #[derive(Debug, Clone)]
 pub struct Object {
     bytes: Bytes,
-    members: SmallVec<[Member; 8]>,
+    members: Members,
 }
 
 impl Object {
@@ -104,12 +110,8 @@ impl Object {
 
     /// An object that lies inside `bytes`, with members whose places count from the start of `bytes`.
     fn within(bytes: &Bytes, start: usize, end: usize, mut members: Members) -> Self {
-        let shift = start as u32;
         for member in &mut members {
-            member.key_start -= shift;
-            member.key_end -= shift;
-            member.value_start -= shift;
-            member.value_end -= shift;
+            *member = member.moved_by((start as u32).wrapping_neg());
         }
         Self { bytes: bytes.slice(start..end), members }
     }
@@ -157,7 +159,7 @@ impl Object {
     }
 
     fn same_key(&self, left: Member, right: Member) -> bool {
-        if left.escaped || right.escaped {
+        if left.is_escaped() || right.is_escaped() {
             return self.key(left) == self.key(right);
         }
         self.bytes[left.key_range()] == self.bytes[right.key_range()]
@@ -166,7 +168,7 @@ impl Object {
     /// The key of a member, unescaped.
     pub fn key(&self, member: Member) -> Cow<'_, str> {
         let text = std::str::from_utf8(&self.bytes[member.key_range()]).expect("an object was proved to be UTF-8");
-        if !member.escaped {
+        if !member.is_escaped() {
             return Cow::Borrowed(text);
         }
         let quoted = &self.bytes[member.key_range().start - 1..member.key_range().end + 1];
@@ -192,7 +194,7 @@ impl Object {
     /// The member with this key.
     pub fn find(&self, key: &str) -> Option<Member> {
         self.members.iter().copied().find(|member| {
-            if member.escaped {
+            if member.is_escaped() {
                 return self.key(*member) == key;
             }
             &self.bytes[member.key_range()] == key.as_bytes()
@@ -254,13 +256,13 @@ impl From<serde_json::Value> for Object {
     }
 }
 
-pub(super) type Members = SmallVec<[Member; 8]>;
+pub(super) type Members = SmallVec<[Member; 4]>;
 
 /// Where the object's brace stands.
 fn opening(bytes: &[u8]) -> Result<usize, ScanError> {
     let start = scan::skip_space(bytes, 0);
     match bytes.get(start) {
-        Some(b'{') if bytes.len() < u32::MAX as usize => Ok(start),
+        Some(b'{') if bytes.len() < i32::MAX as usize => Ok(start),
         Some(_) => Err(ScanError { at: start, kind: ScanErrorKind::Unexpected }),
         None => Err(ScanError { at: start, kind: ScanErrorKind::Truncated }),
     }
@@ -282,13 +284,7 @@ fn scan_members(
         let (key_end, value_start) = scan::skip_key(bytes, at)?;
         let value_end = skip(&bytes[at + 1..key_end - 1], value_start)?;
         let escaped = memchr::memchr(b'\\', &bytes[at..key_end]).is_some();
-        members.push(Member {
-            key_start: at as u32 + 1,
-            key_end: key_end as u32 - 1,
-            value_start: value_start as u32,
-            value_end: value_end as u32,
-            escaped,
-        });
+        members.push(Member::at(at + 1, key_end - 1, value_start, value_end, escaped));
         at = scan::skip_space(bytes, value_end);
         match bytes.get(at) {
             Some(b',') => at = scan::skip_space(bytes, at + 1),

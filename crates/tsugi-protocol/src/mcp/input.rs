@@ -33,20 +33,20 @@ impl InputRequired {
         }
         let mut requests = Splice::with_capacity(128);
         requests.raw(key, &question.finish());
-        Self { requests: Some(requests.finish_object()), state, rest: Object::empty() }
+        Self { requests: Some(Box::new(requests.finish_object())), state, rest: Box::new(Object::empty()) }
     }
 
     /// Reads a result with `resultType: "input_required"`. `None` when it asks nothing and keeps no state,
     /// which the specification forbids.
     pub fn from_result(result: &Object) -> Option<Self> {
-        let requests = result.get_object("inputRequests");
+        let requests = result.get_object("inputRequests").map(Box::new);
         let state = result.get_str("requestState").map(|state| state.into_owned());
         if requests.is_none() && state.is_none() {
             return None;
         }
         let mut rest = Splice::with_capacity(64);
         rest.members(result, |key| !matches!(key, "resultType" | "inputRequests" | "requestState"));
-        Some(Self { requests, state, rest: rest.finish_object() })
+        Some(Self { requests, state, rest: Box::new(rest.finish_object()) })
     }
 
     /// The result as a modern server writes it.

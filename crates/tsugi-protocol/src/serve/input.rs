@@ -84,7 +84,11 @@ impl NeedInput {
         // One of the two must be there; a retry without questions needs at least an empty state.
         let is_bare = self.questions.is_empty();
         let state = self.state.or_else(|| is_bare.then(String::new));
-        InputRequired { requests: (!is_bare).then(|| requests.finish_object()), state, rest: Object::empty() }
+        InputRequired {
+            requests: (!is_bare).then(|| Box::new(requests.finish_object())),
+            state,
+            rest: Box::new(Object::empty()),
+        }
     }
 }
 

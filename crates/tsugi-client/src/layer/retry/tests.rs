@@ -53,7 +53,7 @@ impl Answer for Scripted {
             Act::Ask => Outcome::InputRequired(tsugi_protocol::answer::InputRequired {
                 requests: None,
                 state: Some("s".into()),
-                rest: Object::empty(),
+                rest: Box::new(Object::empty()),
             }),
             Act::Error => Outcome::error(RpcError::new(-32000, "own error")),
             Act::Good => Outcome::complete(Object::empty()),
