@@ -137,6 +137,11 @@ pub trait Control: Send + Sync {
     /// Starts, stops or restarts a server; gives how it stands.
     fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>>;
 
+    /// Whether a server that is added may name a program to run.
+    fn allows_commands(&self) -> bool {
+        false
+    }
+
     /// The last lines that a server wrote to its standard error.
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault>;
 }

@@ -54,6 +54,7 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
     let backend = gateway.backend();
     let states = backend.observe().map(|observed| observed.states()).unwrap_or_default();
     let has_pm = states.iter().any(|state| state.name == "pm" && state.transport == "builtin");
+    let control = backend.control().filter(|_| principal.is_admin());
     json!({
         "authRequired": gateway.guard().asks_for_keys(),
         "signedIn": is_in,
@@ -62,7 +63,8 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
         "csrf": csrf,
         "version": env!("CARGO_PKG_VERSION"),
         "pm": is_in && has_pm && principal.permit().is_none_or(|permit| permit.allows_some_of("pm")),
-        "allowAdd": principal.is_admin() && backend.control().is_some(),
+        "allowAdd": control.is_some(),
+        "allowCommands": control.is_some_and(|control| control.allows_commands()),
     })
 }
 

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tsugi_client::{Server, ServerConfig, Target};
 use tsugi_protocol::answer::{Fault, FaultCode};
 
-use super::Hub;
+use super::shape::Shape;
+use super::{Hub, HubConfig};
 use crate::backend::{Control, Order};
 
 impl Control for Hub {
@@ -43,6 +44,25 @@ impl Control for Hub {
 
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault> {
         self.manager().server(name).map(|server| server.stderr(lines)).ok_or_else(|| unknown(name))
+    }
+}
+
+impl Hub {
+    /// Adds a server with what people may read of its settings, and how it is shown; gives how it stands.
+    pub fn add_shown(&self, config: ServerConfig, settings: Value, shape: Option<Shape>) -> Result<Value, Fault> {
+        let name = config.name.clone();
+        let server = self.manager().register(config)?;
+        self.0.view.config.rcu(|held| {
+            let mut held = HubConfig::clone(held);
+            held.settings.insert(name.clone(), settings.clone());
+            match &shape {
+                Some(shape) => held.shapes.insert(name.clone(), shape.clone()),
+                None => held.shapes.remove(&name),
+            };
+            held
+        });
+        self.0.view.reconfigured.notify_one();
+        Ok(describe(&server))
     }
 }
 
