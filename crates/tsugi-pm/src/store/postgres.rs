@@ -6,6 +6,7 @@
 mod listen;
 mod open;
 mod run;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 
 use self::listen::Listener;
 use self::run::{Ended, Mode, fault, transact};
+use self::tls::Tls;
 use super::clock::Clock;
 use super::tx::Tx;
 use super::{OpenError, Options};
@@ -35,10 +37,11 @@ impl Postgres {
     /// Connects, migrates, and begins to listen.
     pub(super) async fn open(address: &str, options: Options) -> Result<Self, OpenError> {
         let config = open::config(address)?;
-        let pool = open::pool(&config, options.connections)?;
+        let tls = Tls::of(&config)?;
+        let pool = open::pool(&config, &tls, options.connections)?;
         let client = pool.get().await.map_err(|error| unreachable_database(&error))?;
         open::migrate(client, options.known_migrations).await?;
-        let listener = Listener::start(config, pool.clone());
+        let listener = Listener::start(config, tls, pool.clone());
         Ok(Self { pool, clock: options.clock, listener })
     }
 

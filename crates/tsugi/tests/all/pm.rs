@@ -3,6 +3,8 @@
 mod crowd;
 mod ending;
 mod gateway;
+mod postgres;
+mod subscription;
 mod verb;
 
 use std::io::{BufRead, BufReader, Read, Write};

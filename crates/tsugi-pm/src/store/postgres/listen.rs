@@ -6,7 +6,10 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{AsyncMessage, Config, NoTls, Socket};
+
+use super::tls::Tls;
 
 /// Announcements are gathered for this long, so that a thousand commits a second are not a thousand announcements.
 const GATHER: Duration = Duration::from_millis(10);
@@ -20,10 +23,10 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn start(config: Config, pool: Pool) -> Self {
+    pub(super) fn start(config: Config, tls: Tls, pool: Pool) -> Self {
         let ticks = Arc::new(watch::Sender::new(0));
         let ours = Arc::new(Notify::new());
-        let hear = tokio::spawn(hear(config, Arc::clone(&ticks)));
+        let hear = tokio::spawn(hear(config, tls, Arc::clone(&ticks)));
         let tell = tokio::spawn(tell(pool, Arc::clone(&ours)));
         Self { ticks, ours, tasks: [hear, tell] }
     }
@@ -63,17 +66,25 @@ async fn tell(pool: Pool, ours: Arc<Notify>) {
 }
 
 /// Keeps one connection listening, for ever.
-async fn hear(config: Config, ticks: Arc<watch::Sender<u64>>) {
+async fn hear(config: Config, tls: Tls, ticks: Arc<watch::Sender<u64>>) {
     loop {
-        if let Err(error) = hear_once(&config, &ticks).await {
+        let heard = match &tls {
+            Tls::Plain => hear_once(&config, NoTls, &ticks).await,
+            Tls::Checked(tls) => hear_once(&config, tls.clone(), &ticks).await,
+        };
+        if let Err(error) = heard {
             tracing::debug!(%error, "the listening connection was lost");
         }
         tokio::time::sleep(RECONNECT).await;
     }
 }
 
-async fn hear_once(config: &Config, ticks: &Arc<watch::Sender<u64>>) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+async fn hear_once<T>(config: &Config, tls: T, ticks: &watch::Sender<u64>) -> Result<(), tokio_postgres::Error>
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+{
+    let (client, mut connection) = config.connect(tls).await?;
     let hearing = async {
         while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
             if matches!(message?, AsyncMessage::Notification(_)) {

@@ -3,10 +3,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
-use tokio_postgres::{Config, NoTls};
+use deadpool_postgres::{ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use tokio_postgres::Config;
 
 use super::run::fault;
+use super::tls::{Tls, plain_words};
 use crate::domain::fault::Fault;
 use crate::store::OpenError;
 use crate::store::clock::{Clock, SystemClock};
@@ -20,8 +21,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the address and adds our settings to those it names.
 pub(super) fn config(address: &str) -> Result<Config, OpenError> {
-    let mut config =
-        Config::from_str(address).map_err(|error| Fault::invalid(format!("bad database address: {error}")))?;
+    let mut config = Config::from_str(&plain_words(address))
+        .map_err(|error| Fault::invalid(format!("bad database address: {error}")))?;
     let options = format!("{} {SETTINGS}", config.get_options().unwrap_or_default());
     config.options(options).connect_timeout(CONNECT_TIMEOUT);
     if config.get_application_name().is_none() {
@@ -31,11 +32,11 @@ pub(super) fn config(address: &str) -> Result<Config, OpenError> {
 }
 
 /// A pool whose lending waits, but not for ever.
-pub(super) fn pool(config: &Config, connections: usize) -> Result<Pool, OpenError> {
+pub(super) fn pool(config: &Config, tls: &Tls, connections: usize) -> Result<Pool, OpenError> {
     let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let timeouts =
         Timeouts { wait: Some(CONNECT_TIMEOUT), create: Some(CONNECT_TIMEOUT), recycle: Some(CONNECT_TIMEOUT) };
-    Pool::builder(Manager::from_config(config.clone(), NoTls, how))
+    Pool::builder(tls.manager(config, how))
         .max_size(connections.max(1))
         .timeouts(timeouts)
         .runtime(Runtime::Tokio1)

@@ -20,6 +20,7 @@ use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::domain::task::TaskStatus;
 use tsugi_pm::store::{Location, Options};
 
+use super::postgres::schema;
 use super::{Framing, Server, modern};
 
 /// How many tasks; `TSUGI_LONG` asks for the full size.
@@ -172,24 +173,9 @@ fn sixteen_agents_share_the_tasks_through_sixteen_servers() {
 
 #[test]
 fn sixty_four_agents_share_the_tasks_on_postgres() {
-    let Some(db) = block_on(postgres()) else { return };
+    let Some(db) = block_on(schema()) else { return };
     let folder = tempfile::tempdir().unwrap();
     crowd(&db, folder.path(), 64, size(320));
-}
-
-/// A schema of its own in the PostgreSQL for tests; or a line that says why not.
-async fn postgres() -> Option<String> {
-    let Ok(base) = std::env::var("TSUGI_TEST_POSTGRES") else {
-        println!("skipped: TSUGI_TEST_POSTGRES is not set (scripts/postgres-for-tests starts one)");
-        return None;
-    };
-    let schema = format!("t_{:016x}", rand::random::<u64>());
-    let (client, connection) = tokio_postgres::connect(&base, tokio_postgres::NoTls).await.unwrap();
-    let driving = tokio::spawn(connection);
-    client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
-    drop(client);
-    driving.await.unwrap().unwrap();
-    Some(format!("{base}?options=-csearch_path%3D{schema}"))
 }
 
 #[test]
