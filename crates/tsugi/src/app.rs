@@ -42,6 +42,9 @@ pub(crate) use select::{named, select};
 /// How long a call may take in all where no configuration says it.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// How long stopping a server that did not become ready may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// What holds where nothing is configured.
 const BUILTINS: &str = "servers: [{name: demo, builtin: demo}]\n";
 /// The same for a gateway, which may keep something.
@@ -54,6 +57,8 @@ pub(crate) struct App {
     pub(crate) surroundings: Surroundings,
     /// Made when servers are started, and stopped at the end in any case.
     manager: OnceLock<Manager>,
+    /// How long a server may take to be ready, where the command line says it.
+    patience: OnceLock<Duration>,
     /// Whether it runs until someone ends it.
     is_service: bool,
     /// The project servers among the built-in ones.
@@ -77,7 +82,7 @@ pub(crate) async fn run(cli: Cli) -> Exit {
     let output = Output::of_process(cli.command.form(), &surroundings.environment);
     let is_service = cli.command.is_service();
     let (manager, boards) = (OnceLock::new(), Arc::default());
-    let app = App { output, common: cli.common, surroundings, manager, is_service, boards };
+    let app = App { output, common: cli.common, surroundings, manager, patience: OnceLock::new(), is_service, boards };
     let mut interrupts = match Interrupts::listen() {
         Ok(interrupts) => interrupts,
         Err(error) => return cannot_start(&error),
@@ -184,6 +189,7 @@ impl App {
             max_timeout: settings.options.max_timeout.unwrap_or(MAX_TIMEOUT),
             state_dir: self.state_directory(),
             profile,
+            handshake_timeout: self.patience.get().copied().unwrap_or(Options::default().handshake_timeout),
             ..Options::default()
         }
     }
@@ -203,11 +209,16 @@ impl App {
         if loaded.origin == Origin::Spot { &[] } else { &self.common.servers }
     }
 
-    /// How long a server may take to be ready.
+    /// Sets how long a server may take to be ready; before any is started.
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        let _ = self.patience.set(patience);
+    }
+
+    /// How long to wait for a server to be ready: a little longer than it may take, so that what is wrong with it is
+    /// heard, which is when its process has been stopped.
     pub(crate) fn patience(&self) -> Duration {
-        self.manager
-            .get()
-            .map_or_else(|| Options::default().handshake_timeout, |manager| manager.options().handshake_timeout)
+        let limit = self.manager.get().map(|manager| manager.options().handshake_timeout);
+        limit.unwrap_or_else(|| Options::default().handshake_timeout) + LAST_WORDS
     }
 
     /// Whether someone is there to be asked, and wants to be.

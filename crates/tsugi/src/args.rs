@@ -100,6 +100,8 @@ pub(crate) enum Command {
     Servers(command::servers::Args),
     /// Check the configuration, and with --connect the servers
     Check(command::check::Args),
+    /// Try every server, name the cause of what is wrong, and say what to do
+    Doctor(command::doctor::Args),
     /// Find the servers of other programs and write one tsugi.yaml
     Init(command::init::Args),
     /// Bring back the files of other programs that `tsugi init --write-clients` changed
@@ -131,6 +133,7 @@ impl Command {
             Command::Read(args) => args.json,
             Command::Servers(args) => args.json,
             Command::Check(args) => args.json,
+            Command::Doctor(args) => args.json,
             Command::Status(args) => args.json,
             Command::Logs(args) => args.json,
             Command::Restart(args) => args.json,

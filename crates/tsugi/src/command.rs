@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
@@ -49,6 +50,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
         Command::Read(args) => read::run(app, args).await,
         Command::Servers(args) => servers::run(app, &args).await,
         Command::Check(args) => check::run(app, &args).await,
+        Command::Doctor(args) => doctor::run(app, &args).await,
         Command::Import(args) => import::run(app, &args),
         Command::Init(args) => init::run(app, &args),
         Command::Restore(args) => restore::run(app, &args),

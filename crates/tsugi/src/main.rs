@@ -14,6 +14,7 @@ mod command;
 )]
 mod config;
 mod control;
+mod doctor;
 mod failure;
 mod files;
 mod find;

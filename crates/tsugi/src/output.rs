@@ -90,6 +90,11 @@ impl Output {
         if self.data.watched { self.data.write(&harmless(text)) } else { self.data.write(text) }
     }
 
+    /// Prints data in colours of ours; whatever a server said in it must have been made harmless.
+    pub(crate) fn painted(&self, make: impl FnOnce(Paint) -> String) -> io::Result<()> {
+        self.data.write(&make(self.data.paint))
+    }
+
     /// Prints bytes as they are, without an end of line.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let mut writer = self.data.writer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -70,6 +70,27 @@ pub(crate) fn remove(document: &Document, name: &str) -> Edited {
     proven(document, edited, &expected).ok_or_else(|| by_hand(document, &format!("(without `{name}`)\n")))
 }
 
+/// The text of a configuration in which a server is given a variable of the environment under its own name.
+pub(crate) fn pass_variable(document: &Document, server: &str, variable: &str) -> Edited {
+    let servers = servers(document);
+    let names = names(servers.map(|entry| &entry.node));
+    let index = names.iter().position(|known| known == server);
+    let text = &document.source.text;
+    let edited = servers.zip(index).filter(|(entry, _)| !is_flow(text, &entry.node));
+    let edited = edited.and_then(|(entry, index)| block::pass_variable(text, entry, index, variable));
+    let path = &document.source.path;
+    let is_good = |text: &String| {
+        let Ok(after) = Document::parse(path, text.clone(), Format::of(path)) else { return false };
+        let changed = each(self::servers(&after).map(|entry| &entry.node));
+        let mut expected = each(servers.map(|entry| &entry.node));
+        if let Some((_, server)) = index.and_then(|index| expected.get_mut(index)) {
+            server["env"][variable] = format!("${{{variable}}}").into();
+        }
+        changed == expected
+    };
+    edited.filter(is_good).ok_or_else(|| by_hand(document, &format!("env: {{{variable}: \"${{{variable}}}\"}}\n")))
+}
+
 /// The key under which the servers stand.
 fn servers(document: &Document) -> Option<&Entry> {
     document.root.entries()?.iter().find(|entry| root::SERVERS.is_called(&entry.key))

@@ -3,6 +3,7 @@
 
 mod batch;
 mod call;
+mod doctor;
 mod help;
 mod import;
 mod init;

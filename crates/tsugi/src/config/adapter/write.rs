@@ -65,8 +65,7 @@ pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> V
             }
             let name = free_name(imported.client, draft, &servers);
             let text = server(imported.client, &name, draft, &mut secrets);
-            let lines =
-                draft.secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect::<String>();
+            let lines = lines(&secrets);
             body.push_str(&judged(text, &lines, judge));
             servers.push((name, draft));
         }
@@ -77,8 +76,13 @@ pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> V
     }
     yaml.push_str(if body.is_empty() { "servers: []\n" } else { "servers:\n" });
     yaml.push_str(&body);
-    let lines: String = secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect();
+    let lines = lines(&secrets);
     Written { yaml, secrets: (!lines.is_empty()).then(|| Secret::new(lines)) }
+}
+
+/// The secrets as an environment file.
+fn lines(secrets: &BTreeMap<String, Secret>) -> String {
+    secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect()
 }
 
 fn judged(text: String, secrets: &str, judge: &dyn Fn(&str, &str) -> Verdict) -> String {

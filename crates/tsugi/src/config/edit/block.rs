@@ -45,6 +45,33 @@ pub(super) fn remove(text: &str, servers: &Entry, index: usize) -> Option<String
     Some(Lines::of(&emptied).with(key_line, key_line + 1, &format!("{key}: []\n")))
 }
 
+/// One more variable for a server.
+pub(super) fn pass_variable(text: &str, servers: &Entry, index: usize, variable: &str) -> Option<String> {
+    let lines = Lines::of(text);
+    let start = *starts(&lines, servers)?.get(index)?;
+    let (node, inner) = match &servers.node.value {
+        Value::List(items) => (items.get(index)?, lines.indent(start) + 2),
+        Value::Map(entries) => (&entries.get(index)?.node, lines.indent(start) + 2),
+        _ => return None,
+    };
+    let assignment = |indent: usize| format!("{}{variable}: \"${{{variable}}}\"\n", " ".repeat(indent));
+    match node.entries()?.iter().find(|entry| matches!(entry.key.as_str(), "env" | "envs")) {
+        Some(env) => {
+            let first = env.node.entries()?.first()?;
+            let last = env.node.entries()?.last()?;
+            let line = lines.at(last.key_span.start);
+            // Variables in braces are left to the person.
+            (line > lines.at(env.key_span.start)).then_some(())?;
+            let indent = lines.indent(lines.at(first.key_span.start));
+            Some(lines.with(line + 1, line + 1, &assignment(indent)))
+        }
+        None => {
+            let at = lines.end_of(start, lines.indent(start));
+            Some(lines.with(at, at, &format!("{}env:\n{}", " ".repeat(inner), assignment(inner + 2))))
+        }
+    }
+}
+
 /// The line on which each server begins.
 fn starts(lines: &Lines<'_>, servers: &Entry) -> Option<Vec<usize>> {
     let starts: Vec<usize> = match &servers.node.value {

@@ -104,3 +104,20 @@ fn a_new_file_can_be_read() {
     let document = document("tsugi.yaml", &create(&new("new")));
     assert_eq!(names(servers(&document).map(|entry| &entry.node)), ["new"]);
 }
+
+#[test]
+fn a_variable_is_passed_on_where_it_belongs() {
+    let check = |before: &str, after: &str| {
+        assert_eq!(pass_variable(&document("t.yaml", before), "a", "KEY").unwrap(), after);
+    };
+    check(
+        "servers:\n  - name: a\n    command: x\n  # b\n  - name: b\n    command: y\n",
+        "servers:\n  - name: a\n    command: x\n    env:\n      KEY: \"${KEY}\"\n  # b\n  - name: b\n    command: y\n",
+    );
+    check(
+        "servers:\n  a:\n    env:\n      OLD: x # why\n    command: x\n",
+        "servers:\n  a:\n    env:\n      OLD: x # why\n      KEY: \"${KEY}\"\n    command: x\n",
+    );
+    let braces = document("t.yaml", "servers:\n  - name: a\n    command: x\n    env: {OLD: x}\n");
+    assert!(pass_variable(&braces, "a", "KEY").is_err());
+}

@@ -1,0 +1,259 @@
+//! `tsugi doctor`: tries every server, names the cause of what is wrong, and says what to do about it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tsugi_client::Status;
+use tsugi_protocol::answer::Fault;
+
+use super::input::duration;
+use crate::app::{App, select};
+use crate::config::layer::Loaded;
+use crate::config::settings::{ServerSettings, Target};
+use crate::doctor::cause::Cause;
+use crate::doctor::{Evidence, fix};
+use crate::failure::{Failure, printable};
+use crate::find::{Reached, reach};
+use crate::output::Form;
+use crate::output::style::Paint;
+use crate::report::exit::Exit;
+
+const EXAMPLES: &str = "\
+For each server: is the program there, does it start, which era and revision does it speak, how long
+does it take, what does it say on standard error, and what can be done about it.
+--fix repairs only what is safe: a script of your own that may not be executed, a variable that is set
+but not passed on, a file of secrets that others can read.
+Ends with 0 if every server works, also one that could do better.
+
+Examples:
+  tsugi doctor
+  tsugi doctor files github --fix
+  tsugi doctor --json";
+
+/// How many of a server's last words are shown.
+const WORDS: usize = 8;
+
+/// Try every server, name the cause of what is wrong, and say what to do
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only these servers
+    #[arg(value_name = "SERVER")]
+    servers: Vec<String>,
+    /// Repair what is safe to repair
+    #[arg(long)]
+    fix: bool,
+    /// How long a server may take to be ready
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20s")]
+    timeout: Duration,
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What was found out about a server.
+struct Examined {
+    name: String,
+    target: String,
+    /// The program's file, where it is found.
+    program: Option<PathBuf>,
+    status: Option<Status>,
+    tools: Option<usize>,
+    took: Option<Duration>,
+    stderr: Vec<String>,
+    noise: Vec<String>,
+    fault: Option<Fault>,
+    cause: Option<Cause>,
+    fixed: Option<String>,
+}
+
+pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let loaded = app.configuration()?;
+    let names = if args.servers.is_empty() { app.chosen(&loaded) } else { &args.servers };
+    let wanted = select(&loaded, names)?;
+    app.set_patience(args.timeout);
+    let started = app.start(&loaded.settings, &wanted);
+    let mut failed = started.failed;
+    let mut reached = reach(app, started.servers, |_, _| false).await;
+    let mut examined = Vec::new();
+    for settings in wanted {
+        let one =
+            reached.iter().position(|one| one.server.name() == settings.name).map(|index| reached.swap_remove(index));
+        let fault = failed.iter().position(|fault| fault.server.as_deref() == Some(&settings.name));
+        examined.push(examine(app, settings, one, fault.map(|index| failed.swap_remove(index))));
+    }
+    if args.fix {
+        examined.iter_mut().for_each(|one| one.repair(&loaded));
+    }
+    let house = house(&loaded, args.fix);
+    match app.output.form() {
+        Form::Json => app.output.json(&json!({
+            "healthy": examined.iter().all(Examined::is_usable),
+            "servers": examined.iter().map(Examined::described).collect::<Vec<_>>(),
+            "notes": house,
+        }))?,
+        Form::Text => tell(app, &examined, &house)?,
+    }
+    Ok(exit(&examined))
+}
+
+fn exit(examined: &[Examined]) -> Exit {
+    let broken = examined.iter().find(|one| !one.is_usable() && one.fixed.is_none());
+    broken.map_or(Exit::Success, |one| one.fault.as_ref().map_or(Exit::Failed, Exit::of_fault))
+}
+
+fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, failed: Option<Fault>) -> Examined {
+    let server = reached.as_ref().map(|one| one.server.clone());
+    let took = reached.as_ref().map(|one| one.took);
+    let catalog = reached.map(|one| one.catalog);
+    let (tools, fault) = match catalog {
+        Some(Ok(catalog)) => (Some(catalog.tools.items.len()), None),
+        Some(Err(fault)) => (None, Some(fault)),
+        None => (None, failed),
+    };
+    let mut stderr = server.as_ref().map(|server| server.stderr(200)).unwrap_or_default();
+    if let Some(process) = fault.as_ref().and_then(|fault| fault.process.clone()).filter(|_| stderr.is_empty()) {
+        stderr = process.stderr;
+    }
+    let noise = server.as_ref().map(|server| server.noise()).unwrap_or_default();
+    let environment = &app.surroundings.environment;
+    let evidence = Evidence { settings, environment, fault: fault.as_ref(), stderr: &stderr, noise: &noise };
+    let cause = evidence.diagnose();
+    let status = server.map(|server| server.status());
+    let (target, program) = (target(settings), program(app, settings));
+    Examined {
+        name: settings.name.clone(),
+        target,
+        program,
+        status,
+        tools,
+        took,
+        stderr,
+        noise,
+        fault,
+        cause,
+        fixed: None,
+    }
+}
+
+/// What it is, as far as it may be shown.
+fn target(settings: &ServerSettings) -> String {
+    match &settings.target {
+        Target::Command(command) => {
+            let words = std::iter::once(&command.program).chain(&command.args);
+            words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        }
+        Target::Remote(remote) => remote.shown.clone(),
+        Target::Builtin(_) => "built in".to_owned(),
+    }
+}
+
+/// Where the program is found, by its path or in `PATH`.
+fn program(app: &App, settings: &ServerSettings) -> Option<PathBuf> {
+    let Target::Command(command) = &settings.target else { return None };
+    let program = command.program.expose();
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| path.is_file());
+    }
+    let path = app.surroundings.environment.get("PATH").unwrap_or_default();
+    std::env::split_paths(path).map(|directory| directory.join(&program)).find(|path| path.is_file())
+}
+
+/// What concerns no single server.
+fn house(loaded: &Loaded, may_fix: bool) -> Vec<String> {
+    let Some(open) = loaded.origin.path().and_then(fix::open_secrets) else { return Vec::new() };
+    let fixed = may_fix.then(|| fix::close_secrets(&open)).flatten();
+    vec![
+        fixed
+            .unwrap_or_else(|| format!("others can read {}: chmod 600 it (`tsugi doctor --fix` does)", open.display())),
+    ]
+}
+
+impl Examined {
+    fn is_usable(&self) -> bool {
+        self.fault.is_none()
+    }
+
+    fn repair(&mut self, loaded: &Loaded) {
+        let cause = self.cause.as_ref();
+        self.fixed = cause.and_then(|cause| fix::repair(cause, &self.name, loaded.origin.path()));
+    }
+
+    fn era(&self) -> Option<(String, String)> {
+        let version = self.status.as_ref()?.version?;
+        Some((version.era().to_string(), version.to_string()))
+    }
+
+    fn described(&self) -> Value {
+        let (era, revision) = self.era().unzip();
+        json!({
+            "name": self.name,
+            "healthy": self.is_usable(),
+            "cause": self.cause.as_ref().map(Cause::word),
+            "message": self.cause.as_ref().map(Cause::sentence),
+            "advice": self.cause.as_ref().map(Cause::advice),
+            "fixed": self.fixed,
+            "target": self.target,
+            "program": self.program,
+            "transport": self.status.as_ref().map(|status| status.transport),
+            "era": era,
+            "revision": revision,
+            "tools": self.tools,
+            "connectMs": self.took.map(|took| took.as_millis() as u64),
+            "stderr": last(&self.stderr),
+            "noise": self.noise,
+            "error": self.fault,
+        })
+    }
+
+    /// For people: one line if all is well, and everything that helps if not.
+    fn text(&self, paint: Paint) -> String {
+        let mark = match &self.cause {
+            None => paint.good("ok"),
+            Some(cause) if cause.is_blemish() => paint.warning("could do better"),
+            Some(_) => paint.error("broken"),
+        };
+        let mut lines = vec![format!("{}: {mark}  {}", paint.strong(&self.name), paint.faint(self.facts()))];
+        if let Some(cause) = &self.cause {
+            lines.push(format!("  {} {}", printable(&cause.sentence()), paint.faint(format!("[{}]", cause.word()))));
+            lines.push(format!("  {} {}", paint.faint("runs:"), printable(&self.target)));
+            lines.extend(self.program.iter().map(|path| format!("  {} {}", paint.faint("found:"), path.display())));
+            lines.extend(last(&self.stderr).iter().map(|line| format!("  {} {}", paint.faint("|"), printable(line))));
+            match &self.fixed {
+                Some(fixed) => lines.push(format!("  {} {fixed}; run `tsugi doctor` again", paint.good("fixed:"))),
+                None => lines.push(format!("  {}: {}", paint.hint("hint"), printable(&cause.advice()))),
+            }
+        }
+        lines.join("\n")
+    }
+
+    fn facts(&self) -> String {
+        let mut facts = Vec::new();
+        facts.extend(self.status.as_ref().map(|status| status.transport.to_owned()));
+        facts.extend(self.era().map(|(era, revision)| format!("{era} ({revision})")));
+        facts.extend(self.tools.map(|tools| format!("{tools} tools")));
+        facts.extend(self.took.map(|took| format!("{} ms", took.as_millis())));
+        facts.join(", ")
+    }
+}
+
+fn last(lines: &[String]) -> &[String] {
+    &lines[lines.len().saturating_sub(WORDS)..]
+}
+
+fn tell(app: &App, examined: &[Examined], house: &[String]) -> Result<(), Failure> {
+    for one in examined {
+        app.output.painted(|paint| one.text(paint))?;
+    }
+    for note in house {
+        app.output.say(|paint| format!("{}: {note}", paint.warning("note")));
+    }
+    let broken = examined.iter().filter(|one| !one.is_usable()).count();
+    app.output.say(|paint| match broken {
+        0 => paint.good("every server works"),
+        1 => paint.error("1 server does not work"),
+        count => paint.error(format!("{count} servers do not work")),
+    });
+    Ok(())
+}

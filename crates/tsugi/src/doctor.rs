@@ -1,0 +1,128 @@
+//! Finds out why a server does not work, from what was seen of it, and says what to do about it.
+//!
+//! [`clue`] recognises what programs say when they fail; [`cause`] names what that means and what to try.
+
+pub(crate) mod cause;
+mod clue;
+pub(crate) mod fix;
+
+use tsugi_protocol::answer::{Fault, FaultCode, Stage};
+
+use crate::config::env::Environment;
+use crate::config::settings::{CommandTarget, ServerSettings, Target};
+use cause::Cause;
+
+/// What was seen of a server that was tried.
+pub(crate) struct Evidence<'a> {
+    pub(crate) settings: &'a ServerSettings,
+    pub(crate) environment: &'a Environment,
+    /// Why it could not be connected; none if it could.
+    pub(crate) fault: Option<&'a Fault>,
+    /// What it wrote to its standard error.
+    pub(crate) stderr: &'a [String],
+    /// What it wrote to its standard output although it is no message.
+    pub(crate) noise: &'a [String],
+}
+
+impl Evidence<'_> {
+    /// What is wrong; nothing if it works as it should.
+    pub(crate) fn diagnose(&self) -> Option<Cause> {
+        let Some(fault) = self.fault else { return self.blemish() };
+        let root = root_of(fault);
+        self.of_spawn(root)
+            .or_else(|| self.of_words())
+            .or_else(|| clue::of_wire(&chain(fault)))
+            .or_else(|| self.of_noise())
+            .or_else(|| self.of_end(fault, root))
+            .or_else(|| Some(Cause::Unknown { message: root.message.clone() }))
+    }
+
+    /// It works, but other clients would stumble.
+    fn blemish(&self) -> Option<Cause> {
+        self.of_noise()
+    }
+
+    fn command(&self) -> Option<&CommandTarget> {
+        match &self.settings.target {
+            Target::Command(command) => Some(command),
+            _ => None,
+        }
+    }
+
+    /// The program never ran.
+    fn of_spawn(&self, fault: &Fault) -> Option<Cause> {
+        let command = self.command().filter(|_| fault.stage == Stage::Spawn)?;
+        let program = command.program.to_string();
+        Some(match fault.message.as_str() {
+            text if text.contains("program not found") => Cause::ProgramMissing { program },
+            text if text.contains("not executable") => Cause::NotExecutable { program },
+            text if text.contains("interpreter") => Cause::InterpreterMissing { program },
+            text if text.contains("working directory") => Cause::DirectoryMissing {
+                directory: command.cwd.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+            },
+            text => Cause::Unknown { message: text.to_owned() },
+        })
+    }
+
+    /// What it said on its standard error before it gave up.
+    fn of_words(&self) -> Option<Cause> {
+        let command = self.command()?;
+        let is_confined = command.sandbox.rules().is_some();
+        let package = package(command);
+        let lines = self.stderr;
+        clue::wrong_version(lines)
+            .or_else(|| clue::no_package(lines, package.as_deref()))
+            .or_else(|| clue::denied(lines).filter(|_| is_confined).map(|path| Cause::SandboxDenies { path }))
+            .or_else(|| self.of_variable())
+            .or_else(|| clue::taken_port(lines))
+            .or_else(|| clue::unreachable(lines))
+    }
+
+    /// It wants a variable that it was not given.
+    fn of_variable(&self) -> Option<Cause> {
+        let command = self.command()?;
+        let is_given = |name: &String| command.env.iter().any(|(known, value)| known == name && !value.is_empty());
+        let name = clue::variable(self.stderr).filter(|name| !is_given(name))?;
+        let is_set_here = self.environment.filled(&name).is_some();
+        Some(Cause::NeedsVariable { name, is_set_here })
+    }
+
+    fn of_noise(&self) -> Option<Cause> {
+        let line = self.noise.first()?.clone();
+        Some(Cause::Banner { line, is_fatal: self.fault.is_some() })
+    }
+
+    /// How it ended, where nothing else is known.
+    fn of_end(&self, fault: &Fault, root: &Fault) -> Option<Cause> {
+        let is_late = |fault: &Fault| fault.code == FaultCode::Timeout || fault.message.contains("is still ");
+        if is_late(root) || is_late(fault) {
+            return Some(Cause::Hangs);
+        }
+        let process = root.process.as_ref().or(fault.process.as_ref())?;
+        Some(Cause::Crashes { status: process.status.clone() })
+    }
+}
+
+/// The fault behind all others.
+fn root_of(fault: &Fault) -> &Fault {
+    fault.cause.as_deref().map_or(fault, root_of)
+}
+
+/// The words of a fault and of what lies behind it.
+fn chain(fault: &Fault) -> String {
+    let rest = fault.cause.as_deref().map(chain).unwrap_or_default();
+    format!("{} {rest}", fault.message)
+}
+
+/// What a package runner is asked to run.
+fn package(command: &CommandTarget) -> Option<String> {
+    let program = command.program.to_string();
+    let runner = program.rsplit('/').next().unwrap_or_default();
+    let is_runner = matches!(runner, "npx" | "bunx" | "pnpx" | "uvx" | "pipx" | "uv" | "npm" | "deno");
+    let words = command.args.iter().map(ToString::to_string);
+    let is_name = |word: &String| !word.starts_with('-') && !matches!(word.as_str(), "run" | "tool" | "exec" | "dlx");
+    words.filter(|_| is_runner).find(is_name)
+}
+
+#[cfg(test)]
+mod tests;

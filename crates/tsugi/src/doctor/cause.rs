@@ -1,0 +1,145 @@
+//! What can be wrong with a server: a stable word for programs, a sentence for people, and what to try.
+
+/// Why a server does not work, or not as well as it should.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cause {
+    ProgramMissing { program: String },
+    NotExecutable { program: String },
+    InterpreterMissing { program: String },
+    DirectoryMissing { directory: String },
+    WrongNode { line: String },
+    WrongPython { line: String },
+    PackageMissing { package: String, line: String },
+    NeedsVariable { name: String, is_set_here: bool },
+    SandboxDenies { path: Option<String> },
+    PortTaken { line: String },
+    CannotReach { line: String },
+    Banner { line: String, is_fatal: bool },
+    Refused,
+    NoSuchHost,
+    TlsName,
+    TlsUntrusted,
+    TlsExpired,
+    Unauthorized,
+    Forbidden,
+    NotMcp { status: String },
+    Hangs,
+    Crashes { status: String },
+    Unknown { message: String },
+}
+
+impl Cause {
+    /// The word by which programs know it.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Cause::ProgramMissing { .. } => "program-missing",
+            Cause::NotExecutable { .. } => "program-not-executable",
+            Cause::InterpreterMissing { .. } => "interpreter-missing",
+            Cause::DirectoryMissing { .. } => "directory-missing",
+            Cause::WrongNode { .. } => "wrong-node",
+            Cause::WrongPython { .. } => "wrong-python",
+            Cause::PackageMissing { .. } => "package-not-found",
+            Cause::NeedsVariable { .. } => "needs-variable",
+            Cause::SandboxDenies { .. } => "sandbox-denies",
+            Cause::PortTaken { .. } => "port-taken",
+            Cause::CannotReach { .. } => "cannot-reach",
+            Cause::Banner { .. } => "banner-on-stdout",
+            Cause::Refused => "port-refused",
+            Cause::NoSuchHost => "no-such-host",
+            Cause::TlsName => "tls-wrong-name",
+            Cause::TlsUntrusted => "tls-untrusted",
+            Cause::TlsExpired => "tls-expired",
+            Cause::Unauthorized => "unauthorized",
+            Cause::Forbidden => "forbidden",
+            Cause::NotMcp { .. } => "not-mcp",
+            Cause::Hangs => "hangs",
+            Cause::Crashes { .. } => "crashes",
+            Cause::Unknown { .. } => "unknown",
+        }
+    }
+
+    /// Whether the server can be used all the same.
+    pub(crate) fn is_blemish(&self) -> bool {
+        matches!(self, Cause::Banner { is_fatal: false, .. })
+    }
+
+    /// What is wrong, in a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Cause::ProgramMissing { program } => format!("the program `{program}` is not there"),
+            Cause::NotExecutable { program } => format!("`{program}` may not be executed"),
+            Cause::InterpreterMissing { program } => format!("the interpreter of `{program}` is not there"),
+            Cause::DirectoryMissing { directory } => format!("its directory `{directory}` is not there"),
+            Cause::WrongNode { line } => format!("it does not run with this version of Node: {line}"),
+            Cause::WrongPython { line } => format!("it does not run with this version of Python: {line}"),
+            Cause::PackageMissing { package, line } => format!("there is no package or module `{package}`: {line}"),
+            Cause::NeedsVariable { name, .. } => format!("it needs the variable {name}, which it is not given"),
+            Cause::SandboxDenies { path: Some(path) } => format!("its sandbox keeps it from `{path}`"),
+            Cause::SandboxDenies { path: None } => "its sandbox keeps it from a file".to_owned(),
+            Cause::PortTaken { line } => format!("the port that it wants is taken: {line}"),
+            Cause::CannotReach { line } => format!("it cannot reach what it depends on: {line}"),
+            Cause::Banner { line, .. } => format!("it writes to its standard output what is no message: `{line}`"),
+            Cause::Refused => "nothing listens at its address: the connection was refused".to_owned(),
+            Cause::NoSuchHost => "the host of its address is not known".to_owned(),
+            Cause::TlsName => "its certificate is for another name than that of its address".to_owned(),
+            Cause::TlsUntrusted => "its certificate was signed by nobody whom this machine trusts".to_owned(),
+            Cause::TlsExpired => "its certificate does not hold at this time".to_owned(),
+            Cause::Unauthorized => "it wants to know who asks, and what it was sent is not enough (401)".to_owned(),
+            Cause::Forbidden => "it knows who asks, and refuses (403)".to_owned(),
+            Cause::NotMcp { status } => format!("something answers at its address, but not with MCP ({status})"),
+            Cause::Hangs => "it runs, but does not answer to the handshake".to_owned(),
+            Cause::Crashes { status } => format!("it ends before it answers ({status})"),
+            Cause::Unknown { message } => message.clone(),
+        }
+    }
+
+    /// What to try.
+    pub(crate) fn advice(&self) -> String {
+        match self {
+            Cause::ProgramMissing { program } => missing_program(program),
+            Cause::NotExecutable { program } => format!("chmod +x {program} (`tsugi doctor --fix` does it for a script of your own)"),
+            Cause::InterpreterMissing { program } => format!("look at the first line of {program}, and install what it names"),
+            Cause::DirectoryMissing { .. } => "create it, or correct `cwd` in its entry".to_owned(),
+            Cause::WrongNode { .. } => "install the version that it names, and name that program in `command`, such as /opt/node22/bin/npx; `node --version` shows yours".to_owned(),
+            Cause::WrongPython { .. } => "install the version that it names; with uvx, add `--python 3.13` before the package; `python3 --version` shows yours".to_owned(),
+            Cause::PackageMissing { .. } => "look for a misspelling in `args`, or for a registry that needs to be named; running the command by hand shows all of it".to_owned(),
+            Cause::NeedsVariable { name, is_set_here: true } => {
+                format!("it is set here, but servers get only what their entry names: add `env: {{{name}: \"${{{name}}}\"}}` to it (`tsugi doctor --fix` does)")
+            }
+            Cause::NeedsVariable { name, .. } => {
+                format!("add `env: {{{name}: \"${{{name}}}\"}}` to its entry, and set {name} in the environment or in an envFile")
+            }
+            Cause::SandboxDenies { path } => {
+                let path = path.as_deref().unwrap_or("the path that it names");
+                format!("if it should have it, add {path} to `sandbox.write` (or `sandbox.read`) of its entry")
+            }
+            Cause::PortTaken { .. } => "stop what holds the port, or give it another one in `args` or `env`".to_owned(),
+            Cause::CannotReach { .. } => "start what it depends on, or correct the address that it is given".to_owned(),
+            Cause::Banner { is_fatal: true, .. } => "have it write logs to standard error; often a flag such as --quiet or --stdio, or another start script, does it".to_owned(),
+            Cause::Banner { .. } => "tsugi skips such lines, but other clients stop at them: have it write logs to standard error".to_owned(),
+            Cause::Refused => "start it, or correct `url`; in a container, 127.0.0.1 is the container itself".to_owned(),
+            Cause::NoSuchHost => "look for a misspelling in `url`, and whether this machine can resolve names".to_owned(),
+            Cause::TlsName => "use the name in `url` that the certificate has, not an address or an alias".to_owned(),
+            Cause::TlsUntrusted => "add its authority to the system's certificates, or name it in SSL_CERT_FILE".to_owned(),
+            Cause::TlsExpired => "renew the certificate, and look at the clock of this machine".to_owned(),
+            Cause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired".to_owned(),
+            Cause::Forbidden => "ask its owner for access, or use another key".to_owned(),
+            Cause::NotMcp { .. } => "look at the path in `url`: most servers answer at /mcp or /sse".to_owned(),
+            Cause::Hangs => "does it speak MCP on standard output? some want a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, which standard error tells".to_owned(),
+            Cause::Crashes { .. } => "what it said last is above; run the command by hand with the same variables to see more".to_owned(),
+            Cause::Unknown { .. } => "run it again with -vv, or look at `tsugi logs`".to_owned(),
+        }
+    }
+}
+
+fn missing_program(program: &str) -> String {
+    match program.rsplit('/').next().unwrap_or_default() {
+        "npx" | "node" | "npm" => {
+            "install Node.js (https://nodejs.org), or name the whole path in `command`".to_owned()
+        }
+        "uvx" | "uv" => "install uv (https://docs.astral.sh/uv), or name the whole path in `command`".to_owned(),
+        "python" => "many systems have only `python3`: write that, or install Python".to_owned(),
+        "docker" => "install Docker, or name the whole path in `command`".to_owned(),
+        _ => "install it, or name the whole path in `command`; programs are looked for in PATH".to_owned(),
+    }
+}

@@ -1,0 +1,150 @@
+//! What programs, package runners and wires say when they fail, recognised.
+
+use super::cause::Cause;
+
+/// Signs that a program needs another Node.
+const NODE: [&str; 8] = [
+    "EBADENGINE",
+    "Unsupported engine",
+    "The engine \"node\" is incompatible",
+    "requires Node",
+    "Node.js version",
+    "node version",
+    "ERR_UNKNOWN_BUILTIN_MODULE",
+    "is not defined in ES module scope",
+];
+
+/// Signs that a program needs another Python.
+const PYTHON: [&str; 6] = [
+    "Requires-Python",
+    "requires-python",
+    "requires a different Python",
+    "current Python version",
+    "Python>=",
+    "requires Python",
+];
+
+/// Signs that a package or a module is not there.
+const PACKAGE: [&str; 10] = [
+    "E404",
+    "404 Not Found",
+    "is not in this registry",
+    "ETARGET",
+    "could not determine executable to run",
+    "was not found in the package registry",
+    "No matching distribution found",
+    "ModuleNotFoundError",
+    "Cannot find module",
+    "Cannot find package",
+];
+
+/// Signs that a variable is wanted.
+const WANTED: [&str; 9] = [
+    "not set",
+    "is required",
+    "are required",
+    "must be set",
+    "must be provided",
+    "missing",
+    "undefined",
+    "environment variable",
+    "KeyError",
+];
+
+/// Words in capitals that are no variables.
+const NO_VARIABLES: [&str; 12] =
+    ["ERROR", "WARN", "WARNING", "INFO", "DEBUG", "FATAL", "MCP", "API", "JSON", "HTTP", "URL", "CRITICAL"];
+
+/// A line that has one of these signs.
+fn line_with<'a>(lines: &'a [String], signs: &[&str]) -> Option<&'a String> {
+    lines.iter().find(|line| signs.iter().any(|sign| line.contains(sign)))
+}
+
+/// The program does not run with this Node or this Python.
+pub(super) fn wrong_version(lines: &[String]) -> Option<Cause> {
+    let node = line_with(lines, &NODE).map(|line| Cause::WrongNode { line: short(line) });
+    node.or_else(|| line_with(lines, &PYTHON).map(|line| Cause::WrongPython { line: short(line) }))
+}
+
+/// The package or the module is not there.
+pub(super) fn no_package(lines: &[String], package: Option<&str>) -> Option<Cause> {
+    let line = line_with(lines, &PACKAGE)?;
+    let is_module = line.contains("ModuleNotFoundError") || line.contains("Cannot find");
+    let named = quoted(line).filter(|_| is_module);
+    let package = named.or(package.map(str::to_owned)).unwrap_or_else(|| "(unnamed)".to_owned());
+    Some(Cause::PackageMissing { package, line: short(line) })
+}
+
+/// A file that could not be had: its path, where it is named. Nothing if no file was denied.
+pub(super) fn denied(lines: &[String]) -> Option<Option<String>> {
+    let signs =
+        ["EACCES", "EPERM", "Permission denied", "permission denied", "Operation not permitted", "PermissionError"];
+    line_with(lines, &signs).map(|line| path(line))
+}
+
+/// The variable that is asked for.
+pub(super) fn variable(lines: &[String]) -> Option<String> {
+    let wanting = lines.iter().filter(|line| WANTED.iter().any(|sign| line.contains(sign)));
+    wanting.filter_map(|line| variable_in(line)).next()
+}
+
+fn variable_in(line: &str) -> Option<String> {
+    let words = line.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+    let is_variable = |word: &&str| {
+        word.len() >= 4
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
+            && !NO_VARIABLES.contains(word)
+            && (word.contains('_') || line.contains("variable") || line.contains("KeyError") || line.contains("env"))
+    };
+    words.filter(is_variable).max_by_key(|word| word.contains('_')).map(str::to_owned)
+}
+
+/// The port that the program wants to listen on is taken.
+pub(super) fn taken_port(lines: &[String]) -> Option<Cause> {
+    let signs = ["EADDRINUSE", "address already in use", "Address already in use"];
+    line_with(lines, &signs).map(|line| Cause::PortTaken { line: short(line) })
+}
+
+/// The program cannot reach something that it depends on.
+pub(super) fn unreachable(lines: &[String]) -> Option<Cause> {
+    let signs = ["ECONNREFUSED", "Connection refused", "connection refused", "ENOTFOUND", "EAI_AGAIN"];
+    line_with(lines, &signs).map(|line| Cause::CannotReach { line: short(line) })
+}
+
+/// What is wrong with an address or with who answers there.
+pub(super) fn of_wire(message: &str) -> Option<Cause> {
+    let has = |sign: &str| message.contains(sign);
+    Some(match () {
+        () if has("NotValidForName") || has("not valid for name") => Cause::TlsName,
+        () if has("Expired") || has("certificate expired") || has("NotValidYet") => Cause::TlsExpired,
+        () if has("UnknownIssuer") || has("invalid peer certificate") => Cause::TlsUntrusted,
+        () if has("answered 401") => Cause::Unauthorized,
+        () if has("answered 403") => Cause::Forbidden,
+        () if has("refused") && has("onnect") => Cause::Refused,
+        () if has("dns error") || has("failed to lookup") || has("Name or service not known") => Cause::NoSuchHost,
+        () if has("the server answered ") => {
+            let status = message.split("the server answered ").nth(1).unwrap_or_default();
+            Cause::NotMcp { status: status.split([',', ';', ':']).next().unwrap_or_default().trim().to_owned() }
+        }
+        () => return None,
+    })
+}
+
+/// The first thing in quotes.
+fn quoted(line: &str) -> Option<String> {
+    let start = line.find(['\'', '"', '`'])?;
+    let quote = line[start..].chars().next()?;
+    let rest = &line[start + 1..];
+    rest.find(quote).map(|end| rest[..end].to_owned())
+}
+
+/// The last path that a line names: the first one is often the program that speaks.
+fn path(line: &str) -> Option<String> {
+    let is_end = |c: char| c.is_whitespace() || "'\"`:,;()".contains(c);
+    line.split(is_end).rfind(|word| word.starts_with('/')).map(str::to_owned)
+}
+
+/// A line that fits into a sentence.
+fn short(line: &str) -> String {
+    line.trim().chars().take(160).collect()
+}

@@ -1,0 +1,78 @@
+//! What real programs say when they fail, and what it means.
+
+use super::clue;
+use super::*;
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn runners_that_do_not_find_a_package_are_understood() {
+    for text in [
+        "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/nope",
+        "npm ERR! 404  'nope@*' is not in this registry.",
+        "  × No solution found when resolving tool dependencies:\n  ╰─▶ Because nope was not found in the package registry and you require nope",
+        "ERROR: No matching distribution found for nope",
+    ] {
+        let cause = clue::no_package(&lines(text), Some("nope"));
+        assert!(
+            matches!(&cause, Some(Cause::PackageMissing { package, .. }) if package == "nope"),
+            "{text}: {cause:?}"
+        );
+    }
+    let module = clue::no_package(&lines("ModuleNotFoundError: No module named 'mcp'"), None);
+    assert!(matches!(module, Some(Cause::PackageMissing { package, .. }) if package == "mcp"));
+}
+
+#[test]
+fn versions_that_do_not_fit_are_told_apart() {
+    let node = clue::wrong_version(&lines(
+        "npm error engine Unsupported engine\nnpm error notsup Required: {\"node\":\">=22\"}",
+    ));
+    assert!(matches!(node, Some(Cause::WrongNode { .. })));
+    let python =
+        clue::wrong_version(&lines("Because the current Python version (3.9.2) does not satisfy Python>=3.10"));
+    assert!(matches!(python, Some(Cause::WrongPython { .. })));
+    assert_eq!(clue::wrong_version(&lines("listening")), None);
+}
+
+#[test]
+fn the_variable_that_is_wanted_is_named() {
+    for (text, name) in [
+        ("Error: BRAVE_API_KEY environment variable is required", "BRAVE_API_KEY"),
+        ("GITHUB_PERSONAL_ACCESS_TOKEN not set", "GITHUB_PERSONAL_ACCESS_TOKEN"),
+        ("KeyError: 'TOKEN'", "TOKEN"),
+        ("ERROR: Missing required environment variable: SLACK_TEAM_ID", "SLACK_TEAM_ID"),
+    ] {
+        assert_eq!(clue::variable(&lines(text)).as_deref(), Some(name), "{text}");
+    }
+    for text in ["ERROR something is required", "WARNING missing config", "all set"] {
+        assert_eq!(clue::variable(&lines(text)), None, "{text}");
+    }
+}
+
+#[test]
+fn a_denied_path_is_found_in_the_words_of_each_language() {
+    for text in [
+        "Error: EACCES: permission denied, open '/data/x'",
+        "PermissionError: [Errno 13] Permission denied: '/data/x'",
+        "sh: 1: cannot create /data/x: Permission denied",
+    ] {
+        assert_eq!(clue::denied(&lines(text)), Some(Some("/data/x".to_owned())), "{text}");
+    }
+}
+
+#[test]
+fn what_wires_say_is_understood() {
+    for (text, cause) in [
+        ("error sending request: tcp connect error: Connection refused (os error 111)", Cause::Refused),
+        ("invalid peer certificate: certificate not valid for name \"localhost\"", Cause::TlsName),
+        ("invalid peer certificate: UnknownIssuer", Cause::TlsUntrusted),
+        ("the server answered 401 Unauthorized", Cause::Unauthorized),
+        ("client error (Connect): dns error: failed to lookup address", Cause::NoSuchHost),
+        ("the server answered 404 Not Found", Cause::NotMcp { status: "404 Not Found".into() }),
+    ] {
+        assert_eq!(clue::of_wire(text), Some(cause), "{text}");
+    }
+}
