@@ -1,25 +1,20 @@
 //! The gateway's settings as the gateway wants them: addresses, limits, keys, and how each server is shown.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+pub(crate) mod offered;
 
-use futures_util::stream::BoxStream;
+use std::collections::HashMap;
+
 use serde_json::Value;
 use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::{ServerConfig, Start};
-use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint};
 use tsugi_gateway::config::Exposure;
-use tsugi_gateway::dashboard::observe::Observe;
 use tsugi_gateway::guard::api_key::{Key, Role};
 use tsugi_gateway::guard::permit::Permit;
 use tsugi_gateway::guard::quota::Quota;
 use tsugi_gateway::hub::shape::Shape;
-use tsugi_gateway::telemetry::Metrics;
-use tsugi_gateway::{Config, Hub, HubConfig, Limits};
-use tsugi_protocol::answer::Caller;
+use tsugi_gateway::{Config, HubConfig, Limits};
 use tsugi_schema::tool_name::Naming;
 
-use crate::builtin::pm::Boards;
 use crate::config::secret::Secret;
 use crate::config::settings::{
     self, AuthSettings, Credential, Filter, GatewaySettings, KeySettings, ServerSettings, Settings,
@@ -139,7 +134,7 @@ pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConf
 }
 
 /// The settings as people may read them. What is secret in one place is hidden wherever else it stands.
-fn shown(server: &ServerSettings, secrets: &[Secret]) -> Value {
+pub(super) fn shown(server: &ServerSettings, secrets: &[Secret]) -> Value {
     let mut shown = serde_json::to_value(server).unwrap_or_default();
     mask(&mut shown, secrets);
     shown
@@ -155,7 +150,7 @@ fn mask(value: &mut Value, secrets: &[Secret]) {
 }
 
 /// What is changed about a server; nothing at all for most.
-fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
+pub(super) fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
     let is_touched = |tool: &settings::ToolSettings| tool.hidden || tool.rename.is_some() || tool.description.is_some();
     if is_everything(&server.filter) && !server.tools.values().any(is_touched) {
         return Ok(None);
@@ -167,45 +162,4 @@ fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
         let shape = tool.rename.iter().fold(shape, |shape, shown| shape.rename(own, shown));
         tool.description.iter().fold(shape, |shape, text| shape.describe(own, text))
     })))
-}
-
-/// The hub as the configuration offers it: with or without control over HTTP.
-pub(crate) struct Offered {
-    pub(crate) hub: Hub,
-    pub(crate) has_control: bool,
-    pub(crate) boards: Arc<Boards>,
-}
-
-impl Backend for Offered {
-    fn all(&self) -> Endpoint {
-        self.hub.all()
-    }
-
-    fn server(&self, name: &str) -> Option<Endpoint> {
-        self.hub.server(name)
-    }
-
-    fn directory(&self) -> Option<&dyn Directory> {
-        self.hub.directory()
-    }
-
-    fn control(&self) -> Option<&dyn Control> {
-        if self.has_control { self.hub.control() } else { None }
-    }
-
-    fn observe(&self) -> Option<&dyn Observe> {
-        self.hub.observe()
-    }
-
-    fn settings(&self, server: &str) -> Option<Value> {
-        self.hub.settings(server)
-    }
-
-    fn board_changes(&self, caller: &Caller) -> Option<BoxStream<'static, Value>> {
-        self.boards.changes(caller)
-    }
-
-    fn metrics(&self) -> Arc<Metrics> {
-        self.hub.metrics()
-    }
 }

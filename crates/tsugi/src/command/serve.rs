@@ -20,7 +20,7 @@ use tsugi_gateway::guard::Guard;
 use tsugi_gateway::{Config, Gateway, Handle, Hub, StartError};
 use tsugi_protocol::answer::Fault;
 
-use crate::app::gateway::{self, Offered};
+use crate::app::gateway::{self, offered::Offered};
 use crate::app::{App, profile_of_gateway};
 use crate::config::layer::Loaded;
 use crate::config::parse;
@@ -123,8 +123,8 @@ impl<'a> Running<'a> {
         manager.reconcile(plan.servers);
         let guard = Arc::new(Guard::new(&config).with_tokens(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
-        let has_control = loaded.settings.gateway.admin_api.enabled;
-        let offered = Offered { hub: hub.clone(), has_control, boards: app.boards.clone() };
+        let admin = loaded.settings.gateway.admin_api;
+        let offered = Offered { hub: hub.clone(), admin, boards: app.boards.clone() };
         let handle = Gateway::serve_guarded(config, Arc::new(offered), guard.clone()).await.map_err(not_started)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
         Ok(Running {

@@ -82,6 +82,36 @@ fn a_page_hears_a_server_die_come_back_and_talk() {
 }
 
 #[test]
+fn a_server_is_added_while_the_gateway_runs_where_that_is_allowed() {
+    let world = World::new();
+    let child = world.write("child.yaml", "servers: [{name: demo, builtin: demo}]\n");
+    let added = json!({"name": "late", "command": TSUGI, "env": {"API_TOKEN": SECRET},
+        "args": ["stdio", "--server", "demo", "--config", child]});
+    let refusing = world.serve(&[]);
+    let (head, body) = refusing.ask("POST", "/servers", &[], &added.to_string());
+    assert!(head.starts_with("HTTP/1.1 403") && body.contains("allowCommands"), "{head}\n{body}");
+    assert_eq!(get(&refusing, "/api/session", &[]).1["allowCommands"], false);
+
+    let config = world.write(
+        "open.yaml",
+        "servers: [{name: demo, builtin: demo}]\ngateway: {adminApi: {enabled: true, allowCommands: true}}\n",
+    );
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    assert_eq!(get(&serving, "/api/session", &[]).1["allowCommands"], true);
+    let (head, body) = serving.ask("POST", "/servers", &[], &added.to_string());
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");
+    serving.connected("late");
+    let (_, late) = get(&serving, "/api/servers/late", &[]);
+    assert_eq!(late["config"]["target"]["env"][0], json!(["API_TOKEN", "***"]));
+    assert!(!late.to_string().contains(SECRET), "{late}");
+    let (head, body) = serving.ask("POST", "/servers", &[], r#"{"name": "odd", "url": "http://h/${HOME}"}"#);
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}\n{body}");
+    let (head, _) = serving.ask("DELETE", "/servers/late", &[("Content-Length", "0")], "");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert_eq!(get(&serving, "/api/servers/late", &[]).0, "404");
+}
+
+#[test]
 fn people_sign_in_with_the_admin_key_and_others_only_look() {
     let world = World::new();
     let settings = format!(
