@@ -5,7 +5,7 @@ import { advance, axis, line } from "../src/lib/chart";
 import { span } from "../src/lib/format";
 import { fill } from "../src/lib/i18n";
 import { events } from "../src/lib/mcp";
-import { Conflict, differences, faultFrom, isStale, leaseLeft, moveNeeds, type Task, type TaskRow } from "../src/lib/pm";
+import { Conflict, differences, faultFrom, isStale, leaseLeft, moveNeeds, OwnSteps, type Task, type TaskRow } from "../src/lib/pm";
 import { parse, to } from "../src/lib/route";
 import { en } from "../src/text/en";
 import { ja } from "../src/text/ja";
@@ -34,6 +34,17 @@ test("a conflict brings what is true now", () => {
   const fault = faultFrom({ error: { code: "version_conflict", message: "WEB-1 is at version 5", details: { current: current as never } } }, {});
   assert.ok(fault instanceof Conflict && fault.current.version === 5);
   assert.deepEqual(differences({ title: "mine", labels: ["x"], description: "" }, current), [{ field: "title", mine: "mine", theirs: "theirs" }]);
+});
+
+test("the page goes on from its own steps and never over those of others", () => {
+  const steps = new OwnSteps();
+  steps.made("tsk_1", 3);
+  steps.made("tsk_1", 4);
+  steps.made("tsk_1", 7);
+  assert.equal(steps.follow("tsk_1", 2), 4);
+  assert.equal(steps.follow("tsk_1", 5), 5);
+  assert.equal(steps.follow("tsk_1", 6), 7);
+  assert.equal(steps.follow("tsk_2", 2), 2);
 });
 
 test("moves ask for words where the rules want them", () => {

@@ -150,10 +150,43 @@ export function faultFrom(told: Json | undefined, answer: JsonObject): ApiError 
   return new ApiError(0, String(fault.code), String(fault.message), typeof fault.hint === "string" ? fault.hint : null, details);
 }
 
-/** A change, with a key so that pressing twice does it once. */
+/** Changes of one task go one after the other, each with a key so that a retry does it once. */
 export function change<T>(tool: string, args: JsonObject): Promise<T> {
-  return pm<T>(tool, { ...args, idempotency_key: crypto.randomUUID() });
+  const task = String(args.task_id ?? "");
+  const turn = (turns.get(task) ?? Promise.resolve()).then(async () => {
+    const expected = args.expected_version;
+    const sent = typeof expected === "number" ? { ...args, expected_version: ownSteps.follow(task, expected) } : args;
+    const told = await pm<T>(tool, { ...sent, idempotency_key: crypto.randomUUID() });
+    const changed = (told as { task?: Task }).task;
+    if (changed !== undefined) ownSteps.made(changed.id, changed.version);
+    return told;
+  });
+  turns.set(task, turn.catch(() => undefined));
+  return turn;
 }
+
+const turns = new Map<string, Promise<unknown>>();
+
+/**
+ * The steps from version to version that this page itself made. Who checks a box and moves the task at once has not been
+ * overtaken by anybody, so the page goes on from its own step; a step of somebody else is never skipped.
+ */
+export class OwnSteps {
+  private readonly steps = new Map<string, number>();
+
+  made(task: string, version: number): void {
+    if (this.steps.size > 500) this.steps.clear();
+    this.steps.set(`${task}@${version - 1}`, version);
+  }
+
+  follow(task: string, seen: number): number {
+    let version = seen;
+    for (let next = this.steps.get(`${task}@${version}`); next !== undefined; next = this.steps.get(`${task}@${version}`)) version = next;
+    return version;
+  }
+}
+
+const ownSteps = new OwnSteps();
 
 /** Tasks that the board holds at most. */
 const MOST_TASKS = 2000;

@@ -69,13 +69,15 @@ export function openStream(): void {
     if (told.attention) attention.value = told.attention;
   });
   hear<{ calls: CallRow[]; dropped?: number }>(opened, "calls", (told) => addCalls(told.calls, told.dropped ?? 0));
-  hear<{ now: number; all: Omit<Stats, "at"> }>(opened, "stats", (told) => {
-    stats.value = { ...told.all, at: told.now };
+  hear<{ now: number; all: Omit<Stats, "at"> | null }>(opened, "stats", (told) => {
+    if (told.all !== null) stats.value = { ...told.all, at: told.now };
   });
   hear<{ server: string; lines: string[] }>(opened, "log", (told) => logListeners.forEach((listener) => listener(told.server, told.lines)));
   hear<PmEvent>(opened, "pm", (told) => pmListeners.forEach((listener) => listener(told)));
   hear<unknown>(opened, "bye", () => {
     link.value = "closing";
+    // It may be that only the sign-in ended.
+    void refreshSession().catch(() => undefined);
   });
 }
 

@@ -12,6 +12,8 @@ export interface Session {
   version: string;
   pm: boolean;
   allowAdd: boolean;
+  /** Whether programs may be added, not only addresses. */
+  allowCommands?: boolean;
 }
 
 export interface ServerRow {

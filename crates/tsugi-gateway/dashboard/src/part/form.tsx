@@ -64,8 +64,8 @@ function Field(props: FieldProps & { onRemove?: () => void }) {
   const description = props.schema.description;
   const head = (
     <>
-      <span class="field-name">{props.schema.title ?? props.label}</span>
-      {props.schema.title !== undefined && props.label !== "" && props.schema.title !== props.label && <span class="field-key mono">{props.label}</span>}
+      <span class="field-name">{props.schema.title ?? props.label}</span>{" "}
+      {props.schema.title !== undefined && props.label !== "" && props.schema.title !== props.label && <span class="field-key mono">{props.label}</span>}{" "}
       <span class="field-type">{props.isRequired ? t("form.must") : t("form.may")} · {typeWord(props.schema, kind)}</span>
     </>
   );

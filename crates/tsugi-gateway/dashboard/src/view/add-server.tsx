@@ -12,7 +12,7 @@ import { Dialog, Fault } from "../part/basics";
 type How = "command" | "url";
 
 export function AddServer({ onClose }: { onClose: () => void }) {
-  const [how, setHow] = useState<How>("command");
+  const [how, setHow] = useState<How>(session.value?.allowCommands === false ? "url" : "command");
   const [name, setName] = useState("");
   const [line, setLine] = useState("");
   const [extra, setExtra] = useState("");
@@ -44,9 +44,10 @@ export function AddServer({ onClose }: { onClose: () => void }) {
           </div>
           <fieldset class="field choice-row">
             <legend>{t("add.how")}</legend>
-            <label class="check"><input type="radio" name="how" checked={how === "command"} onChange={() => setHow("command")} />{t("add.command")}</label>
+            <label class="check"><input type="radio" name="how" checked={how === "command"} disabled={session.value?.allowCommands === false} onChange={() => setHow("command")} />{t("add.command")}</label>
             <label class="check"><input type="radio" name="how" checked={how === "url"} onChange={() => setHow("url")} />{t("add.url")}</label>
           </fieldset>
+          {session.value?.allowCommands === false && <p class="field-help">{t("add.noCommands")} <code>gateway: {"{ adminApi: { allowCommands: true } }"}</code></p>}
           <div class="field">
             <label for="add-line">{how === "command" ? t("add.line") : t("add.address")}</label>
             <input id="add-line" class="mono" required type={(how === "url" ? "url" : "text") as "text"} autocomplete="off" spellcheck={false} placeholder={how === "command" ? "uvx mcp-server-time" : "https://example.com/mcp"} value={line} onInput={(event) => setLine(event.currentTarget.value)} />
@@ -66,7 +67,7 @@ export function AddServer({ onClose }: { onClose: () => void }) {
 }
 
 function Refused() {
-  return <div class="stack"><p>{t("add.refused")}</p><pre class="code">{"gateway:\n  adminApi: { enabled: true, allowCommands: true }"}</pre></div>;
+  return <div class="stack"><p>{t("add.refused")}</p><pre class="code">{"gateway:\n  adminApi: { enabled: true }"}</pre></div>;
 }
 
 function definition(how: How, name: string, line: string, extra: string): JsonObject {

@@ -12,35 +12,30 @@ import type { Json } from "../lib/types";
 import { Empty, Fault, Loading } from "../part/basics";
 import type { Crew } from "./board";
 
-/** Events that are kept on the page, and pages that are read to get to the newest. */
-const MOST = 300;
-const MOST_PAGES = 50;
+/** Events that are kept on the page. */
+const MOST = 200;
 
 export function Timeline({ project, tasks, crew }: { project: Project; tasks: TaskRow[]; crew: Crew }) {
   const [events, setEvents] = useState<HistoryEvent[] | null>(null);
   const [fault, setFault] = useState<unknown>(null);
   const [who, setWho] = useState("");
-  const last = useRef(0);
-  const isBusy = useRef(false);
+  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
   const load = async () => {
-    if (isBusy.current) return;
-    isBusy.current = true;
+    timer.current = null;
     try {
-      for (let page = 0; page < MOST_PAGES; page += 1) {
-        const { events: more } = await pm<{ events: HistoryEvent[] }>("get_history", { project_id: project.id, since_seq: last.current, limit: 200 });
-        last.current = more[more.length - 1]?.seq ?? last.current;
-        setEvents((old) => [...(old ?? []), ...more].slice(-MOST));
-        if (more.length < 200) break;
-      }
+      setEvents((await pm<{ events: HistoryEvent[] }>("get_history", { project_id: project.id, newest: true, limit: MOST })).events);
     } catch (error) {
       setFault(error);
     }
-    isBusy.current = false;
   };
-  useEffect(() => { void load(); return onPm(() => void load()); }, [project.id]);
+  useEffect(() => {
+    void load();
+    const stop = onPm(() => { timer.current ??= setTimeout(load, 300); });
+    return () => { stop(); if (timer.current !== null) clearTimeout(timer.current); };
+  }, [project.id]);
   if (fault !== null) return <Fault error={fault} />;
   if (events === null) return <Loading />;
-  const shown = events.filter((event) => event.entity_type !== "claim" && (who === "" || event.actor_agent_id === who)).reverse();
+  const shown = events.filter((event) => event.entity_type !== "claim" && (who === "" || event.actor_agent_id === who)).sort((one, other) => other.seq - one.seq);
   return (
     <>
       <form class="filter" onSubmit={(event) => event.preventDefault()}>
@@ -87,6 +82,8 @@ function write(value: Json, field: string, crew: Crew): string {
   if (field === "assignee_id" && typeof value === "string") return crew.name(value);
   if (field === "status" && typeof value === "string") return word("status", value);
   if (field === "result" && isObject(value)) return write(value.summary ?? null, "", crew);
+  if (field === "review" && isObject(value)) return [value.verdict, value.notes].filter((one) => typeof one === "string").join(": ");
+  if (field === "acceptance" && Array.isArray(value)) return `${value.filter((one) => isObject(one) && one.done === true).length}/${value.length}`;
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length > 90 ? `${text.slice(0, 90)}…` : text;
 }
