@@ -94,6 +94,28 @@ impl Guard {
         !self.keys.load().is_empty()
     }
 
+    /// Whether somebody who was let in would be let in now. Asking counts as use of a sign-in.
+    pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
+        let keys = self.keys.load();
+        match (principal.session(), principal.digest()) {
+            (Some(session), _) => self.sessions.key(&session).is_some_and(|digest| keys.holder(&digest).is_some()),
+            (None, Some(digest)) => keys.holder(digest).is_some() || self.is_of_token(principal),
+            (None, None) => keys.is_empty(),
+        }
+    }
+
+    fn is_of_token(&self, principal: &Principal) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.permit(principal.caller().principal()).is_some())
+    }
+
+    /// Refuses an order that another web page makes a browser send, unless the configuration names that page.
+    pub(crate) fn expect_own_page(&self, parts: &Parts) -> Result<(), Refusal> {
+        match self.origin.is_listed(parts) {
+            true => Ok(()),
+            false => origin::expect_own(parts),
+        }
+    }
+
     /// Signs the holder of a key in at the dashboard; `None` when there is no such key.
     pub(crate) fn sign_in(&self, secret: &str) -> Option<(Principal, SignedIn)> {
         let keys = self.keys.load();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use http::header::{ALLOW, CONNECTION};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -295,6 +295,9 @@ impl Gateway {
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
         admin::expect_admin(asked)?;
+        if asked.parts.method != Method::GET {
+            self.guard.expect_own_page(asked.parts)?;
+        }
         let Some(control) = self.backend.control() else { return Err(no_servers()) };
         let name = segments.first().unwrap_or_default();
         Ok(match route {

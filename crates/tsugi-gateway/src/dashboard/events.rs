@@ -19,7 +19,7 @@ use tsugi_protocol::answer::FaultCode;
 use super::observe::Observe;
 use super::record::Record;
 use super::recorder::Watching;
-use super::row::{self, ServerRow};
+use super::row::{self, Attention, ServerRow};
 use super::viewer::Viewer;
 use crate::body::{Body, Chunks};
 use crate::face::{Asked, event, http};
@@ -56,6 +56,7 @@ pub(super) fn open(viewer: &Viewer, asked: &Asked<'_>) -> Result<Response<Body>,
         viewer: Viewer::of(asked),
         sender,
         servers: Vec::new(),
+        has_changed: false,
         log: log.map(|name| Log { name, lines: None, has_followed: false, gathered: Vec::new() }),
     };
     asked.gateway.tasks().spawn(stream.run());
@@ -82,6 +83,7 @@ struct Stream {
     since: u64,
     /// The servers as they were told last.
     servers: Vec<ServerRow>,
+    has_changed: bool,
     log: Option<Log>,
 }
 
@@ -103,6 +105,12 @@ impl Log {
         }
         self.has_followed |= self.lines.is_some();
     }
+}
+
+#[derive(Serialize)]
+struct Servers<'a> {
+    servers: &'a [ServerRow],
+    attention: Vec<Attention>,
 }
 
 #[derive(Serialize)]
@@ -138,7 +146,8 @@ impl Stream {
                     self.tick(count).await?;
                     count = (count + 1) % NUMBERS;
                 }
-                () = changed(&mut changes) => self.tell_servers().await?,
+                // Told with the next tick: a server in trouble can change many times a second.
+                () = changed(&mut changes) => self.has_changed = true,
                 line = next_line(&mut self.log) => self.gather(line),
                 change = next_of(&mut board) => match change {
                     Some(change) => self.send("pm", &change).await?,
@@ -149,9 +158,11 @@ impl Stream {
     }
 
     async fn tick(&mut self, count: u32) -> Result<(), Over> {
+        if count == 0 || std::mem::take(&mut self.has_changed) {
+            self.tell_servers().await?;
+        }
         if count == 0 {
             self.expect_viewer().await?;
-            self.tell_servers().await?;
             let (recorder, now) = (self.viewer.recorder(), self.viewer.recorder().now());
             let all = self.viewer.principal.permit().is_none().then(|| recorder.numbers(None));
             self.send("stats", &json!({"now": now, "all": all, "pages": recorder.pages()})).await?;
@@ -175,8 +186,7 @@ impl Stream {
         if servers == self.servers {
             return Ok(());
         }
-        let attention = row::attention(&servers);
-        self.send("servers", &json!({"servers": servers, "attention": attention})).await?;
+        self.send("servers", &Servers { attention: row::attention(&servers), servers: &servers }).await?;
         self.servers = servers;
         Ok(())
     }

@@ -16,6 +16,8 @@ use super::series::{Numbers, Point, Series};
 
 /// How many calls are remembered.
 const CALLS: usize = 8192;
+/// How many calls are searched at once.
+const PORTION: u64 = 256;
 /// How many servers have numbers of their own; the others share one more.
 const SERVERS: usize = 1024;
 
@@ -54,7 +56,9 @@ impl Drop for Watching {
 impl Default for Recorder {
     fn default() -> Self {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
-        let book = Book { next: 0, calls: Vec::new(), series: vec![Series::new(0)], places: HashMap::new() };
+        // The system gives the memory as it is used, so that no call has to wait while the ring grows.
+        let calls = Vec::with_capacity(CALLS);
+        let book = Book { next: 0, calls, series: vec![Series::new(0)], places: HashMap::new() };
         Self { started: Instant::now(), began, pages: AtomicUsize::new(0), book: Mutex::new(book) }
     }
 }
@@ -163,16 +167,23 @@ impl Recorder {
         limit: usize,
         wanted: impl Fn(&Record) -> bool,
     ) -> (Vec<Record>, usize) {
-        let book = self.book.lock();
-        let end = before.unwrap_or(book.next).min(book.next);
+        let mut end = before.unwrap_or(u64::MAX).min(self.next_id());
         let (mut found, mut total) = (Vec::new(), 0);
-        for record in (book.first()..end).rev().map(|id| book.get(id)).filter(|record| wanted(record)) {
-            total += 1;
-            if found.len() < limit {
-                found.push(record.clone());
+        loop {
+            // In portions, so that calls need not wait for a search.
+            let book = self.book.lock();
+            let begin = end.saturating_sub(PORTION).max(book.first());
+            for record in (begin..end).rev().map(|id| book.get(id)).filter(|record| wanted(record)) {
+                total += 1;
+                if found.len() < limit {
+                    found.push(record.clone());
+                }
             }
+            if begin >= end || begin == book.first() {
+                return (found, total);
+            }
+            end = begin;
         }
-        (found, total)
     }
 
     /// One call.

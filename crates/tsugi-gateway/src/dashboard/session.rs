@@ -52,8 +52,7 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
         (true, false) => Some("reader"),
     };
     let backend = gateway.backend();
-    let states = backend.observe().map(|observed| observed.states()).unwrap_or_default();
-    let has_pm = states.iter().any(|state| state.name == "pm" && state.transport == "builtin");
+    let has_pm = is_in && backend.board_changes(principal.caller()).is_some();
     let control = backend.control().filter(|_| principal.is_admin());
     json!({
         "authRequired": gateway.guard().asks_for_keys(),
@@ -62,7 +61,7 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
         "name": is_in.then(|| principal.caller().principal()),
         "csrf": csrf,
         "version": env!("CARGO_PKG_VERSION"),
-        "pm": is_in && has_pm && principal.permit().is_none_or(|permit| permit.allows_some_of("pm")),
+        "pm": has_pm && principal.permit().is_none_or(|permit| permit.allows_some_of("pm")),
         "allowAdd": control.is_some(),
         "allowCommands": control.is_some_and(|control| control.allows_commands()),
     })

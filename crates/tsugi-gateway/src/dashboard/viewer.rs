@@ -56,11 +56,8 @@ impl Viewer {
         call
     }
 
-    /// Whether the one who looks may still look: a sign-in can end while a page is open.
+    /// Whether the one who looks may still look: a sign-in or a key can end while a page is open.
     pub(super) fn is_still_in(&self) -> bool {
-        match self.principal.session() {
-            Some(session) => self.gateway.guard().csrf(&session).is_some(),
-            None => true,
-        }
+        self.gateway.guard().still_admits(&self.principal)
     }
 }

@@ -92,6 +92,10 @@ impl Key {
         self
     }
 
+    pub(super) fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
     /// Who its holder is to servers.
     pub(super) fn caller(&self) -> Caller {
         match self.role {

@@ -51,6 +51,12 @@ impl OriginGuard {
         }
     }
 
+    /// Whether the configuration names the web page that this request comes from.
+    pub(super) fn is_listed(&self, parts: &Parts) -> bool {
+        let origin = parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        origin.is_some_and(|origin| self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)))
+    }
+
     fn check_origin(&self, origin: &str) -> Result<(), Refusal> {
         let is_listed = self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
         let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).and_then(host_of);
@@ -82,7 +88,7 @@ pub(super) fn expect_own(parts: &Parts) -> Result<(), Refusal> {
     let site = parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
     match is_own && site.is_none_or(|site| site == b"same-origin" || site == b"none") {
         true => Ok(()),
-        false => Err(Refusal::forbidden("only the dashboard's own page may use its sign-in")),
+        false => Err(Refusal::forbidden("this is for the dashboard's own page only")),
     }
 }
 

@@ -51,6 +51,11 @@ impl Principal {
         Self { standing: Standing::SignedIn(session), ..self }
     }
 
+    /// The digest of the key that says who this is.
+    pub(super) fn digest(&self) -> Option<&[u8; 32]> {
+        self.key.as_ref().map(|key| key.digest())
+    }
+
     /// True for somebody who has yet to say who they are.
     pub fn is_guest(&self) -> bool {
         self.standing == Standing::Guest

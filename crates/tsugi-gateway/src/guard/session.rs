@@ -104,6 +104,11 @@ impl Sessions {
         self.touch(session, |found| found.csrf.clone())
     }
 
+    /// The digest of the key that was used.
+    pub(super) fn key(&self, session: &SessionId) -> Option<[u8; 32]> {
+        self.touch(session, |found| found.key)
+    }
+
     pub(super) fn end(&self, session: &SessionId) {
         self.table.lock().remove(session);
     }

@@ -483,6 +483,36 @@ async fn the_stream_of_somebody_who_signed_out_ends() {
 }
 
 #[tokio::test]
+async fn the_stream_of_somebody_whose_key_was_taken_away_ends() {
+    let (secret, key) = Key::generate("ann");
+    let config = Config { keys: vec![key.with_role(Role::Admin)], ..Config::on_free_port() };
+    let guard = Arc::new(Guard::new(&config));
+    let backend = Arc::new(tsugi_gateway::backend::Single::new(server()));
+    let handle = Gateway::serve_guarded(config, backend, guard.clone()).await.unwrap();
+    let client = Client::of(&handle);
+    let world = World { handle, client };
+    let bearer = format!("Bearer {secret}");
+    let (cookie, _) = world.sign_in(&secret).await;
+    for header in [("Authorization", bearer.as_str()), ("Cookie", cookie.as_str())] {
+        let (_, again) = Key::generate("other");
+        let mut events = world.open_events("", &[header]).await;
+        guard.replace_keys(vec![again]);
+        assert_eq!(next_event(&mut events, "bye").await["reason"], "signed out", "{header:?}");
+        guard.replace_keys(vec![Key::of_secret("ann", &secret).with_role(Role::Admin)]);
+    }
+}
+
+#[tokio::test]
+async fn another_page_of_this_machine_orders_nothing_even_without_keys() {
+    let world = World::open().await;
+    let order =
+        async |origin: &str| world.client.send("POST", "/servers/mail/restart", &[("Origin", origin)], "").await.status;
+    assert_eq!(order("http://localhost:3000").await, 403);
+    assert_eq!(order(&world.handle.url()).await, 200);
+    assert_eq!(world.client.send("POST", "/servers/mail/restart", &[], "").await.status, 200, "no browser at all");
+}
+
+#[tokio::test]
 async fn an_open_page_does_not_hold_up_the_end() {
     let world = World::open().await;
     let mut events = world.open_events("", &[]).await;
