@@ -9,4 +9,5 @@ mod outcome;
 mod real;
 mod role;
 mod subject;
+mod unknown;
 mod world;
