@@ -1,6 +1,7 @@
 //! What a server offers: every page of every list, in the order the server gave, until it changes.
 
 mod fetch;
+pub(crate) mod manifest;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -22,6 +22,7 @@ use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::Method;
 
 use crate::catalog::Catalog;
+use crate::catalog::manifest::Manifests;
 use crate::config::{Options, ServerConfig};
 use crate::connection::Connection;
 use crate::connection::context::{Context, Noise};
@@ -53,6 +54,7 @@ pub struct Server {
 pub(crate) struct Common {
     pub(crate) options: Arc<Options>,
     pub(crate) memory: Arc<EraMemory>,
+    pub(crate) manifests: Arc<Manifests>,
     /// The gate of all servers together.
     pub(crate) gate: Option<Arc<Gate>>,
 }
@@ -60,8 +62,9 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(options: Options) -> Self {
         let memory = Arc::new(EraMemory::open(options.state_dir.as_ref()));
+        let manifests = Arc::new(Manifests::open(options.state_dir.as_ref()));
         let gate = options.limit.map(Gate::new);
-        Self { options: Arc::new(options), memory, gate }
+        Self { options: Arc::new(options), memory, manifests, gate }
     }
 }
 
@@ -75,6 +78,9 @@ pub(crate) struct Inner {
     /// The newest process, also before the handshake and after its end. It does not keep the process alive.
     newest: ArcSwapOption<Newest>,
     catalog: ArcSwapOption<Catalog>,
+    /// What it offered the last time, until it is known what it offers now.
+    remembered: ArcSwapOption<Catalog>,
+    manifests: Arc<Manifests>,
     status: StatusCell,
     orders: mpsc::Sender<Order>,
     watches: Watches,
@@ -134,6 +140,7 @@ impl Server {
     ) -> (Self, AbortHandle) {
         let parts = Arc::new(Parts::of(&config));
         let (inner, task) = Inner::spawn(config, common, changes, parts);
+        inner.remembered.store(common.manifests.load(&inner.config.name, &inner.config.target).map(Arc::new));
         let pool = Pool::of(&inner, common);
         let bottom: Arc<dyn Answer> = match &pool {
             Some(pool) => pool.clone(),
@@ -184,9 +191,10 @@ impl Server {
         status
     }
 
-    /// What it offers, as far as is known: also of a server that is down at the moment.
+    /// What it offers, as far as is known: also of a server that is down at the moment, or was not started yet but
+    /// was connected before.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
-        self.inner.catalog.load_full()
+        self.inner.catalog.load_full().or_else(|| self.inner.remembered.load_full())
     }
 
     /// What it offers, once it is connected. Starts it when it is not running.
@@ -335,6 +343,8 @@ impl Inner {
             live: ArcSwapOption::empty(),
             newest: ArcSwapOption::empty(),
             catalog: ArcSwapOption::empty(),
+            remembered: ArcSwapOption::empty(),
+            manifests: common.manifests.clone(),
             status,
             orders,
             watches: Watches::default(),

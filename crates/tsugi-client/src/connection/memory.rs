@@ -71,7 +71,7 @@ impl EraMemory {
 }
 
 /// A digest of what makes it the same server, so that no secret is written down.
-fn fingerprint(target: &Target) -> Option<String> {
+pub(crate) fn fingerprint(target: &Target) -> Option<String> {
     let text = match target {
         Target::Stdio(command) => format!("{:?}\n{:?}\n{:?}", command.program, command.args, command.cwd),
         Target::Http(http) | Target::StreamableHttp(http) | Target::Sse(http) | Target::WebSocket(http) => {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tsugi_protocol::mcp::Era;
+use tsugi_protocol::answer::Outcome;
+use tsugi_protocol::mcp::{Era, Method};
 
 use super::Inner;
 use super::status::What;
@@ -25,13 +26,38 @@ pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: 
     }
     inner.parts.tools.fill(&catalog);
     let failed = catalog.failed(lists);
-    let changes = changes_between(old.as_deref(), &catalog, lists.without(failed));
-    inner.catalog.store(Some(Arc::new(catalog)));
+    let mut changes = changes_between(old.as_deref(), &catalog, lists.without(failed));
+    if let Some(remembered) = inner.remembered.load_full().filter(|_| old.is_none()) {
+        changes.retain(|what| !reads_the_same(&remembered, &catalog, what));
+    }
+    let catalog = Arc::new(catalog);
+    inner.catalog.store(Some(catalog.clone()));
+    keep(inner, catalog);
     inner.status.wake();
     for what in changes {
         inner.status.tell(what);
     }
     failed
+}
+
+/// Writes down what the server offers, beside the work.
+fn keep(inner: &Arc<Inner>, catalog: Arc<Catalog>) {
+    let inner = inner.clone();
+    tokio::task::spawn_blocking(move || inner.manifests.save(&inner.config.name, &inner.config.target, &catalog));
+}
+
+/// Whether a list is the one that was shown already, before the server was up.
+fn reads_the_same(remembered: &Catalog, new: &Catalog, what: &What) -> bool {
+    let same = |method| match (remembered.answer(&method), new.answer(&method)) {
+        (Some(Outcome::Complete(one)), Some(Outcome::Complete(other))) => one.body.bytes() == other.body.bytes(),
+        _ => false,
+    };
+    match what {
+        What::Tools => same(Method::ToolsList),
+        What::Prompts => same(Method::PromptsList),
+        What::Resources => same(Method::ResourcesList) && same(Method::TemplatesList),
+        _ => false,
+    }
 }
 
 /// After a first fetch everything is new; later a list that was fetched counts as changed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::connection::state::State;
-use tsugi_client::{Manager, Target};
+use tsugi_client::{Manager, Options, Server, ServerConfig, Start, Target};
 use tsugi_process::Command;
 use tsugi_protocol::answer::{Answer, Call, FaultCode, Outcome, SentState, Stage};
 use tsugi_protocol::mcp::Method;
@@ -348,4 +348,30 @@ async fn prepared_servers_take_over_when_they_are_ready_and_change_nothing_when_
     assert_eq!(manager.adopt(good), [tsugi_client::manager::Step::Replace("one".into())]);
     assert_ne!(manager.server("one").unwrap().status().pid, pid);
     manager.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_server_offered_is_listed_before_it_is_up_and_while_it_is_away() {
+    let state = tempfile::tempdir().unwrap();
+    let scripted = Scripted::new(Script::modern());
+    let kept = || Options { state_dir: Some(state.path().to_owned()), ..options() };
+    let lazy = || ServerConfig { start: Start::Lazy, ..config("one", Target::stdio(command(&scripted))) };
+    let listed = async |server: &Server| value(&server.answer(Call::bare(Method::ToolsList)).outcome().await);
+
+    let first = Manager::new(kept());
+    let server = first.register(lazy()).unwrap();
+    assert!(server.catalog().is_none());
+    let expected = listed(&server).await;
+    assert!(wait::until(|| state.path().join("manifests").exists()).await);
+    first.stop().await;
+
+    let second = Manager::new(kept());
+    let server = second.register(lazy()).unwrap();
+    assert_eq!(listed(&server).await, expected);
+    assert_eq!((server.status().state, scripted.journal().launches()), (State::Disconnected, 1));
+    // Being ready means more than being remembered.
+    server.ready(LIMIT).await.unwrap();
+    assert_eq!(scripted.journal().launches(), 2);
+    assert_eq!(listed(&server).await["tools"], expected["tools"]);
+    second.stop().await;
 }
