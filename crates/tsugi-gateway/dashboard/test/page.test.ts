@@ -25,6 +25,7 @@ test("an address keeps names that look like addresses", () => {
 test("faults are read in every shape in which they come", () => {
   assert.equal(faultOf(404, { error: { code: "NOT_FOUND", message: "no such server", hint: "look" } }).hint, "look");
   assert.equal(faultOf(400, { error: { code: -32602, message: "bad" } }).message, "bad");
+  assert.equal(faultOf(200, { error: { code: -31006, message: "x", data: { code: "SERVER_CRASHED" } } }).code, "SERVER_CRASHED");
   assert.equal(faultOf(500, { error: "text" }).message, "text");
   assert.equal(faultOf(502, null).message, "HTTP 502");
 });

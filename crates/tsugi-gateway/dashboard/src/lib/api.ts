@@ -47,9 +47,12 @@ export function faultOf(status: number, answer: unknown): ApiError {
   const outer = (typeof answer === "object" && answer !== null ? answer : {}) as Record<string, unknown>;
   const fault = (typeof outer.error === "object" && outer.error !== null ? outer.error : outer) as Record<string, unknown>;
   const text = [fault.message, outer.error, outer.message].find((one): one is string => typeof one === "string");
-  const hint = [fault.hint, outer.hint].find((one): one is string => typeof one === "string");
   const details = (fault.details ?? fault.data ?? null) as Json;
-  return new ApiError(status, String(fault.code ?? status), text ?? `HTTP ${status}`, hint ?? null, details);
+  // JSON-RPC has numbers for codes; the gateway puts its word, and what to try, into the data.
+  const data = (typeof details === "object" && details !== null ? details : {}) as Record<string, unknown>;
+  const hint = [fault.hint, data.hint, outer.hint].find((one): one is string => typeof one === "string");
+  const code = typeof data.code === "string" ? data.code : fault.code ?? status;
+  return new ApiError(status, String(code), text ?? `HTTP ${status}`, hint ?? null, details);
 }
 
 export async function refreshSession(): Promise<void> {

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../lib/api";
 import { t } from "../lib/i18n";
+import { isObject } from "../lib/schema";
 import { dropToast, toast, toasts } from "../lib/store";
 import { Icon, type IconName } from "./icon";
 
@@ -20,6 +21,7 @@ export function Fault({ error, again }: { error: unknown; again?: () => void }) 
     <div class="fault" role="alert">
       <p class="fault-text">{text}</p>
       {hint && <p class="fault-hint">{hint}</p>}
+      {isObject(fault?.details) && fault.details.retryable === true && <p class="fault-hint">{t("fault.retryable")}</p>}
       {fault !== null && fault.code !== "UNREACHABLE" && <p class="fault-code mono">{fault.code}</p>}
       {again && <button type="button" onClick={again}>{t("again")}</button>}
     </div>

@@ -15,6 +15,7 @@ export const ja: Record<keyof typeof en, string> = {
   "signIn": "サインイン", "signOut": "サインアウト", "signIn.title": "サインイン", "signIn.note": "このゲートウェイではキーが必要です。管理者キーは変更ができ、それ以外のキーは利用できる範囲の閲覧のみです。", "signIn.key": "キー", "signIn.wrong": "このキーは登録されていません。全体をコピーしたか確認するか、新しいキーを作成してください。", "signIn.how": "キーの作成方法：",
   "again": "再試行", "loading": "読み込み中…", "close": "閉じる", "cancel": "キャンセル", "more": "もっと見る", "less": "折りたたむ", "all": "すべて", "back": "戻る", "copy": "コピー", "copy.done": "コピーしました", "copy.refused": "ブラウザーがコピーを許可しませんでした。", "copy.refused.hint": "テキストを選択して手動でコピーしてください。", "toasts": "通知",
   "fault.unreachable": "ゲートウェイが応答しません。", "fault.unreachable.hint": "動作していますか？ `tsugi status` で確認、`tsugi serve` で起動できます。",
+  "fault.retryable": "もう一度試すと成功するかもしれません。",
   "overview.up": "{all} 台中 {up} 台が接続中", "overview.rate": "{rate} 回/秒", "overview.errors": "エラー {share}", "overview.since": "稼働 {span}", "overview.servers": "サーバー",
   "overview.attention": "要対応", "overview.attention.count": "要対応 {n} 件", "overview.none": "サーバーがまだありません。", "overview.none.add": "ここで追加するか、tsugi.yaml に書いて保存してください。", "overview.none.file": "tsugi.yaml に書いて保存してください。",
   "col.server": "サーバー", "col.state": "状態", "col.up": "稼働", "col.restarts": "再起動", "col.rate": "回/秒", "col.minute": "直近 1 分", "col.errors": "エラー", "col.time": "時刻", "col.tool": "ツール", "col.outcome": "結果", "col.duration": "所要時間", "col.caller": "呼び出し元", "col.face": "窓口", "col.bytes": "サイズ", "col.method": "メソッド", "col.request": "リクエスト ID",

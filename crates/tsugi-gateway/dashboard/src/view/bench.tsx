@@ -40,6 +40,9 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
     return () => runner.current?.cancel();
   }, []);
 
+  const outcome = useRef<HTMLDivElement>(null);
+  useEffect(() => { if (phase.name === "done" || phase.name === "failed") outcome.current?.scrollIntoView({ block: "nearest" }); }, [phase.name]);
+
   const values = isObject(value) ? value : {};
   const send = () => {
     setShowAll(true);
@@ -61,7 +64,7 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
           <kbd class="wide-only">Ctrl Enter</kbd>
         </div>
       </form>
-      <div aria-live="polite" class="outcome">
+      <div ref={outcome} aria-live="polite" class="outcome">
         <Progressing phase={phase} />
         {phase.name === "asking" && <Questions key={phase.round} server={server} asked={phase.asked} onAnswer={(answers) => runner.current?.answer(answers)} />}
         {phase.name === "cancelled" && <p class="note">{t("try.cancelled")}</p>}
