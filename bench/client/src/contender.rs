@@ -8,6 +8,7 @@ use rmcp::model::CallToolRequestParams;
 use rmcp::service::{Peer, RoleClient, RunningService, ServiceExt};
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::transport::TokioChildProcess;
+use tsugi_client::config::{CachePolicy, Strictness, ValidatePolicy};
 use tsugi_client::{Manager, Options, Server, ServerConfig, Target};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
 use tsugi_protocol::json::Raw;
@@ -68,7 +69,8 @@ impl Contender {
         match (kind, wire) {
             ("bare", "stdio") => Contender::BarePipe(bare::Pipe::new(size, bin)),
             ("bare", _) => Contender::BareHttp(bare::Http::new(&http.url, size)),
-            ("tsugi", _) => Contender::Tsugi(tsugi(wire, size, bin, http).await),
+            ("tsugi", _) => Contender::Tsugi(tsugi(wire, size, bin, http, bare_connection).await),
+            ("stack", _) => Contender::Tsugi(tsugi(wire, size, bin, http, whole_stack).await),
             _ => Contender::Rmcp(rmcp(wire, size, bin, http).await),
         }
     }
@@ -78,13 +80,33 @@ impl Contender {
     }
 }
 
-async fn tsugi(wire: &str, size: usize, bin: &Path, http: &HttpBackEnd) -> Arc<Tsugi> {
+/// The connection with its deadlines, as a client without a manager's layers has it.
+fn bare_connection(config: &mut ServerConfig) {
+    config.validate = ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off };
+    (config.retry, config.limit, config.breaker, config.cache) = (None, None, None, None);
+}
+
+/// What a server has unless configured otherwise, with everything checked and the cache asked.
+fn whole_stack(config: &mut ServerConfig) {
+    config.validate = ValidatePolicy { arguments: Strictness::Enforce, results: Strictness::Enforce };
+    config.cache = Some(CachePolicy::default());
+}
+
+async fn tsugi(
+    wire: &str,
+    size: usize,
+    bin: &Path,
+    http: &HttpBackEnd,
+    configure: fn(&mut ServerConfig),
+) -> Arc<Tsugi> {
     let manager = Manager::new(Options::default());
     let target = match wire {
         "stdio" => Target::stdio(tsugi_process::Command::new(bin.join("rig-stdio"))),
         _ => Target::url(http.url.parse().expect("an address"), Default::default()).expect("HTTP"),
     };
-    let server = manager.register(ServerConfig::new("rig", target)).expect("a server");
+    let mut config = ServerConfig::new("rig", target);
+    configure(&mut config);
+    let server = manager.register(config).expect("a server");
     server.ready(Duration::from_secs(10)).await.expect("a catalog");
     let arguments = Raw::from(serde_json::json!({"size": size}));
     Arc::new(Tsugi { _manager: manager, server, arguments })

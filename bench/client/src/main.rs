@@ -29,7 +29,7 @@ struct Args {
     #[arg(long, default_value = "")]
     only: String,
     /// Only these contenders; ratios are against the first
-    #[arg(long, default_value = "bare,tsugi,rmcp")]
+    #[arg(long, default_value = "bare,tsugi,stack,rmcp")]
     against: String,
     /// Print JSON lines instead of a table
     #[arg(long)]
@@ -70,7 +70,7 @@ async fn run(args: Args) {
 
 async fn measure_cell(args: &Args, http: &contender::HttpBackEnd, cell: &Cell, name: &str) {
     let mut contenders = Vec::new();
-    for kind in ["bare", "tsugi", "rmcp"].into_iter().filter(|kind| args.against.contains(kind)) {
+    for kind in ["bare", "tsugi", "stack", "rmcp"].into_iter().filter(|kind| args.against.contains(kind)) {
         contenders.push((kind, Contender::new(kind, cell.wire, cell.size, &args.bin, http).await));
     }
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); contenders.len()];

@@ -1,10 +1,11 @@
 //! Requests to one HTTP server: pooled connections, custom headers, no redirect that leaves the origin.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -37,7 +38,9 @@ impl std::fmt::Debug for HttpTarget {
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     client: Client<Connector, Full<Bytes>>,
-    target: HttpTarget,
+    target: Arc<HttpTarget>,
+    /// The address once more, read once and not for every request; `None` when hyper cannot use it.
+    uri: Option<Uri>,
 }
 
 impl HttpClient {
@@ -49,7 +52,7 @@ impl HttpClient {
             // A kept connection that closes before it took the request: nothing was sent, so another may take it.
             .retry_canceled_requests(true)
             .build(Connector::new());
-        Self { client, target }
+        Self { client, uri: uri_of(&target.url).ok(), target: Arc::new(target) }
     }
 
     /// The address that requests go to.
@@ -61,7 +64,8 @@ impl HttpClient {
     pub fn at(&self, url: Url) -> Option<Self> {
         (url.origin() == self.target.url.origin()).then(|| Self {
             client: self.client.clone(),
-            target: HttpTarget { url, headers: self.target.headers.clone() },
+            uri: uri_of(&url).ok(),
+            target: Arc::new(HttpTarget { url, headers: self.target.headers.clone() }),
         })
     }
 
@@ -80,54 +84,53 @@ impl HttpClient {
         self.send(Method::DELETE, Bytes::new(), headers).await
     }
 
-    async fn send(&self, method: Method, body: Bytes, headers: HeaderMap) -> Result<HttpResponse, TransportError> {
-        let mut url = self.target.url.clone();
+    async fn send(&self, method: Method, body: Bytes, protocol: HeaderMap) -> Result<HttpResponse, TransportError> {
+        let headers = self.headers(&method, protocol);
+        let mut uri = self.uri.clone().map_or_else(|| uri_of(self.url()), Ok)?;
+        // Only a redirect needs the address in its long form.
+        let mut moved: Option<Url> = None;
         for _ in 0..=MAX_REDIRECTS {
-            let request = self.request(&method, &url, body.clone(), &headers)?;
-            let response = self.client.request(request).await.map_err(|error| request_error(&error, &url))?;
-            match redirect(&url, response.status(), response.headers())? {
-                Some(next) => url = next,
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = uri;
+            *request.headers_mut() = headers.clone();
+            let url = moved.as_ref().unwrap_or_else(|| self.url());
+            let response = self.client.request(request).await.map_err(|error| request_error(&error, url))?;
+            match redirect(url, response.status(), response.headers())? {
+                Some(next) => {
+                    uri = uri_of(&next)?;
+                    moved = Some(next);
+                }
                 None => return Ok(HttpResponse::new(response)),
             }
         }
         Err(TransportError::unsent(ErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    fn request(
-        &self,
-        method: &Method,
-        url: &Url,
-        body: Bytes,
-        protocol: &HeaderMap,
-    ) -> Result<Request<Full<Bytes>>, TransportError> {
-        let uri: Uri = url.as_str().parse().map_err(|error| {
-            TransportError::unsent(ErrorKind::Connect, format!("the address cannot be used: {error}"))
-        })?;
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = uri;
-        let headers = request.headers_mut();
-        headers.reserve(self.target.headers.len() + protocol.len() + 2);
-        headers.insert(ACCEPT, accept_for(method));
-        if method == Method::POST {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    /// All headers of a request: the protocol's come before the user's, and those before ours.
+    fn headers(&self, method: &Method, protocol: HeaderMap) -> HeaderMap {
+        let mut headers = protocol;
+        for (name, value) in &self.target.headers {
+            headers.entry(name).or_insert_with(|| value.clone());
         }
-        extend(headers, &self.target.headers);
-        extend(headers, protocol);
-        Ok(request)
+        headers.entry(ACCEPT).or_insert_with(|| accept_for(method));
+        if method == Method::POST {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        }
+        headers
     }
+}
+
+fn uri_of(url: &Url) -> Result<Uri, TransportError> {
+    url.as_str()
+        .parse()
+        .map_err(|error| TransportError::unsent(ErrorKind::Connect, format!("the address cannot be used: {error}")))
 }
 
 fn accept_for(method: &Method) -> HeaderValue {
     match *method {
         Method::GET => HeaderValue::from_static("text/event-stream"),
         _ => HeaderValue::from_static("application/json, text/event-stream"),
-    }
-}
-
-fn extend(headers: &mut HeaderMap, more: &HeaderMap) {
-    for (name, value) in more {
-        headers.insert(HeaderName::clone(name), value.clone());
     }
 }
 

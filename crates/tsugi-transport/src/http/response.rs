@@ -47,10 +47,13 @@ impl HttpResponse {
     /// What the body says it is.
     pub fn kind(&self) -> Kind {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        match kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase().as_str() {
-            "application/json" => Kind::Json,
-            "text/event-stream" => Kind::Events,
-            _ => Kind::Other,
+        let kind = kind.split(';').next().unwrap_or("").trim();
+        if kind.eq_ignore_ascii_case("application/json") {
+            Kind::Json
+        } else if kind.eq_ignore_ascii_case("text/event-stream") {
+            Kind::Events
+        } else {
+            Kind::Other
         }
     }
 
@@ -183,11 +186,27 @@ impl EventStream {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Reads to the end and forgets, so that the connection can be used again.
+    /// Reads to the end and forgets, so that the connection can be used again. Most servers end the stream
+    /// together with the answer; only for the others a task waits.
     pub fn drain(mut self) {
+        if self.is_over || self.has_ended() {
+            return;
+        }
         tokio::spawn(async move {
             let drained = async { while self.body.frame().await.is_some_and(|frame| frame.is_ok()) {} };
             let _ = tokio::time::timeout(Duration::from_secs(2), drained).await;
         });
+    }
+
+    /// Whether what is here already leads to the end of the stream.
+    fn has_ended(&mut self) -> bool {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        loop {
+            match Pin::new(&mut self.body).poll_frame(&mut context) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(_) => return true,
+                Poll::Pending => return self.body.is_end_stream(),
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tsugi_protocol::codec::CodecError;
 use tsugi_protocol::codec::framing::{Framing, Kind};
@@ -83,17 +84,13 @@ impl PipeReader {
         Ok(())
     }
 
+    /// Not `try_read`: tokio knows a short read to be the last, and so saves the one that would find nothing.
     async fn read(&mut self) -> Result<(), Option<TransportError>> {
         self.make_room();
-        loop {
-            match self.pipe.try_read_buf(&mut self.buffer) {
-                Ok(0) => return Err(None),
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.pipe.readable().await.map_err(|error| Some(broken(&error)))?;
-                }
-                Err(error) => return Err(Some(broken(&error))),
-            }
+        match self.pipe.read_buf(&mut self.buffer).await {
+            Ok(0) => Err(None),
+            Ok(_) => Ok(()),
+            Err(error) => Err(Some(broken(&error))),
         }
     }
 

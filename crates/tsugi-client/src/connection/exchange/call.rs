@@ -18,7 +18,7 @@ use tsugi_protocol::era::{to_legacy, to_modern};
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
-use tsugi_protocol::rpc::{Message, Notification, Request, Response};
+use tsugi_protocol::rpc::{Message, Notification, Request, Response, peek};
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 use tsugi_transport::{ErrorKind, TransportError};
 
@@ -206,12 +206,12 @@ impl Sent {
     /// The answer as one body.
     async fn answer(&mut self, response: HttpResponse) -> Result<Outcome, Fault> {
         let status = response.status;
-        let refusal = response.status_error();
+        let refusal = (!status.is_success()).then(|| response.status_error());
         let body = response.bytes().await.map_err(|error| call_fault(&error))?;
         self.ended();
-        if status.is_success() {
+        let Some(refusal) = refusal else {
             return Ok(reading::answer(&self.shared.context, &self.identity, &self.call, self.id, body));
-        }
+        };
         // A status that is not a success, with a body that may hold the server's own error.
         match Message::parse(body) {
             Ok(Message::Response(response)) => {
@@ -303,6 +303,11 @@ impl Stream {
         // A priming event has an id and no data.
         if event.data.is_empty() {
             return None;
+        }
+        // The answer is proved when it is read; going over it here too would be once too often.
+        if peek::response_id(&event.data) == Some(sent.id) {
+            self.has_spoken = true;
+            return Some(event.data);
         }
         let message = Message::parse(event.data.clone());
         self.has_spoken |= message.is_ok();
