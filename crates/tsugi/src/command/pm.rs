@@ -3,6 +3,7 @@
 mod doctor;
 mod house;
 mod mcp;
+mod project;
 mod show;
 mod watch;
 mod work;
@@ -80,7 +81,7 @@ enum Order {
     Next(work::Next),
     /// Take a task
     Claim(work::Claim),
-    /// Give a task back
+    /// Give a task back; without --agent take it away from whoever holds it
     Release(work::Release),
     /// Send a task to review, or judge it with --approve or --changes
     Review(work::Review),
@@ -102,7 +103,9 @@ enum Order {
     Doctor(doctor::Doctor),
     /// Bring back what vanished agents held
     Sweep(house::Sweep),
-    /// Add and list agents, and give them a place
+    /// List, make and change projects: rules, state, name
+    Project(project::Project),
+    /// Add, list and change agents, and give them a place
     Agent(house::Agent),
     /// Make, list and revoke access tokens
     Token(house::Token),
@@ -140,6 +143,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Order::Verify(order) => return house::verify(app, &order).await,
         Order::Doctor(order) => return doctor::doctor(app, &order).await,
         Order::Sweep(order) => house::sweep(app, &order).await?,
+        Order::Project(order) => project::project(app, order).await?,
         Order::Agent(order) => house::agent(app, order).await?,
         Order::Token(order) => house::token(app, order).await?,
     }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::json;
-use tsugi_pm::action::admin::{ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership};
+use tsugi_pm::action::admin::{ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership, UpdateAgent};
 use tsugi_pm::action::people::ListAgents;
 use tsugi_pm::action::project::CreateProject;
-use tsugi_pm::domain::agent::AgentType;
+use tsugi_pm::domain::agent::{AgentStatus, AgentType};
 use tsugi_pm::domain::id::{AgentId, TokenId};
 use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::Policy;
@@ -152,6 +152,38 @@ enum AgentOrder {
         #[command(flatten)]
         place: Place,
     },
+    /// Change an agent: name, state, what it can do
+    Set(SetAgent),
+    /// Take an agent out of a project
+    Leave {
+        #[command(flatten)]
+        place: Place,
+        /// Its id: agt_…
+        id: String,
+        /// Which project: its key or id
+        #[arg(long, value_name = "KEY")]
+        project: Option<String>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct SetAgent {
+    #[command(flatten)]
+    place: Place,
+    /// Its id: agt_…
+    id: String,
+    /// A new name
+    #[arg(long)]
+    name: Option<String>,
+    /// What it is
+    #[arg(long, value_name = "TITLE")]
+    title: Option<String>,
+    /// active, inactive or archived
+    #[arg(long)]
+    status: Option<AgentStatus>,
+    /// What it can do; may be repeated, and replaces what was said before
+    #[arg(long = "capability", value_name = "WORD")]
+    capabilities: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -178,7 +210,27 @@ pub(super) async fn agent(app: &App, order: Agent) -> Result<(), Failure> {
     match order.order {
         AgentOrder::Add(add) => add_agent(app, add).await,
         AgentOrder::List { place } => list_agents(app, &place).await,
+        AgentOrder::Set(set) => set_agent(app, set).await,
+        AgentOrder::Leave { place, id, project } => {
+            let agent_id = named(app, AgentId::parse(&id))?;
+            let desk = Desk::open(app, &place).await?;
+            let project_id = desk.project(project.as_deref()).await?;
+            desk.perform(SetMembership { project_id, agent_id, role: None, allow_ai_owner: false }).await?;
+            desk.print(&json!({"id": id, "role": null}))
+        }
     }
+}
+
+async fn set_agent(app: &App, set: SetAgent) -> Result<(), Failure> {
+    let change = UpdateAgent {
+        agent_id: named(app, AgentId::parse(&set.id))?,
+        name: set.name,
+        role_title: set.title,
+        capabilities: (!set.capabilities.is_empty()).then_some(set.capabilities),
+        instructions: None,
+        status: set.status,
+    };
+    Desk::open(app, &set.place).await?.show(change).await
 }
 
 async fn add_agent(app: &App, add: AddAgent) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! The verbs that move work: new, next, claim, release, review, done, block, handoff, accept.
 
+use tsugi_pm::action::admin::ForceRelease;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::create::{CreateTask, NewTask};
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
@@ -110,6 +111,10 @@ pub(super) struct Release {
 
 pub(super) async fn release(app: &App, order: Release) -> Result<(), Failure> {
     let (desk, task_id) = order.of.open(app).await?;
+    if desk.caller.agent_id.is_none() {
+        // Nobody in particular holds nothing: whoever has the database in hand takes the task away.
+        return desk.show(ForceRelease { task_id, reason: order.reason }).await;
+    }
     desk.show(ReleaseTask { task_id, reason: order.reason, note: None, session_id: None, idempotency_key: None }).await
 }
 

@@ -36,7 +36,7 @@ fn every_verb_has_help_and_the_exit_code_says_what_went_wrong() {
     let folder = place();
     let at = folder.path();
     let verbs = "board ready next show new claim review done block handoff accept who log search watch export import verify \
-                 doctor agent token init mcp release sweep";
+                 doctor agent token project init mcp release sweep";
     for verb in verbs.split_whitespace() {
         let mut command = program(env!("CARGO_BIN_EXE_tsugi"));
         let help = command.args(["pm", verb, "--help"]).output().unwrap();
@@ -55,6 +55,27 @@ fn every_verb_has_help_and_the_exit_code_says_what_went_wrong() {
         assert_eq!(output.status.code(), Some(code), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{words:?}");
     }
+}
+
+#[test]
+fn people_keep_house_without_a_model() {
+    let folder = place();
+    let at = folder.path();
+    asked(at, &["project", "set", "WEB", "--rule", "review_required=false", "--rule", "resume_grace_s=0"]);
+    let policy = asked(at, &["project", "show", "WEB"])["project"]["policy"].clone();
+    assert_eq!((&policy["review_required"], &policy["resume_grace_s"]), (&json!(false), &json!(0)), "{policy}");
+    assert_eq!(pm(at, &["project", "set", "WEB", "--rule", "nonsense=1"]).status.code(), Some(2));
+    asked(at, &["claim", "WEB-1", "--agent", "agt_a"]);
+    // Whoever has the database in hand takes a task away from a worker.
+    asked(at, &["release", "WEB-1", "it is needed elsewhere"]);
+    assert_eq!(asked(at, &["show", "WEB-1"])["task"]["status"], "todo");
+    asked(at, &["agent", "set", "agt_a", "--status", "inactive"]);
+    assert_eq!(pm(at, &["claim", "WEB-1", "--agent", "agt_a"]).status.code(), Some(5));
+    asked(at, &["agent", "leave", "agt_b", "--project", "WEB"]);
+    assert_eq!(pm(at, &["claim", "WEB-1", "--agent", "agt_b"]).status.code(), Some(3), "it no longer sees the project");
+    asked(at, &["project", "set", "WEB", "--status", "archived"]);
+    assert_eq!(pm(at, &["new", "Too late"]).status.code(), Some(4));
+    assert_eq!(asked(at, &["project", "list"])["projects"][0]["status"], "archived");
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! `tsugi pm project`: the projects, their rules, and putting them away and back.
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+use tsugi_pm::action::project::{CreateProject, GetProject, ListProjects, UpdateProject};
+use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::domain::project::ProjectStatus;
+
+use super::{Desk, Place};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::output::Form;
+use crate::output::table::Table;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Project {
+    #[command(subcommand)]
+    order: ProjectOrder,
+}
+
+#[derive(Debug, Subcommand)]
+enum ProjectOrder {
+    /// List the projects
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Make a project
+    New {
+        #[command(flatten)]
+        place: Place,
+        /// Its key: what stands before its task numbers
+        key: String,
+        /// Its name
+        name: String,
+    },
+    /// Show a project, its rules and its people
+    Show {
+        #[command(flatten)]
+        place: Place,
+        /// Its key or id
+        key: String,
+    },
+    /// Change a project's name, state or rules
+    Set(Set),
+}
+
+#[derive(Debug, clap::Args)]
+struct Set {
+    #[command(flatten)]
+    place: Place,
+    /// Its key or id
+    key: String,
+    /// A new name
+    #[arg(long)]
+    name: Option<String>,
+    /// active, paused or archived
+    #[arg(long)]
+    status: Option<ProjectStatus>,
+    /// A rule, such as resume_grace_s=0 or review_required=true; may be repeated
+    #[arg(long = "rule", value_name = "RULE=VALUE")]
+    rules: Vec<String>,
+    /// Why
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+pub(super) async fn project(app: &App, order: Project) -> Result<(), Failure> {
+    match order.order {
+        ProjectOrder::List { place } => list(app, &place).await,
+        ProjectOrder::New { place, key, name } => {
+            let (description, policy, idempotency_key) = (String::new(), Policy::default(), None);
+            let wish = CreateProject { key, name, description, policy, idempotency_key };
+            Desk::open(app, &place).await?.show(wish).await
+        }
+        ProjectOrder::Show { place, key } => {
+            let desk = Desk::open(app, &place).await?;
+            let project_id = desk.project(Some(&key)).await?;
+            desk.show(GetProject { project_id }).await
+        }
+        ProjectOrder::Set(order) => set(app, order).await,
+    }
+}
+
+async fn list(app: &App, place: &Place) -> Result<(), Failure> {
+    let desk = Desk::open(app, place).await?;
+    let found = desk.perform(ListProjects::default()).await?;
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&found)?);
+    }
+    let mut table = Table::new(["key", "status", "id", "name"]);
+    for project in found.projects {
+        table.row([project.key, project.status.to_string(), project.id.to_string(), project.name]);
+    }
+    Ok(app.output.table(&table)?)
+}
+
+async fn set(app: &App, order: Set) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let project_id = desk.project(Some(&order.key)).await?;
+    let policy = match order.rules.as_slice() {
+        [] => None,
+        rules => {
+            let now = desk.perform(GetProject { project_id: project_id.clone() }).await?.project.policy;
+            Some(changed(&now, rules).map_err(Failure::usage)?)
+        }
+    };
+    let Set { name, status, reason, .. } = order;
+    desk.show(UpdateProject { name, status, policy, reason, ..UpdateProject::of(&project_id) }).await
+}
+
+/// The rules with some of them changed.
+fn changed(policy: &Policy, rules: &[String]) -> Result<Policy, String> {
+    let mut fields: Map<String, Value> = json!(policy).as_object().cloned().unwrap_or_default();
+    for rule in rules {
+        let (name, value) = rule.split_once('=').ok_or_else(|| format!("`{rule}` is not RULE=VALUE"))?;
+        let known: Vec<&String> = fields.keys().collect();
+        if !fields.contains_key(name) {
+            return Err(format!("there is no rule `{name}`; there are {}", join(&known)));
+        }
+        let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+        fields.insert(name.to_owned(), value);
+    }
+    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+}
+
+fn join(names: &[&String]) -> String {
+    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_changed_by_name_and_what_does_not_fit_is_refused() {
+        let rules = |texts: &[&str]| -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
+        let now = Policy::default();
+        let new = changed(&now, &rules(&["resume_grace_s=0", "review_required=true", "worker_create=allow"])).unwrap();
+        assert_eq!((new.resume_grace_s, new.review_required, new.worker_create.as_str()), (0, Some(true), "allow"));
+        assert_eq!(changed(&new, &rules(&["review_required=null"])).unwrap().review_required, None);
+        for bad in ["resume_grace_s", "no_such=1", "worker_create=maybe", "resume_grace_s=soon"] {
+            assert!(changed(&now, &rules(&[bad])).is_err(), "{bad}");
+        }
+    }
+}
