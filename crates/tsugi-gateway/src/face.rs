@@ -21,7 +21,7 @@ use ::http::request::Parts;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::answer::{CallOptions, FaultCode};
 
 use crate::body::{self, BodyError};
 use crate::drain::Busy;
@@ -34,6 +34,8 @@ pub(crate) struct Asked<'request> {
     pub(crate) gateway: &'request Arc<Gateway>,
     pub(crate) principal: Principal,
     pub(crate) parts: &'request Parts,
+    /// Its id in the access log, when there is one.
+    pub(crate) request_id: Option<Arc<str>>,
     /// Held until the answer is written, so that stopping waits for it.
     pub(crate) busy: Busy,
     /// How the connection becomes a WebSocket, when its client wants that.
@@ -41,6 +43,11 @@ pub(crate) struct Asked<'request> {
 }
 
 impl Asked<'_> {
+    /// The options of a call that came in by this face.
+    pub(crate) fn options(&self, face: &'static str) -> CallOptions {
+        CallOptions { face, request_id: self.request_id.clone(), ..CallOptions::default() }
+    }
+
     /// The body of a POST: JSON, not compressed, not too large.
     pub(crate) async fn json_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
         http::expect_json(&self.parts.headers)?;

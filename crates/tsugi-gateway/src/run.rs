@@ -64,6 +64,13 @@ pub struct Gateway {
     addresses: Vec<SocketAddr>,
 }
 
+/// Who was let in, and what came with the request.
+struct Admitted {
+    principal: Principal,
+    request_id: Option<Arc<str>>,
+    upgrade: Option<OnUpgrade>,
+}
+
 /// A running gateway. Dropping it leaves the gateway running; [`Handle::drain`] stops it.
 pub struct Handle {
     gateway: Arc<Gateway>,
@@ -190,7 +197,10 @@ impl Gateway {
             _ => String::new(),
         };
         let answered = match admitted {
-            Ok(principal) => self.admitted(principal, &parts, found, body, upgrade).await,
+            Ok(principal) => {
+                let request_id = logged.as_ref().map(access_log::Entry::id);
+                self.admitted(Admitted { principal, request_id, upgrade }, &parts, found, body).await
+            }
             Err(refusal) => Err(refusal),
         };
         let response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
@@ -204,12 +214,12 @@ impl Gateway {
 
     async fn admitted(
         self: &Arc<Self>,
-        principal: Principal,
+        admitted: Admitted,
         parts: &Parts,
         found: Found<'_>,
         body: Incoming,
-        upgrade: Option<OnUpgrade>,
     ) -> Result<Response<Body>, Refusal> {
+        let Admitted { principal, request_id, upgrade } = admitted;
         let (entry, segments) = match found {
             Found::Route(entry, segments) => (entry, segments),
             Found::OtherVerb(style, verbs) => return Ok(other_verb(style, &verbs)),
@@ -217,7 +227,7 @@ impl Gateway {
         };
         self.expect_allowed(&principal, entry.route)?;
         let busy = self.drain.enter().ok_or_else(draining)?;
-        let asked = face::Asked { gateway: self, principal, parts, busy, upgrade };
+        let asked = face::Asked { gateway: self, principal, parts, request_id, busy, upgrade };
         self.answer(asked, entry, segments, body).await
     }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tsugi_protocol::answer::FaultCode;
 
 use super::observe::Observe;
@@ -56,6 +56,7 @@ pub(super) fn open(viewer: &Viewer, asked: &Asked<'_>) -> Result<Response<Body>,
         viewer: Viewer::of(asked),
         sender,
         servers: Vec::new(),
+        told: Instant::now(),
         has_changed: false,
         log: log.map(|name| Log { name, lines: None, has_followed: false, gathered: Vec::new() }),
     };
@@ -83,6 +84,9 @@ struct Stream {
     since: u64,
     /// The servers as they were told last.
     servers: Vec<ServerRow>,
+    /// When that was.
+    told: Instant,
+    /// Whether something has changed since.
     has_changed: bool,
     log: Option<Log>,
 }
@@ -146,8 +150,7 @@ impl Stream {
                     self.tick(count).await?;
                     count = (count + 1) % NUMBERS;
                 }
-                // Told with the next tick: a server in trouble can change many times a second.
-                () = changed(&mut changes) => self.has_changed = true,
+                () = changed(&mut changes) => self.note_change().await?,
                 line = next_line(&mut self.log) => self.gather(line),
                 change = next_of(&mut board) => match change {
                     Some(change) => self.send("pm", &change).await?,
@@ -171,6 +174,16 @@ impl Stream {
         self.tell_log().await
     }
 
+    /// A change is told at once, so that a short one is seen; the next ones of a server in trouble, which can be many
+    /// a second, with the next tick.
+    async fn note_change(&mut self) -> Result<(), Over> {
+        if self.told.elapsed() < TICK {
+            self.has_changed = true;
+            return Ok(());
+        }
+        self.tell_servers().await
+    }
+
     /// Ends the stream of somebody who signed out elsewhere, or whose key was taken away.
     async fn expect_viewer(&self) -> Result<(), Over> {
         if self.viewer.is_still_in() {
@@ -186,6 +199,7 @@ impl Stream {
         if servers == self.servers {
             return Ok(());
         }
+        self.told = Instant::now();
         self.send("servers", &Servers { attention: row::attention(&servers), servers: &servers }).await?;
         self.servers = servers;
         Ok(())

@@ -24,6 +24,7 @@ pub(crate) struct Started {
     pub(super) method: Method,
     pub(super) caller: Caller,
     pub(super) face: &'static str,
+    pub(super) request_id: Option<Arc<str>>,
     /// What it does when, when somebody looked at its beginning.
     timeline: Option<Timeline>,
 }
@@ -38,6 +39,7 @@ impl Started {
             method: call.method.clone(),
             caller: call.caller.clone(),
             face: call.options.face,
+            request_id: call.options.request_id.clone(),
             timeline: None,
         }
     }
@@ -217,7 +219,7 @@ impl Serialize for Record {
         row.serialize_entry("durationMs", &self.millis())?;
         row.serialize_entry("bytes", &self.bytes)?;
         row.serialize_entry("error", &self.problem.as_ref().map(|problem| problem.short()))?;
-        row.serialize_entry("requestId", &None::<&str>)?;
+        row.serialize_entry("requestId", &started.request_id.as_deref())?;
         row.end()
     }
 }

@@ -53,7 +53,7 @@ fn describe(tool: &ToolInfo) -> Raw {
 pub(crate) async fn call(asked: &Asked<'_>, directory: &dyn Directory, bytes: Bytes) -> Response<Body> {
     let form = form_of(asked);
     let called = match Asking::read(bytes) {
-        Ok(asking) => asking.call(directory, asked.principal.caller(), form).await,
+        Ok(asking) => asking.call(directory, asked, form).await,
         Err(fault) => Told::Failed(RestFault::from(&fault)),
     };
     match called {
@@ -70,10 +70,10 @@ pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: B
         Ok(calls) => calls,
         Err(fault) => return RestFault::from(&fault).response(),
     };
-    let (caller, form) = (asked.principal.caller(), form_of(asked));
+    let form = form_of(asked);
     let running = calls.into_iter().map(|call| async move {
         match Asking::read(call.bytes().clone()) {
-            Ok(asking) => asking.call(directory, caller, form).await,
+            Ok(asking) => asking.call(directory, asked, form).await,
             Err(fault) => Told::Failed(RestFault::from(&fault)),
         }
     });
@@ -115,7 +115,7 @@ pub(crate) async fn operation(
         Ok(input) => {
             let asking = Asking::of(decode(server), decode(tool), input);
             match asking {
-                Ok(asking) => asking.call(directory, asked.principal.caller(), form_of(asked)).await,
+                Ok(asking) => asking.call(directory, asked, form_of(asked)).await,
                 Err(fault) => Told::Failed(RestFault::from(&fault)),
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::http::{Response, StatusCode};
 use bytes::Bytes;
-use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Outcome};
+use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Fault, FaultCode, Outcome};
 use tsugi_protocol::era::to_legacy;
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -34,7 +34,7 @@ pub(crate) async fn post(asked: Asked<'_>, endpoint: Endpoint, bytes: Bytes) -> 
     let answered = match request.method {
         Method::Ping => Ok(Raw::literal("{}")),
         Method::Initialize => return initialize(&asked, endpoint.answer, caller, &request).await,
-        _ => call(endpoint.answer, caller, &request).await,
+        _ => call(endpoint.answer, caller, asked.options("rpc"), &request).await,
     };
     match answered {
         Ok(result) => http::json(StatusCode::OK, Body::one(rpc::Response::result(request.id, result).to_bytes())),
@@ -50,7 +50,12 @@ async fn initialize(asked: &Asked<'_>, answer: Arc<dyn Answer>, caller: Caller, 
     }
 }
 
-async fn call(answer: Arc<dyn Answer>, caller: Caller, request: &Request) -> Result<Raw, RpcError> {
+async fn call(
+    answer: Arc<dyn Answer>,
+    caller: Caller,
+    options: CallOptions,
+    request: &Request,
+) -> Result<Raw, RpcError> {
     let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
     let own = params.get_object("_meta");
     let is_modern = names_revision(Some(&params));
@@ -64,7 +69,7 @@ async fn call(answer: Arc<dyn Answer>, caller: Caller, request: &Request) -> Res
     }
     let mut call = Call::new(request.method.clone(), without_meta(&params)).from_caller(caller);
     call.meta = meta;
-    call.options.face = "rpc";
+    call.options = options;
     let outcome = Running::start(&*answer, call).outcome().await;
     match (&outcome, is_modern) {
         (_, true) => outcome_of(&request.method, &outcome).map(|result| result.raw()),

@@ -1,5 +1,6 @@
 //! One structured line per request: who asked where, and how it ended. Arguments and secrets never get here.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ pub const TARGET: &str = "tsugi::access";
 
 /// The beginning of a request, when somebody wants to know.
 pub(crate) struct Entry {
-    id: String,
+    id: Arc<str>,
     started: Instant,
 }
 
@@ -21,7 +22,12 @@ impl Entry {
         if !tracing::event_enabled!(target: TARGET, tracing::Level::INFO) {
             return None;
         }
-        Some(Self { id: request_id(headers), started: Instant::now() })
+        Some(Self { id: request_id(headers).into(), started: Instant::now() })
+    }
+
+    /// The request's id, by which the line can be found.
+    pub(crate) fn id(&self) -> Arc<str> {
+        self.id.clone()
     }
 
     /// Writes the line.

@@ -93,6 +93,8 @@ pub struct CallOptions {
     pub skip_cache: bool,
     /// By which face it came in, for those who count calls; empty for our own.
     pub face: &'static str,
+    /// The id of the request it came with, where that is written to a log.
+    pub request_id: Option<Arc<str>>,
     /// What it does when, for a call that somebody looks at.
     pub timeline: Option<Timeline>,
 }

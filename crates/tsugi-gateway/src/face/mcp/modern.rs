@@ -5,7 +5,7 @@ pub(crate) mod stream;
 
 use ::http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde_json::json;
-use tsugi_protocol::answer::{Call, CallOptions, Event, Failure, Outcome};
+use tsugi_protocol::answer::{Call, Event, Failure, Outcome};
 use tsugi_protocol::era::to_modern;
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::meta::{self, MetaError, RequestMeta};
@@ -74,7 +74,7 @@ fn read(
         params: without_meta(&params),
         meta: request_meta,
         caller: asked.principal.caller().clone(),
-        options: CallOptions { face: "mcp", ..CallOptions::default() },
+        options: asked.options("mcp"),
     })
 }
 

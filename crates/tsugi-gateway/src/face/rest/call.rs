@@ -5,13 +5,14 @@ use std::sync::Arc;
 use ::http::StatusCode;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tsugi_protocol::answer::{Call, Caller, Fault, FaultCode, InputRequired, Outcome};
+use tsugi_protocol::answer::{Call, Fault, FaultCode, InputRequired, Outcome};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
 
 use super::invalid;
 use crate::backend::Directory;
+use crate::face::Asked;
 use crate::face::fault::RestFault;
 use crate::face::running::Running;
 
@@ -71,7 +72,8 @@ impl Asking {
     }
 
     /// Calls the tool.
-    pub(crate) async fn call(self, directory: &dyn Directory, caller: &Caller, form: Form) -> Told {
+    pub(crate) async fn call(self, directory: &dyn Directory, asked: &Asked<'_>, form: Form) -> Told {
+        let caller = asked.principal.caller();
         let found = match directory.find(caller, self.server.as_deref(), &self.tool).await {
             Ok(found) => found,
             Err(fault) => return Told::Failed(RestFault::from(&fault)),
@@ -79,7 +81,7 @@ impl Asking {
         let empty = Raw::literal("{}");
         let mut call = Call::tool(&found.name, Some(self.input.as_ref().unwrap_or(&empty))).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(profile());
-        call.options.face = "rest";
+        call.options = asked.options("rest");
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
