@@ -8,6 +8,12 @@ import { Page } from "./view/page";
 
 followTheme();
 followAddress();
-// The question is on its way before the first frame is drawn.
-const asked = refreshSession();
-render(<Page asked={asked} />, document.getElementById("app")!);
+const app = document.getElementById("app")!;
+
+/** The frame in the document stands until it is known who looks at it, so that nothing flickers. */
+function begin(fault: unknown): void {
+  app.textContent = "";
+  render(<Page fault={fault} />, app);
+}
+
+refreshSession().then(() => begin(null), begin);

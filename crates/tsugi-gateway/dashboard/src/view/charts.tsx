@@ -108,7 +108,7 @@ function Chart({ title, series, points, at, onAt, write, isFilled = false }: Cha
       <div ref={box} class="chart-box" tabIndex={0} role="img" aria-label={t("charts.label", { title, most: write(most) })} onPointerMove={point} onPointerLeave={() => onAt(null)} onKeyDown={key} onBlur={() => onAt(null)}>
         <svg width={width} height={HEIGHT} aria-hidden="true">
           {ticks.map((tick) => <g key={tick}><path class="grid" d={`M${LEFT} ${y(tick)}H${LEFT + inner}`} /><text class="tick" x={LEFT - 8} y={y(tick) + 4} text-anchor="end">{write(tick)}</text></g>)}
-          {hours.filter((_, index) => width > 560 || index % 2 === 0).map((index) => <text key={index} class="tick" x={x(index)} y={HEIGHT - 5} text-anchor={index === 0 ? "start" : index === points.length - 1 ? "end" : "middle"}>{minute(points[index]!.at)}</text>)}
+          {hours.filter((at, index) => (width > 560 || index % 2 === 0) && hours.findIndex((other) => minute(points[other]!.at) === minute(points[at]!.at)) === index).map((index) => <text key={index} class="tick" x={x(index)} y={HEIGHT - 5} text-anchor={index === 0 ? "start" : index === points.length - 1 ? "end" : "middle"}>{minute(points[index]!.at)}</text>)}
           {series.map((one) => <g key={one.kind} class={`series ${one.kind}`}>{isFilled && <path class="area" d={line(one.values, x, y, y(0))} />}<path class="line" d={line(one.values, x, y)} /></g>)}
           {at !== null && <path class="cross" d={`M${x(at)} 8V${HEIGHT - BOTTOM}`} />}
           {at !== null && series.map((one) => one.values[at] !== null && one.values[at] !== undefined && <circle key={one.kind} class={`spot ${one.kind}`} cx={x(at)} cy={y(one.values[at]!)} r="3.5" />)}

@@ -1,7 +1,7 @@
 /** The frame of the page: who you are, where you are, and the view of that place. */
 
 import { effect } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { isAdmin, session, signOut } from "../lib/api";
 import { type Key, lang, setLang, t } from "../lib/i18n";
 import { route, to } from "../lib/route";
@@ -21,12 +21,8 @@ import { Server } from "./server";
 import { SignIn } from "./sign-in";
 import { TryIt } from "./try";
 
-export function Page({ asked }: { asked: Promise<void> }) {
-  const [fault, setFault] = useState<unknown>(null);
-  useEffect(() => {
-    asked.catch(setFault);
-    return effect(() => { document.documentElement.lang = lang.value; });
-  }, []);
+export function Page({ fault }: { fault: unknown }) {
+  useEffect(() => effect(() => { document.documentElement.lang = lang.value; }), []);
   if (fault !== null) return <main class="alone"><Fault error={fault} again={() => location.reload()} /></main>;
   if (session.value === null) return <main class="alone"><Loading /></main>;
   if (session.value.authRequired && !session.value.signedIn) return <><SignIn /><Toasts /></>;
