@@ -112,6 +112,8 @@ pub(crate) enum Command {
     Remove(command::remove::Args),
     /// Turn another program's configuration into a tsugi.yaml
     Import(command::import::Args),
+    /// Write the configured servers as another program's file
+    Export(command::export::Args),
     /// Share projects, tasks, context and handoffs between agents
     Pm(command::pm::Args),
     /// Write the completions for a shell
@@ -143,6 +145,7 @@ impl Command {
             Command::Serve(_)
             | Command::Stdio(_)
             | Command::Import(_)
+            | Command::Export(_)
             | Command::Init(_)
             | Command::Restore(_)
             | Command::Add(_)

@@ -6,6 +6,7 @@ pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
@@ -52,6 +53,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
         Command::Check(args) => check::run(app, &args).await,
         Command::Doctor(args) => doctor::run(app, &args).await,
         Command::Import(args) => import::run(app, &args),
+        Command::Export(args) => export::run(app, &args),
         Command::Init(args) => init::run(app, &args),
         Command::Restore(args) => restore::run(app, &args),
         Command::Add(args) => add::run(app, &args),

@@ -1,4 +1,8 @@
-//! `tsugi logs`: the last lines that a server of a running gateway wrote to its standard error.
+//! `tsugi logs`: the last lines that a server of a running gateway wrote to its standard error, and those to come.
+
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::app::App;
 use crate::control::{Remote, Which};
@@ -6,9 +10,14 @@ use crate::failure::Failure;
 use crate::output::Form;
 use crate::report::exit::Exit;
 
+/// How often to look for more.
+const INTERVAL: Duration = Duration::from_millis(300);
+/// How many lines to look at for what is new: as many as a burst between two looks may have.
+const WINDOW: usize = 2000;
+
 /// Show what a server of a running gateway wrote to its standard error
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tsugi logs files\n  tsugi logs files --lines 500")]
+#[command(after_help = "Examples:\n  tsugi logs files\n  tsugi logs files -f\n  tsugi logs files --lines 500")]
 pub(crate) struct Args {
     /// The server
     #[arg(value_name = "SERVER")]
@@ -16,6 +25,9 @@ pub(crate) struct Args {
     /// How many lines at most
     #[arg(long, short = 'n', default_value_t = 100)]
     lines: usize,
+    /// Go on with what it writes from now on, until interrupted; also after the server was started again
+    #[arg(long, short)]
+    follow: bool,
     #[command(flatten)]
     which: Which,
     /// Print data only
@@ -25,13 +37,83 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let remote = Remote::of(app, &args.which)?;
-    let answer = remote.get(&["servers", &args.name, "logs"], &format!("lines={}", args.lines)).await?;
-    if app.output.form() == Form::Json {
-        app.output.json(&answer)?;
-        return Ok(Exit::Success);
+    if args.follow {
+        return follow(app, args, &remote).await;
     }
-    for line in answer["lines"].as_array().into_iter().flatten().filter_map(|line| line.as_str()) {
-        app.output.data(line)?;
+    let answer = ask(&remote, args, args.lines).await?;
+    match app.output.form() {
+        Form::Json => app.output.json(&answer)?,
+        Form::Text => lines(&answer).iter().try_for_each(|line| app.output.data(line))?,
     }
     Ok(Exit::Success)
+}
+
+async fn ask(remote: &Remote, args: &Args, lines: usize) -> Result<Value, Failure> {
+    remote.get(&["servers", &args.name, "logs"], &format!("lines={lines}")).await
+}
+
+fn lines(answer: &Value) -> Vec<String> {
+    answer["lines"].as_array().into_iter().flatten().filter_map(|line| line.as_str().map(str::to_owned)).collect()
+}
+
+async fn follow(app: &App, args: &Args, remote: &Remote) -> Result<Exit, Failure> {
+    let mut process = process(remote, &args.name).await;
+    let mut seen = lines(&ask(remote, args, WINDOW.max(args.lines)).await?);
+    print(app, &seen[seen.len().saturating_sub(args.lines)..])?;
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let current = self::process(remote, &args.name).await;
+        let now = lines(&ask(remote, args, WINDOW).await?);
+        // Another process often begins with the same words.
+        if current != process && current.is_some() {
+            process = current;
+            seen.clear();
+        }
+        print(app, fresh(&seen, &now))?;
+        seen = now;
+    }
+}
+
+/// The process that writes now, where there is one.
+async fn process(remote: &Remote, name: &str) -> Option<u64> {
+    let answer = remote.get(&["servers"], "").await.ok()?;
+    answer["servers"].as_array()?.iter().find(|server| server["name"] == name)?["pid"].as_u64()
+}
+
+fn print(app: &App, lines: &[String]) -> Result<(), Failure> {
+    for line in lines {
+        match app.output.form() {
+            Form::Json => app.output.json(&serde_json::json!({"line": line}))?,
+            Form::Text => app.output.data(line)?,
+        }
+    }
+    Ok(())
+}
+
+/// What stands behind the part that was there before; everything, if nothing of that is left.
+fn fresh<'a>(seen: &[String], now: &'a [String]) -> &'a [String] {
+    let longest = seen.len().min(now.len());
+    let common = (1..=longest).rev().find(|count| seen[seen.len() - count..] == now[..*count]);
+    &now[common.unwrap_or(0)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_is_shown() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (seen, now, new) in [
+            ("", "a b", "a b"),
+            ("a b", "a b", ""),
+            ("a b", "a b c", "c"),
+            ("a b c", "b c d e", "d e"),
+            ("a a", "a a a", "a"),
+            ("a b c", "x y", "x y"),
+            ("a b", "", ""),
+        ] {
+            assert_eq!(fresh(&words(seen), &words(now)), words(new), "{seen} | {now}");
+        }
+    }
 }

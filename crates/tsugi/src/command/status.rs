@@ -1,32 +1,141 @@
-//! `tsugi status`: how the servers of a running gateway stand.
+//! `tsugi status`: how the servers of a running gateway stand, once or for as long as someone watches.
+
+use std::time::Duration;
 
 use serde_json::Value;
 
+use super::input::duration;
 use crate::app::App;
 use crate::control::{Remote, Which};
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::output::Form;
 use crate::output::table::Table;
 use crate::report::exit::Exit;
 
+/// How many of a server's last words are shown while it is not connected.
+const WORDS: &str = "lines=5";
+
+/// Moves to the corner of a terminal and clears it.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+
+const EXAMPLES: &str = "\
+With --watch the table is drawn anew on a terminal; in a pipe each change is a line of its own.
+
+Examples:
+  tsugi status
+  tsugi status --watch
+  tsugi status --gateway http://127.0.0.1:7600 --json";
+
 /// Show how the servers of a running gateway stand
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tsugi status\n  tsugi status --gateway http://127.0.0.1:7600 --json")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
+    /// Go on showing it until interrupted
+    #[arg(long, short)]
+    watch: bool,
+    /// With --watch: how often to look
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
+    interval: Duration,
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let answer = Remote::of(app, &args.which)?.get(&["servers"], "").await?;
+    let remote = Remote::of(app, &args.which)?;
+    let answer = remote.get(&["servers"], "").await?;
+    if args.watch {
+        return watch(app, args, &remote, answer).await;
+    }
     match app.output.form() {
         Form::Json => app.output.json(&answer)?,
-        Form::Text => app.output.table(&table(&answer))?,
+        Form::Text => {
+            app.output.table(&table(&answer))?;
+            tell_troubles(app, &remote, &answer).await;
+        }
     }
     Ok(Exit::Success)
+}
+
+/// Shows every change until somebody has seen enough. A gateway that went away is waited for.
+async fn watch(app: &App, args: &Args, remote: &Remote, first: Value) -> Result<Exit, Failure> {
+    let mut shown = Value::Null;
+    let mut next = Ok(first);
+    loop {
+        match next {
+            Ok(answer) => {
+                let seen = lasting(&answer);
+                if seen != shown {
+                    show(app, &shown, &answer)?;
+                    shown = seen;
+                }
+            }
+            Err(failure) if shown != Value::Null => {
+                let failure: Failure = failure;
+                failure.tell(&app.output);
+                shown = Value::Null;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(args.interval).await;
+        next = remote.get(&["servers"], "").await;
+    }
+}
+
+/// What does not change by itself.
+fn lasting(answer: &Value) -> Value {
+    let keep = |server: &Value| -> Value {
+        let keys = ["name", "state", "transport", "protocolVersion", "pid", "tools", "inFlight", "restarts"];
+        keys.iter().map(|key| ((*key).to_owned(), server[*key].clone())).collect()
+    };
+    answer["servers"].as_array().into_iter().flatten().map(keep).collect()
+}
+
+fn show(app: &App, before: &Value, answer: &Value) -> Result<(), Failure> {
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(answer)?);
+    }
+    if app.output.is_data_watched() {
+        app.output.bytes(CLEAR)?;
+        return Ok(app.output.table(&table(answer))?);
+    }
+    let was = |name: &Value| before.as_array().into_iter().flatten().find(|server| server["name"] == *name);
+    for server in answer["servers"].as_array().into_iter().flatten() {
+        let (name, state) = (&server["name"], &server["state"]);
+        let changes = was(name).is_none_or(|was| {
+            was["state"] != *state || was["pid"] != server["pid"] || was["restarts"] != server["restarts"]
+        });
+        if changes {
+            let (pid, restarts) = (word(&server["pid"]), word(&server["restarts"]));
+            app.output.data(&format!("{}\t{}\tpid {pid}\trestarts {restarts}", word(name), word(state)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Why servers are not connected, and what they said last: also of one that is silent in its handshake.
+async fn tell_troubles(app: &App, remote: &Remote, answer: &Value) {
+    for server in answer["servers"].as_array().into_iter().flatten() {
+        let (name, state) = (word(&server["name"]), word(&server["state"]));
+        if matches!(state.as_str(), "connected" | "disconnected") {
+            continue;
+        }
+        let why = server["fault"]["message"].as_str().map(|message| format!(": {message}")).unwrap_or_default();
+        app.output.say(|paint| printable_line(&format!("{} {name} is {state}{why}", paint.warning("warning:"))));
+        let said = remote.get(&["servers", &name, "logs"], WORDS).await.unwrap_or_default();
+        for line in said["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            app.output.say(|paint| format!("  {} {}", paint.faint("|"), printable(line)));
+        }
+        if let Some(hint) = server["fault"]["hint"].as_str() {
+            app.output.say(|paint| format!("{}: {}", paint.hint("hint"), printable(hint)));
+        }
+    }
+}
+
+fn printable_line(text: &str) -> String {
+    text.replace('\n', " ")
 }
 
 fn table(answer: &Value) -> Table {

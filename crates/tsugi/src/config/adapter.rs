@@ -8,6 +8,7 @@ mod claude;
 mod codex;
 mod cursor;
 mod draft;
+pub(crate) mod export;
 mod gemini;
 pub(crate) mod point;
 mod translate;

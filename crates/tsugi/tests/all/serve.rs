@@ -5,7 +5,7 @@ use std::io::Read;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::world::{ACCEPT, World, modern_call, modern_headers};
+use crate::world::{ACCEPT, World, modern_call, modern_headers, until};
 
 const TOOL: &str = "demo__calculate-bmi";
 
@@ -137,4 +137,68 @@ fn a_server_that_fails_more_often_than_a_person_would_wait_for_is_still_brought_
     let serving = world.serve(&["--config", config.to_str().unwrap()]);
     serving.connected("far");
     assert_eq!(std::fs::read_to_string(count).unwrap().lines().count(), 5);
+}
+
+#[test]
+fn a_list_answers_before_a_server_that_was_connected_before_is_up() {
+    let world = World::new();
+    let child = world.entry("far");
+    let words = child.split("command: ").nth(1).unwrap().trim_end_matches("]}");
+    let program = words.replace(", args: [", " ").replace(", ", " ");
+    let gate = world.path().join("closed");
+    let script = format!("while test -e {}; do sleep 0.05; done; exec {program}", gate.display());
+    let config =
+        world.write("tsugi.yaml", &format!("servers: [{{name: far, command: sh, args: [-c, {}]}}]\n", json!(script)));
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let mut first = world.serve(&["--config", config.to_str().unwrap()]);
+    first.connected("far");
+    let expected = first.ask("POST", "/rpc", &[], list).1;
+    let manifests = world.path().join(".local/state/tsugi/manifests");
+    until(|| manifests.exists(), || "nothing is remembered".to_owned());
+    first.signal(Signal::TERM);
+    assert_eq!(first.exit_code(), Some(0));
+
+    std::fs::write(&gate, "").unwrap();
+    let second = world.serve(&["--config", config.to_str().unwrap()]);
+    assert_eq!(second.ask("POST", "/rpc", &[], list).1, expected);
+    assert_ne!(second.servers()[0]["state"], "connected");
+    std::fs::remove_file(gate).unwrap();
+    second.connected("far");
+    assert_eq!(second.ask("POST", "/rpc", &[], list).1, expected);
+}
+
+#[test]
+fn a_server_that_is_silent_in_its_handshake_shows_what_it_says_in_status_and_logs() {
+    let world = World::new();
+    let entry = "{name: mute, command: sh, args: [-c, 'echo waiting for the lock >&2; exec sleep 600']}";
+    let config = world.write("tsugi.yaml", &format!("servers: [{entry}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let status = || world.run(&["status", "--gateway", &serving.url]);
+    let said = || String::from_utf8_lossy(&status().stderr).into_owned();
+    until(|| said().contains("mute is initializing") && said().contains("| waiting for the lock"), said);
+    let logs = world.run(&["logs", "mute", "--gateway", &serving.url]);
+    assert_eq!(String::from_utf8_lossy(&logs.stdout), "waiting for the lock\n");
+}
+
+#[test]
+fn logs_and_status_go_on_for_as_long_as_someone_watches() {
+    let world = World::new();
+    let child = world.entry("far");
+    let words = child.split("command: ").nth(1).unwrap().trim_end_matches("]}");
+    let program = words.replace(", args: [", " ").replace(", ", " ");
+    let script = format!("echo started >&2; exec {program}");
+    let config =
+        world.write("tsugi.yaml", &format!("servers: [{{name: far, command: sh, args: [-c, {}]}}]\n", json!(script)));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let before = serving.connected("far")["pid"].to_string();
+    let logs = world.follow(&["logs", "far", "-f", "--gateway", &serving.url]);
+    let status = world.follow(&["status", "--watch", "--interval", "50ms", "--gateway", &serving.url]);
+    until(
+        || logs.text().contains("started") && status.text().contains(&before),
+        || format!("{} {}", logs.text(), status.text()),
+    );
+    assert!(world.run(&["restart", "far", "--gateway", &serving.url]).status.success());
+    let after = serving.connected("far")["pid"].to_string();
+    until(|| status.text().contains(&after), || status.text());
+    until(|| logs.text().matches("started").count() == 2, || logs.text());
 }

@@ -29,6 +29,26 @@ pub(crate) struct Serving {
     talk: Arc<Mutex<String>>,
 }
 
+/// A command that goes on until it is ended.
+pub(crate) struct Following {
+    child: Child,
+    text: Arc<Mutex<String>>,
+}
+
+impl Following {
+    /// What it printed so far.
+    pub(crate) fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let mark = Mark::new();
@@ -88,6 +108,14 @@ impl World {
         let line = talk.lines().find(|line| line.starts_with("listening on ")).unwrap();
         serving.url = line.trim_start_matches("listening on ").to_owned();
         serving
+    }
+
+    /// Runs the command for as long as this is kept, and gathers what it prints.
+    pub(crate) fn follow(&self, args: &[&str]) -> Following {
+        let mut child =
+            self.command(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let text = collect(child.stdout.take().unwrap());
+        Following { child, text }
     }
 
     /// Waits until no process of this world is left.

@@ -161,3 +161,25 @@ fn servers_are_added_and_removed_with_every_comment_in_its_place() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first.replace("  - name", "  # tells the time\n  - name"));
     assert!(world.run(&["remove", "tim"]).expect(2).stderr.contains("did you mean `time`?"));
 }
+
+#[test]
+fn what_was_imported_can_be_exported_to_every_program_and_imported_again() {
+    let world = World::new();
+    world.write(
+        "tsugi.yaml",
+        "servers:\n  - name: files\n    command: npx\n    args: [\"-y\", files, \"${ROOT:-.}\"]\n    env: {TOKEN: \"${TOKEN}\", MODE: fast}\n    sandbox: default\n  - name: far\n    url: https://example.com/mcp\n    headers: {Authorization: \"Bearer ${KEY}\"}\n    disabled: true\n  - name: demo\n    builtin: demo\n",
+    );
+    for program in ["claude", "claude-desktop", "cursor", "vscode", "gemini", "codex", "windsurf", "zed"] {
+        let ran = world.run(&["export", program]).expect(0);
+        assert!(
+            ran.stderr.contains("demo: it is part of tsugi") && ran.stderr.contains("`sandbox` has no equivalent"),
+            "{}",
+            ran.stderr
+        );
+        golden().check(&format!("export/{program}.txt"), &ran.stdout);
+        let file = if program == "codex" { "back.toml" } else { "back.json" };
+        world.write(file, &ran.stdout);
+        let back = world.run(&["import", file, "--client", program]).expect(0).stdout;
+        assert!(back.contains("- name: files") && back.contains("MODE: fast"), "{program}: {back}");
+    }
+}

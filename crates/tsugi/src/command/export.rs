@@ -1,0 +1,58 @@
+//! `tsugi export`: the configured servers as a file of another program.
+
+use std::path::PathBuf;
+
+use super::add::place;
+use crate::app::App;
+use crate::config::adapter::Client;
+use crate::config::adapter::export::export;
+use crate::config::file;
+use crate::failure::Failure;
+use crate::files;
+use crate::report::exit::Exit;
+
+const EXAMPLES: &str = "\
+Known programs: claude, claude-desktop, cursor, vscode, gemini, codex, windsurf, zed.
+References such as ${TOKEN} stay references, in that program's own way of writing them; no secret is written.
+To have a program use tsugi itself, see `tsugi init --write-clients`.
+
+Examples:
+  tsugi export claude > .mcp.json
+  tsugi export codex -o servers.toml";
+
+/// Write the configured servers as another program's file
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The program
+    #[arg(value_name = "PROGRAM", value_parser = clap::builder::PossibleValuesParser::new(Client::ALL.map(Client::word)))]
+    client: String,
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let client = Client::ALL.into_iter().find(|client| client.word() == args.client);
+    let client = client.ok_or_else(|| Failure::usage(format!("`{}` is not a program that is known", args.client)))?;
+    let exported = export(&file::read(&place(app))?, client);
+    for note in &exported.notes {
+        app.output.say(|paint| format!("{}: {note}", paint.warning("warning")));
+    }
+    let Some(output) = &args.output else {
+        app.output.data(&exported.text)?;
+        return Ok(Exit::Success);
+    };
+    let path = app.surroundings.directory.join(output);
+    if path.exists() && !args.force {
+        return Err(
+            Failure::usage(format!("`{}` is there already", path.display())).with_hint("write over it with --force")
+        );
+    }
+    files::replace(&path, exported.text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
+    app.output.say(|paint| paint.faint(format!("wrote {}", path.display())));
+    Ok(Exit::Success)
+}
