@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::{RegisterAgent, SetMembership};
@@ -18,6 +20,8 @@ use tsugi_pm::domain::id::{AgentId, ProjectId, TaskId};
 use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::domain::task::TaskStatus;
+use tsugi_pm::domain::time::Moment;
+use tsugi_pm::store::clock::ManualClock;
 use tsugi_pm::store::{Location, Options};
 
 use super::postgres::schema;
@@ -209,4 +213,36 @@ fn a_handoff_wanted_by_sixteen_servers_has_one_winner_and_fifteen_who_hear_who()
         assert_eq!(error["code"], "handoff_not_pending", "{result}");
         assert!(error.to_string().contains(winners[0].as_str()), "{error}");
     }
+}
+
+/// Each round a holder is stopped, its lease runs out for everybody else, and it goes on where it was.
+#[test]
+fn a_server_stopped_past_its_lease_hears_claim_lost_every_time() {
+    let rounds = size(200);
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("pm.db").display().to_string();
+    block_on(prepare(&db, 1, rounds));
+    let mut server = Server::start_as(folder.path(), Framing::Lines, &["--db", &db, "--agent-id", "agt_w0"]);
+    let pid = Pid::from_child(&server.child);
+    let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let clock = ManualClock::at(Moment(begin));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let options = Options::new(Location::parse(&db)).with_clock(clock.clone());
+    let later = runtime.block_on(Pm::open(options)).unwrap();
+    let mut lost = 0;
+    for _ in 0..rounds {
+        let session = server.call("start_session", json!({}), Some(modern()))["session_id"].clone();
+        let claimed = server.call("claim_task", json!({"session_id": session}), Some(modern()));
+        kill_process(pid, Signal::STOP).unwrap();
+        clock.advance_seconds(3601);
+        assert_eq!(runtime.block_on(later.sweep()).unwrap().expired_claims, 1);
+        kill_process(pid, Signal::CONT).unwrap();
+        let done = json!({"task_id": claimed["task"]["id"], "status": "done", "session_id": session,
+                          "result": {"summary": "late"}});
+        let answer = server.result("update_task_status", done, Some(modern()));
+        lost += usize::from(answer["structuredContent"]["error"]["code"] == "claim_lost");
+    }
+    assert_eq!(lost, rounds);
+    assert_eq!(server.close(), 0);
+    assert_eq!(runtime.block_on(later.verify()).unwrap().problems, Vec::<String>::new());
 }
