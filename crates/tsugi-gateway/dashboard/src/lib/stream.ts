@@ -81,6 +81,28 @@ export function openStream(): void {
   });
 }
 
+/** How long a page that nobody sees stays connected. */
+const HIDDEN_FOR = 60_000;
+
+/** A page in the background lets its stream go, so that many tabs cost nothing, and catches up when it is looked at. */
+export function followVisibility(): () => void {
+  let timer: ReturnType<typeof setTimeout> | null = null;
+  const look = () => {
+    if (timer !== null) clearTimeout(timer);
+    timer = null;
+    if (document.hidden) {
+      timer = setTimeout(() => { closeStream(); link.value = "lost"; }, HIDDEN_FOR);
+    } else if (source === null) {
+      openStream();
+    }
+  };
+  document.addEventListener("visibilitychange", look);
+  return () => {
+    document.removeEventListener("visibilitychange", look);
+    if (timer !== null) clearTimeout(timer);
+  };
+}
+
 function hear<T>(from: EventSource, name: string, listener: (told: T) => void): void {
   from.addEventListener(name, (event) => {
     now.value = Date.now();

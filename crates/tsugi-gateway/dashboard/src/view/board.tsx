@@ -5,7 +5,7 @@ import { session } from "../lib/api";
 import { t } from "../lib/i18n";
 import { type Agent, Conflict, type LiveSession, loadTasks, moveNeeds, moveTask, pm, type Project, type Status, type Task, type TaskRow } from "../lib/pm";
 import { go, replaceQuery, route, to } from "../lib/route";
-import { toast, toastError } from "../lib/store";
+import { link, toast, toastError } from "../lib/store";
 import { onPm } from "../lib/stream";
 import { Empty, Fault, Loading, Panel, Tabs } from "../part/basics";
 import { Icon } from "../part/icon";
@@ -118,11 +118,12 @@ function useLoader(project: Project, setTasks: (tasks: TaskRow[]) => void, setCr
     }
   };
   const load = () => { timer.current ??= setTimeout(loadNow, 120); };
+  const isLive = link.value !== "lost";
   useEffect(() => {
     void loadNow();
     const stop = onPm((event) => { if (event.project === null || event.project === project.id) load(); });
     return () => { stop(); if (timer.current !== null) clearTimeout(timer.current); latest.current += 1; };
-  }, [project.id]);
+  }, [project.id, isLive]);
   return load;
 }
 

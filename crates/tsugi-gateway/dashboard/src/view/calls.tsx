@@ -6,7 +6,7 @@ import { type CallFilter, fromQuery, isFiltered, NO_FILTER, passes, toQuery } fr
 import { number } from "../lib/format";
 import { t, word } from "../lib/i18n";
 import { go, replaceQuery, route, to } from "../lib/route";
-import { droppedCalls, liveCalls, serverNames } from "../lib/store";
+import { droppedCalls, link, liveCalls, serverNames } from "../lib/store";
 import { type CallRow, type Outcome, OUTCOMES } from "../lib/types";
 import { Empty, Fault } from "../part/basics";
 import { Icon } from "../part/icon";
@@ -36,7 +36,10 @@ export function Calls({ selected }: { selected: string | undefined }) {
       setFault(error);
     }
   };
-  useEffect(() => { setShown(SHOWN); void load(); }, [query]);
+  const isLive = link.value !== "lost";
+  // What came while the stream was away is asked for once.
+  useEffect(() => { if (isLive) void load(); }, [query, isLive]);
+  useEffect(() => setShown(SHOWN), [query]);
 
   const source = frozen ?? liveCalls.value;
   const live = source.filter((row) => passes(row, filter));

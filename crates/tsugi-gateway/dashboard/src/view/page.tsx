@@ -6,7 +6,7 @@ import { isAdmin, session, signOut } from "../lib/api";
 import { type Key, lang, setLang, t } from "../lib/i18n";
 import { route, to } from "../lib/route";
 import { attention, link, loadOverview, overview, toastError } from "../lib/store";
-import { closeStream, openStream } from "../lib/stream";
+import { closeStream, followVisibility, openStream } from "../lib/stream";
 import { nextTheme, theme } from "../lib/theme";
 import { helpOpen, listenForKeys, searchOpen } from "../lib/shortcut";
 import { Fault, IconButton, Loading, Toasts } from "../part/basics";
@@ -36,8 +36,8 @@ function Shell() {
   useEffect(() => {
     void loadOverview();
     openStream();
-    const stop = listenForKeys();
-    return () => { closeStream(); stop(); };
+    const stops = [listenForKeys(), followVisibility(), closeStream];
+    return () => stops.forEach((stop) => stop());
   }, [session.value?.name]);
   // Who listens to the page hears where they are after each step; who looks at it begins at the top.
   useEffect(() => {

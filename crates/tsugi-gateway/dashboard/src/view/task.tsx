@@ -59,7 +59,7 @@ function Loaded({ detail, crew, onMove, onChange, onClose }: { detail: TaskDetai
           <Acceptance task={task} onChange={onChange} />
         </>
       )}
-      <Links title={t("task.waitsFor")} tasks={detail.dependencies ?? []} />
+      <Prerequisites detail={detail} onChange={onChange} />
       <Links title={t("task.unblocks")} tasks={detail.dependents ?? []} />
       <Holding detail={detail} crew={crew} />
       <Notes task={task} contexts={detail.contexts ?? []} crew={crew} onChange={onChange} />
@@ -102,9 +102,33 @@ function Acceptance({ task, onChange }: { task: Task; onChange: () => void }) {
   );
 }
 
+/** What must be done first; a reference adds to it. */
+function Prerequisites({ detail, onChange }: { detail: TaskDetail; onChange: () => void }) {
+  const [wanted, setWanted] = useState("");
+  const { task } = detail;
+  const edit = (args: { add: string[] } | { remove: string[] }) => change("update_dependencies", { task_id: task.id, ...args }).then(() => setWanted(""), toastError).then(onChange);
+  const tasks = detail.dependencies ?? [];
+  if (!canWrite()) return <Links title={t("task.waitsFor")} tasks={tasks} />;
+  return (
+    <section>
+      <h3>{t("task.waitsFor")}</h3>
+      <ul class="links">{tasks.map((one) => <li key={one.id}><TaskLink task={one} /> <button type="button" class="link small" onClick={() => edit({ remove: [one.id] })}>{t("form.remove")}<span class="hidden"> {one.ref}</span></button></li>)}</ul>
+      <form class="inline" onSubmit={(event) => { event.preventDefault(); if (wanted.trim() !== "") void edit({ add: [wanted.trim()] }); }}>
+        <label class="hidden" for="prerequisite">{t("task.waitsFor.add")}</label>
+        <input id="prerequisite" class="mono short" placeholder={t("task.waitsFor.add")} autocomplete="off" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />
+        <button type="submit" class="quiet" disabled={wanted.trim() === ""}>{t("form.add")}<span class="hidden"> {t("task.waitsFor")}</span></button>
+      </form>
+    </section>
+  );
+}
+
+function TaskLink({ task }: { task: TaskRow }) {
+  return <><a href={to("board", task.ref)}><span class="mono">{task.ref}</span> {task.title}</a> <span class={`chip ${task.status === "done" ? "good" : task.status === "blocked" || task.status === "cancelled" ? "bad" : "plain"}`}>{t(`status.${task.status}`)}</span></>;
+}
+
 function Links({ title, tasks }: { title: string; tasks: TaskRow[] }) {
   if (tasks.length === 0) return null;
-  return <section><h3>{title}</h3><ul class="links">{tasks.map((task) => <li key={task.id}><a href={to("board", task.ref)}><span class="mono">{task.ref}</span> {task.title}</a> <span class={`chip ${task.status === "done" ? "good" : task.status === "blocked" || task.status === "cancelled" ? "bad" : "plain"}`}>{t(`status.${task.status}`)}</span></li>)}</ul></section>;
+  return <section><h3>{title}</h3><ul class="links">{tasks.map((task) => <li key={task.id}><TaskLink task={task} /></li>)}</ul></section>;
 }
 
 function Holding({ detail, crew }: { detail: TaskDetail; crew: Crew }) {
