@@ -118,14 +118,10 @@ fn codex(document: &Document, imported: &Imported, way: &Way) -> Option<String> 
         Way::Stdio(program, args) => format!("command = {}\nargs = [{}]\n", quoted(program), list(args)),
         Way::Http(url) => format!("url = {}\n", quoted(url)),
     };
-    let gap = if text.trim().is_empty() {
-        ""
-    } else if text.ends_with("\n\n") {
-        ""
-    } else if text.ends_with('\n') {
-        "\n"
-    } else {
-        "\n\n"
+    let gap = match text.as_str() {
+        text if text.trim().is_empty() || text.ends_with("\n\n") => "",
+        text if text.ends_with('\n') => "\n",
+        _ => "\n\n",
     };
     Some(format!("{text}{gap}[mcp_servers.{NAME}]\n{ours}"))
 }
