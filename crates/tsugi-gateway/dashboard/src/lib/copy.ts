@@ -68,8 +68,8 @@ function tsugi(recipe: Recipe): string {
 function typescript(recipe: Recipe): string {
   const url = `new URL(${JSON.stringify(address(recipe))})`;
   const options = recipe.needsKey ? ", {\n  requestInit: { headers: { Authorization: `Bearer ${process.env.TSUGI_KEY}` } },\n}" : "";
-  return `import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+  return `// npm install @modelcontextprotocol/client
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 const client = new Client({ name: "example", version: "1.0.0" });
 await client.connect(new StreamableHTTPClientTransport(${url}${options}));
@@ -83,19 +83,24 @@ await client.close();
 }
 
 function python(recipe: Recipe): string {
-  const headers = recipe.needsKey ? `, headers={"Authorization": f"Bearer {os.environ['TSUGI_KEY']}"}` : "";
-  const imports = recipe.needsKey ? "import asyncio\nimport os\n" : "import asyncio\n";
-  return `${imports}
-from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
+  const url = pythonValue(address(recipe));
+  const plain = `async with Client(${url}) as client:`;
+  const keyed = `headers = {"Authorization": f"Bearer {os.environ['TSUGI_KEY']}"}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(${url}, http_client=http)) as client,
+    ):`;
+  const imports = recipe.needsKey
+    ? "import asyncio\nimport os\n\nimport httpx2\nfrom mcp import Client\nfrom mcp.client.streamable_http import streamable_http_client"
+    : "import asyncio\n\nfrom mcp import Client";
+  return `# pip install mcp
+${imports}
 
 
 async def main():
-    async with streamablehttp_client(${pythonValue(address(recipe))}${headers}) as (read, write, _):
-        async with ClientSession(read, write) as session:
-            await session.initialize()
-            result = await session.call_tool(${pythonValue(recipe.tool)}, ${pythonValue(recipe.values)})
-            print(result)
+    ${recipe.needsKey ? keyed : plain}
+        result = await client.call_tool(${pythonValue(recipe.tool)}, ${pythonValue(recipe.values)})
+        print(result)
 
 
 asyncio.run(main())
