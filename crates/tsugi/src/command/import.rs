@@ -45,7 +45,7 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     for (client, path) in sources(app, args)? {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Problem::new(format!("`{}` cannot be read: {error}", path.display())))?;
-        imports.push(adapter::import(&path, text, client)?);
+        imports.push(adapter::import(&path, text, client, Some(&app.surroundings.directory))?);
     }
     let written = write(&imports);
     tell(app, &imports);

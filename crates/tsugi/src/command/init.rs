@@ -96,7 +96,7 @@ fn find(app: &App) -> Vec<Imported> {
     for (client, path) in files {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Problem::new(format!("`{}` cannot be read: {error}", path.display())).into());
-        match text.and_then(|text| adapter::import(&path, text, Some(client))) {
+        match text.and_then(|text| adapter::import(&path, text, Some(client), Some(&app.surroundings.directory))) {
             Ok(imported) => imports.push(imported),
             Err(problems) => app.output.say(|paint| report::warnings(&problems.0, paint)),
         }

@@ -42,6 +42,8 @@ pub(crate) struct Imported {
     pub(crate) client: Client,
     pub(crate) path: PathBuf,
     servers: Vec<Draft>,
+    /// The directory whose own servers are taken too, of a program that keeps them in one file for all directories.
+    here: Option<PathBuf>,
     /// What is to be said about the file as a whole.
     notes: Vec<String>,
 }
@@ -151,8 +153,14 @@ impl Client {
     }
 }
 
-/// Reads a program's file; without a `client`, it is recognised.
-pub(crate) fn import(path: &Path, text: String, client: Option<Client>) -> Result<Imported, Problems> {
+/// Reads a program's file; without a `client`, it is recognised. Of a file that knows the servers of many directories,
+/// those of `here` are taken.
+pub(crate) fn import(
+    path: &Path,
+    text: String,
+    client: Option<Client>,
+    here: Option<&Path>,
+) -> Result<Imported, Problems> {
     let format = client.map_or_else(|| foreign_format(path), Client::format);
     let document = Document::parse(path, text, format).map_err(Problems)?;
     let Some(client) = client.or_else(|| Client::guess(path, &document)) else {
@@ -160,7 +168,8 @@ pub(crate) fn import(path: &Path, text: String, client: Option<Client>) -> Resul
         let problem = Problem::new(format!("it is not clear whose file `{}` is", path.display()));
         return Err(problem.with_hint(format!("say it: one of {words}")).into());
     };
-    let mut imported = Imported { client, path: path.to_owned(), servers: Vec::new(), notes: Vec::new() };
+    let here = here.map(Path::to_owned);
+    let mut imported = Imported { client, path: path.to_owned(), servers: Vec::new(), here, notes: Vec::new() };
     match client {
         Client::ClaudeDesktop | Client::ClaudeCode => claude::read(&document, &mut imported),
         Client::Cursor => cursor::read(&document, &mut imported),
@@ -197,6 +206,11 @@ impl Imported {
         let of_server =
             |draft: &Draft| draft.notes.iter().map(|note| format!("{}: {note}", draft.name)).collect::<Vec<_>>();
         self.notes.iter().cloned().chain(self.servers.iter().flat_map(of_server)).collect()
+    }
+
+    /// Whether a key of a map of directories is the directory whose servers are taken.
+    fn is_here(&self, key: &str) -> bool {
+        self.here.as_deref() == Some(Path::new(key))
     }
 
     /// The directory that the program would call the workspace, where the file lies in one.

@@ -5,16 +5,18 @@ use super::translate::{is_name, literal, references};
 use super::{Client, Imported};
 use crate::config::document::{Document, Node};
 
-/// Reads `mcpServers`; servers of single projects are only named.
+/// Reads `mcpServers`, and of single projects those of the current one; the others are only named.
 pub(super) fn read(document: &Document, imported: &mut Imported) {
     let claude = Claude { expands: imported.client == Client::ClaudeCode };
     if let Some(servers) = document.root.get("mcpServers") {
         read_all(servers, &claude, imported);
     }
     for project in document.root.get("projects").and_then(Node::entries).unwrap_or_default() {
-        let servers = project.node.get("mcpServers").and_then(Node::entries).unwrap_or_default();
-        if !servers.is_empty() {
-            let names: Vec<&str> = servers.iter().map(|server| server.key.as_str()).collect();
+        let Some(servers) = project.node.get("mcpServers") else { continue };
+        let names: Vec<&str> = servers.entries().unwrap_or_default().iter().map(|server| server.key.as_str()).collect();
+        if imported.is_here(&project.key) {
+            read_all(servers, &claude, imported);
+        } else if !names.is_empty() {
             let names = names.join(", ");
             imported.notes.push(format!("servers of the project {} were left out: {names}", project.key));
         }

@@ -81,20 +81,43 @@ pub(crate) fn entry(client: Client, way: &Way) -> Json {
 }
 
 fn json_file(document: &Document, imported: &Imported, way: &Way) -> Option<String> {
-    let (text, key) = (&document.source.text, key(imported.client));
-    let servers = document.root.get(key);
+    let key = key(imported.client);
+    let text = &document.source.text;
     let ours = format!("{}: {}", json!(NAME), entry(imported.client, way));
-    let stays = |entry: &&Entry| text.get(entry.key_span.start..entry.node.span.end).map(str::to_owned);
-    let others: Vec<String> = kept(servers, imported).iter().map(stays).collect::<Option<_>>()?;
-    let object = format!("{{\n    {}\n  }}", std::iter::once(ours).chain(others).collect::<Vec<_>>().join(",\n    "));
-    match servers {
-        Some(node) => Some(format!("{}{object}{}", text.get(..node.span.start)?, text.get(node.span.end..)?)),
+    let servers = document.root.get(key);
+    let object_with_ours = object(text, imported, servers, Some(ours))?;
+    let mut edits = vec![match servers {
+        Some(node) => (node.span.start, node.span.end, object_with_ours),
         None => {
             let at = document.root.span.start + 1;
             let comma = if document.root.entries()?.is_empty() { "\n" } else { "," };
-            Some(format!("{}\n  {}: {object}{comma}{}", text.get(..at)?, json!(key), text.get(at..)?))
+            (at, at, format!("\n  {}: {object_with_ours}{comma}", json!(key)))
         }
+    }];
+    if let Some(node) = project_servers(document, imported) {
+        edits.push((node.span.start, node.span.end, object(text, imported, Some(node), None)?));
     }
+    // The last one first, so that the places of the others stay right.
+    edits.sort_by_key(|(start, _, _)| std::cmp::Reverse(*start));
+    let mut edited = text.clone();
+    for (start, end, new) in edits {
+        edited = format!("{}{new}{}", edited.get(..start)?, edited.get(end..)?);
+    }
+    Some(edited)
+}
+
+/// The map of servers that is to stand there: ours, if it is to be in it, and what stays, word for word.
+fn object(text: &str, imported: &Imported, servers: Option<&Node>, ours: Option<String>) -> Option<String> {
+    let stays = |entry: &&Entry| text.get(entry.key_span.start..entry.node.span.end).map(str::to_owned);
+    let others: Vec<String> = kept(servers, imported).iter().map(stays).collect::<Option<_>>()?;
+    let all: Vec<String> = ours.into_iter().chain(others).collect();
+    Some(if all.is_empty() { "{}".to_owned() } else { format!("{{\n    {}\n  }}", all.join(",\n    ")) })
+}
+
+/// The servers of the current directory, in a file that has those of many.
+fn project_servers<'a>(document: &'a Document, imported: &Imported) -> Option<&'a Node> {
+    let projects = document.root.get("projects")?.entries()?;
+    projects.iter().find(|project| imported.is_here(&project.key))?.node.get("mcpServers")
 }
 
 /// Drops the tables of imported servers and appends ours.
@@ -143,7 +166,9 @@ fn is_proven(before: &Document, imported: &Imported, text: &str) -> bool {
     let mut found = names(after.root.get(key));
     expected.sort();
     found.sort();
-    expected == found
-        && others(before) == others(&after)
-        && after.root.get(key).and_then(Node::entries).is_some_and(|entries| entries.iter().any(is_ours))
+    let own = |document: &Document| names(project_servers(document, imported));
+    let own_kept: Vec<String> =
+        kept(project_servers(before, imported), imported).iter().map(|entry| entry.key.clone()).collect();
+    let has_ours = after.root.get(key).and_then(Node::entries).is_some_and(|entries| entries.iter().any(is_ours));
+    expected == found && others(before) == others(&after) && own(&after) == own_kept && has_ours
 }

@@ -26,7 +26,7 @@ fn golden(name: &str) -> PathBuf {
 
 fn import_file(place: &str, file: &str) -> Imported {
     let text = std::fs::read_to_string(golden(file)).unwrap();
-    import(&Path::new("/home/me").join(place), text, None).unwrap()
+    import(&Path::new("/home/me").join(place), text, None, None).unwrap()
 }
 
 /// Compares with a golden file, or writes it with `UPDATE_GOLDEN=1`.
@@ -122,8 +122,8 @@ fn all_programs_together_become_one_configuration_without_a_clash() {
 #[test]
 fn a_server_that_two_programs_share_appears_once() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "canary-same"}}}}"#;
-    let one = import(Path::new(".mcp.json"), text.to_owned(), None).unwrap();
-    let other = import(Path::new("mcp.json"), text.to_owned(), Some(Client::Cursor)).unwrap();
+    let one = import(Path::new(".mcp.json"), text.to_owned(), None, None).unwrap();
+    let other = import(Path::new("mcp.json"), text.to_owned(), Some(Client::Cursor), None).unwrap();
     assert_eq!(load(&write(&[one, other])).servers.len(), 1);
 }
 
@@ -143,15 +143,15 @@ fn the_files_of_a_home_directory_are_found() {
 
 #[test]
 fn a_broken_file_is_pointed_at_and_an_unknown_one_is_asked_about() {
-    let broken = import(Path::new(".mcp.json"), "{\"mcpServers\": {".to_owned(), None).unwrap_err();
+    let broken = import(Path::new(".mcp.json"), "{\"mcpServers\": {".to_owned(), None, None).unwrap_err();
     assert!(broken.to_string().contains(".mcp.json:1:"), "{broken}");
-    let unknown = import(Path::new("x.json"), "{\"a\": 1}".to_owned(), None).unwrap_err();
+    let unknown = import(Path::new("x.json"), "{\"a\": 1}".to_owned(), None, None).unwrap_err();
     assert!(unknown.to_string().contains("one of claude-desktop, claude"), "{unknown}");
 }
 
 #[test]
 fn names_of_servers_and_values_cannot_break_out_of_the_yaml() {
     let text = r#"{"mcpServers": {"a\n  - name: evil": {"command": "x\"\n  - name: evil", "args": ["\n- b"], "note\nservers": 1}}}"#;
-    let written = write(&[import(Path::new(".mcp.json"), text.to_owned(), None).unwrap()]);
+    let written = write(&[import(Path::new(".mcp.json"), text.to_owned(), None, None).unwrap()]);
     assert_eq!(load(&written).servers.len(), 1, "{}", written.yaml);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::world::{World, golden};
 
@@ -182,4 +182,36 @@ fn what_was_imported_can_be_exported_to_every_program_and_imported_again() {
         let back = world.run(&["import", file, "--client", program]).expect(0).stdout;
         assert!(back.contains("- name: files") && back.contains("MODE: fast"), "{program}: {back}");
     }
+}
+
+#[test]
+fn servers_that_claude_code_keeps_for_this_directory_are_taken_and_those_of_others_are_named() {
+    let world = World::new();
+    let here = std::fs::canonicalize(world.work()).unwrap();
+    let file = world.home().join(".claude.json");
+    let before = json!({
+        "numStartups": 7,
+        "mcpServers": {"all": {"type": "stdio", "command": "uvx", "args": ["all"]}},
+        "projects": {
+            here.to_str().unwrap(): {"allowedTools": [], "mcpServers": {"mine": {"type": "stdio", "command": "uvx", "args": ["mine"]}}},
+            "/elsewhere": {"mcpServers": {"theirs": {"command": "uvx"}}},
+        },
+    });
+    std::fs::write(&file, before.to_string()).unwrap();
+    let ran = world.run(&["init", "--write-clients"]).expect(0);
+    assert!(ran.stderr.contains("/elsewhere were left out: theirs"), "{}", ran.stderr);
+    let written = std::fs::read_to_string(world.work().join("tsugi.yaml")).unwrap();
+    assert!(
+        written.contains("name: all") && written.contains("name: mine") && !written.contains("name: theirs"),
+        "{written}"
+    );
+    let after: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(after["projects"][here.to_str().unwrap()], json!({"allowedTools": [], "mcpServers": {}}));
+    assert_eq!(
+        (&after["projects"]["/elsewhere"], &after["numStartups"]),
+        (&before["projects"]["/elsewhere"], &json!(7))
+    );
+    assert_eq!(after["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["tsugi"]);
+    world.run(&["restore"]).expect(0);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), before.to_string());
 }
