@@ -93,6 +93,28 @@ fn a_page_hears_a_server_die_come_back_and_talk() {
 }
 
 #[test]
+fn a_page_hears_what_happens_on_the_board() {
+    let world = World::new();
+    let serving = world.serve(&[]);
+    serving.connected("pm");
+    assert_eq!(get(&serving, "/api/session", &[]).1["pm"], true);
+    let mut events = BufReader::new(serving.open("GET", "/api/events", &[], "")).lines().map_while(Result::ok);
+    events.by_ref().find(|line| line == "event: stats").unwrap();
+    // The stream begins with what happens after it was first read, so one change may come before that.
+    let made = (0..20).any(|number| {
+        let project = json!({"name": format!("Project {number}"), "key": format!("P{number}")});
+        let body = modern_call("pm__create_project", project);
+        let (_, answer) = serving.ask("POST", "/mcp", &modern_headers("pm__create_project"), &body);
+        assert!(!answer.contains("\"isError\":true"), "{answer}");
+        let mut heard = events.by_ref().take(10);
+        heard.any(|line| line == "event: pm")
+    });
+    assert!(made, "nothing was heard of the board");
+    let change: Value = serde_json::from_str(events.next().unwrap().strip_prefix("data: ").unwrap()).unwrap();
+    assert!(change["entity"].is_string() && change["action"].is_string() && change["at"].is_number(), "{change}");
+}
+
+#[test]
 fn a_server_is_added_while_the_gateway_runs_where_that_is_allowed() {
     let world = World::new();
     let child = world.write("child.yaml", "servers: [{name: demo, builtin: demo}]\n");
