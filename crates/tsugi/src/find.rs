@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
-use tsugi_protocol::answer::Fault;
+use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
 
 use crate::app::{App, is_shown_as, named, own_name, profile, select, shown_name};
@@ -114,14 +114,19 @@ pub(crate) async fn find(
     let started = app.start_as(&loaded.settings, &wanted, profile(has_roots));
     let is_shown = |server: &str, catalog: &Catalog| thing.shown_in(loaded, server, catalog, name).is_some();
     let reached = reach(app, started.servers, is_shown).await;
-    let (mut ready, mut faults) = (Vec::new(), started.failed);
+    let (mut ready, mut late, mut faults) = (Vec::new(), Vec::new(), started.failed);
     for one in reached {
         match one.catalog {
             Ok(catalog) => ready.push((one.server, catalog)),
-            Err(fault) => faults.push(fault),
+            Err(fault) => {
+                // What is not up yet may have it too, as far as is remembered.
+                let remembered = one.server.catalog().filter(|_| fault.code == FaultCode::Timeout);
+                late.extend(remembered.map(|catalog| (one.server, catalog)));
+                faults.push(fault);
+            }
         }
     }
-    let found = Search { loaded, thing, name, ready: &ready }.choose(!faults.is_empty());
+    let found = Search { loaded, thing, name, ready: &ready, late: &late }.choose(!faults.is_empty());
     let is_alone = ready.is_empty() && faults.len() == 1;
     match (found, faults.pop()) {
         // What is wrong with the only server says more than that it has no such tool.
@@ -140,6 +145,8 @@ struct Search<'a> {
     thing: Thing,
     name: &'a str,
     ready: &'a [Ready],
+    /// Servers that are not up yet, with what they had the last time.
+    late: &'a [Ready],
 }
 
 impl Search<'_> {
@@ -148,12 +155,13 @@ impl Search<'_> {
         let shown = self.holders(|(server, catalog)| thing.shown_in(loaded, server.name(), catalog, name));
         let holders = if shown.is_empty() { self.holders(|one| thing.hidden_in(loaded, one, name)) } else { shown };
         match holders.as_slice() {
+            [(holder, _)] if self.is_elsewhere_too() => Err(self.ambiguous(&[holder.0.name()])),
             [(holder, own)] => Ok(Found::new((*holder).clone(), own)),
             [] => {
                 let public = (thing == Thing::Tool).then(|| self.by_public_name()).flatten();
                 public.ok_or_else(|| self.unknown(has_faults))
             }
-            several => Err(self.ambiguous(several)),
+            several => Err(self.ambiguous(&several.iter().map(|((server, _), _)| server.name()).collect::<Vec<_>>())),
         }
     }
 
@@ -205,8 +213,18 @@ impl Search<'_> {
         })
     }
 
-    fn ambiguous(&self, holders: &[(&Ready, String)]) -> Failure {
-        let names: Vec<&str> = holders.iter().map(|((server, _), _)| server.name()).collect();
+    /// Whether a server that is not up yet had it the last time.
+    fn is_elsewhere_too(&self) -> bool {
+        self.late.iter().any(|(server, catalog)| self.is_shown_by(server, catalog))
+    }
+
+    fn is_shown_by(&self, server: &Server, catalog: &Catalog) -> bool {
+        self.thing.shown_in(self.loaded, server.name(), catalog, self.name).is_some()
+    }
+
+    fn ambiguous(&self, holders: &[&str]) -> Failure {
+        let late = self.late.iter().filter(|(server, catalog)| self.is_shown_by(server, catalog));
+        let names: Vec<&str> = holders.iter().copied().chain(late.map(|(server, _)| server.name())).collect();
         let (word, name) = (self.thing.word(), self.name);
         Failure::usage(format!("several servers have a {word} named `{name}`: {}", names.join(", ")))
             .with_hint(format!("name the server: `{}/{name}`", names[0]))

@@ -92,3 +92,35 @@ fn a_server_that_is_replaced_answers_until_the_new_one_can() {
     assert_ne!(serving.connected("one")["pid"], pid);
     assert!(serving.ask("POST", "/rpc", &[], call).1.contains("hi"));
 }
+
+#[test]
+fn no_call_is_lost_while_its_server_is_replaced_again_and_again() {
+    let world = World::new();
+    let one = world.entry("one");
+    let config = world.write("tsugi.yaml", &format!("servers: [{one}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.connected("one");
+    let call =
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__echo","arguments":{"message":"hi"}}}"#;
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let caller = || {
+        let mut count = 0;
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            let (_, answer) = serving.ask("POST", "/rpc", &[], call);
+            assert!(answer.contains(r#""text":"hi""#), "after {count} calls: {answer}");
+            count += 1;
+        }
+        count
+    };
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..4).map(|_| scope.spawn(caller)).collect();
+        for round in 1..=5 {
+            let changed = one.replace("name: one", &format!("name: one, timeout: {round}s"));
+            world.write("tsugi.yaml", &format!("servers: [{changed}]\n"));
+            until(|| serving.talk().matches("configuration taken over").count() == round, || serving.talk());
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let count: i32 = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+        assert!(count > 20, "{count} calls");
+    });
+}

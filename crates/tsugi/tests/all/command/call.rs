@@ -191,6 +191,20 @@ fn a_tool_that_several_servers_have_must_be_named_with_its_server() {
 }
 
 #[test]
+fn a_tool_that_a_server_had_the_last_time_counts_although_it_is_not_up_yet() {
+    let slow = json!({"start_delay_ms": 20_000});
+    let (one, two) = (
+        Scripted::new(Script::modern()),
+        Scripted::new(Script { launches: vec![json!({}), slow], ..Script::modern() }),
+    );
+    let world = World::with_servers(json!([entry("one", &one), entry("two", &two)]));
+    world.run(&["tools"]).expect(0);
+    let Ran { stderr, .. } = world.run(&["call", "echo", "message=x"]).expect(2);
+    assert!(stderr.contains("several servers have a tool named `echo`: one, two"), "{stderr}");
+    assert_eq!(one.journal().received("tools/call").len(), 0);
+}
+
+#[test]
 fn a_tool_that_the_configuration_keeps_back_is_neither_listed_nor_called() {
     let scripted = Scripted::new(Script::modern());
     let mut server = entry("s", &scripted);
