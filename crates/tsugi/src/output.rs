@@ -95,6 +95,12 @@ impl Output {
         self.data.write(&make(self.data.paint))
     }
 
+    /// Prints what we laid out ourselves, in colours where they are wanted. What is somebody else's in it must have
+    /// been made harmless.
+    pub(crate) fn page(&self, make: impl FnOnce(Paint) -> String) -> io::Result<()> {
+        self.data.write(&make(self.data.paint))
+    }
+
     /// Prints bytes as they are, without an end of line.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let mut writer = self.data.writer.lock().unwrap_or_else(PoisonError::into_inner);

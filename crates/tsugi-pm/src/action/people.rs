@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::desk::Desk;
-use super::view::{ClaimView, cursor, fit, page, place, rows};
+use super::view::{ClaimView, TaskRow, cursor, fit, page, place, rows};
 use super::{Action, Effect, Pm};
 use crate::domain::agent::{Agent, AgentStatus, AgentType};
 use crate::domain::fault::Fault;
@@ -195,6 +195,9 @@ pub struct SessionRow {
     pub session: Session,
     /// What it holds.
     pub claims: Vec<ClaimView>,
+    /// The tasks of these claims, in the same order.
+    #[serde(default)]
+    pub tasks: Vec<TaskRow>,
     /// What it last reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
@@ -221,9 +224,7 @@ impl Action for ListSessions {
             if !is_operator && !is_shared && desk.agent_id() != Some(&session.agent_id) {
                 continue;
             }
-            let claims = desk.tx.claim_of_session(&session.id)?;
-            let checkpoint = claims.iter().rev().find_map(|claim| claim.checkpoint.clone());
-            list.push(SessionRow { session, claims: claims.iter().map(ClaimView::new).collect(), checkpoint });
+            list.push(desk.session_row(session)?);
         }
         Ok(Sessions { sessions: list })
     }
@@ -248,8 +249,16 @@ impl Action for GetSession {
         let session =
             desk.tx.session_find(&id)?.filter(|one| Some(&one.agent_id) == desk.agent_id() || desk.is_operator());
         let session = session.ok_or_else(|| Fault::not_found("session", &id))?;
-        let claims = desk.tx.claim_of_session(&id)?;
-        let checkpoint = claims.iter().rev().find_map(|claim| claim.checkpoint.clone());
-        Ok(SessionRow { session, claims: claims.iter().map(ClaimView::new).collect(), checkpoint })
+        desk.session_row(session)
+    }
+}
+
+impl Desk<'_, '_> {
+    fn session_row(&mut self, session: Session) -> Result<SessionRow, Fault> {
+        let held = self.tx.claim_of_session(&session.id)?;
+        let checkpoint = held.iter().rev().find_map(|claim| claim.checkpoint.clone());
+        let tasks = held.iter().map(|claim| Ok(TaskRow::new(&self.tx.task_get(&claim.task_id.clone().into())?)));
+        let tasks = tasks.collect::<Result<Vec<_>, Fault>>()?;
+        Ok(SessionRow { session, claims: held.iter().map(ClaimView::new).collect(), tasks, checkpoint })
     }
 }

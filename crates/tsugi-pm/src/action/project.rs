@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::desk::{Desk, OpenTask};
 use super::status::Change;
 use super::view::{contexts_within, fit};
-use super::{Action, Effect};
+use super::{Action, Effect, Pm};
 use crate::domain::agent::AgentType;
 use crate::domain::context::Context;
 use crate::domain::fault::{Code, Fault};
@@ -205,6 +205,14 @@ impl Action for GetProject {
             contexts: contexts_within(contexts, 8 * limit::KIB).0,
             project: ProjectAnswer::new(project).project,
         })
+    }
+}
+
+impl Pm {
+    /// The key of a project, if there is one of this id.
+    pub async fn project_key(&self, id: &ProjectId) -> Option<String> {
+        let id = id.clone();
+        self.store().read(move |tx| tx.project_get(&id)).await.ok().map(|project| project.key)
     }
 }
 

@@ -42,6 +42,12 @@ async fn announce(service: &Service, notifier: &Notifier, event: &Event) {
     for uri in addresses(service, event) {
         notifier.resource_updated(&uri);
     }
+    if let Some(project) = &event.project_id {
+        let key = service.pm.project_key(project).await;
+        for name in [Some(project.to_string()), key].into_iter().flatten() {
+            project_addresses(&name).iter().for_each(|uri| notifier.resource_updated(uri));
+        }
+    }
     if let Some(task) = event.task() {
         let reference = reference(service, &task).await;
         for name in [Some(task.to_string()), reference].into_iter().flatten() {
@@ -54,13 +60,14 @@ fn task_addresses(name: &str) -> [String; 4] {
     ["task", "context", "handoff", "claim"].map(|scheme| format!("{scheme}://{name}"))
 }
 
-/// Addresses that do not belong to one task.
+fn project_addresses(name: &str) -> [String; 4] {
+    let [whole, board, ready] = ["", "/board", "/ready"].map(|part| format!("project://{name}{part}"));
+    [whole, board, ready, format!("events://{name}")]
+}
+
+/// Addresses that belong neither to one task nor to one project.
 fn addresses(service: &Service, event: &Event) -> Vec<String> {
     let mut addresses = Vec::new();
-    if let Some(project) = &event.project_id {
-        addresses.extend(["", "/board", "/ready"].map(|part| format!("project://{project}{part}")));
-        addresses.push(format!("events://{project}"));
-    }
     match event.entity_type {
         EntityType::Session => {
             addresses.push(format!("session://{}", event.entity_id));

@@ -221,20 +221,29 @@ async fn every_resource_can_be_read_and_a_missing_one_is_named() {
 }
 
 #[tokio::test]
-async fn subscribers_hear_of_changes_under_both_names_of_a_task() {
+async fn subscribers_hear_of_changes_under_both_names_of_a_task_and_of_its_project() {
     let world = World::sqlite().await;
     let task = world.task("t").await;
     let client = Client::of(&world, "ann").await;
-    let uris = [format!("task://{}", task.id), format!("task://{}", task.reference)];
+    let (key, _) = task.reference.split_once('-').unwrap();
+    let uris = [
+        format!("task://{}", task.id),
+        format!("task://{}", task.reference),
+        format!("project://{}/board", world.project),
+        format!("project://{key}/ready"),
+    ];
     let mut call = Call::bare(Method::Listen);
     call.params = Object::from(json!({"notifications": {"resourceSubscriptions": uris}}));
     let mut reply = client.answer.answer(call);
     let Event::Note(_) = reply.next().await else { panic!("no acknowledgment") };
     Client::of(&world, "bob").await.call("claim_task", json!({"task_id": task.id})).await;
-    for _ in uris.iter() {
+    let mut open: Vec<&String> = uris.iter().collect();
+    while !open.is_empty() {
         let Event::Note(note) = reply.next().await else { panic!("the subscription ended") };
         let params = Object::of(note.params.as_ref().unwrap()).unwrap();
-        assert!(uris.contains(&params.get_str("uri").unwrap().into_owned()), "{note:?}");
+        let told = params.get_str("uri").unwrap().into_owned();
+        assert!(uris.contains(&told), "{note:?}");
+        open.retain(|uri| **uri != told);
     }
 }
 

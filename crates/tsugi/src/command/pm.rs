@@ -3,6 +3,7 @@
 mod doctor;
 mod house;
 mod mcp;
+mod page;
 mod project;
 mod show;
 mod watch;

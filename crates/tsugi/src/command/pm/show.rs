@@ -9,7 +9,7 @@ use tsugi_pm::action::view::TaskRow;
 use tsugi_pm::domain::id::TaskRef;
 use tsugi_pm::domain::task::{TaskSort, TaskStatus};
 
-use super::{Desk, Place, named};
+use super::{Desk, Place, named, page};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::output::Form;
@@ -43,6 +43,9 @@ pub(super) async fn board(app: &App, order: &Board) -> Result<(), Failure> {
             ..ListTasks::default()
         };
         rows.extend(desk.perform(wish).await?.tasks);
+    }
+    if app.output.is_data_watched() && app.output.form() == Form::Text {
+        return Ok(app.output.page(|paint| page::board(&rows, paint))?);
     }
     tasks(app, &rows)
 }
@@ -104,7 +107,12 @@ pub(super) struct Show {
 pub(super) async fn task(app: &App, order: &Show) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
     let name = named(app, TaskRef::parse(&order.task))?;
-    desk.show(GetTask::of(name)).await
+    let detail = desk.perform(GetTask::of(name)).await?;
+    match app.output.form() {
+        Form::Json => app.output.json(&detail)?,
+        Form::Text => app.output.page(|paint| page::task(&detail, page::now(), paint))?,
+    }
+    Ok(())
 }
 
 #[derive(Debug, clap::Args)]
@@ -119,9 +127,12 @@ pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
     if app.output.form() == Form::Json {
         return Ok(app.output.json(&json!({"sessions": sessions}))?);
     }
+    if app.output.is_data_watched() {
+        return Ok(app.output.page(|paint| page::who(&sessions, page::now(), paint))?);
+    }
     let mut table = Table::new(["agent", "session", "state", "client", "holds", "checkpoint"]);
     for row in sessions {
-        let holds: Vec<String> = row.claims.iter().map(|claim| claim.task_id.to_string()).collect();
+        let holds: Vec<String> = row.tasks.iter().map(|task| task.reference.clone()).collect();
         table.row([
             row.session.agent_id.to_string(),
             row.session.id.to_string(),
@@ -161,10 +172,13 @@ pub(super) async fn log(app: &App, order: &Log) -> Result<(), Failure> {
     if app.output.form() == Form::Json {
         return Ok(app.output.json(&history)?);
     }
-    let mut table = Table::new(["seq", "what", "thing", "who", "why"]);
+    let mut table = Table::new(["seq", "when", "what", "thing", "who", "why"]);
+    let now = page::now();
     for event in history.events {
         let who = event.actor_agent_id.map(|agent| agent.to_string()).unwrap_or_default();
-        table.row([event.seq.to_string(), event.kind, event.entity_id, who, event.reason.unwrap_or_default()]);
+        let when = format!("{} ago", page::length(now.seconds_since(event.at)));
+        let why = event.reason.unwrap_or_default();
+        table.row([event.seq.to_string(), when, event.kind, event.entity_id, who, why]);
     }
     Ok(app.output.table(&table)?)
 }

@@ -1,0 +1,218 @@
+//! What people see in a terminal: the board by status, a task as a page, who is at work.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tsugi_pm::action::look::TaskDetail;
+use tsugi_pm::action::people::SessionRow;
+use tsugi_pm::action::view::{ClaimView, TaskRow};
+use tsugi_pm::domain::context::Context;
+use tsugi_pm::domain::handoff::Handoff;
+use tsugi_pm::domain::session::SessionState;
+use tsugi_pm::domain::task::{Priority, TaskStatus};
+use tsugi_pm::domain::time::Moment;
+
+use crate::failure::printable;
+use crate::output::style::Paint;
+
+/// Now, for how long ago things were.
+pub(super) fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// A length of time in its largest unit: `42 min`.
+pub(super) fn length(seconds: i64) -> String {
+    match seconds.max(0) {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds @ 3600..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn ago(at: Moment, now: Moment) -> String {
+    format!("{} ago", length(now.seconds_since(at)))
+}
+
+/// The board: what is under way first, then what could be, then the rest.
+pub(super) fn board(tasks: &[TaskRow], paint: Paint) -> String {
+    const ORDER: [TaskStatus; 7] = [
+        TaskStatus::InProgress,
+        TaskStatus::Review,
+        TaskStatus::Blocked,
+        TaskStatus::Todo,
+        TaskStatus::Backlog,
+        TaskStatus::Done,
+        TaskStatus::Cancelled,
+    ];
+    let sections = ORDER.iter().filter_map(|status| {
+        let rows: Vec<&TaskRow> = tasks.iter().filter(|task| task.status == *status).collect();
+        (!rows.is_empty()).then(|| section(*status, &rows, paint))
+    });
+    let text = sections.collect::<Vec<_>>().join("\n\n");
+    if text.is_empty() { "nothing is open".to_owned() } else { text }
+}
+
+fn section(status: TaskStatus, rows: &[&TaskRow], paint: Paint) -> String {
+    let widest = rows.iter().map(|row| row.reference.len()).max().unwrap_or(0);
+    let heading = paint.strong(format!("{} {}", status.as_str().replace('_', " ").to_uppercase(), rows.len()));
+    let lines = rows.iter().map(|row| format!("  {}", line(row, widest, paint)));
+    std::iter::once(heading).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+fn line(row: &TaskRow, widest: usize, paint: Paint) -> String {
+    let reference = format!("{:<widest$}", row.reference);
+    let title = printable(&row.title).replace('\n', " ");
+    let assignee = row.assignee_id.as_ref().map(|agent| format!("  {agent}")).unwrap_or_default();
+    let waits = if row.waits_for > 0 { format!("  waits for {}", row.waits_for) } else { String::new() };
+    let is_waiting = row.status == TaskStatus::Todo && !row.ready;
+    let text = if is_waiting { paint.faint(&title) } else { title };
+    format!(
+        "{}  {}  {text}{}{}",
+        paint.hint(reference),
+        priority(row.priority, paint),
+        paint.faint(assignee),
+        paint.warning(waits)
+    )
+}
+
+fn priority(priority: Priority, paint: Paint) -> String {
+    let word = format!("{:<8}", priority.as_str());
+    match priority {
+        Priority::Critical => paint.error(word),
+        Priority::High => paint.warning(word),
+        Priority::Medium | Priority::Low => paint.faint(word),
+    }
+}
+
+/// One task with what surrounds it: what must be true, what was decided, who held it.
+pub(super) fn task(detail: &TaskDetail, now: Moment, paint: Paint) -> String {
+    let task = &detail.task;
+    let mut lines = vec![
+        format!("{}  {}", paint.hint(&task.reference), paint.strong(printable(&task.title))),
+        format!("{} · {} · version {}", state(detail), priority(task.priority, paint).trim_end(), task.version),
+        paint.faint(format!("created {}, changed {}", ago(task.created_at, now), ago(task.updated_at, now))),
+    ];
+    lines.extend(task.assignee_id.as_ref().map(|agent| format!("assigned to {agent}")));
+    lines.extend(detail.claim.as_ref().map(|claim| holder(claim, now)));
+    lines.extend(task.blocked_reason.as_ref().map(|reason| format!("blocked: {}", printable(reason))));
+    if !task.description.is_empty() {
+        lines.extend([String::new(), printable(&task.description)]);
+    }
+    let criteria = task.acceptance.iter().map(|one| format!("[{}] {}", if one.done { 'x' } else { ' ' }, one.text));
+    part(&mut lines, "must be true", criteria.collect(), paint);
+    part(&mut lines, "result", task.result.iter().map(|result| result.summary.clone()).collect(), paint);
+    let rows = |rows: &Option<Vec<TaskRow>>| -> Vec<String> {
+        rows.iter().flatten().map(|row| format!("{} {} ({})", row.reference, row.title, row.status)).collect()
+    };
+    part(&mut lines, "waits for", rows(&detail.dependencies), paint);
+    part(&mut lines, "others wait for it", rows(&detail.dependents), paint);
+    part(&mut lines, "handoff", detail.handoff.iter().flat_map(|one| handoff(one, now)).collect(), paint);
+    let contexts = detail.contexts.iter().flatten().map(|one| context(one, now)).collect();
+    part(&mut lines, "what is known", contexts, paint);
+    let live = detail.claim.as_ref().map(|claim| &claim.id);
+    let claims = detail.claim_history.iter().filter(|claim| Some(&claim.id) != live);
+    let claims = claims.map(|one| format!("{} (fence {}, {})", one.agent_id, one.fence, ago(one.acquired_at, now)));
+    part(&mut lines, "held before by", claims.collect(), paint);
+    lines.join("\n")
+}
+
+fn state(detail: &TaskDetail) -> String {
+    match (detail.task.status, detail.task.ready) {
+        (TaskStatus::Todo, true) => "todo, ready".to_owned(),
+        (TaskStatus::Todo, false) if detail.task.waits_for > 0 => format!("todo, waits for {}", detail.task.waits_for),
+        (status, _) => status.as_str().replace('_', " "),
+    }
+}
+
+fn holder(claim: &ClaimView, now: Moment) -> String {
+    let left = length(claim.expires_at.seconds_since(now));
+    let held = length(now.seconds_since(claim.acquired_at));
+    format!("held by {} for {held}, lease {left} (fence {})", claim.agent_id, claim.fence)
+}
+
+fn handoff(handoff: &Handoff, now: Moment) -> Vec<String> {
+    let to = handoff.to_agent_id.as_ref().map_or("whoever comes", |agent| agent.as_str());
+    let from = &handoff.from_agent_id;
+    let head = format!("{} from {from} to {to}, {}: {}", handoff.status, ago(handoff.created_at, now), handoff.summary);
+    let next = handoff.next_steps.iter().map(|step| format!("next: {step}"));
+    let warnings = handoff.warnings.iter().map(|warning| format!("mind: {warning}"));
+    std::iter::once(head).chain(next).chain(warnings).collect()
+}
+
+fn context(context: &Context, now: Moment) -> String {
+    format!("{} by {}, {}: {}", context.kind, context.agent_id, ago(context.created_at, now), context.content)
+}
+
+/// A part with a heading; nothing when there is nothing to say.
+fn part(lines: &mut Vec<String>, heading: &str, items: Vec<String>, paint: Paint) {
+    if items.is_empty() {
+        return;
+    }
+    lines.extend([String::new(), paint.strong(heading)]);
+    lines.extend(items.iter().map(|item| format!("  {}", printable(item).replace('\n', "\n  "))));
+}
+
+/// Who is at work, what they hold, and how long their leases last.
+pub(super) fn who(sessions: &[SessionRow], now: Moment, paint: Paint) -> String {
+    if sessions.is_empty() {
+        return "nobody is at work".to_owned();
+    }
+    sessions.iter().map(|row| at_work(row, now, paint)).collect::<Vec<_>>().join("\n")
+}
+
+fn at_work(row: &SessionRow, now: Moment, paint: Paint) -> String {
+    let session = &row.session;
+    let mark = match session.state {
+        SessionState::Active => paint.good("active"),
+        other => paint.warning(other.as_str()),
+    };
+    let client = session.client_name.as_deref().map(|name| format!(" with {}", printable(name))).unwrap_or_default();
+    let head = format!(
+        "{}  {mark}{client}  {}",
+        paint.strong(&session.agent_id),
+        paint.faint(format!("{}, last call {}", session.id, ago(session.last_activity_at, now)))
+    );
+    let tasks = row.tasks.iter().zip(&row.claims).map(|(task, claim)| {
+        let left = claim.expires_at.seconds_since(now);
+        let lease = format!("lease {}", length(left));
+        let lease = if left < 300 { paint.warning(lease) } else { paint.faint(lease) };
+        format!("  {}  {}  {lease}", paint.hint(&task.reference), printable(&task.title))
+    });
+    let checkpoint = row.checkpoint.iter().map(|text| format!("  {}", printable(text).replace('\n', " ")));
+    std::iter::once(head).chain(tasks).chain(checkpoint).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(text: &str) -> TaskRow {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_board_says_what_is_under_way_first_and_what_waits() {
+        let rows = [
+            row(
+                r#"{"id":"tsk_1","ref":"WEB-1","title":"a","status":"todo","priority":"high","ready":true,"updated_at":0,"version":1}"#,
+            ),
+            row(
+                r#"{"id":"tsk_2","ref":"WEB-12","title":"b\u001b[2J","status":"todo","priority":"low","ready":false,"waits_for":2,"updated_at":0,"version":1}"#,
+            ),
+            row(
+                r#"{"id":"tsk_3","ref":"WEB-3","title":"c","status":"in_progress","priority":"medium","ready":false,"assignee_id":"agt_a","updated_at":0,"version":1}"#,
+            ),
+        ];
+        let expected = "IN PROGRESS 1\n  WEB-3  medium    c  agt_a\n\nTODO 2\n  WEB-1   high      a\n  \
+                        WEB-12  low       b\u{fffd}[2J  waits for 2";
+        assert_eq!(board(&rows, Paint::new(false)), expected);
+        assert_eq!(board(&[], Paint::new(false)), "nothing is open");
+    }
+
+    #[test]
+    fn lengths_are_told_in_their_largest_unit() {
+        let told = [-5, 59, 60, 3599, 3600, 172_799, 172_800].map(length);
+        assert_eq!(told, ["0 s", "59 s", "1 min", "59 min", "1 h", "47 h", "2 d"]);
+    }
+}
