@@ -64,7 +64,7 @@ function Needs() {
         {attention.value.map((one, at) => (
           <li key={at} class={one.kind}>
             <a href={to("servers", one.server)} class="mono">{one.server}</a>
-            <span>{one.text}</span>
+            <span title={one.text}>{one.text}</span>
           </li>
         ))}
       </ul>
@@ -95,7 +95,7 @@ function Row({ server }: { server: ServerRow }) {
         <a data-row href={to("servers", server.name)}>{server.name}</a>
         <span class="sub">{[server.transport, [server.era && word("eraWord", server.era), server.revision].filter(Boolean).join(" "), isUp && (server.tools === 1 ? t("n.tool") : t("n.tools", { n: server.tools }))].filter(Boolean).join(" · ")}</span>
       </div>
-      <div class="server-state"><State state={server.state} />{server.reason && <span class="reason">{server.reason}</span>}</div>
+      <div class="server-state"><State state={server.state} />{server.reason && <span class="reason" title={server.reason}>{server.reason}</span>}</div>
       <Number label={t("col.up")} value={server.startedAt === null ? "–" : span(now.value - server.startedAt)} />
       <Number label={t("col.restarts")} value={number(server.restarts)} tone={server.restarts > 0 ? "warn-text" : ""} />
       <Number label={t("col.rate")} value={rate(server.callsPerSecond)} />
