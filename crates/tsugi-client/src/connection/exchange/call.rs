@@ -53,8 +53,8 @@ pub(super) async fn run(shared: Arc<Shared>, call: Call, notes: Notes) -> Outcom
     }
     let (sender, mailbox) = mpsc::channel(MAILBOX);
     let flight = shared.flights.take_off(id, &call, Some(sender.clone()));
-    let upstream = Box::pin(legacy(shared.clone(), call.clone(), id, notes, sender));
-    Talk { shared, call, id, upstream, mailbox, _flight: flight }.drive().await
+    let upstream = Box::pin(legacy(shared.clone(), call.clone(), id, notes.clone(), sender));
+    Talk { shared, call, id, notes, upstream, mailbox, _flight: flight }.drive().await
 }
 
 fn wants_token(call: &Call) -> bool {
@@ -116,6 +116,7 @@ struct Talk {
     shared: Arc<Shared>,
     call: Call,
     id: u64,
+    notes: Notes,
     upstream: Upstream,
     mailbox: mpsc::Receiver<Mail>,
     _flight: Flight,
@@ -128,6 +129,7 @@ impl Talk {
             let mail = tokio::select! {
                 biased;
                 outcome = &mut self.upstream => {
+                    self.take_progress();
                     return outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&self.shared.context.server)));
                 }
                 mail = self.mailbox.recv() => mail,
@@ -138,6 +140,7 @@ impl Talk {
                     let identity = self.shared.session().identity;
                     return reading::answer(&self.shared.context, &identity, &self.call, self.id, line);
                 }
+                Some(Mail::Progress(note)) => self.progressed(note),
                 Some(Mail::Question(request)) => match self.shared.context.admit(&self.call, &request) {
                     Err(refusal) => self.shared.send_aside(refusal.to_bytes()),
                     Ok(question) => {
@@ -147,6 +150,23 @@ impl Talk {
                 },
                 // The call itself holds a sender, so the mailbox never closes before the call ends.
                 None => {}
+            }
+        }
+    }
+}
+
+impl Talk {
+    fn progressed(&self, note: Notification) {
+        if let Some(note) = for_caller(&self.call, note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// What arrived before the answer is told before it.
+    fn take_progress(&mut self) {
+        while let Ok(mail) = self.mailbox.try_recv() {
+            if let Mail::Progress(note) = mail {
+                self.progressed(note);
             }
         }
     }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tsugi_protocol::answer::{Call, Caller};
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::{Method, meta};
-use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
+use tsugi_protocol::rpc::{Id, Notification, Request, Response, RpcError, code};
 
 use super::Shared;
 use crate::connection::question::{Candidate, Owner, owner};
@@ -19,6 +19,8 @@ pub(super) enum Mail {
     Question(Request),
     /// The line with the answer, which came another way.
     Answer(Bytes),
+    /// The server tells how far the call is.
+    Progress(Notification),
 }
 
 /// The calls in flight.
@@ -90,7 +92,7 @@ impl Shared {
             Owner::Call(id) => match self.flights.deliver(id, Mail::Question(request)) {
                 Ok(()) => return,
                 Err(Mail::Question(request)) => request,
-                Err(Mail::Answer(_)) => return,
+                Err(_) => return,
             },
             Owner::Nobody | Owner::Held => request,
         };
@@ -104,6 +106,15 @@ impl Shared {
             }
         };
         self.send_aside(response.to_bytes());
+    }
+
+    /// Progress on the session's own stream, where servers written with the Python SDK 1.x tell it. When more
+    /// waits than the call has taken, the newest is lost, as progress may be.
+    pub(super) fn stray_progress(&self, note: Notification) {
+        let token = note.params_object().get(meta::PROGRESS_TOKEN).and_then(|token| Id::from_raw(token)?.as_u64());
+        if let Some(id) = token {
+            let _ = self.flights.deliver(id, Mail::Progress(note));
+        }
     }
 
     /// An answer on the session's own stream: a server may send it there after its call's stream broke.

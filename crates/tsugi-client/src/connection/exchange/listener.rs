@@ -1,4 +1,4 @@
-//! The stream on which a legacy HTTP server speaks by itself: changes, and questions outside any call.
+//! The stream on which a legacy HTTP server speaks by itself: changes, and what it does not say on a call's own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tokio::task::AbortHandle;
+use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::Message;
 use tsugi_transport::TransportError;
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
@@ -107,6 +108,7 @@ async fn follow(shared: &Arc<Shared>, mut events: EventStream, last_id: &mut Opt
         }
         retry = event.retry.map(|retry| Duration::from_millis(retry.clamp(100, 60_000))).or(retry);
         match Message::parse(event.data.clone()) {
+            Ok(Message::Notification(note)) if note.method == Method::Progress => shared.stray_progress(note),
             Ok(Message::Notification(notification)) => {
                 if let Some(notice) = Notice::of(&notification) {
                     shared.context.tell(notice);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, SentState};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::Method;
+use tsugi_testkit::fake::{Step, reply};
 use tsugi_testkit::script::{Action, Http, Rule, Script};
 use tsugi_testkit::scripted::HttpServer;
 use tsugi_testkit::wait;
@@ -92,6 +93,48 @@ async fn h12_a_server_that_hangs_or_fails_when_its_session_ends_does_not_hold_up
         assert_eq!(asked, 1, "the session is ended");
         bench.finish().await;
     }
+}
+
+/// A server that tells the progress of `count` on the session's own stream, and ends the call when it is told to.
+fn elsewhere() -> (tsugi_testkit::fake::Fake, std::sync::mpsc::Sender<()>) {
+    let (begun, tokens) = std::sync::mpsc::channel::<serde_json::Value>();
+    let (finish, finished) = std::sync::mpsc::channel();
+    let (tokens, finished) = (parking_lot::Mutex::new(tokens), parking_lot::Mutex::new(finished));
+    let era = tsugi_protocol::mcp::Era::Legacy;
+    let fake = tsugi_testkit::fake::Fake::start(move |request| {
+        if request.method == "GET" {
+            let Ok(token) = tokens.lock().recv_timeout(LIMIT) else { return reply::nothing() };
+            let note = |step: u32| {
+                let params = json!({"progressToken": token, "progress": step});
+                json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string()
+            };
+            return [reply::sse_open(&[&note(1), &note(2)]), vec![Step::Hold]].concat();
+        }
+        if super::is_count(request) {
+            begun.send(request.json()["params"]["_meta"]["progressToken"].clone()).ok();
+            finished.lock().recv_timeout(LIMIT).ok();
+            return reply::json(&super::response(request, &super::said(era, "1")));
+        }
+        super::good(era, request)
+    });
+    (fake, finish)
+}
+
+#[tokio::test]
+async fn progress_on_the_sessions_own_stream_reaches_its_call_while_it_runs() {
+    let (fake, finish) = elsewhere();
+    let bench = Bench::of(fake);
+    let mut counting = call("count", json!({}));
+    counting.meta.progress_token = Some(Raw::string("mine"));
+    let mut reply = bench.server.answer(counting);
+    for step in [1, 2] {
+        let Ok(Event::Note(note)) = tokio::time::timeout(LIMIT, reply.next()).await else { panic!("no progress") };
+        let params: serde_json::Value = note.params_object().raw().to().unwrap();
+        assert_eq!(params, json!({"progressToken": "mine", "progress": step}));
+    }
+    finish.send(()).unwrap();
+    assert_eq!(text(&reply.outcome().await), "1");
+    bench.finish().await;
 }
 
 fn listen(server: &tsugi_client::Server, wanted: serde_json::Value) -> Reply {
