@@ -28,3 +28,8 @@ pub use backend::{Backend, Control, Directory, Endpoint, Tools};
 pub use config::{Config, Limits};
 pub use hub::{Hub, HubConfig};
 pub use run::{Gateway, Handle, StartError};
+
+/// Compiles what the guide for programs shows.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/embedding.md")]
+struct EmbeddingGuide;

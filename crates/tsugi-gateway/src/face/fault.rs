@@ -188,6 +188,9 @@ fn rest_code(code: FaultCode) -> (StatusCode, &'static str) {
 }
 
 #[cfg(test)]
+mod reference;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
