@@ -3,7 +3,7 @@
 //! Every call pays for one lock, a few counters and one slot of a ring; nothing is written out, and nothing is
 //! allocated unless the call failed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +16,8 @@ use super::series::{Numbers, Point, Series};
 
 /// How many calls are remembered.
 const CALLS: usize = 8192;
+/// How many failed calls are remembered for longer, so that many good ones do not sweep them away.
+const FAILURES: usize = 1024;
 /// How many calls are searched at once.
 const PORTION: u64 = 256;
 /// How many servers have numbers of their own; the others share one more.
@@ -35,6 +37,8 @@ struct Book {
     next: u64,
     /// The call with id `n` is at `n % CALLS`.
     calls: Vec<Record>,
+    /// The last failed calls, oldest first; the newest of them are in the ring too.
+    failures: VecDeque<Record>,
     /// The first is of all servers together.
     series: Vec<Series>,
     places: HashMap<Arc<str>, Place>,
@@ -58,7 +62,7 @@ impl Default for Recorder {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
         // The system gives the memory as it is used, so that no call has to wait while the ring grows.
         let calls = Vec::with_capacity(CALLS);
-        let book = Book { next: 0, calls, series: vec![Series::new(0)], places: HashMap::new() };
+        let book = Book { next: 0, calls, failures: VecDeque::new(), series: vec![Series::new(0)], places: HashMap::new() };
         Self { started: Instant::now(), began, pages: AtomicUsize::new(0), book: Mutex::new(book) }
     }
 }
@@ -172,14 +176,18 @@ impl Recorder {
         loop {
             // In portions, so that calls need not wait for a search.
             let book = self.book.lock();
-            let begin = end.saturating_sub(PORTION).max(book.first());
-            for record in (begin..end).rev().map(|id| book.get(id)).filter(|record| wanted(record)) {
+            let first = book.first();
+            let begin = end.saturating_sub(PORTION).max(first);
+            let is_last = begin >= end || begin == first;
+            let older = book.failures.iter().rev().filter(|record| is_last && record.id < first.min(end));
+            let portion = (begin..end).rev().map(|id| book.get(id)).chain(older);
+            for record in portion.filter(|record| wanted(record)) {
                 total += 1;
                 if found.len() < limit {
                     found.push(record.clone());
                 }
             }
-            if begin >= end || begin == book.first() {
+            if is_last {
                 return (found, total);
             }
             end = begin;
@@ -189,7 +197,10 @@ impl Recorder {
     /// One call.
     pub(super) fn call(&self, id: u64) -> Option<Record> {
         let book = self.book.lock();
-        (book.first()..book.next).contains(&id).then(|| book.get(id).clone())
+        match (book.first()..book.next).contains(&id) {
+            true => Some(book.get(id).clone()),
+            false => book.failures.iter().find(|call| call.id == id).cloned(),
+        }
     }
 
     /// The calls from `since` on, oldest first, but only the newest `limit`; how many were left out; and where to
@@ -209,6 +220,12 @@ fn no_numbers() -> Numbers {
 impl Book {
     fn push(&mut self, mut record: Record) {
         record.id = self.next;
+        if record.ended.is_error() {
+            if self.failures.len() == FAILURES {
+                self.failures.pop_front();
+            }
+            self.failures.push_back(record.clone());
+        }
         match self.calls.get_mut(self.next as usize % CALLS) {
             Some(slot) => *slot = record,
             None => self.calls.push(record),
@@ -252,6 +269,20 @@ mod tests {
         assert_eq!(calls[0].id, CALLS as u64 + 9);
         assert!(recorder.call(9).is_none() && recorder.call(10).is_some());
         assert_eq!(recorder.book.lock().calls.len(), CALLS);
+    }
+
+    #[test]
+    fn failed_calls_are_remembered_for_longer() {
+        let recorder = recorder(0);
+        let place = recorder.place(&"files".into());
+        let fault = || Outcome::fault(Fault::new(FaultCode::Timeout, "too slow"));
+        let done = Outcome::complete(Object::from(serde_json::json!({"content": []})));
+        (0..FAILURES + 3).for_each(|_| _ = recorder.record(place, started("bad"), Some(&fault())));
+        (0..CALLS - 1).for_each(|_| _ = recorder.record(place, started("good"), Some(&done)));
+        let (failed, total) = recorder.find(None, 2, |call| call.ended == Ended::Failed);
+        assert_eq!((failed[0].id, failed[1].id, total), (FAILURES as u64 + 2, FAILURES as u64 + 1, FAILURES));
+        assert_eq!(recorder.find(Some(5), 9, |_| true).0.iter().map(|call| call.id).collect::<Vec<_>>(), [4, 3]);
+        assert!(recorder.call(3).is_some() && recorder.call(2).is_none());
     }
 
     #[test]
