@@ -69,6 +69,17 @@ impl Manager {
         Self(Arc::new(Inner { common, desk: Desk::default(), servers: RwLock::default(), changes }))
     }
 
+    /// Servers that are registered from now on are not started before [`let_start`](Self::let_start): whoever has
+    /// something to do first, such as to listen, does not share the machine with twenty programs that begin.
+    pub fn hold_back(&self) {
+        self.0.common.may_start.send_replace(false);
+    }
+
+    /// Starts what was held back.
+    pub fn let_start(&self) {
+        self.0.common.may_start.send_replace(true);
+    }
+
     /// The settings for all servers.
     pub fn options(&self) -> &Arc<Options> {
         &self.0.common.options

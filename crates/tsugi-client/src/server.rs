@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch as watch_channel};
 use tokio::task::AbortHandle;
 use tsugi_process::{ProcessInfo, Report, Stderr};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
@@ -57,6 +57,8 @@ pub(crate) struct Common {
     pub(crate) manifests: Arc<Manifests>,
     /// The gate of all servers together.
     pub(crate) gate: Option<Arc<Gate>>,
+    /// Whether servers may be started by now.
+    pub(crate) may_start: watch_channel::Sender<bool>,
 }
 
 impl Common {
@@ -64,7 +66,8 @@ impl Common {
         let memory = Arc::new(EraMemory::open(options.state_dir.as_ref()));
         let manifests = Arc::new(Manifests::open(options.state_dir.as_ref()));
         let gate = options.limit.map(Gate::new);
-        Self { options: Arc::new(options), memory, manifests, gate }
+        let may_start = watch_channel::Sender::new(true);
+        Self { options: Arc::new(options), memory, manifests, gate, may_start }
     }
 }
 
@@ -354,7 +357,8 @@ impl Inner {
             parts,
             is_resting: AtomicBool::new(false),
         });
-        let task = tokio::spawn(task::run(inner.clone(), inbox, told)).abort_handle();
+        let running = task::run(inner.clone(), common.may_start.subscribe(), inbox, told);
+        let task = tokio::spawn(running).abort_handle();
         (inner, task)
     }
 

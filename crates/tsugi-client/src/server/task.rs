@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tsugi_protocol::answer::{Fault, FaultCode};
@@ -37,15 +37,38 @@ pub(super) enum Next {
 }
 
 /// Runs until the manager lets the server go.
-pub(super) async fn run(inner: Arc<Inner>, mut orders: Orders, mut notices: Notices) {
+pub(super) async fn run(inner: Arc<Inner>, may_start: watch::Receiver<bool>, mut orders: Orders, mut notices: Notices) {
     let mut backoff = Backoff::new(inner.config.backoff);
-    let mut next = if inner.config.start == Start::Eager { Next::Connect } else { Next::Idle };
+    let mut next = held_back(&inner, may_start, &mut orders).await;
     loop {
         next = match next {
             Next::Idle => idle(&inner, &mut orders).await,
             Next::Connect => live(&inner, &mut orders, &mut notices, &mut backoff).await,
             Next::Gone => return,
         };
+    }
+}
+
+/// Waits until the manager lets servers start. One that is stopped meanwhile waits no longer, and begins nothing.
+async fn held_back(inner: &Inner, mut may_start: watch::Receiver<bool>, orders: &mut Orders) -> Next {
+    loop {
+        let order = tokio::select! {
+            biased;
+            // A manager that is gone lets nobody wait.
+            _ = may_start.wait_for(|may_start| *may_start) => {
+                return if inner.config.start == Start::Eager { Next::Connect } else { Next::Idle };
+            }
+            order = orders.recv() => order,
+        };
+        match order {
+            Some(Order::Stop(done)) => {
+                let _ = done.send(());
+                return Next::Idle;
+            }
+            Some(Order::Restart(done)) => _ = done.send(()),
+            Some(Order::Start | Order::Refresh | Order::Watches) => {}
+            None => return Next::Gone,
+        }
     }
 }
 

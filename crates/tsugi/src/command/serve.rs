@@ -98,6 +98,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     // Processes that an earlier run left when it was killed with its guardians.
     tokio::task::spawn_blocking(tsugi_process::sweep_strays);
     running.welcome();
+    running.manager.let_start();
     loop {
         tokio::select! {
             wish = signals.next() => match wish {
@@ -120,6 +121,7 @@ impl<'a> Running<'a> {
         let plan = Plan::make(app, &loaded, &manager, None)?;
         let config = gateway::config(&loaded.settings.gateway, doorkeeper.keys(&loaded.settings)?);
         expect_free(&config)?;
+        manager.hold_back();
         manager.reconcile(plan.servers);
         let guard = Arc::new(Guard::new(&config).with_tokens(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());

@@ -375,3 +375,18 @@ async fn what_a_server_offered_is_listed_before_it_is_up_and_while_it_is_away() 
     assert_eq!(listed(&server).await["tools"], expected["tools"]);
     second.stop().await;
 }
+
+#[tokio::test]
+async fn servers_that_are_held_back_begin_when_they_may_and_can_be_stopped_before() {
+    let (one, two) = (Scripted::new(Script::modern()), Scripted::new(Script::modern()));
+    let manager = Manager::new(options());
+    manager.hold_back();
+    let first = manager.register(config("one", Target::stdio(command(&one)))).unwrap();
+    let second = manager.register(config("two", Target::stdio(command(&two)))).unwrap();
+    second.stop().await;
+    assert_eq!((one.journal().launches(), first.status().state), (0, State::Disconnected));
+    manager.let_start();
+    first.ready(LIMIT).await.unwrap();
+    assert_eq!((one.journal().launches(), two.journal().launches()), (1, 0));
+    manager.stop().await;
+}
