@@ -154,8 +154,13 @@ impl Reply {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let notes = Notes::default();
-        let future = Box::pin(start(notes.clone()));
-        Self::from_source(NotingSource { future, notes, outcome: None })
+        let future = start(notes.clone());
+        Self::from_noting_on(notes, future)
+    }
+
+    /// The same for a future that goes on with notes it was given before.
+    pub fn from_noting_on(notes: Notes, future: impl Future<Output = Outcome> + Send + 'static) -> Self {
+        Self::from_source(NotingSource { future: Box::pin(future), notes, outcome: None })
     }
 
     /// A reply that a future will give: what takes time before the call can even start.

@@ -174,7 +174,7 @@ impl Talk {
 
 impl Resume for Talk {
     fn resume(self: Box<Self>, answer: Option<Response>) -> Reply {
-        Reply::from_future(async move {
+        Reply::from_noting_on(self.notes.clone(), async move {
             if let Some(answer) = answer
                 && let Err(fault) = self.shared.deliver(&answer).await
             {

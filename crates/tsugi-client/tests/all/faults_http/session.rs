@@ -6,13 +6,14 @@ use serde_json::json;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, SentState};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::input::Answers;
 use tsugi_testkit::fake::{Step, reply};
 use tsugi_testkit::script::{Action, Http, Rule, Script};
 use tsugi_testkit::scripted::HttpServer;
 use tsugi_testkit::wait;
 
 use super::fake;
-use crate::outcome::{fault, text, value};
+use crate::outcome::{asked, fault, notes_of, text, value};
 use crate::world::{Bench, LIMIT, call, http};
 
 /// A server that forgets every session when it is told to.
@@ -134,6 +135,47 @@ async fn progress_on_the_sessions_own_stream_reaches_its_call_while_it_runs() {
     }
     finish.send(()).unwrap();
     assert_eq!(text(&reply.outcome().await), "1");
+    bench.finish().await;
+}
+
+/// A server that asks in the middle of `count`; what it tells after that comes on the session's own stream.
+fn asking() -> tsugi_testkit::fake::Fake {
+    let (answered, answers) = std::sync::mpsc::channel::<()>();
+    let (call, answers) = (parking_lot::Mutex::new(None), parking_lot::Mutex::new(answers));
+    tsugi_testkit::fake::Fake::start(move |request| {
+        if request.method == "GET" {
+            let Ok(()) = answers.lock().recv_timeout(LIMIT) else { return reply::nothing() };
+            let (token, answer): (serde_json::Value, String) = call.lock().take().unwrap();
+            let params = json!({"progressToken": token, "progress": 1});
+            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+            return [reply::sse_open(&[&progress.to_string(), &answer]), vec![Step::Hold]].concat();
+        }
+        if super::is_count(request) {
+            let answer = super::response(request, &super::said(tsugi_protocol::mcp::Era::Legacy, "1"));
+            *call.lock() = Some((request.json()["params"]["_meta"]["progressToken"].clone(), answer));
+            let params = json!({"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}});
+            let question = json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params});
+            return [reply::sse_open(&[&question.to_string()]), vec![Step::Hold]].concat();
+        }
+        if request.json().get("result").is_some() {
+            answered.send(()).ok();
+            return reply::status(202, &[], "");
+        }
+        super::good(tsugi_protocol::mcp::Era::Legacy, request)
+    })
+}
+
+#[tokio::test]
+async fn progress_after_a_question_reaches_the_call_that_went_on() {
+    let bench = Bench::of(asking());
+    let mut counting = call("count", json!({}));
+    counting.meta.progress_token = Some(Raw::string("mine"));
+    let question = asked(&bench.outcome(counting.clone()).await);
+    let mut answers = Answers::default();
+    answers.add(&question.questions()[0].key, &Raw::from(json!({"action": "accept", "content": {}})));
+    let again = counting.retry_with(Some(&answers.finish()), question.state.as_deref());
+    let (notes, outcome) = notes_of(bench.server.answer(again), LIMIT).await.expect("the call ends");
+    assert_eq!((notes.len(), text(&outcome).as_str()), (1, "1"));
     bench.finish().await;
 }
 
