@@ -124,10 +124,12 @@ impl Limited {
     }
 
     fn poll_limit(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(bell) = &self.bell {
+            return bell.poll(context);
+        }
         let now = *self.started.get_or_insert_with(Instant::now);
-        let limit = now + self.idle.min(self.total);
-        let bell = self.bell.get_or_insert_with(|| self.alarm.set(limit));
-        Pin::new(&*bell).poll(context)
+        self.bell = Some(self.alarm.set(now + self.idle.min(self.total), context));
+        Poll::Pending
     }
 
     fn expired(&self) -> Fault {

@@ -42,7 +42,11 @@ impl Answer for Shared {
             running.0.go.acquire().await.unwrap().forget();
             running.1 = true;
             if running.0.asks {
-                return Outcome::InputRequired(InputRequired { requests: None, state: None, rest: Box::new(Object::empty()) });
+                return Outcome::InputRequired(InputRequired {
+                    requests: None,
+                    state: None,
+                    rest: Box::new(Object::empty()),
+                });
             }
             Outcome::complete(Object::from(body))
         })

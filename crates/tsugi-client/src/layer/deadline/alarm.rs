@@ -4,7 +4,6 @@
 //! the thread that sleeps in the kernel. Deadlines of seconds need no such precision, so one task looks at
 //! all of them every few milliseconds while there are any.
 
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -49,7 +48,8 @@ enum Task {
 #[derive(Debug)]
 struct Entry {
     at: Instant,
-    waker: Option<Waker>,
+    has_rung: bool,
+    waker: Waker,
 }
 
 /// One deadline; forgotten when dropped.
@@ -60,10 +60,11 @@ pub(super) struct Bell {
 }
 
 impl Alarm {
-    /// Sets a deadline. Must be called within a runtime.
-    pub(super) fn set(&self, at: Instant) -> Bell {
+    /// Sets a deadline for the task of `context`. Must be called within a runtime.
+    pub(super) fn set(&self, at: Instant, context: &Context<'_>) -> Bell {
+        let waker = context.waker().clone();
         let mut table = self.0.table.lock();
-        let index = table.entries.insert(Entry { at, waker: None });
+        let index = table.entries.insert(Entry { at, has_rung: false, waker });
         let before = std::mem::replace(&mut table.task, Task::Ticking);
         drop(table);
         match before {
@@ -85,20 +86,19 @@ impl Drop for Shared {
 impl Bell {
     /// Moves the deadline.
     pub(super) fn reset(&self, at: Instant) {
-        self.shared.table.lock().entries[self.index].at = at;
-    }
-
-    /// Ready once the deadline has passed.
-    pub(super) fn poll(self: Pin<&Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut table = self.shared.table.lock();
         let entry = &mut table.entries[self.index];
-        if entry.at <= Instant::now() {
+        (entry.at, entry.has_rung) = (at, false);
+    }
+
+    /// Ready once the deadline was seen to have passed.
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut table = self.shared.table.lock();
+        let entry = &mut table.entries[self.index];
+        if entry.has_rung {
             return Poll::Ready(());
         }
-        match &mut entry.waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
+        entry.waker.clone_from(context.waker());
         Poll::Pending
     }
 }
@@ -130,8 +130,11 @@ impl Shared {
     fn ring(&self) -> bool {
         let now = Instant::now();
         let mut table = self.table.lock();
-        let late = table.entries.iter_mut().filter(|(_, entry)| entry.at <= now);
-        let wakers: Vec<Waker> = late.filter_map(|(_, entry)| entry.waker.take()).collect();
+        let mut wakers = Vec::new();
+        for (_, entry) in table.entries.iter_mut().filter(|(_, entry)| entry.at <= now && !entry.has_rung) {
+            entry.has_rung = true;
+            wakers.push(entry.waker.clone());
+        }
         let is_busy = !table.entries.is_empty();
         drop(table);
         wakers.into_iter().for_each(Waker::wake);
@@ -153,15 +156,19 @@ impl Shared {
 mod tests {
     use super::*;
 
+    async fn set(alarm: &Alarm, at: Instant) -> Bell {
+        std::future::poll_fn(|context| Poll::Ready(alarm.set(at, context))).await
+    }
+
     async fn rung(bell: &Bell) {
-        std::future::poll_fn(|context| Pin::new(bell).poll(context)).await;
+        std::future::poll_fn(|context| bell.poll(context)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_bell_rings_soon_after_its_time_and_not_before() {
         let alarm = Alarm::default();
         let start = Instant::now();
-        rung(&alarm.set(start + Duration::from_secs(30))).await;
+        rung(&set(&alarm, start + Duration::from_secs(30)).await).await;
         let took = start.elapsed();
         assert!(took >= Duration::from_secs(30) && took <= Duration::from_secs(30) + 2 * TICK, "{took:?}");
     }
@@ -170,7 +177,7 @@ mod tests {
     async fn a_bell_that_is_moved_rings_at_its_new_time() {
         let alarm = Alarm::default();
         let start = Instant::now();
-        let bell = alarm.set(start + Duration::from_secs(1));
+        let bell = set(&alarm, start + Duration::from_secs(1)).await;
         bell.reset(start + Duration::from_secs(5));
         rung(&bell).await;
         assert!(start.elapsed() >= Duration::from_secs(5));
@@ -179,10 +186,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_task_falls_asleep_and_is_woken_again() {
         let alarm = Alarm::default();
-        rung(&alarm.set(Instant::now() + TICK)).await;
+        rung(&set(&alarm, Instant::now() + TICK).await).await;
         tokio::time::sleep(TICK * (QUIET_TICKS + 10)).await;
         assert_eq!(alarm.0.table.lock().task, Task::Asleep);
-        rung(&alarm.set(Instant::now() + TICK)).await;
+        rung(&set(&alarm, Instant::now() + TICK).await).await;
         assert_eq!(alarm.0.table.lock().task, Task::Ticking);
     }
 }
