@@ -131,20 +131,54 @@ impl Pm {
 
     /// Does one action for one caller.
     pub async fn perform<A: Action>(&self, caller: &Caller, action: A) -> Result<A::Output, Fault> {
+        self.perform_and_look(caller, action, |_| Ok(())).await.map(|(output, ())| output)
+    }
+
+    /// Does one action for one caller, and gives the few notices that ride along with the answer; each is shown at
+    /// most twice. They are looked for in the same transaction, so that they cost no other.
+    pub async fn perform_with_notices<A: Action>(
+        &self,
+        caller: &Caller,
+        action: A,
+    ) -> Result<(A::Output, Vec<Notice>), Fault> {
+        let agent = caller.agent_id.clone();
+        let look = move |tx: &mut Tx<'_>| match &agent {
+            Some(agent) => tx.notice_fresh(agent, NOTICES_AT_ONCE),
+            None => Ok(Vec::new()),
+        };
+        let (output, fresh) = self.perform_and_look(caller, action, look).await?;
+        if !fresh.is_empty() {
+            let ids: Vec<i64> = fresh.iter().map(|notice| notice.id).collect();
+            self.store.write(move |tx| ids.iter().try_for_each(|id| tx.notice_shown(*id))).await?;
+        }
+        Ok((output, fresh))
+    }
+
+    async fn perform_and_look<A: Action, L, T>(
+        &self,
+        caller: &Caller,
+        action: A,
+        also: L,
+    ) -> Result<(A::Output, T), Fault>
+    where
+        T: Send + 'static,
+        L: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+    {
         if A::EFFECT.wants_sweep() {
             self.sweep_now_and_then().await?;
         }
         let caller = caller.clone();
         if A::EFFECT.is_write() {
-            return self.store.write(move |tx| write_once(tx, &caller, &action)).await;
+            return self.store.write(move |tx| Ok((write_once(tx, &caller, &action)?, also(tx)?))).await;
         }
         let (touch, looker) = (action.touches().cloned(), caller.clone());
-        let (output, is_renewal_due) = self.store.read(move |tx| look(tx, &caller, &action)).await?;
+        let reading = self.store.read(move |tx| Ok((look(tx, &caller, &action)?, also(tx)?)));
+        let ((output, is_renewal_due), seen) = reading.await?;
         if let Some(task) = touch.filter(|_| is_renewal_due) {
             // The answer stands even if the lease could not be renewed; the next write will tell.
             let _ = self.store.write(move |tx| Desk::open(tx, &looker)?.renew_by_look(&task)).await;
         }
-        Ok(output)
+        Ok((output, seen))
     }
 
     /// Brings back what dead agents held, a bounded amount at a time; answers how much.
@@ -177,18 +211,6 @@ impl Pm {
             }
         }
         Ok(())
-    }
-
-    /// The few notices that ride along with an answer; each is shown at most twice.
-    pub async fn notices(&self, caller: &Caller) -> Result<Vec<Notice>, Fault> {
-        let Some(agent) = caller.agent_id.clone() else { return Ok(Vec::new()) };
-        let fresh = self.store.read(move |tx| tx.notice_fresh(&agent, NOTICES_AT_ONCE)).await?;
-        if fresh.is_empty() {
-            return Ok(fresh);
-        }
-        let ids: Vec<i64> = fresh.iter().map(|notice| notice.id).collect();
-        self.store.write(move |tx| ids.iter().try_for_each(|id| tx.notice_shown(*id))).await?;
-        Ok(fresh)
     }
 
     fn is_sweep_due(&self) -> bool {

@@ -19,6 +19,7 @@ use crate::action::session::StartSession;
 use crate::action::{Action, Pm};
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::SessionId;
+use crate::domain::notice::Notice;
 use crate::domain::session::Era;
 
 /// What every handler shares.
@@ -86,9 +87,9 @@ impl Service {
         let action: A = read(known, &arguments).map_err(told)?;
         let mut caller = self.caller(&context).await.map_err(told)?;
         caller.is_approved = approval::is_given(self, A::NAME, &arguments, &context)?;
-        let output = self.pm.perform(&caller, action).await;
-        let output = output.map_err(|fault| approval::ask(self, A::NAME, &arguments, &context, fault))?;
-        self.answer(&caller, object_of(&output)).await
+        let done = self.pm.perform_with_notices(&caller, action).await;
+        let (output, notices) = done.map_err(|fault| approval::ask(self, A::NAME, &arguments, &context, fault))?;
+        Ok(self.answer(&caller, object_of(&output), &notices))
     }
 
     /// The one tool that waits.
@@ -99,16 +100,15 @@ impl Service {
         Ok(written(object_of(&output)))
     }
 
-    async fn answer(&self, caller: &Caller, mut answer: Map<String, Value>) -> Answered {
+    fn answer(&self, caller: &Caller, mut answer: Map<String, Value>, notices: &[Notice]) -> ToolOutput {
         if let Some(session) = &caller.default_session {
             answer.entry("session_id").or_insert_with(|| json!(session));
         }
         self.remember(&answer);
-        let notices = self.pm.notices(caller).await.map_err(told)?;
         if !notices.is_empty() {
             answer.insert("notices".to_owned(), json!(notices));
         }
-        Ok(written(answer))
+        written(answer)
     }
 
     fn remember(&self, answer: &Map<String, Value>) {

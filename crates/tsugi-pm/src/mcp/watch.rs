@@ -9,8 +9,11 @@ use super::service::Service;
 use crate::action::desk::Caller;
 use crate::action::look::{GetTask, Section};
 use crate::domain::event::{EntityType, Event};
+use crate::domain::fault::Fault;
 use crate::domain::id::{TaskId, TaskRef};
 
+/// How often the place in the history is kept up while nobody listens.
+const REST: Duration = Duration::from_millis(250);
 /// How soon the watcher notices that its server is gone, and how long it rests after a database that failed.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
@@ -20,22 +23,48 @@ pub(super) fn start(service: &Arc<Service>, server: &Arc<Server>, since: i64) {
     tokio::spawn(async move { watch(&service, &server, &notifier, since).await });
 }
 
-async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, since: i64) {
-    let mut feed = service.pm.subscribe(since);
+async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, mut since: i64) {
     while server.strong_count() > 0 {
-        match tokio::time::timeout(LOOK_UP, feed.next()).await {
-            Ok(Ok(event)) if notifier.listeners() > 0 => announce(service, notifier, &event).await,
-            Ok(Err(fault)) => {
-                tracing::warn!(%fault, "subscribers hear nothing for a while");
-                tokio::time::sleep(LOOK_UP).await;
-            }
-            _ => {}
-        }
+        let told = match notifier.listeners() {
+            0 => rest(service, notifier, &mut since).await,
+            _ => tell(service, notifier, &mut since).await,
+        };
         // What dead agents held comes back also while nobody calls.
-        if let Err(fault) = service.pm.sweep_now_and_then().await {
-            tracing::warn!(%fault, "what vanished agents held was not looked for");
+        if let Err(fault) = told.and(service.pm.sweep_now_and_then().await) {
+            tracing::warn!(%fault, "subscribers hear nothing for a while");
+            tokio::time::sleep(LOOK_UP).await;
         }
     }
+}
+
+/// While nobody listens, only the place in the history is kept up, and not at every change. It is read before we look
+/// again for listeners, so whatever happens after somebody came lies behind it.
+async fn rest(service: &Service, notifier: &Notifier, since: &mut i64) -> Result<(), Fault> {
+    let mut changes = service.pm.store().changes();
+    let newest = service.pm.last_seq().await?;
+    if notifier.listeners() == 0 {
+        *since = newest;
+        tokio::time::sleep(REST).await;
+        let _ = tokio::time::timeout(LOOK_UP, changes.changed()).await;
+    }
+    Ok(())
+}
+
+/// Tells every change until nobody listens any more.
+async fn tell(service: &Service, notifier: &Notifier, since: &mut i64) -> Result<(), Fault> {
+    let mut feed = service.pm.subscribe(*since);
+    while notifier.listeners() > 0 {
+        match tokio::time::timeout(LOOK_UP, feed.next()).await {
+            Ok(event) => {
+                let event = event?;
+                *since = event.seq;
+                announce(service, notifier, &event).await;
+            }
+            // A moment without changes.
+            Err(_) => service.pm.sweep_now_and_then().await?,
+        }
+    }
+    Ok(())
 }
 
 async fn announce(service: &Service, notifier: &Notifier, event: &Event) {

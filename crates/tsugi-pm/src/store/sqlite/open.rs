@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::run::fault;
@@ -79,6 +80,8 @@ fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connectio
     };
     let mut connection = opened.map_err(|error| fault(&error))?;
     connection.set_prepared_statement_cache_capacity(PREPARED);
+    // Without this SQLite looks at the values when it plans, and so plans anew for every call.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(|error| fault(&error))?;
     connection.busy_handler(Some(wait)).map_err(|error| fault(&error))?;
     retry_busy(|| connection.execute_batch(SETTINGS))?;
     Ok(connection)
