@@ -1,11 +1,5 @@
 //! What comes up the seam: notes while the call runs, then exactly one outcome.
 
-#![expect(
-    clippy::large_enum_variant,
-    clippy::result_large_err,
-    reason = "a reply that is ready must cost no allocation, and outcomes are moved, not kept by the thousand"
-)]
-
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;

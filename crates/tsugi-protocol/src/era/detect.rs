@@ -7,7 +7,6 @@ use crate::rpc::{Body, RpcError, code};
 
 /// What the answer to a `server/discover` on a stream (stdio, WebSocket) shows.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "there is one per connection, for a moment")]
 pub enum Verdict {
     /// A modern server, and who it is.
     Modern(ServerIdentity),
@@ -24,7 +23,6 @@ pub enum Verdict {
 
 /// What the HTTP answer to a modern request shows.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "there is one per connection, for a moment")]
 pub enum HttpVerdict {
     /// A modern server, and who it is.
     Modern(ServerIdentity),
