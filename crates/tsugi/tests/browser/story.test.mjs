@@ -242,6 +242,14 @@ test("two windows move one task at once: one wins, the other is told, and nothin
     await card(second, "in_progress").waitFor();
     await card(first, "in_progress").waitFor();
 
+    // A hold is taken away from whoever has it, with a reason, and taken again.
+    await first.locator(".agents").getByRole("button", { name: "Take WEB-1 away" }).click();
+    await first.getByLabel("Why?").fill("its holder went home");
+    await first.getByRole("button", { name: "OK" }).click();
+    await card(second, "todo").waitFor();
+    await card(second, "todo").getByRole("link").press("Shift+ArrowRight");
+    await card(first, "in_progress").waitFor();
+
     // Two people edit one task: the later one sees both versions and decides.
     for (const page of [first, second]) {
       await page.goto(`${gateway.url}/#/board/WEB-1`);

@@ -92,7 +92,7 @@ export function AgentsNow({ tasks, crew, onChange }: { tasks: TaskRow[]; crew: C
   const [asked, setAsked] = useState<string | null>(null);
   const revoke = async (task: string, reason: string) => {
     setAsked(null);
-    await change("force_release", { task_id: task, reason }).then(() => toast("good", t("board.revoked")), toastError);
+    await change("update_task_status", { task_id: task, status: "todo", reason }).then(() => toast("good", t("board.revoked")), toastError);
     onChange();
   };
   return (
