@@ -1,10 +1,12 @@
 //! Finds out why a server does not work, from what was seen of it, and says what to do about it.
 //!
-//! [`clue`] recognises what programs say when they fail; [`cause`] names what that means and what to try.
+//! [`clue`] recognises what programs say when they fail; [`cause`] names what that means and what to try;
+//! [`version`] asks which Node or Python is here; [`fix`] repairs what is safe.
 
 pub(crate) mod cause;
 mod clue;
 pub(crate) mod fix;
+pub(crate) mod version;
 
 use tsugi_protocol::answer::{Fault, FaultCode, Stage};
 

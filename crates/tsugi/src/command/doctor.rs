@@ -12,7 +12,7 @@ use crate::app::{App, select};
 use crate::config::layer::Loaded;
 use crate::config::settings::{ServerSettings, Target};
 use crate::doctor::cause::Cause;
-use crate::doctor::{Evidence, fix};
+use crate::doctor::{Evidence, fix, version};
 use crate::failure::{Failure, printable};
 use crate::find::{Reached, reach};
 use crate::output::Form;
@@ -65,6 +65,8 @@ struct Examined {
     noise: Vec<String>,
     fault: Option<Fault>,
     cause: Option<Cause>,
+    /// The interpreter of this machine, where the server wants another one.
+    installed: Option<String>,
     fixed: Option<String>,
 }
 
@@ -82,6 +84,11 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
             reached.iter().position(|one| one.server.name() == settings.name).map(|index| reached.swap_remove(index));
         let fault = failed.iter().position(|fault| fault.server.as_deref() == Some(&settings.name));
         examined.push(examine(app, settings, one, fault.map(|index| failed.swap_remove(index))));
+    }
+    for one in &mut examined {
+        if let Some(cause) = &one.cause {
+            one.installed = version::installed(cause, one.program.as_deref()).await;
+        }
     }
     if args.fix {
         examined.iter_mut().for_each(|one| one.repair(&loaded));
@@ -133,6 +140,7 @@ fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, faile
         noise,
         fault,
         cause,
+        installed: None,
         fixed: None,
     }
 }
@@ -196,6 +204,7 @@ impl Examined {
             "fixed": self.fixed,
             "target": self.target,
             "program": self.program,
+            "installed": self.installed,
             "transport": self.status.as_ref().map(|status| status.transport),
             "era": era,
             "revision": revision,
@@ -219,6 +228,7 @@ impl Examined {
             lines.push(format!("  {} {}", printable(&cause.sentence()), paint.faint(format!("[{}]", cause.word()))));
             lines.push(format!("  {} {}", paint.faint("runs:"), printable(&self.target)));
             lines.extend(self.program.iter().map(|path| format!("  {} {}", paint.faint("found:"), path.display())));
+            lines.extend(self.installed.iter().map(|have| format!("  {} {}", paint.faint("here:"), printable(have))));
             lines.extend(last(&self.stderr).iter().map(|line| format!("  {} {}", paint.faint("|"), printable(line))));
             match &self.fixed {
                 Some(fixed) => lines.push(format!("  {} {fixed}; run `tsugi doctor` again", paint.good("fixed:"))),

@@ -57,7 +57,13 @@ fn a_node_that_is_too_old() {
 #[test]
 fn a_python_that_is_too_old() {
     let words = "Because the current Python version (3.9.2) does not satisfy Python>=3.10 and x==1.0 depends on Python>=3.10, we can conclude that x==1.0 cannot be used.";
-    check(shell(&format!("echo '{words}' >&2; exit 1")), "wrong-python");
+    let world = World::new();
+    for (name, script) in [("server", format!("echo '{words}' >&2; exit 1")), ("python3", "echo Python 3.9.2".into())] {
+        let path = world.write(name, &format!("#!/bin/sh\n{script}\n"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let (found, _) = examine_with(&world, json!({"name": "s", "command": world.work().join("server")}), &[], &[]);
+    assert_eq!((&found["cause"], &found["installed"]), (&json!("wrong-python"), &json!("python3 3.9.2")), "{found:#}");
 }
 
 #[test]
