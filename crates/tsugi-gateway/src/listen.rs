@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -67,7 +68,9 @@ impl Listening {
 
     async fn serve(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let gateway = &self.gateway;
+        let is_used = AtomicBool::new(false);
         let service = service_fn(|request| {
+            is_used.store(true, Ordering::Relaxed);
             let gateway = gateway.clone();
             async move { Ok::<_, Infallible>(gateway.handle(request).await) }
         });
@@ -75,6 +78,7 @@ impl Listening {
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = unused(&is_used, gateway.config().limits.head_timeout) => return,
             () = gateway.drain().closing().cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 match tokio::time::timeout(LAST_WRITE, connection).await {
@@ -86,6 +90,15 @@ impl Listening {
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection broke");
         }
+    }
+}
+
+/// Resolves when a connection had no request in time. Until its first bytes tell the version of HTTP, no other
+/// clock runs for it, and whoever opens connections and says nothing could take the room of all others.
+async fn unused(is_used: &AtomicBool, patience: Duration) {
+    tokio::time::sleep(patience).await;
+    if is_used.load(Ordering::Relaxed) {
+        std::future::pending().await
     }
 }
 

@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::FaultCode;
 
@@ -59,6 +60,8 @@ pub struct Gateway {
     drain: Drain,
     sessions: Table,
     sse_streams: face::sse::Streams,
+    /// Room for streams that stay open, of whatever face.
+    streams: Arc<Semaphore>,
     tasks: TaskTracker,
     metrics: Arc<Metrics>,
     addresses: Vec<SocketAddr>,
@@ -102,6 +105,7 @@ impl Gateway {
             drain: Drain::default(),
             sessions,
             sse_streams: face::sse::Streams::default(),
+            streams: Arc::new(Semaphore::new(config.limits.streams.min(Semaphore::MAX_PERMITS))),
             tasks: TaskTracker::new(),
             metrics,
             addresses,
@@ -146,6 +150,13 @@ impl Gateway {
 
     pub(crate) fn sse_streams(&self) -> &face::sse::Streams {
         &self.sse_streams
+    }
+
+    /// Room for one more stream, held as long as it is open.
+    pub(crate) fn take_stream(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let message = "there are too many streams";
+        let refusal = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message);
+        self.streams.clone().try_acquire_owned().map_err(|_| refusal().retry_after(Duration::from_secs(1)))
     }
 
     pub(crate) fn tasks(&self) -> &TaskTracker {

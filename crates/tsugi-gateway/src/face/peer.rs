@@ -182,6 +182,7 @@ impl Peer {
             caller: self.caller.clone(),
             options: CallOptions { face: "stream", ..CallOptions::default() },
         };
+        listen::expect_few(&call)?;
         let cancel = Arc::new(Cancel::default());
         self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());
         let asking = Asking::start(&*self.answer, request.id.clone(), call);

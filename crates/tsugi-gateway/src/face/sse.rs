@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use ::http::{Response, StatusCode};
@@ -12,7 +13,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tsugi_protocol::answer::FaultCode;
 
 use super::event::{self, KeepAlive};
@@ -24,6 +25,8 @@ use crate::guard::refusal::Refusal;
 
 /// How many posted messages may wait for the stream to take them.
 const INBOX: usize = 256;
+/// How many bytes of them may: two of the largest, so that a client that does not read holds little.
+const INBOX_BYTES: usize = 8 << 20;
 
 /// The open streams, by the id that their clients post to.
 #[derive(Default)]
@@ -32,6 +35,7 @@ pub(crate) struct Streams(Mutex<HashMap<String, Posted>>);
 struct Posted {
     caller: String,
     inbox: mpsc::Sender<Bytes>,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// Opens a stream and tells where to post.
@@ -42,19 +46,15 @@ pub(crate) fn open(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Response<Bod
     let id = BASE64_URL_SAFE_NO_PAD.encode(random);
     let (inbox, posted) = mpsc::channel(INBOX);
     let caller = asked.principal.caller();
-    {
-        let mut streams = gateway.sse_streams().0.lock();
-        if streams.len() >= limits.streams {
-            let message = "there are too many streams";
-            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message));
-        }
-        streams.insert(id.clone(), Posted { caller: caller.principal().to_owned(), inbox });
-    }
+    let room = gateway.take_stream()?;
+    let waiting: Arc<AtomicUsize> = Arc::default();
+    let posts = Posted { caller: caller.principal().to_owned(), inbox, waiting: waiting.clone() };
+    gateway.sse_streams().0.lock().insert(id.clone(), posts);
     let peer = Peer::new(endpoint.answer, caller.clone(), Arc::new(limits.clone())).until(gateway.drain());
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
     let keep_alive = KeepAlive::new(limits.keep_alive);
     let closing = Box::pin(gateway.drain().closing().clone().cancelled_owned());
-    Ok(http::events(PeerStream { id, greeting, posted, peer, keep_alive, closing, gateway }))
+    Ok(http::events(PeerStream { id, greeting, posted, waiting, peer, keep_alive, closing, _room: room, gateway }))
 }
 
 /// Takes a posted message for a stream. Somebody else's stream does not exist.
@@ -65,7 +65,7 @@ pub(crate) fn post(asked: &Asked<'_>, bytes: Bytes) -> Result<Response<Body>, Re
     let streams = asked.gateway.sse_streams().0.lock();
     let posted = streams.get(id.as_ref()).filter(|posted| posted.caller == asked.principal.caller().principal());
     let unknown = || Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
-    match posted.ok_or_else(unknown)?.inbox.try_send(bytes) {
+    match posted.ok_or_else(unknown)?.put(bytes) {
         Ok(()) => Ok(http::text(StatusCode::ACCEPTED, "Accepted")),
         Err(mpsc::error::TrySendError::Closed(_)) => Err(unknown()),
         Err(mpsc::error::TrySendError::Full(_)) => {
@@ -75,19 +75,34 @@ pub(crate) fn post(asked: &Asked<'_>, bytes: Bytes) -> Result<Response<Body>, Re
     }
 }
 
+impl Posted {
+    /// Puts a message where the stream will find it, unless too much waits there.
+    fn put(&self, bytes: Bytes) -> Result<(), mpsc::error::TrySendError<Bytes>> {
+        let size = bytes.len();
+        if self.waiting.fetch_add(size, Ordering::SeqCst) + size > INBOX_BYTES {
+            self.waiting.fetch_sub(size, Ordering::SeqCst);
+            return Err(mpsc::error::TrySendError::Full(bytes));
+        }
+        self.inbox.try_send(bytes).inspect_err(|_| _ = self.waiting.fetch_sub(size, Ordering::SeqCst))
+    }
+}
+
 struct PeerStream {
     id: String,
     greeting: Option<Bytes>,
     posted: mpsc::Receiver<Bytes>,
+    waiting: Arc<AtomicUsize>,
     peer: Peer,
     keep_alive: KeepAlive,
     closing: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _room: OwnedSemaphorePermit,
     gateway: Arc<crate::run::Gateway>,
 }
 
 impl PeerStream {
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         while let Poll::Ready(Some(posted)) = self.posted.poll_recv(context) {
+            self.waiting.fetch_sub(posted.len(), Ordering::SeqCst);
             if let Some(answer) = self.peer.receive(posted) {
                 return Poll::Ready(answer);
             }

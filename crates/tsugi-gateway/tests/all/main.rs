@@ -3,6 +3,7 @@
 
 mod dashboard;
 mod edge;
+mod faults;
 mod hub;
 mod legacy;
 mod modern;

@@ -19,7 +19,7 @@ use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, Response, Rp
 
 use super::turn::Turn;
 use crate::config::Limits;
-use crate::face::mcp::modern::{invalid, without_meta};
+use crate::face::mcp::modern::{invalid, listen, without_meta};
 use crate::face::running::{Cancel, Running};
 use tsugi_protocol::era::{change, session};
 
@@ -183,6 +183,9 @@ impl Conversation {
             return Err(RpcError::new(code::METHOD_NOT_FOUND, "resources cannot be watched here"));
         }
         let uri = uri_of(request)?;
+        if self.state.lock().uris.len() >= listen::SUBSCRIPTIONS {
+            return Err(listen::too_many());
+        }
         self.change_watch(|uris| uris.insert(uri));
         Ok(())
     }

@@ -19,7 +19,12 @@ static MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub(super) fn check(headers: &HeaderMap, method: &Method, params: &Object, tools: &dyn Tools) -> Result<(), RpcError> {
     check_method(headers, method)?;
     let Some(key) = named_by(method) else { return Ok(()) };
-    let Some(name) = params.get_str(key) else { return Ok(()) };
+    let name = match params.get_str(key) {
+        Some(name) => name,
+        // What no header can be compared with must not slip past those who read headers.
+        None if params.has(key) => return Err(mismatch("the name in the body is no text")),
+        None => return Ok(()),
+    };
     check_name(headers, &name)?;
     if *method == Method::ToolsCall
         && let Some(mirrored) = tools.header_params(&name)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::mcp::{Method, Version};
 use tsugi_protocol::rpc::{Message, RpcError, code};
@@ -168,6 +169,7 @@ fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Opti
         _session: session,
         _busy: Some(asked.busy),
         closing: None,
+        _room: None,
     })
 }
 
@@ -207,6 +209,7 @@ pub(super) fn post_batch(asked: Asked<'_>, place: Option<&str>, bytes: &Bytes) -
         _session: session,
         _busy: Some(asked.busy),
         closing: None,
+        _room: None,
     }))
 }
 
@@ -234,6 +237,7 @@ pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body
         return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, FaultCode::InvalidRequest, message));
     }
     let session = find(&asked, place)?;
+    let room = asked.gateway.take_stream()?;
     let reader = match single(headers, &LAST_EVENT_ID) {
         Single::One(last) => resume(&session, last)?,
         Single::None => {
@@ -252,6 +256,7 @@ pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body
         _session: session,
         _busy: None,
         closing: Some(closing),
+        _room: Some(room),
     }))
 }
 
@@ -286,6 +291,8 @@ struct SessionStream {
     _busy: Option<Busy>,
     /// Streams of changes end when we begin to stop.
     closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// A stream that stays open takes room that others may lack.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl SessionStream {

@@ -69,13 +69,15 @@ fn read(
     agree::check(headers, &request.method, &params, &*endpoint.tools)?;
     refuse_gone(&request.method)?;
     adopt_trace(headers, &mut request_meta);
-    Ok(Call {
+    let call = Call {
         method: request.method.clone(),
         params: without_meta(&params),
         meta: request_meta,
         caller: asked.principal.caller().clone(),
         options: asked.options("mcp"),
-    })
+    };
+    listen::expect_few(&call)?;
+    Ok(call)
 }
 
 /// Reads a modern request's `_meta`, or says what is wrong with it.

@@ -7,27 +7,48 @@ use std::task::{Context, Poll};
 
 use ::http::Response;
 use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 use tsugi_protocol::answer::{Answer, Call, Event, Note, Outcome};
 use tsugi_protocol::era::change;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::subscription::{Filter, acknowledgment, tagged};
-use tsugi_protocol::rpc;
-use tsugi_protocol::rpc::Id;
+use tsugi_protocol::rpc::{self, Id, RpcError, code};
 
 use super::stream::response;
 use crate::backend::Endpoint;
 use crate::body::{Body, Chunks};
 use crate::face::event::{self, KeepAlive};
 use crate::face::running::Running;
-use crate::face::{Asked, http};
+use crate::face::{Asked, fault, http};
+
+/// How many resources one client may watch.
+pub(crate) const SUBSCRIPTIONS: usize = 1024;
+
+/// Refuses a subscription that is not one yet: one that watches more than we can keep.
+pub(crate) fn expect_few(call: &Call) -> Result<(), RpcError> {
+    match call.method == Method::Listen && change::read_filter(&call.params).uris.len() > SUBSCRIPTIONS {
+        true => Err(too_many()),
+        false => Ok(()),
+    }
+}
+
+/// The error for resources that are too many to watch.
+pub(crate) fn too_many() -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, &format!("at most {SUBSCRIPTIONS} resources can be watched"))
+}
 
 /// Opens the stream.
 pub(super) fn open(asked: Asked<'_>, endpoint: &Endpoint, id: Id, call: Call) -> Response<Body> {
+    let room = match asked.gateway.take_stream() {
+        Ok(room) => room,
+        Err(refusal) => return fault::rpc_error(refusal.status, Some(&id), &refusal.to_fault().to_rpc()),
+    };
     let subscription = Subscription::open(&*endpoint.answer, id, call);
     http::events(ListenStream {
         subscription: Some(subscription),
         keep_alive: KeepAlive::new(asked.gateway.config().limits.keep_alive),
         draining: Box::pin(asked.gateway.drain().draining()),
+        _room: room,
     })
 }
 
@@ -94,6 +115,7 @@ struct ListenStream {
     subscription: Option<Subscription>,
     keep_alive: KeepAlive,
     draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Chunks for ListenStream {

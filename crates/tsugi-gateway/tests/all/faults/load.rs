@@ -1,0 +1,171 @@
+//! More than the gateway can take, and clients that do not read: D-04, D-05, D-07, D-14.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tsugi_gateway::Config;
+use tsugi_gateway::guard::api_key::Key;
+use tsugi_gateway::guard::quota::Quota;
+
+use super::line::Line;
+use super::upstream::NOTE;
+use super::{BASE, JSON, Subject, Verdict, ensure, open_session, scaled, tool_call};
+use crate::world::*;
+
+/// D-04: a client asks for a flood and reads nothing. What was taken from the server stays bounded.
+pub(crate) async fn holds_little_for_a_stalled_reader(subject: &Subject) -> Verdict {
+    subject.works().await?;
+    let stalled = subject.client.open_modern("/mcp", &tool_call(json!(1), "flood", json!({}))).await;
+    until(|| subject.upstream.notes() > 0).await;
+    // It has come to rest when nothing more is taken while others are served.
+    let mut last = 0;
+    let mut quiet = 0;
+    while quiet < 20 {
+        subject.works().await?;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let now = subject.upstream.notes();
+        quiet = if now == last { quiet + 1 } else { 0 };
+        last = now;
+        // The kernel's buffers of both ends take a few megabytes beside the one that we may hold.
+        ensure(now * NOTE < 24 << 20, || {
+            format!("{} MiB were taken for a client that does not read", (now * NOTE) >> 20)
+        })?;
+    }
+    drop(stalled);
+    until(|| subject.upstream.cancelled() == 1).await;
+    subject.works().await
+}
+
+#[tokio::test]
+async fn d04_a_client_that_does_not_read_makes_us_hold_little() {
+    holds_little_for_a_stalled_reader(&Subject::tsugi().await).await.unwrap();
+}
+
+#[tokio::test]
+async fn d04_a_posting_client_that_does_not_read_its_stream_is_held_back() {
+    let subject = Subject::tsugi().await;
+    let get = subject.client.request("GET", "/sse", &[("Accept", "text/event-stream")], "");
+    let mut stream = Exchange::send(subject.client.0, &get).await;
+    stream.read_until("event: endpoint\ndata: ").await;
+    let path = stream.read_until("\n\n").await.trim().to_owned();
+    let mut line = Line::open(subject.client.0).await;
+    let large = tool_call(json!(1), "echo", json!({"text": "x".repeat(1 << 20)})).to_string();
+    let mut accepted = 0;
+    // Each post makes an answer of its own size, which nobody reads.
+    while line.post(&path, &[JSON], &large).await.unwrap().status == 202 {
+        accepted += 1;
+        assert!(accepted < 64, "64 MiB wait for a client that does not read");
+    }
+    subject.works().await.unwrap();
+    drop(stream);
+}
+
+#[tokio::test]
+async fn d05_idle_sessions_and_listeners_hear_of_nothing_lost() {
+    // 10,000 of each for an hour in the row; here 200 of each, unless TSUGI_TEST_LONG is set, and without the hour.
+    let subject = Subject::tsugi().await;
+    let count = scaled(200, 5_000);
+    let listen = modern(json!(1), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let (mut sessions, mut listeners) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        sessions.push(open_session(&subject.client, "2025-11-25", &[]).await);
+        let mut listener = subject.client.open_modern("/mcp", &listen).await;
+        listener.read_until("acknowledged").await;
+        listeners.push(listener);
+    }
+    let call = super::legacy_call(json!(1), "echo", json!({"text": "awake"})).to_string();
+    let mut line = Line::open(subject.client.0).await;
+    for session in &sessions {
+        let headers = [BASE[0], BASE[1], ("Mcp-Session-Id", session.as_str())];
+        assert!(line.post("/mcp", &headers, &call).await.unwrap().body.contains("awake"));
+    }
+}
+
+/// How long this process has used the processor.
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+#[tokio::test]
+async fn d07_a_spike_leaves_nothing_that_spins() {
+    // 2,000 clients twenty times in the row; here 200 three times, unless TSUGI_TEST_LONG is set.
+    let subject = Subject::tsugi().await;
+    let size = scaled(200, 2_000);
+    for round in 1..=scaled(3, 20) {
+        let mut open = Vec::new();
+        for _ in 0..size {
+            open.push(subject.client.open_modern("/mcp", &tool_call(json!(1), "hang", json!({}))).await);
+        }
+        subject.upstream.wait_for_calls(round * size).await;
+        drop(open);
+        until(|| subject.upstream.cancelled() == round * size).await;
+    }
+    let before = cpu_time();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let used = cpu_time() - before;
+    assert!(used < Duration::from_millis(200), "{used:?} of processor time in a second of rest");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d14_too_much_is_shed_with_a_clear_error_and_the_rest_is_served() {
+    // Ten times what the server's slots and queue take, at once instead of for five minutes.
+    let subject = Subject::hub(Config::on_free_port()).await;
+    let calls = (0..scaled(1_000, 3_200)).map(|index| {
+        let call = tool_call(json!(1), "up__later", json!({"text": format!("mark-{index}-"), "ms": 20}));
+        let client = Client(subject.client.0);
+        async move { (index, client.modern("/mcp", &call).await) }
+    });
+    let (mut served, mut shed) = (0, 0);
+    for (index, got) in join_all(calls).await {
+        match got.status {
+            200 if got.body.contains(&format!("mark-{index}-")) => served += 1,
+            503 => {
+                assert_eq!(got.error_code(), -31002, "{got:?}");
+                shed += 1;
+            }
+            _ => panic!("neither served nor shed: {got:?}"),
+        }
+    }
+    assert!(served >= 64, "{served} served, {shed} shed");
+    assert_eq!(subject.upstream.calls(), served, "what is shed never reaches the server");
+    let got = subject.client.modern("/mcp", &tool_call(json!(1), "up__echo", json!({"text": "after"}))).await;
+    assert!(got.body.contains("after"), "{got:?}");
+}
+
+#[tokio::test]
+async fn d14_one_callers_flood_leaves_the_others_their_share() {
+    let (loud, key_of_loud) = Key::generate("loud");
+    let (calm, key_of_calm) = Key::generate("calm");
+    let key_of_loud = key_of_loud.with_quota(Quota { per_minute: 60, burst: 10 });
+    let subject = Subject::with(Config { keys: vec![key_of_loud, key_of_calm], ..Config::on_free_port() }).await;
+    let call = tool_call(json!(1), "echo", json!({"text": "x"})).to_string();
+    let ask = async |key: &str| {
+        let message = tool_call(json!(1), "echo", json!({"text": "x"}));
+        let own = modern_headers(&message);
+        let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        headers.push(("X-Api-Key", key));
+        subject.client.send("POST", "/mcp", &headers, &call).await.status
+    };
+    let mut refused = 0;
+    for _ in 0..100 {
+        refused += usize::from(ask(&loud).await == 429);
+        assert_eq!(ask(&calm).await, 200);
+    }
+    assert!(refused >= 80, "{refused} of 100 were refused");
+}
+
+#[tokio::test]
+async fn d04_a_connection_that_never_says_anything_is_closed() {
+    let mut config = Config::on_free_port();
+    config.limits.head_timeout = Duration::from_millis(200);
+    let subject = Subject::with(config).await;
+    let mut silent = tokio::net::TcpStream::connect(subject.client.0).await.unwrap();
+    let mut read = Vec::new();
+    tokio::time::timeout(Duration::from_secs(20), silent.read_to_end(&mut read)).await.expect("it is closed").unwrap();
+    subject.works().await.unwrap();
+}
