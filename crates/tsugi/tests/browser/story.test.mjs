@@ -35,6 +35,7 @@ async function addTables(page) {
   const dialog = page.getByRole("dialog", { name: "Add a server" });
   await dialog.getByLabel("Name", { exact: true }).fill("tables");
   await dialog.getByLabel("Command", { exact: true }).fill(`'${process.execPath}' '${path.join(here, "server.mjs")}'`);
+  await inspect(page, "add-server");
   await dialog.getByRole("button", { name: "Add a server" }).click();
   await page.getByRole("heading", { name: "tables" }).waitFor();
   await page.getByRole("link", { name: "book_table" }).waitFor();
@@ -54,11 +55,13 @@ test("from nothing: the page opens, shows the built-in server, and a tool is tri
     await row(page, "demo").getByText("connected").waitFor();
     await page.keyboard.press("?");
     await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await inspect(page, "keys");
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
     await page.keyboard.press("/");
     await page.getByRole("combobox").fill("echo");
     await page.getByRole("option", { name: /echo/ }).first().waitFor();
+    await inspect(page, "search");
     await page.keyboard.press("Enter");
     await page.getByLabel(/^message/).fill("hello from the keyboard");
     await page.keyboard.press("Control+Enter");

@@ -95,7 +95,8 @@ export async function openWindow(options = {}) {
   // While working on the page: its files from a directory instead of from the program.
   if (process.env.TSUGI_DIST) await context.route("**/assets/*", (route) => route.fulfill({ path: path.join(process.env.TSUGI_DIST, path.basename(new URL(route.request().url()).pathname)) }));
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  // Long enough for a machine that does much else meanwhile.
+  page.setDefaultTimeout(60_000);
   open.add(page);
   page.on("close", () => open.delete(page));
   page.complaints = [];
