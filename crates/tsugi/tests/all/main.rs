@@ -4,6 +4,7 @@
 
 mod command;
 mod dashboard;
+mod docs;
 mod key;
 mod pm;
 mod reload;

@@ -1,0 +1,59 @@
+//! Pages that a running gateway writes about itself. `UPDATE_GOLDEN=1` writes them anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tsugi_testkit::golden::Golden;
+
+use super::page::root;
+use crate::world::World;
+
+const METRICS: &str = "# Metrics
+
+<!-- Generated from what a gateway answers at `/metrics`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi docs` writes it anew. -->
+
+`GET /metrics` answers in the text format of Prometheus.
+It needs an admin key where keys are configured; `gateway.metrics: off` takes it away.
+
+| metric | kind | labels | meaning |
+| --- | --- | --- | --- |
+";
+
+const LABELS: &str = "
+- `server` is the name in the configuration, `tool` the server's own name of the tool. The first 2,000 tools are counted by name, any more under `other`.
+- `outcome` is `complete` (also when the tool itself says that it failed), `input_required`, `failed` or `cancelled`.
+- `route` is the route as it is written in [http.md](http.md), never the address that was asked for, so that callers cannot multiply it.
+- A histogram has `_bucket`, `_sum` and `_count`; its limits are in seconds.
+";
+
+/// Every metric of the text with its kind, labels and meaning.
+fn rows(text: &str) -> String {
+    let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once('{').unwrap_or_else(|| (line.split(' ').next().unwrap_or_default(), ""));
+        let set = labels.entry(name.to_owned()).or_default();
+        let pairs = rest.rsplit_once('}').map_or("", |(inside, _)| inside).split("\",");
+        set.extend(pairs.filter_map(|pair| pair.split_once('=')).map(|(label, _)| format!("`{label}`")));
+    }
+    let mut rows = String::new();
+    let mut meaning = "";
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            meaning = help.split_once(' ').map_or("", |(_, meaning)| meaning);
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            let shown = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+            let sampled = if kind == "histogram" { format!("{name}_count") } else { shown.clone() };
+            let names = labels.get(&sampled).map(|set| set.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
+            rows.push_str(&format!("| `{shown}` | {kind} | {} | {meaning} |\n", names.join(", ")));
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_page_of_metrics_says_what_a_gateway_says() {
+    let world = World::new();
+    let serving = world.serve(&[]);
+    serving.ask("POST", "/tools/demo/echo", &[], r#"{"message":"hi"}"#);
+    let (_, text) = serving.ask("GET", "/metrics", &[], "");
+    Golden::in_folder(root().join("docs/reference")).check("metrics.md", &format!("{METRICS}{}{LABELS}", rows(&text)));
+}
