@@ -24,6 +24,7 @@ mod output;
 mod report;
 mod talk;
 mod terminal;
+mod willing;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ pub(crate) mod table;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -13,6 +14,11 @@ use crate::config::env::{CLICOLOR_FORCE, Environment, NO_COLOR};
 use progress::Progress;
 use style::Paint;
 use table::Table;
+
+use crate::willing::Willing;
+
+/// How long talk waits for whoever reads it: a service whose reader is stuck must still stop when it is told to.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +71,7 @@ impl Output {
     /// The streams of this process.
     pub(crate) fn of_process(form: Form, environment: &Environment) -> Self {
         let data = Stream::new(Box::new(io::stdout()), io::stdout().is_terminal(), environment);
-        let talk = Stream::new(Box::new(io::stderr()), io::stderr().is_terminal(), environment);
+        let talk = Stream::new(Box::new(Willing::new(PATIENCE)), io::stderr().is_terminal(), environment);
         Output::new(form, data, talk)
     }
 

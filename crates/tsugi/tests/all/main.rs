@@ -5,6 +5,7 @@
 mod command;
 mod dashboard;
 mod docs;
+mod faults;
 mod key;
 mod pm;
 mod reload;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ impl World {
         clippy::disallowed_methods,
         reason = "the command is what is tested, and the mark ends what is left of it"
     )]
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(TSUGI);
         let (name, value) = self.mark.variable();
         command.args(args).current_dir(self.path()).env_clear().env(name, value);
@@ -116,6 +116,20 @@ impl World {
             self.command(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let text = collect(child.stdout.take().unwrap());
         Following { child, text }
+    }
+
+    /// Starts `tsugi serve` with nothing but these arguments; what it says after where it listens stays unread in its pipe.
+    pub(crate) fn serve_unread(&self, args: &[&str]) -> (Serving, BufReader<ChildStderr>) {
+        let all = [&["serve"], args].concat();
+        let mut child = self.command(&all).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut unread = BufReader::with_capacity(1, child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("listening on ") {
+            line.clear();
+            assert!(unread.read_line(&mut line).unwrap() > 0, "it does not listen");
+        }
+        let url = line.trim_start_matches("listening on ").trim().to_owned();
+        (Serving { child, url, talk: Arc::default() }, unread)
     }
 
     /// Waits until no process of this world is left.
