@@ -5,6 +5,7 @@ mod control;
 mod eras;
 mod faults_http;
 mod faults_stdio;
+mod many;
 mod outcome;
 mod real;
 mod role;
