@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rmcp::model::CallToolRequestParams;
@@ -55,7 +56,7 @@ pub enum Contender {
 pub struct Tsugi {
     _manager: Manager,
     server: Server,
-    arguments: Raw,
+    size: usize,
 }
 
 pub struct Rmcp {
@@ -76,7 +77,8 @@ impl Contender {
     }
 
     pub async fn worker(&self) -> Worker {
-        Worker { contender: self.clone(), line: Vec::new() }
+        static WORKERS: AtomicUsize = AtomicUsize::new(0);
+        Worker { contender: self.clone(), line: Vec::new(), number: WORKERS.fetch_add(1, Ordering::Relaxed), turn: 0 }
     }
 }
 
@@ -108,8 +110,7 @@ async fn tsugi(
     configure(&mut config);
     let server = manager.register(config).expect("a server");
     server.ready(Duration::from_secs(10)).await.expect("a catalog");
-    let arguments = Raw::from(serde_json::json!({"size": size}));
-    Arc::new(Tsugi { _manager: manager, server, arguments })
+    Arc::new(Tsugi { _manager: manager, server, size })
 }
 
 async fn rmcp(wire: &str, size: usize, bin: &Path, http: &HttpBackEnd) -> Arc<Rmcp> {
@@ -133,6 +134,8 @@ async fn rmcp(wire: &str, size: usize, bin: &Path, http: &HttpBackEnd) -> Arc<Rm
 pub struct Worker {
     contender: Contender,
     line: Vec<u8>,
+    number: usize,
+    turn: usize,
 }
 
 impl Worker {
@@ -142,7 +145,11 @@ impl Worker {
             Contender::BarePipe(pipe) => pipe.exchange(&mut self.line).await,
             Contender::BareHttp(http) => http.exchange().await,
             Contender::Tsugi(tsugi) => {
-                let outcome = tsugi.server.answer(Call::tool("echo", Some(&tsugi.arguments))).outcome().await;
+                // Every call is another one, so that the cache is asked and never has the answer.
+                self.turn += 1;
+                let arguments = format!(r#"{{"size":{},"tags":["{}-{}"]}}"#, tsugi.size, self.number, self.turn);
+                let arguments = Raw::parse(arguments.into()).expect("JSON");
+                let outcome = tsugi.server.answer(Call::tool("echo", Some(&arguments))).outcome().await;
                 assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
             }
             Contender::Rmcp(rmcp) => {
