@@ -48,7 +48,7 @@ async fn post(
 ) -> Result<Response<Body>, Refusal> {
     let bytes = asked.json_body(body).await?;
     if batch::is_batch(&bytes) {
-        return legacy::post_batch(asked, place.as_deref(), &bytes);
+        return legacy::post_batch(asked, place.as_deref(), &bytes).await;
     }
     let message = match Message::parse(bytes) {
         Ok(message) => message,

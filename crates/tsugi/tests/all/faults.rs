@@ -3,6 +3,7 @@
 mod log;
 mod own;
 mod reload;
+mod state;
 mod stop;
 
 /// How many of something: the small number, or the full one where `TSUGI_TEST_LONG` is set.

@@ -1,8 +1,12 @@
 //! Batches, which only 2025-03-26 has: one array of messages, cut into its messages.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::future::join_all;
 use tsugi_protocol::json::scan::{self, ScanError, ScanErrorKind};
 use tsugi_protocol::rpc::{RpcError, code};
+
+use super::turn::Turn;
+use crate::face::running::Said;
 
 /// True when these bytes are an array rather than a message.
 pub(crate) fn is_batch(bytes: &[u8]) -> bool {
@@ -18,6 +22,29 @@ pub(crate) fn split(bytes: &Bytes, limit: usize) -> Result<Vec<Bytes>, RpcError>
             Err(RpcError::new(code::INVALID_REQUEST, &format!("a batch has at most {limit} messages")))
         }
         _ => Ok(messages),
+    }
+}
+
+/// One array of all answers, for a client that cannot read a stream of them. What turns say besides is lost to it.
+pub(crate) async fn joined(mut answers: Vec<Bytes>, turns: Vec<Turn>) -> Bytes {
+    let responses = join_all(turns.into_iter().map(response_of)).await;
+    answers.extend(responses.into_iter().flatten());
+    let mut array = BytesMut::from(&b"["[..]);
+    for (index, answer) in answers.iter().enumerate() {
+        array.extend_from_slice(if index == 0 { b"" } else { b"," });
+        array.extend_from_slice(answer);
+    }
+    array.extend_from_slice(b"]");
+    array.freeze()
+}
+
+async fn response_of(mut turn: Turn) -> Option<Bytes> {
+    loop {
+        match turn.next().await {
+            Said::Message(_) => {}
+            Said::Response(response) => return Some(response),
+            Said::Silence => return None,
+        }
     }
 }
 

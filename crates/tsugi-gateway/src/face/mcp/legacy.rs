@@ -174,7 +174,11 @@ fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Opti
 }
 
 /// Answers a batch, which only one revision has.
-pub(super) fn post_batch(asked: Asked<'_>, place: Option<&str>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+pub(super) async fn post_batch(
+    asked: Asked<'_>,
+    place: Option<&str>,
+    bytes: &Bytes,
+) -> Result<Response<Body>, Refusal> {
     let session = match find(&asked, place) {
         Ok(session) if session.conversation.version() == Version::V2025_03_26 => session,
         _ => return Ok(refuse_batch(&RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches"))),
@@ -193,6 +197,11 @@ pub(super) fn post_batch(asked: Asked<'_>, place: Option<&str>, bytes: &Bytes) -
     }
     if turns.is_empty() && answers.is_empty() {
         return Ok(http::empty(StatusCode::ACCEPTED));
+    }
+    if !http::accepts_events(&asked.parts.headers) {
+        // In a task of its own, since a disconnect is no cancellation in this era.
+        let joined = tokio::spawn(batch::joined(answers, turns)).await;
+        return Ok(http::json(StatusCode::OK, Body::one(joined.expect("panics of calls are caught below"))));
     }
     let is_over = turns.is_empty();
     let replay = session.open(Source::Turns(turns));

@@ -261,6 +261,10 @@ async fn t14_batches_are_short_and_only_where_the_revision_has_them() {
     ]);
     let got = subject.client.send("POST", "/mcp", &headers, &batch.to_string()).await;
     assert!(got.body.contains("one") && got.body.contains("two"), "{got:?}");
+    let headers = [JSON, ("Accept", "application/json"), ("Mcp-Session-Id", session.as_str())];
+    let got = subject.client.send("POST", "/mcp", &headers, &batch.to_string()).await;
+    let ids: Vec<Value> = got.json().as_array().unwrap().iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(ids, [json!(1), json!("1")], "one array for who reads no streams: {got:?}");
 }
 
 #[tokio::test]
