@@ -62,7 +62,8 @@ impl Default for Recorder {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
         // The system gives the memory as it is used, so that no call has to wait while the ring grows.
         let calls = Vec::with_capacity(CALLS);
-        let book = Book { next: 0, calls, failures: VecDeque::new(), series: vec![Series::new(0)], places: HashMap::new() };
+        let book =
+            Book { next: 0, calls, failures: VecDeque::new(), series: vec![Series::new(0)], places: HashMap::new() };
         Self { started: Instant::now(), began, pages: AtomicUsize::new(0), book: Mutex::new(book) }
     }
 }
