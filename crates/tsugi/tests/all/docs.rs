@@ -58,3 +58,18 @@ fn both_readmes_show_the_same_commands_and_lead_to_the_same_places() {
     assert_eq!(without_the_other(&english), without_the_other(&japanese));
     assert_eq!(link::headings(&english.text).len(), link::headings(&japanese.text).len());
 }
+
+/// The pages are tried with a stand-in for cargo, which knows the program already. Cargo itself must know it too.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "cargo ends by itself")]
+fn cargo_run_without_a_name_means_tsugi() {
+    let asked = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let packages = told["packages"].as_array().unwrap();
+    let meant: Vec<_> = packages.iter().filter_map(|package| package["default_run"].as_str()).collect();
+    assert_eq!(meant, ["tsugi"]);
+}
