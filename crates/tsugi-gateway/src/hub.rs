@@ -183,9 +183,32 @@ impl Hub {
         let permit = self.permit(&call.caller);
         match route::route(&view, &call, permit.as_deref()) {
             Ok(routed) => routed.answer(call),
-            Err(fault) if view.is_complete || Instant::now() >= self.0.settled_by => Reply::fault(fault),
-            Err(_) => self.forward_later(call),
+            Err(fault) => match route::untold(&view, &call, permit.as_deref()) {
+                Some(server) => self.forward_once_told(call, server, fault),
+                None if view.is_complete || Instant::now() >= self.0.settled_by => Reply::fault(fault),
+                None => self.forward_later(call),
+            },
         }
+    }
+
+    /// Routes again once the server that the name begins with has told what it has. It starts when it was not
+    /// running; when it cannot, the caller hears why, and not that there is no such tool.
+    fn forward_once_told(&self, call: Call, server: Server, unknown: Fault) -> Reply {
+        let hub = self.clone();
+        Reply::from_late(async move {
+            let limit = call.options.timeout.unwrap_or(hub.manager().options().timeout);
+            let mut renewed = hub.0.view.renewed.subscribe();
+            if let Err(fault) = server.settled(limit).await {
+                return Reply::fault(fault);
+            }
+            let has_told = || hub.view().servers_told.contains(server.name());
+            let waiting = async { while !has_told() && renewed.changed().await.is_ok() {} };
+            let _ = tokio::time::timeout(limit, waiting).await;
+            match route::route(&hub.view(), &call, hub.permit(&call.caller).as_deref()) {
+                Ok(routed) => routed.answer(call),
+                Err(_) => Reply::fault(unknown),
+            }
+        })
     }
 
     /// Routes again once the servers that are still starting have told what they have.

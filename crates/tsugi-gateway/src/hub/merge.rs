@@ -1,6 +1,6 @@
 //! One view over all servers: public names, what they stand for, and every list written out ready to send.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tsugi_client::Server;
@@ -88,6 +88,8 @@ pub struct View {
     pub discover: Object,
     /// False while a server has not told what it has and may still do so.
     pub is_complete: bool,
+    /// The names of those that have told.
+    pub servers_told: HashSet<String>,
     freshness: [Freshness; 4],
 }
 
@@ -117,6 +119,7 @@ impl View {
                 .map(|server| (server.name().to_owned(), metrics.other(server.name())))
                 .collect(),
             discover: discover(&known),
+            servers_told: known.iter().map(|(server, _)| server.name().to_owned()).collect(),
             is_complete: servers.iter().all(|server| server.catalog().is_some() || has_given_up(server)),
             freshness: freshness(&known),
         };

@@ -71,6 +71,19 @@ pub fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed
     Ok(Routed { meter, ..routed })
 }
 
+/// The server that a name begins with, when it has not told what it has: it may well have that.
+pub fn untold(view: &View, call: &Call, permit: Option<&Permit>) -> Option<Server> {
+    if !matches!(call.method, Method::ToolsCall | Method::PromptsGet) {
+        return None;
+    }
+    let name = call.subject()?;
+    let is_meant = |server: &&Server| {
+        let own = name.strip_prefix(server.name()).and_then(|rest| rest.strip_prefix("__"));
+        own.is_some_and(|own| permit.is_none_or(|permit| permit.allows(server.name(), own)))
+    };
+    view.servers.iter().filter(|server| !view.servers_told.contains(server.name())).find(is_meant).cloned()
+}
+
 type Allows<'a> = dyn Fn(&Server, &str) -> bool + 'a;
 
 fn named(names: &Names, call: &Call, allows: &Allows<'_>, code: FaultCode, kind: &str) -> Result<Routed, Fault> {

@@ -469,3 +469,36 @@ async fn numbers_are_told_per_server_and_tool() {
     assert_eq!(world.get("/readyz").await.json()["servers"], json!({"a": "connected", "b": "connected"}));
     drop(world.handle);
 }
+
+/// Nobody waits for the servers of this one: what they have is not known when the first call comes.
+async fn with_lazy(name: &str, target: Target) -> World {
+    let manager = Manager::new(Options::default());
+    let mut lazy = ServerConfig::new(name, target);
+    lazy.start = tsugi_client::Start::Lazy;
+    manager.register(lazy).unwrap();
+    let config = Config::on_free_port();
+    let guard = Arc::new(Guard::new(&config));
+    let hub = HubConfig { settle: std::time::Duration::ZERO, ..HubConfig::default() };
+    let hub = Hub::new(manager.clone(), hub, guard.clone());
+    let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.unwrap();
+    World { client: Client::of(&handle), handle, manager }
+}
+
+#[tokio::test]
+async fn a_call_waits_for_the_server_that_its_name_begins_with() {
+    let world = with_lazy("late", Target::InProcess(marked("late"))).await;
+    let got = world.ask("tools/call", json!({"name": "late__echo", "arguments": {"a": "x"}})).await;
+    assert!(got["result"]["content"][0]["text"].as_str().unwrap().contains("late"), "{got}");
+    for unknown in ["late__nothing", "nobody__echo"] {
+        let got = world.ask("tools/call", json!({"name": unknown, "arguments": {}})).await;
+        assert_eq!(got["error"]["data"]["code"], "TOOL_NOT_FOUND", "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_server_that_cannot_start_hears_why() {
+    let target = Target::stdio(tsugi_process::Command::new("tsugi-test-no-such-program"));
+    let world = with_lazy("gone", target).await;
+    let got = world.ask("tools/call", json!({"name": "gone__echo", "arguments": {}})).await;
+    assert!(got["error"]["message"].as_str().unwrap().contains("tsugi-test-no-such-program"), "{got}");
+}
