@@ -155,7 +155,12 @@ impl<'a> Running<'a> {
         }
         self.app.output.say(|paint| {
             let text = if self.args.print_clients { clients.in_full(paint) } else { clients.in_short(paint) };
-            format!("{} {}\n{text}", paint.good("listening on"), paint.strong(self.handle.url()))
+            let page = if self.loaded.settings.gateway.dashboard {
+                "  Dashboard       that address in a browser\n"
+            } else {
+                ""
+            };
+            format!("{} {}\n{page}{text}", paint.good("listening on"), paint.strong(self.handle.url()))
         });
     }
 
