@@ -110,6 +110,8 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// Stop what was not used for so long; the next call starts it again.
     pub idle_timeout: Option<Duration>,
+    /// How long connecting and the handshake may take together, where it differs from the manager's.
+    pub handshake_timeout: Option<Duration>,
 }
 
 impl ServerConfig {
@@ -134,6 +136,15 @@ impl ServerConfig {
             instances: Instances::Shared,
             max_connections: 10,
             idle_timeout: None,
+            handshake_timeout: None,
+        }
+    }
+
+    /// A manager's options as they hold for this server.
+    pub(crate) fn over(&self, options: &Arc<Options>) -> Arc<Options> {
+        match self.handshake_timeout {
+            Some(handshake_timeout) => Arc::new(Options { handshake_timeout, ..Options::clone(options) }),
+            None => options.clone(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod attend;
 mod connect;
 mod listen;
+mod log;
 mod refresh;
 mod status;
 mod subscription;
@@ -80,6 +81,8 @@ pub(crate) struct Inner {
     live: ArcSwapOption<Live>,
     /// The newest process, also before the handshake and after its end. It does not keep the process alive.
     newest: ArcSwapOption<Newest>,
+    /// What those before it said.
+    earlier: log::Earlier,
     catalog: ArcSwapOption<Catalog>,
     /// What it offered the last time, until it is known what it offers now.
     remembered: ArcSwapOption<Catalog>,
@@ -328,7 +331,7 @@ impl Inner {
         let (orders, inbox) = mpsc::channel(64);
         let (notices, told) = mpsc::channel(NOTICES);
         let name: Arc<str> = config.name.as_str().into();
-        let options = common.options.clone();
+        let options = config.over(&common.options);
         let context = Context {
             server: name.clone(),
             options: options.clone(),
@@ -345,6 +348,7 @@ impl Inner {
             memory: common.memory.clone(),
             live: ArcSwapOption::empty(),
             newest: ArcSwapOption::empty(),
+            earlier: log::Earlier::default(),
             catalog: ArcSwapOption::empty(),
             remembered: ArcSwapOption::empty(),
             manifests: common.manifests.clone(),

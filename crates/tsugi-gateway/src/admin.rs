@@ -30,7 +30,10 @@ pub(crate) fn servers(control: &dyn Control) -> Response<Body> {
 /// `POST /servers`
 pub(crate) async fn add(control: &dyn Control, bytes: &Bytes) -> Response<Body> {
     match serde_json::from_slice::<Value>(bytes) {
-        Ok(definition) => tell(control.add(definition).await.map(|server| json!({"success": true, "server": server}))),
+        Ok(definition) => {
+            let added = control.add(definition).await;
+            tell(added.map(|(server, kept)| json!({"success": true, "server": server, "kept": kept})))
+        }
         Err(error) => {
             let fault = Fault::new(FaultCode::InvalidParams, format!("the body is not JSON: {error}"));
             RestFault::from(&fault).response()
@@ -40,7 +43,7 @@ pub(crate) async fn add(control: &dyn Control, bytes: &Bytes) -> Response<Body> 
 
 /// `DELETE /servers/{name}`
 pub(crate) async fn remove(control: &dyn Control, name: &str) -> Response<Body> {
-    tell(control.remove(&decode(name)).await.map(|()| json!({"success": true})))
+    tell(control.remove(&decode(name)).await.map(|kept| json!({"success": true, "kept": kept})))
 }
 
 /// `POST /servers/{name}/{start,stop,restart}`

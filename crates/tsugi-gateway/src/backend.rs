@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use serde::Serialize;
 use serde_json::Value;
 use tsugi_protocol::answer::{Answer, Caller, Fault};
 use tsugi_protocol::json::Raw;
@@ -70,9 +71,15 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// What happens on the board of the project-management server as far as this caller may see it, from now on:
+    /// What happens on the board of the project-management server as far as this looker may see it, from now on:
     /// one object per change. `None` when there is no such server. Costs nothing until it is read.
-    fn board_changes(&self, _caller: &Caller) -> Option<BoxStream<'static, Value>> {
+    fn board_changes(&self, _looker: Looker<'_>) -> Option<BoxStream<'static, Value>> {
+        None
+    }
+
+    /// What stands on that board, asked in the words of one of the server's reading tools, for somebody who may see
+    /// all of it and touch nothing. `None` when there is no such server or no such reading tool.
+    fn board(&self, _tool: &str, _arguments: Value) -> Option<BoxFuture<'_, Result<Value, Value>>> {
         None
     }
 
@@ -80,6 +87,15 @@ pub trait Backend: Send + Sync {
     fn metrics(&self) -> Arc<Metrics> {
         Arc::default()
     }
+}
+
+/// Who looks at the board.
+#[derive(Debug, Clone, Copy)]
+pub enum Looker<'a> {
+    /// Somebody who has a place on it, or not.
+    Caller(&'a Caller),
+    /// Somebody who may see everything and do nothing.
+    ReadOnly,
 }
 
 /// One tool as REST shows it.
@@ -128,11 +144,11 @@ pub trait Control: Send + Sync {
     /// Every server and how it stands.
     fn servers(&self) -> Vec<Value>;
 
-    /// Adds a server.
-    fn add(&self, definition: Value) -> BoxFuture<'_, Result<Value, Fault>>;
+    /// Adds a server; gives how it stands, and where that was written down.
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, Kept), Fault>>;
 
-    /// Takes a server out.
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Fault>>;
+    /// Takes a server out; gives where that was written down.
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Kept, Fault>>;
 
     /// Starts, stops or restarts a server; gives how it stands.
     fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>>;
@@ -144,6 +160,16 @@ pub trait Control: Send + Sync {
 
     /// The last lines that a server wrote to its standard error.
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault>;
+}
+
+/// Where a change of the servers was written down, so that it outlives the gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    /// The file that has it from now on.
+    pub file: Option<String>,
+    /// Why no file has it: it holds until the gateway stops.
+    pub why_not: Option<String>,
 }
 
 /// What a server is told.

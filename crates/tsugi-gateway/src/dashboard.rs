@@ -3,6 +3,7 @@
 //! [`page`] is the page itself, made by `dashboard/` beside this crate and embedded here; [`session`] signs people
 //! in; [`recorder`] remembers calls; [`look`] shows what is there now, and [`events`] what happens.
 
+mod board;
 mod events;
 mod histogram;
 mod look;
@@ -35,12 +36,14 @@ pub enum View {
     Call,
     /// The last hour.
     Charts,
+    /// What stands on the board, for those who may only look.
+    Board,
     /// What happens from now on.
     Events,
 }
 
 /// Answers `GET /api/…`. `name` is what stands in the path.
-pub(crate) fn show(asked: &Asked<'_>, view: View, name: &str) -> Result<Response<Body>, Refusal> {
+pub(crate) async fn show(asked: &Asked<'_>, view: View, name: &str) -> Result<Response<Body>, Refusal> {
     let viewer = Viewer::of(asked);
     let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
     match view {
@@ -49,6 +52,7 @@ pub(crate) fn show(asked: &Asked<'_>, view: View, name: &str) -> Result<Response
         View::Calls => look::calls(&viewer, asked.parts.uri.query().unwrap_or_default()),
         View::Call => look::call(&viewer, &name),
         View::Charts => look::charts(&viewer, asked.parts.uri.query().unwrap_or_default()),
+        View::Board => board::show(&viewer, &name, asked.parts.uri.query().unwrap_or_default()).await,
         View::Events => events::open(&viewer, asked),
     }
 }

@@ -137,6 +137,7 @@ pub static ROUTES: &[Entry] = &[
     entry(Method::GET, "/api/calls", Route::Dashboard(View::Calls), Style::Rest),
     entry(Method::GET, "/api/calls/{}", Route::Dashboard(View::Call), Style::Rest),
     entry(Method::GET, "/api/charts", Route::Dashboard(View::Charts), Style::Rest),
+    entry(Method::GET, "/api/board/{}", Route::Dashboard(View::Board), Style::Rest),
     entry(Method::GET, "/api/events", Route::Dashboard(View::Events), Style::Rest),
 ];
 

@@ -249,7 +249,7 @@ impl Gateway {
         }
         let is_harmless = route.is_dashboard() || matches!(route, Route::Healthz | Route::Readyz);
         if principal.is_only_looking() && !is_harmless {
-            return Err(Refusal::forbidden("this key is for looking at the dashboard only"));
+            return Err(Refusal::forbidden("this key may look at the dashboard and touch nothing: sign in with another one"));
         }
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Gateway {
             Route::Session => dashboard::session::show(&asked),
             Route::SignIn => dashboard::session::sign_in(&asked, &asked.json_body(body).await?)?,
             Route::SignOut => dashboard::session::sign_out(&asked),
-            Route::Dashboard(view) => dashboard::show(&asked, view, segments.first().unwrap_or_default())?,
+            Route::Dashboard(view) => dashboard::show(&asked, view, segments.first().unwrap_or_default()).await?,
             route => self.control(&asked, route, segments, body).await?,
         })
     }

@@ -173,7 +173,10 @@ impl App {
     /// The library's settings for a server.
     pub(crate) fn server_config(&self, settings: &Settings, server: &ServerSettings) -> Result<ServerConfig, Fault> {
         let redact = Redact::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
-        server::config(server, redact, &self.boards).map_err(|fault| fault.on_server(&server.name))
+        let config = server::config(server, redact, &self.boards).map_err(|fault| fault.on_server(&server.name))?;
+        // Who says how long it may take means every server.
+        let handshake_timeout = config.handshake_timeout.filter(|_| self.patience.get().is_none());
+        Ok(ServerConfig { handshake_timeout, ..config })
     }
 
     /// Where the keys of callers are kept; nowhere without a state directory.
@@ -216,8 +219,9 @@ impl App {
 
     /// How long to wait for a server to be ready: a little longer than it may take, so that what is wrong with it is
     /// heard, which is when its process has been stopped.
-    pub(crate) fn patience(&self) -> Duration {
-        let limit = self.manager.get().map(|manager| manager.options().handshake_timeout);
+    pub(crate) fn patience(&self, server: &ServerConfig) -> Duration {
+        let own = server.handshake_timeout;
+        let limit = own.or_else(|| self.manager.get().map(|manager| manager.options().handshake_timeout));
         limit.unwrap_or_else(|| Options::default().handshake_timeout) + LAST_WORDS
     }
 

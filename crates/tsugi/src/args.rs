@@ -118,9 +118,8 @@ pub(crate) enum Command {
     Pm(command::pm::Args),
     /// Write the completions for a shell
     Completions(command::completions::Args),
-    /// Write the manual page
-    #[command(hide = true)]
-    Man,
+    /// Write the manual page, or one for each command
+    Man(command::completions::ManArgs),
 }
 
 impl Command {
@@ -151,7 +150,7 @@ impl Command {
             | Command::Add(_)
             | Command::Remove(_)
             | Command::Completions(_)
-            | Command::Man => false,
+            | Command::Man(_) => false,
         };
         if is_json { Form::Json } else { Form::Text }
     }

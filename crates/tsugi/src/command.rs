@@ -60,7 +60,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
         Command::Remove(args) => remove::run(app, &args),
         Command::Pm(args) => pm::run(app, args).await,
         Command::Completions(args) => completions::run(app, &args),
-        Command::Man => completions::manual(app),
+        Command::Man(args) => completions::manual(app, &args),
     }
 }
 

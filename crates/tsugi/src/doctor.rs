@@ -98,7 +98,7 @@ impl Evidence<'_> {
     fn of_end(&self, fault: &Fault, root: &Fault) -> Option<Cause> {
         let is_late = |fault: &Fault| fault.code == FaultCode::Timeout || fault.message.contains("is still ");
         if is_late(root) || is_late(fault) {
-            return Some(Cause::Hangs);
+            return Some(Cause::Hangs { runner: self.settings.package_runner() });
         }
         let process = root.process.as_ref().or(fault.process.as_ref())?;
         Some(Cause::Crashes { status: process.status.clone() })

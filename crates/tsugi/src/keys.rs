@@ -36,6 +36,9 @@ pub(crate) struct StoredKey {
     pub(crate) hash: String,
     #[serde(default)]
     pub(crate) admin: bool,
+    /// It may look at the dashboard and do nothing else.
+    #[serde(default)]
+    pub(crate) read_only: bool,
     #[serde(default)]
     pub(crate) allow: Vec<String>,
     #[serde(default)]
@@ -110,10 +113,19 @@ impl Keys {
 }
 
 impl StoredKey {
+    /// What it is for.
+    pub(crate) fn role(&self) -> Role {
+        match (self.read_only, self.admin) {
+            (true, _) => Role::Reader,
+            (false, true) => Role::Admin,
+            (false, false) => Role::User,
+        }
+    }
+
     fn to_gateway(&self) -> Result<Key, Failure> {
         let unreadable = || Failure::usage(format!("the stored key `{}` has no usable hash", self.name));
         let key = Key::of_digest(&self.name, &self.hash).ok_or_else(unreadable)?;
-        let role = if self.admin { Role::Admin } else { Role::User };
+        let role = self.role();
         let filter = Filter { allow: self.allow.clone(), deny: self.deny.clone() };
         gateway::limited(key.with_role(role), &filter, self.per_minute)
     }
@@ -125,7 +137,16 @@ mod tests {
 
     fn stored(name: &str) -> StoredKey {
         let hash = "0".repeat(64);
-        StoredKey { name: name.into(), hash, admin: false, allow: vec![], deny: vec![], per_minute: None, created: 0 }
+        StoredKey {
+            name: name.into(),
+            hash,
+            admin: false,
+            read_only: false,
+            allow: vec![],
+            deny: vec![],
+            per_minute: None,
+            created: 0,
+        }
     }
 
     #[test]

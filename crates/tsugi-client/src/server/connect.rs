@@ -113,7 +113,7 @@ impl Opening<'_> {
 
     async fn over_stream(&self, link: Result<Link, TransportError>) -> Result<Connection, Fault> {
         let link = link.map_err(|error| connect_fault(&error))?;
-        self.inner.newest.store(link.job.as_ref().map(|job| Arc::new(Newest::of(job))));
+        self.inner.begin_log(link.job.as_ref().map(Newest::of));
         self.inner.wire_up();
         let mux = Mux::start(self.inner.context.clone(), link);
         match self.unless_given_up(handshake::over_stream(&self.inner.context, &mux, self.terms)).await {

@@ -105,7 +105,7 @@ impl Log {
     fn follow(&mut self, observed: &dyn Observe) {
         self.lines = observed.follow_stderr(&self.name);
         if self.has_followed && self.lines.is_some() {
-            self.gathered.extend(observed.stderr(&self.name, LINES).into_iter().map(Arc::from));
+            self.gathered.extend(observed.newest_stderr(&self.name, LINES).into_iter().map(Arc::from));
         }
         self.has_followed |= self.lines.is_some();
     }
@@ -240,8 +240,7 @@ impl Stream {
 
     /// What happens on the board, for those who may see it.
     fn board(&self) -> Option<BoxStream<'static, Value>> {
-        let caller = self.viewer.principal.caller();
-        self.viewer.backend().board_changes(caller).filter(|_| self.viewer.sees_server("pm"))
+        self.viewer.backend().board_changes(self.viewer.looker()).filter(|_| self.viewer.sees_server("pm"))
     }
 
     /// Waits for a slow page; what happens meanwhile is told later, or counted as dropped.

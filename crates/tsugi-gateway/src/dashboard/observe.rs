@@ -15,8 +15,11 @@ pub trait Observe: Send + Sync {
     /// Everything about one server; `None` when there is no such server.
     fn detail(&self, name: &str) -> Option<ServerDetail>;
 
-    /// The last lines of a server's standard error.
+    /// The last lines of a server's standard error, over its restarts.
     fn stderr(&self, name: &str, lines: usize) -> Vec<String>;
+
+    /// The same of its newest process alone, with the line that divides it from its predecessor.
+    fn newest_stderr(&self, name: &str, lines: usize) -> Vec<String>;
 
     /// Follows a server's standard error, while it has a process.
     fn follow_stderr(&self, name: &str) -> Option<broadcast::Receiver<Arc<str>>>;

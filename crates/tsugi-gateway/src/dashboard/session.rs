@@ -5,6 +5,7 @@ use ::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::backend::Looker;
 use crate::body::Body;
 use crate::face::{Asked, http};
 use crate::guard::principal::Principal;
@@ -52,12 +53,13 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
         (true, false) => Some("reader"),
     };
     let backend = gateway.backend();
-    let has_pm = is_in && backend.board_changes(principal.caller()).is_some();
+    let has_pm = is_in && backend.board_changes(Looker::Caller(principal.caller())).is_some();
     let control = backend.control().filter(|_| principal.is_admin());
     json!({
         "authRequired": gateway.guard().asks_for_keys(),
         "signedIn": is_in,
         "role": role,
+        "readOnly": is_in && principal.is_only_looking(),
         "name": is_in.then(|| principal.caller().principal()),
         "csrf": csrf,
         "version": env!("CARGO_PKG_VERSION"),

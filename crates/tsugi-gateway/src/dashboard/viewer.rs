@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Looker};
 use crate::face::Asked;
 use crate::guard::principal::Principal;
 use crate::run::Gateway;
@@ -31,6 +31,14 @@ impl Viewer {
 
     pub(super) fn is_admin(&self) -> bool {
         self.principal.is_admin()
+    }
+
+    /// Who this is to the board.
+    pub(super) fn looker(&self) -> Looker<'_> {
+        match self.principal.is_only_looking() {
+            true => Looker::ReadOnly,
+            false => Looker::Caller(self.principal.caller()),
+        }
     }
 
     /// Whether a server is shown.

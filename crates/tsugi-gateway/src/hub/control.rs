@@ -9,7 +9,7 @@ use tsugi_protocol::answer::{Fault, FaultCode};
 
 use super::shape::Shape;
 use super::{Hub, HubConfig};
-use crate::backend::{Control, Order};
+use crate::backend::{Control, Kept, Order};
 
 impl Control for Hub {
     fn servers(&self) -> Vec<Value> {
@@ -17,16 +17,16 @@ impl Control for Hub {
     }
 
     /// Only addresses can be added this way: a command from the network would be a way to run anything.
-    fn add(&self, definition: Value) -> BoxFuture<'_, Result<Value, Fault>> {
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, Kept), Fault>> {
         async move {
             let server = self.manager().register(read(&definition)?)?;
-            Ok(describe(&server))
+            Ok((describe(&server), nowhere()))
         }
         .boxed()
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
-        async move { if self.manager().remove(name).await { Ok(()) } else { Err(unknown(name)) } }.boxed()
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Kept, Fault>> {
+        async move { if self.manager().remove(name).await { Ok(nowhere()) } else { Err(unknown(name)) } }.boxed()
     }
 
     fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>> {
@@ -43,7 +43,7 @@ impl Control for Hub {
     }
 
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault> {
-        self.manager().server(name).map(|server| server.stderr(lines)).ok_or_else(|| unknown(name))
+        self.manager().server(name).map(|server| server.log(lines)).ok_or_else(|| unknown(name))
     }
 }
 
@@ -64,6 +64,11 @@ impl Hub {
         self.0.view.reconfigured.notify_one();
         Ok(describe(&server))
     }
+}
+
+/// A hub has no file.
+fn nowhere() -> Kept {
+    Kept { file: None, why_not: Some("this gateway has no configuration file".to_owned()) }
 }
 
 fn unknown(name: &str) -> Fault {

@@ -24,7 +24,11 @@ impl Observe for Hub {
     }
 
     fn stderr(&self, name: &str, lines: usize) -> Vec<String> {
-        self.manager().server(name).map(|server| server.stderr(lines)).unwrap_or_default()
+        self.manager().server(name).map(|server| server.log(lines)).unwrap_or_default()
+    }
+
+    fn newest_stderr(&self, name: &str, lines: usize) -> Vec<String> {
+        self.manager().server(name).map(|server| server.log_of_newest(lines)).unwrap_or_default()
     }
 
     fn follow_stderr(&self, name: &str) -> Option<broadcast::Receiver<Arc<str>>> {

@@ -1,5 +1,6 @@
 //! The gateway's settings as the gateway wants them: addresses, limits, keys, and how each server is shown.
 
+pub(crate) mod keep;
 pub(crate) mod offered;
 
 use std::collections::HashMap;

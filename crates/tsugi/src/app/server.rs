@@ -24,6 +24,9 @@ const MOST_FAILURES: u32 = 3;
 /// How long stopping may take: a person waits for it.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long a server may take to be ready whose program may have to be downloaded first.
+const DOWNLOAD: Duration = Duration::from_secs(120);
+
 /// The library's settings for a server.
 pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -> Result<ServerConfig, Fault> {
     let grace = Grace { stdin: GRACE, ..Grace::default() };
@@ -47,6 +50,7 @@ pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -
         instances: policy::instances(server.instances),
         max_connections: server.max_connections,
         idle_timeout: server.idle_timeout,
+        handshake_timeout: server.package_runner().map(|_| DOWNLOAD),
         ..ServerConfig::new(&server.name, target(&server.name, &server.target, boards)?)
     })
 }

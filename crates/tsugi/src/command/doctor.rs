@@ -44,9 +44,10 @@ pub(crate) struct Args {
     /// Repair what is safe to repair
     #[arg(long)]
     fix: bool,
-    /// How long a server may take to be ready
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20s")]
-    timeout: Duration,
+    /// How long a server may take to be ready [default: 30s, and 2m where npx, uvx, docker or the like may have to
+    /// download it]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
@@ -74,7 +75,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let loaded = app.configuration()?;
     let names = if args.servers.is_empty() { app.chosen(&loaded) } else { &args.servers };
     let wanted = select(&loaded, names)?;
-    app.set_patience(args.timeout);
+    args.timeout.into_iter().for_each(|timeout| app.set_patience(timeout));
     let started = app.start(&loaded.settings, &wanted);
     let mut failed = started.failed;
     let mut reached = reach(app, started.servers, |_, _| false).await;

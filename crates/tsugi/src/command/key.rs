@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use clap::Subcommand;
 use serde_json::json;
-use tsugi_gateway::guard::api_key::Key;
+use tsugi_gateway::guard::api_key::{Key, Role};
 
 use crate::app::App;
 use crate::config::parse;
@@ -19,6 +19,7 @@ Examples:
   tsugi key add ann                              prints the key, once
   tsugi key add ci --allow 'files/read*' --per-minute 60
   tsugi key add ops --admin                      may also control servers
+  tsugi key add wall --read-only                 may look at the dashboard and touch nothing
   tsugi key revoke ann
 
 As soon as there is a key, every caller of `tsugi serve` needs one; a running gateway notices changes at once.";
@@ -54,6 +55,9 @@ struct Add {
     /// It may also control servers
     #[arg(long)]
     admin: bool,
+    /// It may look at the dashboard, and neither call nor control anything
+    #[arg(long, conflicts_with = "admin")]
+    read_only: bool,
     /// Only these tools: a glob over server/tool; may be repeated
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     allow: Vec<String>,
@@ -110,6 +114,7 @@ impl Add {
             name: self.name.clone(),
             hash: key.digest_hex(),
             admin: self.admin,
+            read_only: self.read_only,
             allow: self.allow.clone(),
             deny: self.deny.clone(),
             per_minute: self.per_minute,
@@ -138,6 +143,14 @@ fn revoke(app: &App, file: &KeyFile, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+fn role(key: &StoredKey) -> &'static str {
+    match key.role() {
+        Role::Admin => "admin",
+        Role::User => "user",
+        Role::Reader => "read-only",
+    }
+}
+
 fn list(app: &App, keys: &Keys) -> Result<(), Failure> {
     if app.output.form() == Form::Json {
         return Ok(app.output.json(keys)?);
@@ -146,7 +159,7 @@ fn list(app: &App, keys: &Keys) -> Result<(), Failure> {
     for key in &keys.keys {
         table.row([
             key.name.clone(),
-            if key.admin { "admin" } else { "user" }.to_owned(),
+            role(key).to_owned(),
             key.allow.join(" "),
             key.deny.join(" "),
             key.per_minute.map(|calls| calls.to_string()).unwrap_or_default(),

@@ -15,9 +15,17 @@ const INTERVAL: Duration = Duration::from_millis(300);
 /// How many lines to look at for what is new: as many as a burst between two looks may have.
 const WINDOW: usize = 2000;
 
+const EXAMPLES: &str = "\
+What a process said before it crashed stays when the server was started again: a line divides the two.
+
+Examples:
+  tsugi logs files
+  tsugi logs files -f
+  tsugi logs files --lines 500";
+
 /// Show what a server of a running gateway wrote to its standard error
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tsugi logs files\n  tsugi logs files -f\n  tsugi logs files --lines 500")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The server
     #[arg(value_name = "SERVER")]
@@ -25,7 +33,7 @@ pub(crate) struct Args {
     /// How many lines at most
     #[arg(long, short = 'n', default_value_t = 100)]
     lines: usize,
-    /// Go on with what it writes from now on, until interrupted; also after the server was started again
+    /// Go on with what it writes from now on, until interrupted
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
@@ -57,27 +65,14 @@ fn lines(answer: &Value) -> Vec<String> {
 }
 
 async fn follow(app: &App, args: &Args, remote: &Remote) -> Result<Exit, Failure> {
-    let mut process = process(remote, &args.name).await;
     let mut seen = lines(&ask(remote, args, WINDOW.max(args.lines)).await?);
     print(app, &seen[seen.len().saturating_sub(args.lines)..])?;
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let current = self::process(remote, &args.name).await;
         let now = lines(&ask(remote, args, WINDOW).await?);
-        // Another process often begins with the same words.
-        if current != process && current.is_some() {
-            process = current;
-            seen.clear();
-        }
         print(app, fresh(&seen, &now))?;
         seen = now;
     }
-}
-
-/// The process that writes now, where there is one.
-async fn process(remote: &Remote, name: &str) -> Option<u64> {
-    let answer = remote.get(&["servers"], "").await.ok()?;
-    answer["servers"].as_array()?.iter().find(|server| server["name"] == name)?["pid"].as_u64()
 }
 
 fn print(app: &App, lines: &[String]) -> Result<(), Failure> {

@@ -14,13 +14,15 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::broadcast::error::RecvError;
 use tsugi_client::catalog::Catalog;
+use tsugi_client::connection::state::State;
 use tsugi_client::{Manager, Server, Start};
 use tsugi_gateway::guard::Guard;
 use tsugi_gateway::{Config, Gateway, Handle, Hub, StartError};
 use tsugi_protocol::answer::Fault;
 
-use crate::app::gateway::{self, offered::Offered};
+use crate::app::gateway::{self, keep::Keeper, offered::Offered};
 use crate::app::{App, profile_of_gateway};
 use crate::config::layer::Loaded;
 use crate::config::parse;
@@ -84,6 +86,8 @@ struct Running<'a> {
     handle: Handle,
     doorkeeper: Doorkeeper,
     arrivals: FuturesUnordered<Arrival>,
+    /// Writes down servers that are added and removed over HTTP.
+    keeper: Arc<Keeper>,
     /// Settings that will hold as soon as their servers are ready.
     coming: Option<Coming>,
     /// Settings that could not be taken over. They may be tried again as they are.
@@ -107,7 +111,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
             },
             change = source.next() => running.take(change),
             () = running.doorkeeper.changed() => running.replace_keys(),
-            Some((server, arrived)) = running.arrivals.next() => running.tell_arrival(&server, arrived),
+            Some((server, arrived)) = running.arrivals.next() => running.note_arrival(server, arrived),
             ready = reload::next(&mut running.coming) => running.finish(ready),
         }
     }
@@ -126,7 +130,8 @@ impl<'a> Running<'a> {
         let guard = Arc::new(Guard::new(&config).with_tokens(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
         let admin = loaded.settings.gateway.admin_api;
-        let offered = Offered { hub: hub.clone(), admin, boards: app.boards.clone() };
+        let keeper = Arc::new(Keeper::new(app, &loaded));
+        let offered = Offered { hub: hub.clone(), admin, boards: app.boards.clone(), keeper: keeper.clone() };
         let handle = Gateway::serve_guarded(config, Arc::new(offered), guard.clone()).await.map_err(not_started)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
         Ok(Running {
@@ -139,6 +144,7 @@ impl<'a> Running<'a> {
             handle,
             doorkeeper,
             arrivals,
+            keeper,
             coming: None,
             refused: None,
         })
@@ -155,17 +161,28 @@ impl<'a> Running<'a> {
         }
         self.app.output.say(|paint| {
             let text = if self.args.print_clients { clients.in_full(paint) } else { clients.in_short(paint) };
-            let page = if self.loaded.settings.gateway.dashboard {
-                "  Dashboard       that address in a browser\n"
-            } else {
-                ""
+            let page = match self.loaded.settings.gateway.dashboard {
+                true => format!("  Dashboard       open {}/ in a browser\n", self.handle.url()),
+                false => String::new(),
             };
             format!("{} {}\n{page}{text}", paint.good("listening on"), paint.strong(self.handle.url()))
         });
     }
 
+    fn note_arrival(&mut self, server: Server, arrived: Result<Arc<Catalog>, Fault>) {
+        let is_late = arrived.is_err();
+        self.tell_arrival(&server, arrived);
+        if is_late {
+            self.arrivals.push(late_arrival(server));
+        }
+    }
+
     fn tell_arrival(&self, server: &Server, arrived: Result<Arc<Catalog>, Fault>) {
         match arrived {
+            Err(_) if is_under_way(server) => self.app.output.say(|paint| {
+                let told = format!("{}: it is still starting; `tsugi logs {0}` shows what it says", server.name());
+                format!("{}: {told}", paint.warning("warning"))
+            }),
             Ok(_) if self.app.common.quiet => {}
             Ok(catalog) => self.app.output.say(|paint| {
                 let status = server.status();
@@ -206,18 +223,39 @@ impl<'a> Running<'a> {
     }
 }
 
+/// Whether nothing has gone wrong with it yet.
+fn is_under_way(server: &Server) -> bool {
+    let status = server.status();
+    matches!(status.state, State::Connecting | State::Initializing) && status.fault.is_none()
+}
+
 fn stopping(grace: Duration) -> String {
     format!("stopping; running calls have {} s, another signal ends them", grace.as_secs())
 }
 
 /// A server that is to be connected at once; nobody waits for the others.
 fn arrival(app: &App, server: Server) -> Option<Arrival> {
-    let patience = app.patience();
+    let patience = app.patience(server.config());
     (server.config().start == Start::Eager).then(|| -> Arrival {
         Box::pin(async move {
             let ready = server.ready(patience).await;
             (server, ready)
         })
+    })
+}
+
+/// A server that was not ready in time, once it is: whoever reads along wants to know.
+fn late_arrival(server: Server) -> Arrival {
+    Box::pin(async move {
+        let mut changes = server.changes();
+        loop {
+            if let Some(catalog) = server.catalog().filter(|_| server.status().state == State::Connected) {
+                return (server, Ok(catalog));
+            }
+            if let Err(RecvError::Closed) = changes.recv().await {
+                return std::future::pending().await;
+            }
+        }
     })
 }
 

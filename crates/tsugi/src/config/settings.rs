@@ -351,7 +351,18 @@ fn optional_milliseconds<S: Serializer>(duration: &Option<Duration>, serializer:
     duration.map(|duration| duration.as_millis()).serialize(serializer)
 }
 
+/// Programs that fetch what they run when they do not have it yet.
+const PACKAGE_RUNNERS: [&str; 10] = ["npx", "bunx", "pnpx", "uvx", "pipx", "uv", "npm", "pnpm", "deno", "docker"];
+
 impl ServerSettings {
+    /// The program that runs it, where that may download it first.
+    pub(crate) fn package_runner(&self) -> Option<&'static str> {
+        let Target::Command(command) = &self.target else { return None };
+        let program = command.program.expose();
+        let name = program.rsplit('/').next().unwrap_or_default();
+        PACKAGE_RUNNERS.into_iter().find(|runner| *runner == name)
+    }
+
     /// A digest of what would be run: program, arguments, variables and directory; of an address, what
     /// would be sent. Approval is bound to it, so that one changed byte asks again.
     pub(crate) fn launch_digest(&self) -> String {

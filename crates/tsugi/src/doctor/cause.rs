@@ -23,7 +23,7 @@ pub(crate) enum Cause {
     Unauthorized,
     Forbidden,
     NotMcp { status: String },
-    Hangs,
+    Hangs { runner: Option<&'static str> },
     Crashes { status: String },
     Unknown { message: String },
 }
@@ -52,7 +52,7 @@ impl Cause {
             Cause::Unauthorized => "unauthorized",
             Cause::Forbidden => "forbidden",
             Cause::NotMcp { .. } => "not-mcp",
-            Cause::Hangs => "hangs",
+            Cause::Hangs { .. } => "hangs",
             Cause::Crashes { .. } => "crashes",
             Cause::Unknown { .. } => "unknown",
         }
@@ -87,7 +87,7 @@ impl Cause {
             Cause::Unauthorized => "it wants to know who asks, and what it was sent is not enough (401)".to_owned(),
             Cause::Forbidden => "it knows who asks, and refuses (403)".to_owned(),
             Cause::NotMcp { status } => format!("something answers at its address, but not with MCP ({status})"),
-            Cause::Hangs => "it runs, but does not answer to the handshake".to_owned(),
+            Cause::Hangs { .. } => "it runs, but does not answer to the handshake".to_owned(),
             Cause::Crashes { status } => format!("it ends before it answers ({status})"),
             Cause::Unknown { message } => message.clone(),
         }
@@ -125,7 +125,8 @@ impl Cause {
             Cause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired".to_owned(),
             Cause::Forbidden => "ask its owner for access, or use another key".to_owned(),
             Cause::NotMcp { .. } => "look at the path in `url`: most servers answer at /mcp or /sse".to_owned(),
-            Cause::Hangs => "does it speak MCP on standard output? some want a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, which standard error tells".to_owned(),
+            Cause::Hangs { runner: Some(runner) } => format!("{runner} may still be downloading it: wait for it with --timeout 10m, or run the command once by hand; if that is not it, some servers want a word such as `stdio` or `mcp` in `args`"),
+            Cause::Hangs { runner: None } => "does it speak MCP on standard output? some want a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, which standard error tells".to_owned(),
             Cause::Crashes { .. } => "what it said last is above; run the command by hand with the same variables to see more".to_owned(),
             Cause::Unknown { .. } => "run it again with -vv, or look at `tsugi logs`".to_owned(),
         }

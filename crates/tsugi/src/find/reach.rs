@@ -36,14 +36,16 @@ type Arrival = Option<(Result<Arc<Catalog>, Fault>, Duration)>;
 /// [`GRACE`] left.
 pub(crate) async fn reach(app: &App, servers: Vec<Server>, is_enough: impl Fn(&str, &Catalog) -> bool) -> Vec<Reached> {
     let progress = app.output.progress("connecting", (servers.len() > 1).then_some(servers.len() as u64));
-    let (patience, started) = (app.patience(), Instant::now());
-    let mut deadline = started + patience;
+    let patience = |server: &Server| app.patience(server.config());
+    let started = Instant::now();
+    let mut deadline = started + servers.iter().map(patience).max().unwrap_or_default();
     let ready = |(index, server): (usize, &Server)| {
-        let server = server.clone();
+        let (server, patience) = (server.clone(), patience(server));
         async move { (index, first_try(&server, patience).await, started.elapsed()) }
     };
     let mut waiting: FuturesUnordered<_> = servers.iter().enumerate().map(ready).collect();
     let mut arrivals: Vec<Arrival> = servers.iter().map(|_| None).collect();
+    show_waiting(&progress, &servers, &arrivals);
     while let Ok(Some((index, catalog, took))) = timeout_at(deadline, waiting.next()).await {
         if catalog.as_ref().is_ok_and(|catalog| is_enough(servers[index].name(), catalog)) {
             deadline = deadline.min(Instant::now() + GRACE);

@@ -8,12 +8,13 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 use tsugi_gateway::Hub;
-use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint, Order};
+use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint, Kept, Looker, Order};
 use tsugi_gateway::dashboard::observe::Observe;
 use tsugi_gateway::telemetry::Metrics;
 use tsugi_process::Redact;
-use tsugi_protocol::answer::{Caller, Fault, FaultCode};
+use tsugi_protocol::answer::{Fault, FaultCode};
 
+use crate::app::gateway::keep::{self, Keeper};
 use crate::app::{gateway, server};
 use crate::builtin::pm::Boards;
 use crate::config::document::{Document, Format};
@@ -27,6 +28,7 @@ pub(crate) struct Offered {
     pub(crate) hub: Hub,
     pub(crate) admin: AdminSettings,
     pub(crate) boards: Arc<Boards>,
+    pub(crate) keeper: Arc<Keeper>,
 }
 
 impl Backend for Offered {
@@ -54,8 +56,12 @@ impl Backend for Offered {
         self.hub.settings(server)
     }
 
-    fn board_changes(&self, caller: &Caller) -> Option<BoxStream<'static, Value>> {
-        self.boards.changes(caller)
+    fn board_changes(&self, looker: Looker<'_>) -> Option<BoxStream<'static, Value>> {
+        self.boards.changes(looker)
+    }
+
+    fn board(&self, tool: &str, arguments: Value) -> Option<BoxFuture<'_, Result<Value, Value>>> {
+        self.boards.look(tool, arguments)
     }
 
     fn metrics(&self) -> Arc<Metrics> {
@@ -69,12 +75,21 @@ impl Control for Offered {
     }
 
     /// As in a configuration file, but nothing of ours is read for it, and a program is run only where that is allowed.
-    fn add(&self, definition: Value) -> BoxFuture<'_, Result<Value, Fault>> {
-        async move { self.add_posted(&self.read(&definition)?) }.boxed()
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, Kept), Fault>> {
+        async move {
+            let settings = self.read(&definition)?;
+            let added = self.add_posted(&settings)?;
+            Ok((added, self.keeper.add(&settings, &definition, keep::has_secrets(&definition))))
+        }
+        .boxed()
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
-        self.hub.remove(name)
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Kept, Fault>> {
+        async move {
+            self.hub.remove(name).await?;
+            Ok(self.keeper.remove(name))
+        }
+        .boxed()
     }
 
     fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>> {

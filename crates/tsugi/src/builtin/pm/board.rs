@@ -3,17 +3,25 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tsugi_gateway::backend::Looker;
 use tsugi_gateway::guard::api_key::Key;
 use tsugi_gateway::guard::permit::Permit;
 use tsugi_gateway::guard::token::Tokens;
-use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::TOKEN_START;
 use tsugi_pm::action::desk::Caller;
+use tsugi_pm::action::find::GetHistory;
+use tsugi_pm::action::list::ListTasks;
+use tsugi_pm::action::look::GetTask;
+use tsugi_pm::action::people::{ListAgents, ListSessions};
+use tsugi_pm::action::project::ListProjects;
+use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::event::Event;
+use tsugi_pm::domain::fault::Fault;
 use tsugi_pm::mcp::actor::{of_principal, principal_of_token, server_and_agent};
 use tsugi_pm::store::feed::Feed;
 use tsugi_protocol::answer;
@@ -42,10 +50,34 @@ impl Boards {
     }
 
     /// What happens on the board as far as this caller may see it, from the first look on; `None` without a board.
-    pub(crate) fn changes(&self, caller: &answer::Caller) -> Option<BoxStream<'static, Value>> {
-        let shared = self.in_use().into_iter().find(|server| server.name == NAME)?;
-        let begin = Reader::Before(Arc::downgrade(&shared), caller.clone());
+    pub(crate) fn changes(&self, looker: Looker<'_>) -> Option<BoxStream<'static, Value>> {
+        let shared = self.shown()?;
+        let caller = match looker {
+            Looker::Caller(caller) => Some(caller.clone()),
+            Looker::ReadOnly => None,
+        };
+        let begin = Reader::Before(Arc::downgrade(&shared), caller);
         Some(unfold(begin, |reader| reader.next()).boxed())
+    }
+
+    /// What stands on the board, for somebody who may see all of it and touch nothing: the reading tools of the page
+    /// and no others, done as nobody in particular.
+    pub(crate) fn look(&self, tool: &str, arguments: Value) -> Option<BoxFuture<'static, Result<Value, Value>>> {
+        let shared = self.shown()?;
+        Some(match tool {
+            ListProjects::NAME => look::<ListProjects>(shared, arguments).boxed(),
+            ListTasks::NAME => look::<ListTasks>(shared, arguments).boxed(),
+            GetTask::NAME => look::<GetTask>(shared, arguments).boxed(),
+            ListAgents::NAME => look::<ListAgents>(shared, arguments).boxed(),
+            ListSessions::NAME => look::<ListSessions>(shared, arguments).boxed(),
+            GetHistory::NAME => look::<GetHistory>(shared, arguments).boxed(),
+            _ => return None,
+        })
+    }
+
+    /// The server whose board is shown.
+    fn shown(&self) -> Option<Arc<Shared>> {
+        self.in_use().into_iter().find(|server| server.name == NAME)
     }
 }
 
@@ -73,6 +105,13 @@ impl Tokens for Boards {
     }
 }
 
+async fn look<A: Action>(shared: Arc<Shared>, arguments: Value) -> Result<Value, Value> {
+    let told = |fault: Fault| fault.to_json();
+    let action: A = serde_json::from_value(arguments).map_err(|error| told(Fault::invalid(error.to_string())))?;
+    let pm = shared.pm().await.map_err(|fault| told(Fault::internal(fault.to_string())))?;
+    Ok(json!(pm.perform(&Caller::operator(), action).await.map_err(told)?))
+}
+
 fn nothing() -> Arc<Permit> {
     Arc::new(Permit::new(&[] as &[&str], &["*"]).expect("a star is a pattern"))
 }
@@ -93,7 +132,8 @@ async fn key_at(server: &Shared, secret: &str) -> Option<Key> {
 /// Somebody who reads the changes.
 enum Reader {
     /// Not yet looked. Reading keeps nothing alive that the configuration has dropped.
-    Before(Weak<Shared>, answer::Caller),
+    /// Nobody in particular may see everything.
+    Before(Weak<Shared>, Option<answer::Caller>),
     Reading {
         pm: Pm,
         caller: Caller,
@@ -118,9 +158,12 @@ impl Reader {
         }
     }
 
-    async fn begin(shared: &Weak<Shared>, caller: &answer::Caller) -> Option<Self> {
+    async fn begin(shared: &Weak<Shared>, caller: &Option<answer::Caller>) -> Option<Self> {
         let pm = shared.upgrade()?.pm().await.ok()?.clone();
-        let caller = of_principal(&pm, caller).await.ok()?;
+        let caller = match caller {
+            Some(caller) => of_principal(&pm, caller).await.ok()?,
+            None => Caller::operator(),
+        };
         let feed = Box::new(pm.subscribe(pm.last_seq().await.ok()?));
         Some(Self::Reading { pm, caller, feed })
     }

@@ -56,7 +56,7 @@ impl Running<'_> {
             Change::Changed(resolved) => {
                 let origin = self.loaded.origin.clone();
                 let loaded = Loaded { settings: resolved.settings, warnings: resolved.warnings, origin };
-                self.begin(self.args.over(loaded))
+                self.begin(self.keeper.complete(self.args.over(loaded)))
             }
             Change::Invalid(problems) => Err(Failure::Problems(problems)),
         };
@@ -75,7 +75,8 @@ impl Running<'_> {
         self.coming = None;
         let plan = Plan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
         let keys = self.doorkeeper.keys(&loaded.settings)?;
-        let (servers, hub, patience) = (self.manager.prepare(plan.servers), plan.hub, self.app.patience());
+        let patience = plan.servers.iter().map(|server| self.app.patience(server)).max().unwrap_or_default();
+        let (servers, hub) = (self.manager.prepare(plan.servers), plan.hub);
         let coming = async move {
             let verdict = servers.ready(patience).await;
             Ready { loaded, hub, keys, servers, verdict }

@@ -152,7 +152,7 @@ impl<'a> Lines<'a> {
 
 impl NewServer {
     /// As an item of a list.
-    pub(super) fn block_item(&self, indent: &str) -> String {
+    pub(crate) fn block_item(&self, indent: &str) -> String {
         let first = format!("{indent}- name: {}\n", scalar(&self.name));
         first + &self.block_fields(&format!("{indent}  "))
     }
@@ -170,6 +170,8 @@ impl NewServer {
 fn field(indent: &str, key: &str, value: &serde_json::Value) -> String {
     let word = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match value {
+        // What is nested deeper stands there as JSON, which is YAML too.
+        nested if is_nested(nested) => format!("{indent}{key}: {nested}\n"),
         serde_json::Value::Array(items) => {
             format!("{indent}{key}: {}\n", list(&items.iter().map(word).collect::<Vec<_>>()))
         }
@@ -180,5 +182,15 @@ fn field(indent: &str, key: &str, value: &serde_json::Value) -> String {
             format!("{indent}{key}:\n{}", pairs.iter().map(pair).collect::<String>())
         }
         other => format!("{indent}{key}: {}\n", scalar(&word(other))),
+    }
+}
+
+/// Whether there are maps or lists within a map or a list.
+fn is_nested(value: &serde_json::Value) -> bool {
+    let is_deep = |value: &serde_json::Value| value.is_array() || value.is_object();
+    match value {
+        serde_json::Value::Array(items) => items.iter().any(is_deep),
+        serde_json::Value::Object(members) => members.values().any(is_deep),
+        _ => false,
     }
 }

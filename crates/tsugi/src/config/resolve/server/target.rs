@@ -5,6 +5,7 @@ mod remote;
 
 use super::{Reader, Section};
 use crate::config::document::{Entry, Node};
+use crate::config::key::server::TABLE;
 use crate::config::key::{Key, server};
 use crate::config::parse;
 use crate::config::settings::{BuiltinTarget, Target};
@@ -20,7 +21,9 @@ pub(super) fn read(
     let given: Vec<&'static Key> = ways.into_iter().filter(|key| section.get(key).is_some()).collect();
     match given.as_slice() {
         [] => {
-            say_missing(reader, node, entry);
+            if !is_misspelt(node, &ways) {
+                say_missing(reader, node, entry);
+            }
             None
         }
         [key] if key.name == server::COMMAND.name => command::read(reader, section).map(Target::Command),
@@ -34,6 +37,13 @@ pub(super) fn read(
             None
         }
     }
+}
+
+/// Whether one of these keys is there in other letters, which was said already.
+fn is_misspelt(node: &Node, ways: &[&'static Key]) -> bool {
+    let unknown = node.entries().unwrap_or_default().iter().filter(|entry| TABLE.find(&entry.key).is_none());
+    let mut meant = unknown.filter_map(|entry| TABLE.nearest(&entry.key));
+    meant.any(|near| ways.iter().any(|key| key.is_called(near)))
 }
 
 fn say_missing(reader: &mut Reader<'_>, node: &Node, entry: Option<&Entry>) {
