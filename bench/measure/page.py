@@ -1,0 +1,128 @@
+"""Writes docs/performance.md from what was measured; each part keeps its numbers until it is measured again."""
+import json, os, time
+
+from . import client, contest, gateway, lists, start
+from .process import ROOT, Neighbours
+
+KEPT = ROOT / "target/bench/parts"
+PAGE = ROOT / "docs/performance.md"
+PARTS = {"client": client, "gateway": gateway, "lists": lists, "start": start, "peers": contest}
+# Above this share of the machine's CPU in other hands, numbers are provisional.
+QUIET = 0.05
+
+
+def take(name, turns):
+    """Measures one part and keeps it."""
+    before, near = os.getloadavg(), Neighbours()
+    began = time.time()
+    told = PARTS[name].measure(turns)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept = {"at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began)), "took_s": round(time.time() - began),
+            "turns": turns, "load": before[0], "others": near.share(), "told": told}
+    (KEPT / f"{name}.json").write_text(json.dumps(kept))
+
+
+def kept(name):
+    path = KEPT / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def write():
+    parts = {name: kept(name) for name in PARTS}
+    body = [*head(), *verdicts(parts)]
+    for name, section in SECTIONS.items():
+        body += section(parts[name]["told"], stamp(parts[name])) if parts[name] else []
+    body += ["Project management is on [a page of its own](performance-pm.md).", ""]
+    PAGE.write_text("\n".join(body))
+
+
+def stamp(part):
+    words = (f"Measured {part['at']} in {part['turns']} turns, {os.cpu_count()} cores, load average {part['load']:.1f} before it, "
+             f"{part['others']:.0%} of the CPU in other programs' hands meanwhile.")
+    return words + (" **The machine was busy: provisional.**" if part["others"] > QUIET else "")
+
+
+def head():
+    return [
+        "# Performance", "",
+        "Written by `scripts/bench`; do not edit.",
+        "All parts run on one machine in turns, with the load generator and the back ends beside them, so compare ratios and "
+        "CPU per call, not absolute numbers.",
+        "Numbers are medians over the turns, ratios are medians of the ratios within a turn, and CPU is that of the program's "
+        "own processes without back ends and load generator.", "",
+        "```sh no-run: it takes a quarter of an hour and wants the machine to itself",
+        "bench/peers      # once: the other gateways, into target/", "scripts/bench    # or only some of it: scripts/bench gateway start",
+        "```", ""]
+
+
+def verdicts(parts):
+    yield from ("## Targets", "", "| what | measured | target | |", "|---|---|---|---|")
+    for name, part in parts.items():
+        if part is None:
+            yield f"| {name} | not measured | | |"
+            continue
+        for what, value, limit, less in PARTS[name].targets(part["told"]):
+            yield f"| {what} | {number(value)} | {'≤' if less else '≥'} {limit:g} | {verdict(value, limit, less)} |"
+    yield ""
+
+
+def number(value):
+    return "not measured" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def verdict(value, limit, less):
+    if value is None:
+        return "unknown"
+    return "met" if (value <= limit if less else value >= limit) else "**missed**"
+
+
+def client_section(told, stamped):
+    return [
+        "## The client library", "", stamped, "",
+        "`bare` is the same bytes through the same pipe or kept connection with no MCP; `tsugi` the connection with its deadlines; "
+        "`whole stack` adds validation of arguments and results, a cache that misses every time and keeps every answer, the "
+        "breaker, retries and limits; `rmcp` is the official SDK's client.",
+        "Microseconds; `÷ bare` is a median of ratios within a turn, the other ratios are of the medians beside them.",
+        "The bare pipe talks to the same back end as the others, so its time is in all of them; against a child that answers "
+        "without thinking the ratio would be larger.", "",
+        *client.table(told), ""]
+
+
+def gateway_section(told, stamped):
+    return [
+        "## Calls through the gateway", "", stamped, "",
+        "HTTP in, one stdio server out, 64 callers with a connection each, the command as it is installed with its defaults.",
+        "`hello` is a bare hyper server that reads the same request and answers with 1 KiB.",
+        "`relay` passes the body to the child and its line back, swapping one number and looking at nothing else.",
+        "`back end itself` is the same echo server over HTTP with nobody in between.", "",
+        *gateway.table(told), ""]
+
+
+def lists_section(told, stamped):
+    return [
+        "## Lists", "", stamped, "",
+        f"`tools/list` over {lists.SERVERS} servers with {lists.TOOLS} tools each, 16 callers.",
+        "`same bytes` is a bare hyper server that answers every request with the very bytes of our answer.", "",
+        *lists.table(told), ""]
+
+
+def start_section(told, stamped):
+    return ["## Start and memory", "", stamped, "", *start.lines(told), ""]
+
+
+def peers_section(told, stamped):
+    out = [
+        "## Other gateways", "", stamped, "",
+        "HTTP in, one stdio echo server out; every gateway was running while each was loaded in turn.",
+        "`calls/s ÷ back end` is against the same echo server over HTTP, called in the same turn; MiB is the most that its own "
+        "processes held after any load.",
+        "† not here today: the row is from [bench/PEERS.md](../bench/PEERS.md), measured with the same rig on 2026-11-15.", ""]
+    ahead = list(contest.behind_lines(told))
+    out += ["Where another one does better:", "", *ahead, ""] if ahead else ["No other gateway does better in any cell.", ""]
+    trouble = list(contest.errors(told))
+    out += ["What went wrong:", "", *trouble, ""] if trouble else []
+    return out + [*contest.table(told), ""]
+
+
+SECTIONS = {"client": client_section, "gateway": gateway_section, "lists": lists_section, "start": start_section,
+            "peers": peers_section}
