@@ -21,6 +21,7 @@
     reason = "faults and replies are moved once on their way up; a box would cost an allocation per call"
 )]
 
+pub mod alarm;
 pub mod batch;
 pub mod catalog;
 pub mod config;

@@ -65,13 +65,13 @@ pub(crate) fn build(
     if let Some(store) = &parts.cache {
         stack = Arc::new(Cache::new(stack, parts.tools.clone(), store.clone(), config.instances));
     }
-    let deadline = Deadline::new(stack, name, Limits::of(config, options)).telling(parts.breaker.clone());
+    let deadline = Deadline::new(stack, name, Limits::of(config, options), parts.breaker.clone());
     Arc::new(Trace::new(deadline, config))
 }
 
 /// The layers for our own questions, such as lists: *trace* → *deadline* → connection.
 pub(crate) fn plain(connection: impl Answer + 'static, config: &ServerConfig, options: &Options) -> impl Answer {
-    let deadline = Deadline::new(connection, config.name.as_str().into(), Limits::of(config, options));
+    let deadline = Deadline::new(connection, config.name.as_str().into(), Limits::of(config, options), None);
     Trace::new(deadline, config)
 }
 

@@ -38,13 +38,15 @@ impl Body {
         Body::Parts([bytes, Bytes::new(), Bytes::new()])
     }
 
-    /// `head`, a payload that may be large, `tail`. A large payload is not copied.
-    pub fn around(head: &[u8], payload: &Bytes, tail: &'static [u8]) -> Self {
-        if payload.len() >= WORTH_SPLITTING {
-            return Body::Parts([Bytes::copy_from_slice(head), payload.clone(), Bytes::from_static(tail)]);
+    /// The pieces of a head, a payload that may be large, `tail`. A large payload is not copied.
+    pub fn around(head: [&[u8]; 3], payload: &Bytes, tail: &'static [u8]) -> Self {
+        let is_split = payload.len() >= WORTH_SPLITTING;
+        let copied = if is_split { 0 } else { payload.len() + tail.len() };
+        let mut whole = BytesMut::with_capacity(head.iter().map(|piece| piece.len()).sum::<usize>() + copied);
+        head.iter().for_each(|piece| whole.extend_from_slice(piece));
+        if is_split {
+            return Body::Parts([whole.freeze(), payload.clone(), Bytes::from_static(tail)]);
         }
-        let mut whole = BytesMut::with_capacity(head.len() + payload.len() + tail.len());
-        whole.extend_from_slice(head);
         whole.extend_from_slice(payload);
         whole.extend_from_slice(tail);
         Self::one(whole.freeze())

@@ -1,5 +1,7 @@
 //! Sockets: bind, accept, and serve each connection until it ends or we do.
 
+mod head_clock;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Limits;
 use crate::run::Gateway;
+use head_clock::HeadClock;
 
 /// How long after an accept error the next try comes: out of files, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -26,15 +29,13 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 /// What all connections share.
 pub(crate) struct Listening {
     gateway: Arc<Gateway>,
-    http: auto::Builder<TokioExecutor>,
     room: Arc<Semaphore>,
 }
 
 impl Listening {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
-        let limits = &gateway.config().limits;
-        let room = Arc::new(Semaphore::new(limits.connections));
-        Self { http: builder(limits), room, gateway }
+        let room = Arc::new(Semaphore::new(gateway.config().limits.connections));
+        Self { room, gateway }
     }
 
     /// Accepts until we close. While draining, newcomers are still accepted and told so.
@@ -68,17 +69,21 @@ impl Listening {
 
     async fn serve(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let gateway = &self.gateway;
+        let limits = &gateway.config().limits;
+        let clock = HeadClock::started(limits.head_timeout);
         let is_used = AtomicBool::new(false);
         let service = service_fn(|request| {
+            clock.stop();
             is_used.store(true, Ordering::Relaxed);
             let gateway = gateway.clone();
             async move { Ok::<_, Infallible>(gateway.handle(request).await) }
         });
-        let connection = self.http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let http = builder(limits, &clock);
+        let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = unused(&is_used, gateway.config().limits.head_timeout) => return,
+            () = clock.is_late() => return,
             () = gateway.drain().closing().cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 match tokio::time::timeout(LAST_WRITE, connection).await {
@@ -93,19 +98,10 @@ impl Listening {
     }
 }
 
-/// Resolves when a connection had no request in time. Until its first bytes tell the version of HTTP, no other
-/// clock runs for it, and whoever opens connections and says nothing could take the room of all others.
-async fn unused(is_used: &AtomicBool, patience: Duration) {
-    tokio::time::sleep(patience).await;
-    if is_used.load(Ordering::Relaxed) {
-        std::future::pending().await
-    }
-}
-
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+fn builder(limits: &Limits, clock: &HeadClock) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // The number of headers stays at hyper's own limit of 100: setting it costs an allocation per request.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head);
+    builder.http1().timer(clock.clone()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
+use tsugi_client::alarm::Alarm;
 use tsugi_protocol::answer::FaultCode;
 
 use crate::admin;
@@ -63,6 +64,8 @@ pub struct Gateway {
     /// Room for streams that stay open, of whatever face.
     streams: Arc<Semaphore>,
     tasks: TaskTracker,
+    /// The clock of everything that may take seconds.
+    alarm: Alarm,
     metrics: Arc<Metrics>,
     addresses: Vec<SocketAddr>,
 }
@@ -107,6 +110,7 @@ impl Gateway {
             sse_streams: face::sse::Streams::default(),
             streams: Arc::new(Semaphore::new(config.limits.streams.min(Semaphore::MAX_PERMITS))),
             tasks: TaskTracker::new(),
+            alarm: Alarm::default(),
             metrics,
             addresses,
             config,
@@ -157,6 +161,10 @@ impl Gateway {
         let message = "there are too many streams";
         let refusal = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message);
         self.streams.clone().try_acquire_owned().map_err(|_| refusal().retry_after(Duration::from_secs(1)))
+    }
+
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     pub(crate) fn tasks(&self) -> &TaskTracker {

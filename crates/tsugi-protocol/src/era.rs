@@ -16,3 +16,27 @@ pub mod round_trip;
 pub mod session;
 pub mod to_legacy;
 pub mod to_modern;
+
+use crate::answer::Call;
+use crate::json::Splice;
+use crate::mcp::{Era, Method};
+
+/// Writes a call as a request to a server of this era: the shape of everything we send upstream. Tools get a
+/// progress token of ours, the request's own number, so that a long call can report even when its caller does
+/// not ask.
+pub fn write_request(request: &mut Splice, id: u64, call: &Call, era: Era) {
+    let token = (call.method == Method::ToolsCall || call.meta.progress_token.is_some()).then_some(id);
+    request.string("jsonrpc", "2.0").number("id", id).string("method", call.method.as_str());
+    match era {
+        Era::Modern => drop(request.object("params", |params| to_modern::write_params(params, call, token))),
+        Era::Legacy if to_legacy::has_params(call, token) => {
+            request.object("params", |params| to_legacy::write_params(params, call, token));
+        }
+        Era::Legacy => {}
+    }
+}
+
+/// How many bytes such a request has, at most.
+pub fn request_size(call: &Call) -> usize {
+    call.method.as_str().len() + call.params.bytes().len() + call.meta.size_hint() + 160
+}

@@ -114,7 +114,8 @@ pub(crate) fn no_common_version(context: &Context, supported: &[String]) -> Faul
 /// The parameters of `server/discover`.
 pub(crate) fn discover_params(context: &Context) -> Raw {
     let mut params = Splice::with_capacity(256);
-    params.raw("_meta", &RequestMeta::of_client(context.options.profile.clone()).write_modern(None));
+    let own = RequestMeta::of_client(context.options.profile.clone());
+    params.object("_meta", |meta| own.write_modern(meta, None));
     params.finish()
 }
 

@@ -4,16 +4,18 @@ mod asking;
 mod reader;
 mod reply;
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tsugi_process::Job;
 use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply, SentState};
-use tsugi_protocol::era::{to_legacy, to_modern};
+use tsugi_protocol::era;
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
@@ -31,6 +33,9 @@ pub(crate) use reply::for_caller;
 
 /// With at most this many calls in flight a caller writes its own message.
 const FEW: usize = 4;
+
+/// The largest buffer for writing that a thread keeps.
+const LARGEST_KEPT: usize = 64 * 1024;
 
 /// How long to wait for the end of a server that closed its input: its exit status, or our stopping it.
 const END_LIMIT: Duration = Duration::from_secs(2);
@@ -221,30 +226,30 @@ impl Shared {
             Err(error) => return Reply::fault(self.open_fault(error)),
         };
         self.raise_level(&call);
-        let line = self.write(&call, ticket.key());
-        if let Err(error) = self.outbox.send(&line, self.flush()) {
+        if let Err(error) = self.write(&call, &ticket) {
             return Reply::fault(self.send_fault(error));
         }
         Reply::from_source(MuxReply::new(self.clone(), ticket, call, turn))
     }
 
-    fn write(&self, call: &Call, key: u64) -> bytes::Bytes {
-        // Our own token: a long call can report even when its caller does not ask.
-        let token = (call.method == Method::ToolsCall || call.meta.progress_token.is_some()).then_some(key);
-        let params = match self.era() {
-            Era::Modern => Some(to_modern::params(call, token)),
-            Era::Legacy => to_legacy::params(call, token),
-        };
-        write_numbered(key, call.method.as_str(), params.as_ref())
-    }
-
-    fn flush(&self) -> Flush {
-        if self.pending.len() <= FEW { Flush::Now } else { Flush::Soon }
+    /// Writes a call to the outbox. The line is made in a buffer that the thread keeps, since the outbox copies it.
+    fn write(&self, call: &Call, ticket: &Ticket<Arrival, Tag>) -> Result<(), SendError> {
+        thread_local! {
+            static BUFFER: Cell<BytesMut> = Cell::default();
+        }
+        let mut request = Splice::in_buffer(BUFFER.take());
+        era::write_request(&mut request, ticket.key(), call, self.era());
+        let line = request.finish_line();
+        let sent = self.outbox.send(&line, flush(ticket.in_flight()));
+        if line.capacity() <= LARGEST_KEPT {
+            BUFFER.set(line);
+        }
+        sent
     }
 
     /// Sends a message that nobody waits for. A wire that is gone shows itself elsewhere.
     pub(super) fn send(&self, message: &[u8]) {
-        let _ = self.outbox.send(message, self.flush());
+        let _ = self.outbox.send(message, flush(self.pending.len()));
     }
 
     pub(super) fn respond(&self, response: &Response) {
@@ -374,4 +379,9 @@ impl Shared {
             self.pending.close(|| Arrival::Lost(fault.clone()));
         }
     }
+}
+
+/// When a message leaves, with so many calls in flight.
+fn flush(in_flight: usize) -> Flush {
+    if in_flight <= FEW { Flush::Now } else { Flush::Soon }
 }

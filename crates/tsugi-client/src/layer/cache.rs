@@ -61,23 +61,14 @@ impl Cache {
             return self.inner.answer(call);
         }
         match self.store.join(key, lifetime) {
-            Role::Follower(flight) => {
+            Role::Follower(rider) => {
                 self.store.count_shared();
                 note(&call, "waits for the same call of somebody else");
-                flight.follow(self.inner.clone(), call)
+                rider.follow(self.inner.clone(), call)
             }
-            Role::Leader(flight) => {
+            Role::Leader(rider) => {
                 self.store.count_miss();
-                match self.inner.answer(call).into_ready() {
-                    Ok(outcome) => {
-                        flight.land(&outcome);
-                        Reply::ready(outcome)
-                    }
-                    Err(reply) => {
-                        flight.depart(reply);
-                        flight.lead()
-                    }
-                }
+                rider.depart(self.inner.answer(call))
             }
         }
     }
@@ -120,7 +111,7 @@ impl Cache {
         if *lifetime != Lifetime::AsServerSays || self.instances == Instances::PerSession {
             return None;
         }
-        self.store.get(&key.for_everybody())
+        self.store.get(&self.store.for_everybody(key))
     }
 }
 

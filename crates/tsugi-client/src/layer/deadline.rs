@@ -1,7 +1,5 @@
 //! No call waits for ever: a limit on silence, and one on the whole.
 
-mod alarm;
-
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,11 +7,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, Source};
+use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::Method;
 
+use crate::alarm::{Alarm, Bell};
 use crate::config::{Options, ServerConfig};
 use crate::layer::breaker::Breaker;
-use alarm::{Alarm, Bell};
 
 /// The limits of one server.
 #[derive(Debug, Clone)]
@@ -53,22 +52,21 @@ impl Limits {
 /// Ends calls that take too long. The server is told to cancel, and its process is kept.
 pub struct Deadline<A> {
     inner: A,
-    server: Arc<str>,
     limits: Limits,
+    shared: Arc<Shared>,
+}
+
+/// What a call needs when its time is over.
+struct Shared {
+    server: Arc<str>,
     breaker: Option<Arc<Breaker>>,
     alarm: Alarm,
 }
 
 impl<A> Deadline<A> {
-    /// Around `inner`.
-    pub fn new(inner: A, server: Arc<str>, limits: Limits) -> Self {
-        Self { inner, server, limits, breaker: None, alarm: Alarm::default() }
-    }
-
-    /// The same, telling the breaker of calls that take too long: they end here, where it cannot see them.
-    pub fn telling(mut self, breaker: Option<Arc<Breaker>>) -> Self {
-        self.breaker = breaker;
-        self
+    /// Around `inner`. Calls that take too long end here, where the breaker cannot see them, so it is told.
+    pub fn new(inner: A, server: Arc<str>, limits: Limits, breaker: Option<Arc<Breaker>>) -> Self {
+        Self { inner, limits, shared: Arc::new(Shared { server, breaker, alarm: Alarm::default() }) }
     }
 }
 
@@ -80,20 +78,18 @@ impl<A: Answer> Answer for Deadline<A> {
         }
         let idle = self.limits.idle_for(&call);
         let wants_progress = call.meta.progress_token.is_some();
-        let tool = (call.method == Method::ToolsCall).then(|| call.subject().unwrap_or_default().into_owned());
+        let tool = if call.method == Method::ToolsCall { call.params.get("name") } else { None };
         match self.inner.answer(call).into_ready() {
             Ok(outcome) => Reply::ready(outcome),
             Err(reply) => Reply::from_source(Limited {
                 reply,
-                server: self.server.clone(),
                 tool,
                 idle,
                 total: self.limits.total.max(idle),
                 started: None,
-                alarm: self.alarm.clone(),
                 bell: None,
                 wants_progress,
-                breaker: self.breaker.clone(),
+                shared: self.shared.clone(),
             }),
         }
     }
@@ -101,16 +97,15 @@ impl<A: Answer> Answer for Deadline<A> {
 
 struct Limited {
     reply: Reply,
-    server: Arc<str>,
-    tool: Option<String>,
+    /// The tool's name as it was written.
+    tool: Option<Raw>,
     idle: Duration,
     total: Duration,
     started: Option<Instant>,
-    alarm: Alarm,
     /// Set only when the answer is not there at once.
     bell: Option<Bell>,
     wants_progress: bool,
-    breaker: Option<Arc<Breaker>>,
+    shared: Arc<Shared>,
 }
 
 impl Limited {
@@ -119,16 +114,16 @@ impl Limited {
         let now = Instant::now();
         let last = *self.started.get_or_insert(now) + self.total;
         if let Some(bell) = &self.bell {
-            bell.reset((now + self.idle).min(last));
+            self.shared.alarm.move_to(bell, (now + self.idle).min(last));
         }
     }
 
     fn poll_limit(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(bell) = &self.bell {
-            return bell.poll(context);
+            return self.shared.alarm.poll(bell, context);
         }
         let now = *self.started.get_or_insert_with(Instant::now);
-        self.bell = Some(self.alarm.set(now + self.idle.min(self.total), context));
+        self.bell = Some(self.shared.alarm.set(now + self.idle.min(self.total), context));
         Poll::Pending
     }
 
@@ -140,11 +135,19 @@ impl Limited {
             false => format!("no sign of life within {limit:?}"),
         };
         let fault = Fault::new(FaultCode::Timeout, message)
-            .on_server(&self.server)
+            .on_server(&self.shared.server)
             .with_hint("raise `timeout` for the server or the tool if it needs longer");
-        match &self.tool {
-            Some(tool) => fault.on_tool(tool),
+        match self.tool.as_ref().and_then(Raw::as_string) {
+            Some(tool) => fault.on_tool(&tool),
             None => fault,
+        }
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        if let Some(bell) = self.bell.take() {
+            self.shared.alarm.forget(bell);
         }
     }
 }
@@ -167,7 +170,7 @@ impl Source for Limited {
             return Poll::Pending;
         }
         let fault = self.expired();
-        if let Some(breaker) = &self.breaker {
+        if let Some(breaker) = &self.shared.breaker {
             breaker.failed(&fault);
         }
         // Dropping the reply tells the server to cancel.
@@ -207,7 +210,7 @@ mod tests {
     async fn outcome(waits: &[u64], total: u64) -> Outcome {
         let slow = Slow(waits.iter().map(|count| seconds(*count)).collect());
         let limits = Limits { idle: seconds(30), total: seconds(total), tools: Vec::new() };
-        Deadline::new(slow, "s".into(), limits).answer(Call::tool("t", None)).outcome().await
+        Deadline::new(slow, "s".into(), limits, None).answer(Call::tool("t", None)).outcome().await
     }
 
     fn timed_out(outcome: &Outcome) -> Option<&str> {

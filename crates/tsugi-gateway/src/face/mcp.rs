@@ -50,27 +50,18 @@ async fn post(
     if batch::is_batch(&bytes) {
         return legacy::post_batch(asked, place.as_deref(), &bytes).await;
     }
-    let message = match Message::parse(bytes) {
-        Ok(message) => message,
+    let (message, params) = match Message::parse_with_params(bytes) {
+        Ok(parsed) => parsed,
         Err(error) => return Ok(unreadable(&error)),
     };
     // A request of a legacy session says so twice in its head; its body need not be asked.
     if legacy::is_in_session(&asked.parts.headers) {
         return legacy::post(asked, endpoint, place, message).await;
     }
-    let params = params_of(&message);
     let own = params.as_ref().and_then(|params| params.get_object("_meta"));
     match is_modern(&asked.parts.headers, own.as_ref()) {
         true => Ok(modern::post(asked, endpoint, message, params, own).await),
         false => legacy::post(asked, endpoint, place, message).await,
-    }
-}
-
-fn params_of(message: &Message) -> Option<Object> {
-    match message {
-        Message::Request(request) => request.params_object(),
-        Message::Notification(notification) => Some(notification.params_object()),
-        Message::Response(_) => None,
     }
 }
 

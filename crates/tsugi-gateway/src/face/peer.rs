@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{self, BoxFuture};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use parking_lot::Mutex;
 use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Event, Fault, FaultCode};
@@ -18,7 +20,7 @@ use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError
 use super::legacy::{self, Conversation, Received, Turn, Watch, batch};
 use super::mcp::modern::listen::{self, Subscription};
 use super::mcp::modern::stream::response;
-use super::mcp::modern::{invalid, read_meta, refuse_gone, without_meta};
+use super::mcp::modern::{invalid, read_meta, refuse_gone};
 use super::mcp::{names_revision, unreadable_error};
 use super::running::{Cancel, Running, Said};
 use crate::config::Limits;
@@ -83,33 +85,46 @@ impl Peer {
         }
     }
 
+    /// Takes the messages of a batch; their responses become one array.
     fn receive_batch(&mut self, bytes: &Bytes) -> Option<Bytes> {
-        let has_batches = self.conversation.get().is_some_and(|known| known.version() == Version::V2025_03_26);
-        if !has_batches {
+        let Some(conversation) = self.conversation.get().filter(|known| known.version() == Version::V2025_03_26) else {
             return Some(RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches").response(None));
-        }
-        match batch::split(bytes, self.limits.batch) {
-            Ok(messages) => {
-                let answers: Vec<Bytes> = messages.into_iter().filter_map(|message| self.receive(message)).collect();
-                self.outgoing.push(stream::iter(answers).boxed());
-                None
+        };
+        let messages = match batch::split(bytes, self.limits.batch) {
+            Ok(messages) => messages,
+            Err(error) => return Some(error.response(None)),
+        };
+        let room = self.room();
+        let mut gathering = batch::Gathering::default();
+        for message in messages {
+            match (Message::parse(message), &room) {
+                (Ok(Message::Request(request)), Err(fault)) => {
+                    gathering.answer(fault.to_rpc().response(Some(&request.id)));
+                }
+                (Ok(message), _) => gathering.add(conversation.receive(message)),
+                (Err(error), _) => gathering.answer(unreadable_error(&error).response(None)),
             }
-            Err(error) => Some(error.response(None)),
+        }
+        self.keep(gathering, room.ok().flatten());
+        None
+    }
+
+    /// Room for one more request, which stopping waits for; or why there is none.
+    fn room(&self) -> Result<Option<Busy>, Fault> {
+        if self.outgoing.len() >= IN_PROGRESS {
+            return Err(Fault::new(FaultCode::Overloaded, "too many requests are in progress"));
+        }
+        match self.drain.as_ref().map(Drain::enter) {
+            Some(None) => Err(Fault::new(FaultCode::Draining, "the gateway is shutting down")),
+            busy => Ok(busy.flatten()),
         }
     }
 
     fn take(&mut self, message: Message) -> Option<Bytes> {
         match message {
-            Message::Request(request) if self.outgoing.len() >= IN_PROGRESS => {
-                let fault = Fault::new(FaultCode::Overloaded, "too many requests are in progress");
-                Some(fault.to_rpc().response(Some(&request.id)))
-            }
-            Message::Request(request) => match self.drain.as_ref().map(Drain::enter) {
-                Some(None) => {
-                    let fault = Fault::new(FaultCode::Draining, "the gateway is shutting down");
-                    Some(fault.to_rpc().response(Some(&request.id)))
-                }
-                busy => self.request(request, busy.flatten()),
+            Message::Request(request) => match self.room() {
+                Ok(busy) => self.request(request, busy),
+                Err(fault) => Some(fault.to_rpc().response(Some(&request.id))),
             },
             Message::Notification(notification) => {
                 self.cancel(&notification);
@@ -126,7 +141,7 @@ impl Peer {
         }
         match request.method {
             Method::Initialize if self.conversation.get().is_none() => {
-                self.initialize(request);
+                self.initialize(request, busy);
                 None
             }
             Method::Ping => Some(Response::result(request.id, Raw::literal("{}")).to_bytes()),
@@ -138,10 +153,12 @@ impl Peer {
     }
 
     /// Opens the legacy conversation; the changes it wants to hear of follow its response.
-    fn initialize(&mut self, request: Request) {
+    fn initialize(&mut self, request: Request, busy: Option<Busy>) {
         let (answer, caller, limits) = (self.answer.clone(), self.caller.clone(), self.limits.clone());
         let place = self.conversation.clone();
         let opening = async move {
+            // Stopping waits for the response, and not for the changes after it.
+            let _busy = busy;
             match legacy::begin(answer, caller, &limits, &request).await {
                 Ok((conversation, response)) => {
                     let conversation = place.get_or_init(|| Arc::new(conversation)).clone();
@@ -177,7 +194,7 @@ impl Peer {
         refuse_gone(&request.method)?;
         let call = Call {
             method: request.method.clone(),
-            params: without_meta(params),
+            params: params.without("_meta"),
             meta,
             caller: self.caller.clone(),
             options: CallOptions { face: "stream", ..CallOptions::default() },
@@ -185,7 +202,7 @@ impl Peer {
         listen::expect_few(&call)?;
         let cancel = Arc::new(Cancel::default());
         self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());
-        let asking = Asking::start(&*self.answer, request.id.clone(), call);
+        let asking = Asking::start(&*self.answer, request.id.clone(), call, self.drain.as_ref());
         let cancellable =
             Cancellable { asking: Some(asking), id: request.id.clone(), cancel, running: self.running.clone() };
         // A subscription ends only with its client; stopping does not wait for that.
@@ -255,23 +272,28 @@ fn turn_stream(turn: Turn) -> impl Stream<Item = Bytes> + Send {
 /// A modern request in progress.
 enum Asking {
     Call { id: Id, method: Method, running: Running },
-    Subscription(Subscription),
+    /// A subscription ends with a result when we begin to stop.
+    Subscription { subscription: Subscription, draining: BoxFuture<'static, ()> },
 }
 
 impl Asking {
-    fn start(answer: &dyn Answer, id: Id, call: Call) -> Self {
+    fn start(answer: &dyn Answer, id: Id, call: Call, drain: Option<&Drain>) -> Self {
         match call.method {
-            Method::Listen => Asking::Subscription(Subscription::open(answer, id, call)),
+            Method::Listen => {
+                let draining = drain.map_or_else(|| future::pending().boxed(), |drain| drain.draining().boxed());
+                Asking::Subscription { subscription: Subscription::open(answer, id, call), draining }
+            }
             _ => Asking::Call { method: call.method.clone(), running: Running::start(answer, call), id },
         }
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Said> {
         match self {
-            Asking::Subscription(subscription) => subscription.poll(context).map(|said| match said {
-                listen::Said::Note(note) => Said::Message(note),
-                listen::Said::End(response) => Said::Response(response),
-            }),
+            Asking::Subscription { subscription, draining } => match subscription.poll(context) {
+                Poll::Ready(listen::Said::Note(note)) => Poll::Ready(Said::Message(note)),
+                Poll::Ready(listen::Said::End(response)) => Poll::Ready(Said::Response(response)),
+                Poll::Pending => draining.poll_unpin(context).map(|()| Said::Response(subscription.goodbye())),
+            },
             Asking::Call { id, method, running } => running.poll_event(context).map(|event| match event {
                 Event::Note(note) => Said::Message(note.to_bytes()),
                 Event::Done(outcome) => Said::Response(response(id, method, &outcome)),

@@ -57,7 +57,7 @@ pub(crate) async fn call(asked: &Asked<'_>, directory: &dyn Directory, bytes: By
         Err(fault) => Told::Failed(RestFault::from(&fault)),
     };
     match called {
-        Told::Result(result) => http::json(StatusCode::OK, Body::around(SUCCESS, result.bytes(), b"}")),
+        Told::Result(result) => http::json(StatusCode::OK, Body::around([SUCCESS, b"", b""], result.bytes(), b"}")),
         Told::Failed(fault) => fault.response(),
     }
 }

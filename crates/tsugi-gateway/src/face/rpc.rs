@@ -12,7 +12,7 @@ use tsugi_protocol::mcp::{ClientProfile, Method, Version};
 use tsugi_protocol::rpc::{self, Message, Request, RpcError, code};
 
 use super::legacy::batch;
-use super::mcp::modern::{invalid, outcome_of, read_meta, refuse_gone, without_meta};
+use super::mcp::modern::{invalid, outcome_of, read_meta, refuse_gone};
 use super::mcp::{names_revision, unreadable};
 use super::running::Running;
 use super::{Asked, fault, http, legacy};
@@ -67,7 +67,7 @@ async fn call(
     if request.method == Method::Listen {
         return Err(Fault::new(FaultCode::MethodNotFound, "one answer cannot carry a subscription").to_rpc());
     }
-    let mut call = Call::new(request.method.clone(), without_meta(&params)).from_caller(caller);
+    let mut call = Call::new(request.method.clone(), params.without("_meta")).from_caller(caller);
     call.meta = meta;
     call.options = options;
     let outcome = Running::start(&*answer, call).outcome().await;

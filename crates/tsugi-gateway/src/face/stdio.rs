@@ -1,6 +1,8 @@
 //! Our own standard streams as an MCP wire: newline or `Content-Length`, both eras, answered in kind
 //! ([stdio](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio)).
 
+pub mod stream;
+
 use std::sync::Arc;
 use std::time::Duration;
 

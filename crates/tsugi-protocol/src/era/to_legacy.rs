@@ -4,26 +4,38 @@ use super::revision;
 use super::to_modern::is_modern_member;
 use crate::answer::{Call, Complete};
 use crate::json::edit::{self, Edit};
-use crate::json::{Object, Raw, Splice};
+use crate::json::{Member, Object, Raw, Splice};
 use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::{Era, Method, Version};
 use crate::rpc::{RpcError, code};
 
-/// The parameters of a call for a legacy server: without the parts of a multi-round-trip, with the legacy
-/// `_meta`. `None` when nothing is left to say. `token` is our own progress token.
+/// Writes the parameters of a call for a legacy server, when [there are any](has_params): without the parts of
+/// a multi-round-trip, with the legacy `_meta`. `token` is our own progress token.
+pub fn write_params(params: &mut Splice, call: &Call, token: Option<u64>) {
+    if call.meta.is_said_to_legacy(token) {
+        params.object("_meta", |meta| call.meta.write_legacy(meta, token));
+    }
+    params.members(&call.params, |key| is_carried(call, key));
+}
+
+/// Whether there are parameters for a legacy server.
+pub fn has_params(call: &Call, token: Option<u64>) -> bool {
+    let is_carried = |member: &Member| is_carried(call, &call.params.key(*member));
+    call.meta.is_said_to_legacy(token) || call.params.members().iter().any(is_carried)
+}
+
+/// The parameters of a call for a legacy server; `None` when nothing is left to say.
 pub fn params(call: &Call, token: Option<u64>) -> Option<Raw> {
-    let meta = call.meta.write_legacy(token);
-    let is_ours = |key: &str| key == "_meta" || (call.method.may_ask() && is_round_trip_member(key));
-    if meta.is_none() && !call.params.members().iter().any(|member| is_ours(&call.params.key(*member))) {
-        return (!call.params.is_empty()).then(|| call.params.raw());
+    if !has_params(call, token) {
+        return None;
     }
-    let size = meta.as_ref().map_or(0, |meta| meta.bytes().len() + 16);
-    let mut params = Splice::with_capacity(call.params.bytes().len() + size);
-    if let Some(meta) = &meta {
-        params.raw("_meta", meta);
-    }
-    params.members(&call.params, |key| !is_ours(key));
-    (!params.is_empty()).then(|| params.finish())
+    let mut params = Splice::with_capacity(call.params.bytes().len() + call.meta.size_hint());
+    write_params(&mut params, call, token);
+    Some(params.finish())
+}
+
+fn is_carried(call: &Call, key: &str) -> bool {
+    key != "_meta" && !(call.method.may_ask() && is_round_trip_member(key))
 }
 
 fn is_round_trip_member(key: &str) -> bool {

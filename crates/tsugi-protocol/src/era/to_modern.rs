@@ -7,12 +7,17 @@ use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::{Era, Method};
 use crate::rpc::{Notification, RpcError, code};
 
-/// The parameters of a call for a modern server: as they are, with the modern `_meta`.
+/// Writes the parameters of a call for a modern server: as they are, with the modern `_meta`.
 /// `token` is our own progress token.
+pub fn write_params(params: &mut Splice, call: &Call, token: Option<u64>) {
+    params.object("_meta", |meta| call.meta.write_modern(meta, token));
+    params.members(&call.params, |key| key != "_meta");
+}
+
+/// The parameters of a call for a modern server.
 pub fn params(call: &Call, token: Option<u64>) -> Raw {
-    let meta = call.meta.write_modern(token);
-    let mut params = Splice::with_capacity(call.params.bytes().len() + meta.bytes().len() + 16);
-    params.raw("_meta", &meta).members(&call.params, |key| key != "_meta");
+    let mut params = Splice::with_capacity(call.params.bytes().len() + call.meta.size_hint());
+    write_params(&mut params, call, token);
     params.finish()
 }
 

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::raw::Raw;
 use super::scan::{self, ScanError, ScanErrorKind};
+use super::write::Splice;
 
 /// Where one member of an [`Object`] lies in its bytes. Objects are moved through every layer, so it is small.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +72,8 @@ impl Member {
 pub struct Object {
     bytes: Bytes,
     members: Members,
+    /// Set when the bytes hold members that are left out.
+    is_partial: bool,
 }
 
 impl Object {
@@ -88,6 +91,21 @@ impl Object {
     /// Proves `bytes` to be one object, and gives the object under `key` too, found in the same pass.
     /// This is how a response and its result are read without going over the result twice.
     pub fn parse_nested(bytes: Bytes, key: &str) -> Result<(Self, Option<Self>), ScanError> {
+        let (outer, inner) = Self::nested(bytes, key)?;
+        if let Some(inner) = &inner {
+            inner.refuse_duplicates()?;
+        }
+        Ok((outer, inner))
+    }
+
+    /// The same, where an inner object that repeats a key is not given.
+    pub fn parse_around(bytes: Bytes, key: &str) -> Result<(Self, Option<Self>), ScanError> {
+        let (outer, inner) = Self::nested(bytes, key)?;
+        Ok((outer, inner.filter(|inner| inner.refuse_duplicates().is_ok())))
+    }
+
+    /// The outer object proved; the inner one may still repeat a key.
+    fn nested(bytes: Bytes, key: &str) -> Result<(Self, Option<Self>), ScanError> {
         scan::prove_utf8(&bytes)?;
         let start = opening(&bytes)?;
         let mut inner = None;
@@ -100,11 +118,8 @@ impl Object {
             Ok(end)
         })?;
         scan::expect_end(&bytes, end)?;
-        let outer = Self { bytes, members };
+        let outer = Self { bytes, members, is_partial: false };
         outer.refuse_duplicates()?;
-        if let Some(inner) = &inner {
-            inner.refuse_duplicates()?;
-        }
         Ok((outer, inner))
     }
 
@@ -113,19 +128,19 @@ impl Object {
         for member in &mut members {
             *member = member.moved_by((start as u32).wrapping_neg());
         }
-        Self { bytes: bytes.slice(start..end), members }
+        Self { bytes: bytes.slice(start..end), members, is_partial: false }
     }
 
     /// An object that was just written, with the places of its members.
     pub(super) fn indexed(bytes: Bytes, members: Members) -> Self {
-        let object = Self { bytes, members };
+        let object = Self { bytes, members, is_partial: false };
         debug_assert!(Self::parse(object.bytes.clone()).is_ok(), "not an object: {}", object.raw());
         object
     }
 
     /// An object without members.
     pub fn empty() -> Self {
-        Self { bytes: Bytes::from_static(b"{}"), members: SmallVec::new() }
+        Self { bytes: Bytes::from_static(b"{}"), members: SmallVec::new(), is_partial: false }
     }
 
     /// Like [`Object::parse`] for bytes that are known to be UTF-8.
@@ -133,7 +148,7 @@ impl Object {
         let start = opening(&bytes)?;
         let (members, end) = scan_members(&bytes, start, |_, at| scan::skip_value(&bytes, at))?;
         scan::expect_end(&bytes, end)?;
-        let object = Self { bytes, members };
+        let object = Self { bytes, members, is_partial: false };
         object.refuse_duplicates()?;
         Ok(object)
     }
@@ -231,21 +246,51 @@ impl Object {
         self.find(key).is_some()
     }
 
+    /// The same object without this member. Nothing is copied: the bytes are shared, the member is passed over.
+    pub fn without(&self, key: &str) -> Object {
+        let mut rest = self.clone();
+        if let Some(left_out) = self.find(key) {
+            rest.members.retain(|member| member.key_start != left_out.key_start);
+            rest.is_partial = true;
+        }
+        rest
+    }
+
+    /// The same object in a buffer of its own, for those who keep it for long.
+    pub fn detached(&self) -> Object {
+        Object { bytes: Bytes::copy_from_slice(&self.bytes), ..self.clone() }
+    }
+
     /// True when there is no member.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The whole object as it arrived, with any white space around it.
+    /// The whole object as it arrived, with any white space around it, and with what [`without`](Self::without)
+    /// leaves out.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
     /// The whole object as a value.
     pub fn raw(&self) -> Raw {
+        if self.is_partial {
+            let mut rest = Splice::with_capacity(self.bytes.len());
+            rest.members(self, |_| true);
+            return rest.finish();
+        }
+        Raw::proved(self.bytes.slice(self.span()))
+    }
+
+    /// The object without the white space around it.
+    pub(crate) fn trimmed(&self) -> &[u8] {
+        debug_assert!(!self.is_partial, "something is left out of it");
+        &self.bytes[self.span()]
+    }
+
+    fn span(&self) -> Range<usize> {
         let start = scan::skip_space(&self.bytes, 0);
-        let end = self.bytes.iter().rposition(|byte| *byte == b'}').map_or(self.bytes.len(), |at| at + 1);
-        Raw::proved(self.bytes.slice(start..end))
+        start..self.bytes.iter().rposition(|byte| *byte == b'}').map_or(self.bytes.len(), |at| at + 1)
     }
 }
 
@@ -323,6 +368,16 @@ mod tests {
         assert_eq!(inner.get("b").unwrap().as_str(), "[1]");
         let twice = Bytes::from_static(br#"{"result":{"a":1,"a":2}}"#);
         assert!(Object::parse_nested(twice, "result").is_err());
+    }
+
+    #[test]
+    fn a_member_that_is_left_out_is_nowhere_to_be_found() {
+        let whole = object(r#" {"a":1, "_meta":{"x":1},"b":[2]} "#).unwrap();
+        let rest = whole.without("_meta");
+        assert!(!rest.has("_meta") && rest.members().len() == 2);
+        assert_eq!(rest.raw().as_str(), r#"{"a":1,"b":[2]}"#);
+        assert_eq!(whole.without("c").raw(), whole.raw());
+        assert_eq!(rest.without("a").without("b").raw().as_str(), "{}");
     }
 
     #[test]

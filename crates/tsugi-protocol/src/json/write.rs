@@ -23,6 +23,13 @@ impl Splice {
         Self { out, is_first: true, members: Some(Members::new()) }
     }
 
+    /// Starts an object in a buffer that was used before; [`finish_line`](Self::finish_line) gives it back.
+    pub fn in_buffer(mut out: BytesMut) -> Self {
+        out.clear();
+        out.extend_from_slice(b"{");
+        Self { out, is_first: true, members: None }
+    }
+
     fn separate(&mut self) {
         if self.is_first {
             self.is_first = false;
@@ -40,10 +47,7 @@ impl Splice {
         self.out.extend_from_slice(b":");
         let value_start = self.out.len();
         write(&mut self.out);
-        if let Some(members) = &mut self.members {
-            let is_escaped = key_end - quote - 1 != key.len();
-            members.push(Member::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
-        }
+        self.remember(key, quote, key_end, value_start);
         self
     }
 
@@ -65,6 +69,32 @@ impl Splice {
     /// Adds a member with a number.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
         self.member(key, |out| write_number(out, value))
+    }
+
+    /// Adds a member that is an object of its own, which `write` fills.
+    pub fn object(&mut self, key: &str, write: impl FnOnce(&mut Self)) -> &mut Self {
+        self.separate();
+        let quote = self.out.len();
+        write_string(&mut self.out, key);
+        let key_end = self.out.len() - 1;
+        self.out.extend_from_slice(b":");
+        let value_start = self.out.len();
+        self.out.extend_from_slice(b"{");
+        let members = self.members.take();
+        self.is_first = true;
+        write(self);
+        self.out.extend_from_slice(b"}");
+        (self.is_first, self.members) = (false, members);
+        self.remember(key, quote, key_end, value_start);
+        self
+    }
+
+    /// Remembers the member that was just written.
+    fn remember(&mut self, key: &str, quote: usize, key_end: usize, value_start: usize) {
+        if let Some(members) = &mut self.members {
+            let is_escaped = key_end - quote - 1 != key.len();
+            members.push(Member::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
+        }
     }
 
     /// Adds `"key":value` pairs that are written already, such as the unknown members of an envelope.
@@ -112,6 +142,17 @@ impl Splice {
     pub(crate) fn finish_bytes(mut self) -> Bytes {
         self.out.extend_from_slice(b"}");
         self.out.freeze()
+    }
+
+    /// Ends the object, on one line, and gives the buffer it was written in.
+    pub fn finish_line(mut self) -> BytesMut {
+        self.out.extend_from_slice(b"}");
+        let mut from = 0;
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', &self.out[from..]) {
+            self.out[from + at] = b' ';
+            from += at + 1;
+        }
+        self.out
     }
 
     /// Ends the object and gives it as an [`Object`]. The same key must not have been added twice.
@@ -192,6 +233,25 @@ mod tests {
         assert_eq!(places(&written), places(&read));
         assert_eq!(written.get_str("name").unwrap(), "x");
         assert_eq!(written.get("q\"k").unwrap().as_str(), "\"v\"");
+    }
+
+    #[test]
+    fn an_object_within_an_object_is_found_as_if_it_had_been_read() {
+        let mut splice = Splice::with_capacity(8);
+        splice.number("a", 1).object("in", |inner| {
+            inner.string("x", "y").object("empty", |_| {});
+        });
+        splice.number("b", 2);
+        let written = splice.finish_object();
+        assert_eq!(written.raw().as_str(), r#"{"a":1,"in":{"x":"y","empty":{}},"b":2}"#);
+        assert_eq!(written.get("in").unwrap().as_str(), r#"{"x":"y","empty":{}}"#);
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_and_holds_one_line() {
+        let mut splice = Splice::in_buffer(BytesMut::from(&b"old"[..]));
+        splice.raw("a", &Raw::proved(Bytes::from_static(b"[1,\n2]")));
+        assert_eq!(&splice.finish_line()[..], b"{\"a\":[1, 2]}");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The `_meta` of a request: what each era puts there, and what everybody else put there.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::capability::{ClientCapabilities, ClientProfile};
 use super::log::LogLevel;
@@ -72,14 +75,8 @@ impl RequestMeta {
         let version = Version::parse(&version)
             .filter(|version| version.era() == Era::Modern)
             .ok_or_else(|| MetaError::Version(version.into_owned()))?;
-        let capabilities = meta.get_object(CLIENT_CAPABILITIES).ok_or(MetaError::Missing(CLIENT_CAPABILITIES))?;
-        let client = ClientProfile {
-            version,
-            info: meta.get(CLIENT_INFO),
-            capabilities: ClientCapabilities::from_object(capabilities),
-        };
         Ok(Self {
-            client: Arc::new(client),
+            client: client_of(meta, version)?,
             log_level: read_level(meta)?,
             progress_token: meta.get(PROGRESS_TOKEN),
             rest: rest_of(meta),
@@ -93,13 +90,12 @@ impl RequestMeta {
     }
 
     /// Writes `_meta` for a modern server. `token` is our own progress token.
-    pub fn write_modern(&self, token: Option<u64>) -> Raw {
-        let mut meta = Splice::with_capacity(256 + self.rest.bytes().len());
+    pub fn write_modern(&self, meta: &mut Splice, token: Option<u64>) {
         meta.string(PROTOCOL_VERSION, Version::LATEST.as_str());
         if let Some(info) = &self.client.info {
             meta.raw(CLIENT_INFO, info);
         }
-        meta.raw(CLIENT_CAPABILITIES, &self.client.capabilities.raw());
+        meta.json(CLIENT_CAPABILITIES, self.client.capabilities.object().trimmed());
         if let Some(level) = self.log_level {
             meta.string(LOG_LEVEL, level.as_str());
         }
@@ -107,21 +103,54 @@ impl RequestMeta {
             meta.number(PROGRESS_TOKEN, token);
         }
         meta.members(&self.rest, |_| true);
-        meta.finish()
     }
 
-    /// Writes `_meta` for a legacy server; `None` when there is nothing to say.
-    pub fn write_legacy(&self, token: Option<u64>) -> Option<Raw> {
-        if token.is_none() && self.rest.is_empty() {
-            return None;
-        }
-        let mut meta = Splice::with_capacity(32 + self.rest.bytes().len());
+    /// Writes `_meta` for a legacy server, when [there is anything to say](Self::is_said_to_legacy).
+    pub fn write_legacy(&self, meta: &mut Splice, token: Option<u64>) {
         if let Some(token) = token {
             meta.number(PROGRESS_TOKEN, token);
         }
         meta.members(&self.rest, |_| true);
-        Some(meta.finish())
     }
+
+    /// Whether there is anything to say to a legacy server.
+    pub fn is_said_to_legacy(&self, token: Option<u64>) -> bool {
+        token.is_some() || !self.rest.is_empty()
+    }
+
+    /// How many bytes it has, at most, but for its token.
+    pub(crate) fn size_hint(&self) -> usize {
+        let info = self.client.info.as_ref().map_or(0, |info| info.bytes().len());
+        256 + info + self.client.capabilities.object().bytes().len() + self.rest.bytes().len()
+    }
+}
+
+thread_local! {
+    /// Who asked last on this thread: most requests come from the same few clients, and say so each time.
+    static LAST: RefCell<Option<Arc<ClientProfile>>> = const { RefCell::new(None) };
+}
+
+fn client_of(meta: &Object, version: Version) -> Result<Arc<ClientProfile>, MetaError> {
+    let (info, capabilities) = (meta.get_bytes(CLIENT_INFO), meta.get_bytes(CLIENT_CAPABILITIES));
+    let is_same = |last: &&Arc<ClientProfile>| {
+        last.version == version
+            && last.info.as_ref().map(|info| &info.bytes()[..]) == info
+            && Some(&last.capabilities.object().bytes()[..]) == capabilities
+    };
+    if let Some(known) = LAST.with_borrow(|last| last.as_ref().filter(is_same).cloned()) {
+        return Ok(known);
+    }
+    // Copied: what is remembered must not keep the buffer of the wire alive.
+    let copied = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
+    let capabilities = capabilities.and_then(|bytes| Object::parse(copied(bytes)).ok());
+    let capabilities = capabilities.ok_or(MetaError::Missing(CLIENT_CAPABILITIES))?;
+    let client = Arc::new(ClientProfile {
+        version,
+        info: info.map(|info| Raw::proved(copied(info))),
+        capabilities: ClientCapabilities::from_object(capabilities),
+    });
+    LAST.set(Some(client.clone()));
+    Ok(client)
 }
 
 fn read_level(meta: &Object) -> Result<Option<LogLevel>, MetaError> {
@@ -165,23 +194,39 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_was_just_known_is_told_from_another() {
+        let of = |name: &str, capabilities: serde_json::Value| {
+            let source = serde_json::json!({
+                PROTOCOL_VERSION: "2026-07-28", CLIENT_INFO: {"name": name}, CLIENT_CAPABILITIES: capabilities
+            });
+            RequestMeta::from_modern(&meta(source)).unwrap().client
+        };
+        let first = of("a", serde_json::json!({"roots": {}}));
+        assert!(Arc::ptr_eq(&first, &of("a", serde_json::json!({"roots": {}}))));
+        assert!(!of("a", serde_json::json!({})).capabilities.has_roots());
+        let other = of("b", serde_json::json!({"roots": {}}));
+        assert_eq!(other.info.as_ref().unwrap().as_str(), r#"{"name":"b"}"#);
+    }
+
+    #[test]
     fn entries_of_others_survive_into_both_eras() {
         let source = meta(serde_json::json!({
             PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {"roots": {}}, "progressToken": "p",
             "traceparent": "00-1", "com.example/x": [1]
         }));
         let read = RequestMeta::from_modern(&source).unwrap();
-        assert_eq!(
-            read.write_legacy(Some(7)).unwrap().as_str(),
-            r#"{"progressToken":7,"traceparent":"00-1","com.example/x":[1]}"#
-        );
-        let modern = read.write_modern(None);
+        let (mut legacy, mut modern) = (Splice::with_capacity(64), Splice::with_capacity(64));
+        read.write_legacy(&mut legacy, Some(7));
+        let legacy = legacy.finish();
+        assert_eq!(legacy.as_str(), r#"{"progressToken":7,"traceparent":"00-1","com.example/x":[1]}"#);
+        read.write_modern(&mut modern, None);
+        let modern = modern.finish();
         assert!(modern.as_str().ends_with(r#""traceparent":"00-1","com.example/x":[1]}"#), "{modern}");
         assert_eq!(read.progress_token.unwrap().as_str(), "\"p\"");
     }
 
     #[test]
     fn a_legacy_request_with_nothing_to_say_has_no_meta() {
-        assert!(RequestMeta::default().write_legacy(None).is_none());
+        assert!(!RequestMeta::default().is_said_to_legacy(None));
     }
 }

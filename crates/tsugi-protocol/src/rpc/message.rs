@@ -76,6 +76,19 @@ impl Message {
         Self::from_object(&Object::parse(bytes)?)
     }
 
+    /// Reads one message together with its parameters, in one pass. They are absent when there are none to have
+    /// (a response), or when they are no object without duplicate keys.
+    pub fn parse_with_params(bytes: Bytes) -> Result<(Self, Option<Object>), MessageError> {
+        let (object, params) = Object::parse_around(bytes, "params")?;
+        let message = Self::from_object(&object)?;
+        let params = match &message {
+            Message::Request(request) => params.or_else(|| request.params_object()),
+            Message::Notification(notification) => params.or_else(|| Some(notification.params_object())),
+            Message::Response(_) => None,
+        };
+        Ok((message, params))
+    }
+
     /// Reads a message from an object whose members are known.
     pub fn from_object(object: &Object) -> Result<Self, MessageError> {
         if object.get_bytes("jsonrpc") != Some(b"\"2.0\"") {
@@ -272,6 +285,22 @@ mod tests {
         ] {
             assert_eq!(&parse(text).unwrap().to_bytes()[..], text.as_bytes());
         }
+    }
+
+    #[test]
+    fn parameters_are_read_in_the_same_pass_or_not_at_all() {
+        let params = |text: &'static str| Message::parse_with_params(Bytes::from_static(text.as_bytes())).unwrap().1;
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","par\u0061ms":{"a":1}}"#,
+            r#"{"jsonrpc":"2.0","method":"x","params":{"a":1}}"#,
+        ] {
+            assert_eq!(params(text).unwrap().raw().as_str(), r#"{"a":1}"#, "{text}");
+        }
+        assert!(params(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#).unwrap().is_empty());
+        assert!(params(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"a":2}}"#).is_none());
+        assert!(params(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}"#).is_none());
+        assert!(params(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).is_none());
     }
 
     #[test]

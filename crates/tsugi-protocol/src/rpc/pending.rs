@@ -66,7 +66,7 @@ impl<T, G> Pending<T, G> {
         let generation = table.opened & GENERATION_MASK;
         let index = table.slots.insert(Slot { generation, tag, waker: None, first: None, rest: VecDeque::new() });
         let key = generation << INDEX_BITS | index as u64;
-        Ok(Ticket { pending: self.clone(), key })
+        Ok(Ticket { pending: self.clone(), key, in_flight: table.slots.len() as u32 })
     }
 
     /// Puts an arrival into its call's slot and wakes the waiter. An unknown key gives the arrival back.
@@ -182,12 +182,18 @@ impl<T, G> Slot<T, G> {
 pub struct Ticket<T, G = ()> {
     pending: Arc<Pending<T, G>>,
     key: u64,
+    in_flight: u32,
 }
 
 impl<T, G> Ticket<T, G> {
     /// The number to use as request id and progress token.
     pub fn key(&self) -> u64 {
         self.key
+    }
+
+    /// How many calls were in flight when this one was opened, with it.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight as usize
     }
 
     /// The next arrival, in order.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::Interest;
@@ -26,6 +27,8 @@ pub struct PipeWriter(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// True while so much is waiting that new calls should wait too; asked before every call, so without a lock.
+    is_congested: AtomicBool,
     framing: SharedFraming,
     wake: Notify,
     drained: Notify,
@@ -46,8 +49,13 @@ impl PipeWriter {
     pub(super) fn spawn(pipe: Sender, framing: SharedFraming) -> Self {
         let pipe = Arc::new(pipe);
         let state = State { pipe: Some(pipe.clone()), waiting: Vec::new(), is_armed: false, is_closing: false };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), framing, wake: Notify::new(), drained: Notify::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            is_congested: AtomicBool::new(false),
+            framing,
+            wake: Notify::new(),
+            drained: Notify::new(),
+        });
         tokio::spawn(run(shared.clone(), pipe));
         Self(shared)
     }
@@ -61,12 +69,18 @@ impl PipeWriter {
             return Err(SendError::Full);
         }
         self.0.framing.encode(message, &mut state.waiting);
+        if state.waiting.len() > HIGH_WATER {
+            self.0.is_congested.store(true, Ordering::Relaxed);
+        }
         if state.is_armed {
             return Ok(());
         }
         if flush == Flush::Now {
             match state.write_inline() {
-                Ok(true) => return Ok(()),
+                Ok(true) => {
+                    self.0.is_congested.store(false, Ordering::Relaxed);
+                    return Ok(());
+                }
                 Ok(false) => {}
                 Err(error) => {
                     drop(state);
@@ -82,7 +96,7 @@ impl PipeWriter {
     }
 
     pub(crate) fn is_congested(&self) -> bool {
-        self.0.state.lock().waiting.len() > HIGH_WATER
+        self.0.is_congested.load(Ordering::Relaxed)
     }
 
     pub(crate) async fn ready(&self) {
@@ -178,6 +192,7 @@ fn take_batch(shared: &Shared, batch: &mut Vec<u8>) -> Option<Arc<Sender>> {
         return None;
     }
     std::mem::swap(&mut state.waiting, batch);
+    shared.is_congested.store(false, Ordering::Relaxed);
     if state.waiting.capacity() > HIGH_WATER {
         state.waiting = Vec::new();
     }
@@ -208,6 +223,7 @@ fn end(shared: &Shared) {
     let mut state = shared.state.lock();
     state.pipe = None;
     state.waiting = Vec::new();
+    shared.is_congested.store(false, Ordering::Relaxed);
     drop(state);
     shared.drained.notify_waiters();
 }

@@ -14,7 +14,7 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Notes, Outcome, Reply, SentState};
 use tsugi_protocol::codec::sse::Event;
-use tsugi_protocol::era::{to_legacy, to_modern};
+use tsugi_protocol::era;
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
@@ -54,16 +54,17 @@ pub(super) async fn run(shared: Arc<Shared>, call: Call, notes: Notes) -> Outcom
     let (sender, mailbox) = mpsc::channel(MAILBOX);
     let flight = shared.flights.take_off(id, &call, Some(sender.clone()));
     let upstream = Box::pin(legacy(shared.clone(), call.clone(), id, notes.clone(), sender));
-    Talk { shared, call, id, notes, upstream, mailbox, _flight: flight }.drive().await
+    Talk { shared, call, id, notes, upstream, mailbox, lacking: None, _flight: flight }.drive().await
 }
 
-fn wants_token(call: &Call) -> bool {
-    call.meta.progress_token.is_some() || call.method == Method::ToolsCall
+fn write(call: &Call, id: u64, era: Era) -> Bytes {
+    let mut request = Splice::with_capacity(era::request_size(call));
+    era::write_request(&mut request, id, call, era);
+    request.finish_line().freeze()
 }
 
 async fn modern(shared: &Arc<Shared>, call: Call, id: u64, notes: Notes) -> Result<Outcome, Fault> {
-    let token = wants_token(&call).then_some(id);
-    let message = write_numbered(id, call.method.as_str(), Some(&to_modern::params(&call, token)));
+    let message = write(&call, id, Era::Modern);
     let response = shared.client.post(message, shared.modern_headers(&call)?).await;
     let response = response.map_err(|error| shared.wire_fault(&error))?;
     let identity = shared.session().identity;
@@ -84,8 +85,7 @@ async fn legacy(
 ) -> Result<Outcome, Fault> {
     shared.raise_level(&call);
     let mut session = shared.session();
-    let token = wants_token(&call).then_some(id);
-    let message = write_numbered(id, call.method.as_str(), to_legacy::params(&call, token).as_ref());
+    let message = write(&call, id, Era::Legacy);
     let mut cancel = Cancel { shared: shared.clone(), id, is_armed: true };
     let mut response = shared.post_legacy(&message, &session).await.inspect_err(|_| cancel.disarm())?;
     if response.status == StatusCode::NOT_FOUND && session.id.is_some() {
@@ -119,6 +119,8 @@ struct Talk {
     notes: Notes,
     upstream: Upstream,
     mailbox: mpsc::Receiver<Mail>,
+    /// What the caller lacks that the server asked for.
+    lacking: Option<Raw>,
     _flight: Flight,
 }
 
@@ -130,7 +132,9 @@ impl Talk {
                 biased;
                 outcome = &mut self.upstream => {
                     self.take_progress();
-                    return outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&self.shared.context.server)));
+                    let context = &self.shared.context;
+                    let outcome = outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&context.server)));
+                    return context.explain(&self.call, self.lacking.as_ref(), outcome);
                 }
                 mail = self.mailbox.recv() => mail,
                 () = self.shared.closed.cancelled() => return Outcome::fault(self.shared.stopped()),
@@ -142,7 +146,10 @@ impl Talk {
                 }
                 Some(Mail::Progress(note)) => self.progressed(note),
                 Some(Mail::Question(request)) => match self.shared.context.admit(&self.call, &request) {
-                    Err(refusal) => self.shared.send_aside(refusal.to_bytes()),
+                    Err(refusal) => {
+                        self.shared.send_aside(refusal.response.to_bytes());
+                        self.lacking = self.lacking.take().or(refusal.lacking);
+                    }
                     Ok(question) => {
                         let (context, call) = (self.shared.context.clone(), self.call.clone());
                         return context.park(&call, request, question, Box::new(self));

@@ -94,7 +94,8 @@ impl Shared {
 
     /// Looks again at held questions: a call has ended.
     pub(super) fn settle(&self) {
-        if self.held.is_empty() {
+        // Only a server that asks has held questions.
+        if !self.turnstile.is_on() || self.held.is_empty() {
             return;
         }
         let (settled, refused) = self.held.settle(&self.candidates());

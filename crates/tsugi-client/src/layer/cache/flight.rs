@@ -1,113 +1,80 @@
 //! One read under way for everybody who asks the same: it goes on while anybody waits, whoever began it.
+//!
+//! Whoever waits polls the one reply with a waker of their own, and the last who polled is woken by the server's side.
+//! That one wakes the others when something came, and when it goes away itself. So a read that nobody shares costs
+//! no more than one that cannot be shared.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tsugi_protocol::answer::{Answer, Call, Event, Note, Outcome, Reply, Source};
 
 use super::Lifetime;
 use super::key::Key;
 use super::store::Store;
 
-/// A read under way. Its reply is polled by whoever waits; when the last of them goes, it is cancelled.
+/// A read under way. When the last who waits for it goes, it is cancelled.
 pub(super) struct Flight {
     store: Arc<Store>,
     pub(super) key: Key,
     pub(super) lifetime: Lifetime,
     state: Mutex<State>,
-    bell: Arc<Bell>,
-    waker: Waker,
 }
 
 #[derive(Default)]
 struct State {
     /// Absent before the call is made and after it ended.
     reply: Option<Reply>,
+    /// Set at the end, when there is more than one to take it.
     outcome: Option<Outcome>,
     /// The last note and how many there were: a sign of life for those who wait.
     note: Option<Note>,
     notes: u64,
+    /// How many wait, and the number of the next.
+    riders: usize,
+    next: u64,
+    /// Those to be woken, by number.
+    waiting: SmallVec<[(u64, Waker); 2]>,
 }
 
-/// Wakes everybody who waits. Apart from the flight, since the server's side holds it: it must not keep
-/// a flight alive that nobody waits for.
-#[derive(Default)]
-struct Bell {
-    next: AtomicU64,
-    waiting: Mutex<Vec<(u64, Waker)>>,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        for (_, waker) in waiting {
-            waker.wake();
-        }
-    }
-}
-
-impl Bell {
-    fn listen(&self, number: u64, waker: &Waker) {
-        let mut waiting = self.waiting.lock();
-        match waiting.iter_mut().find(|(known, _)| *known == number) {
+impl State {
+    fn listen(&mut self, number: u64, waker: &Waker) {
+        match self.waiting.iter_mut().find(|(known, _)| *known == number) {
             Some((_, known)) => known.clone_from(waker),
-            None => waiting.push((number, waker.clone())),
+            None => self.waiting.push((number, waker.clone())),
         }
     }
 
-    fn leave(&self, number: u64) {
-        self.waiting.lock().retain(|(known, _)| *known != number);
+    /// Everybody but this one, to be woken once the lock is free.
+    fn others(&mut self, number: u64) -> SmallVec<[Waker; 2]> {
+        let all = std::mem::take(&mut self.waiting);
+        all.into_iter().filter(|(known, _)| *known != number).map(|(_, waker)| waker).collect()
     }
+}
+
+fn wake(wakers: SmallVec<[Waker; 2]>) {
+    wakers.into_iter().for_each(Waker::wake);
 }
 
 impl Flight {
     pub(super) fn new(store: Arc<Store>, key: Key, lifetime: Lifetime) -> Arc<Self> {
-        let bell = Arc::<Bell>::default();
-        let waker = Waker::from(bell.clone());
-        Arc::new(Self { store, key, lifetime, state: Mutex::default(), bell, waker })
+        Arc::new(Self { store, key, lifetime, state: Mutex::default() })
     }
 
-    /// The call was made; whoever waits may poll its reply.
-    pub(super) fn depart(&self, reply: Reply) {
-        self.state.lock().reply = Some(reply);
-        self.bell.wake_by_ref();
-    }
-
-    /// The call ended.
-    pub(super) fn land(self: &Arc<Self>, outcome: &Outcome) {
+    /// One more who waits.
+    pub(super) fn board(self: Arc<Self>) -> Rider {
         let mut state = self.state.lock();
-        state.outcome = Some(outcome.clone());
-        let reply = state.reply.take();
+        state.riders += 1;
+        state.next += 1;
+        let number = state.next;
         drop(state);
-        drop(reply);
-        self.store.land(self, outcome);
-        self.bell.wake_by_ref();
+        Rider { flight: self, number, seen: 0, own: None, reply: None }
     }
 
-    /// The reply of the one who made the call.
-    pub(super) fn lead(self: &Arc<Self>) -> Reply {
-        self.board(None)
-    }
-
-    /// The reply of somebody who asks the same. A question that the server asks back was sealed for the one
-    /// who made the call, so then everybody makes a call of their own.
-    pub(super) fn follow(self: &Arc<Self>, inner: Arc<dyn Answer>, call: Call) -> Reply {
-        self.board(Some((inner, call)))
-    }
-
-    fn board(self: &Arc<Self>, own: Option<(Arc<dyn Answer>, Call)>) -> Reply {
-        let number = self.bell.next.fetch_add(1, Relaxed);
-        Reply::from_source(Rider { flight: self.clone(), number, seen: 0, own, reply: None })
-    }
-
-    fn poll(self: &Arc<Self>, seen: &mut u64) -> Poll<Event> {
+    fn poll(&self, number: u64, seen: &mut u64, context: &mut Context<'_>) -> Poll<Event> {
         let mut state = self.state.lock();
         if let Some(outcome) = &state.outcome {
             return Poll::Ready(Event::Done(outcome.clone()));
@@ -118,39 +85,88 @@ impl Flight {
             *seen = state.notes;
             return Poll::Ready(Event::Note(note));
         }
-        let Some(reply) = &mut state.reply else { return Poll::Pending };
-        match reply.poll_event(&mut Context::from_waker(&self.waker)) {
-            Poll::Pending => Poll::Pending,
+        let polled = match &mut state.reply {
+            Some(reply) => reply.poll_event(context),
+            None => Poll::Pending,
+        };
+        match polled {
+            Poll::Pending => {
+                state.listen(number, context.waker());
+                Poll::Pending
+            }
             Poll::Ready(Event::Note(note)) => {
                 state.note = Some(note.clone());
                 state.notes += 1;
                 *seen = state.notes;
+                let others = state.others(number);
                 drop(state);
-                self.bell.wake_by_ref();
+                wake(others);
                 Poll::Ready(Event::Note(note))
             }
             Poll::Ready(Event::Done(outcome)) => {
+                let reply = state.reply.take();
                 drop(state);
-                self.land(&outcome);
+                drop(reply);
+                self.land(number, &outcome);
                 Poll::Ready(Event::Done(outcome))
             }
         }
+    }
+
+    /// The call ended.
+    fn land(&self, number: u64, outcome: &Outcome) {
+        // From here on nobody joins, so that whoever is counted below is everybody.
+        self.store.land(self, outcome);
+        let mut state = self.state.lock();
+        if state.riders > 1 {
+            state.outcome = Some(outcome.clone());
+        }
+        let others = state.others(number);
+        drop(state);
+        wake(others);
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.store.forget_flight(&self.key, self);
+        self.store.forget_flight(self);
     }
 }
 
 /// Somebody who waits.
-struct Rider {
+pub(super) struct Rider {
     flight: Arc<Flight>,
     number: u64,
     seen: u64,
     own: Option<(Arc<dyn Answer>, Call)>,
     reply: Option<Reply>,
+}
+
+impl Rider {
+    /// The call was made; its reply is everybody's.
+    pub(super) fn depart(self, reply: Reply) -> Reply {
+        match reply.into_ready() {
+            Ok(outcome) => {
+                self.flight.land(self.number, &outcome);
+                Reply::ready(outcome)
+            }
+            Err(reply) => {
+                let mut state = self.flight.state.lock();
+                state.reply = Some(reply);
+                let others = state.others(self.number);
+                drop(state);
+                wake(others);
+                Reply::from_source(self)
+            }
+        }
+    }
+
+    /// The reply of somebody who asks the same. A question that the server asks back was sealed for the one
+    /// who made the call, so then everybody makes a call of their own.
+    pub(super) fn follow(mut self, inner: Arc<dyn Answer>, call: Call) -> Reply {
+        self.own = Some((inner, call));
+        Reply::from_source(self)
+    }
 }
 
 impl Source for Rider {
@@ -159,8 +175,7 @@ impl Source for Rider {
             return reply.poll_event(context);
         }
         let rider = &mut *self;
-        rider.flight.bell.listen(rider.number, context.waker());
-        match std::task::ready!(rider.flight.poll(&mut rider.seen)) {
+        match std::task::ready!(rider.flight.poll(rider.number, &mut rider.seen, context)) {
             Event::Done(Outcome::InputRequired(asked)) => match rider.own.take() {
                 None => Poll::Ready(Event::Done(Outcome::InputRequired(asked))),
                 Some((inner, call)) => rider.reply.insert(inner.answer(call)).poll_event(context),
@@ -172,6 +187,11 @@ impl Source for Rider {
 
 impl Drop for Rider {
     fn drop(&mut self) {
-        self.flight.bell.leave(self.number);
+        let mut state = self.flight.state.lock();
+        state.riders -= 1;
+        // The server's side may know only our waker, so the others have to ask again.
+        let others = state.others(self.number);
+        drop(state);
+        wake(others);
     }
 }

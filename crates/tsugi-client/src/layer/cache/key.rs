@@ -1,6 +1,7 @@
 //! What makes two reads the same.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tsugi_protocol::answer::{Call, Caller};
@@ -11,13 +12,16 @@ use tsugi_protocol::mcp::Method;
 const TRACING: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
 /// Two calls with the same key have the same answer: same method and parameters byte for byte, same owner, and
-/// no change of the server between them.
+/// no change of the server between them. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
-    /// Of the parameters, made once: keys are looked up several times.
+pub(super) struct Key(Arc<Parts>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Parts {
+    /// Of the parameters and the owner, made once: keys are looked up several times.
     digest: u64,
     method: Method,
-    params: Bytes,
+    params: Box<[u8]>,
     /// What others put into `_meta`; absent when there is nothing.
     meta: Option<Bytes>,
     owner: Owner,
@@ -64,35 +68,36 @@ impl Hash for Owner {
 impl Key {
     pub(super) fn of(call: &Call, owner: Owner, epoch: u64, hasher: &RandomState) -> Self {
         // Copied: a key must not keep the buffer of the wire alive.
-        let params = Bytes::copy_from_slice(call.params.bytes());
-        let digest = hasher.hash_one(&params);
-        Self { digest, method: call.method.clone(), params, meta: meta_of(call), owner, epoch }
+        let params: Box<[u8]> = call.params.raw().bytes()[..].into();
+        let digest = hasher.hash_one((&params, &owner));
+        Self(Arc::new(Parts { digest, method: call.method.clone(), params, meta: meta_of(call), owner, epoch }))
     }
 
     /// Whether it belongs to one session.
     pub(super) fn is_of_session(&self) -> bool {
-        matches!(self.owner, Owner::Session(_))
+        matches!(self.0.owner, Owner::Session(_))
     }
 
     /// The same read for everybody.
-    pub(super) fn for_everybody(&self) -> Self {
-        Self { owner: Owner::Everybody, ..self.clone() }
+    pub(super) fn for_everybody(&self, hasher: &RandomState) -> Self {
+        let owner = Owner::Everybody;
+        let digest = hasher.hash_one((&self.0.params, &owner));
+        Self(Arc::new(Parts { digest, owner, ..Parts::clone(&self.0) }))
     }
 
     /// Whether it reads this resource.
     pub(super) fn reads(&self, uri: &str) -> bool {
-        if self.method != Method::ResourcesRead {
+        if self.0.method != Method::ResourcesRead {
             return false;
         }
-        let params = tsugi_protocol::json::Object::parse(self.params.clone());
+        let params = tsugi_protocol::json::Object::parse(Bytes::copy_from_slice(&self.0.params));
         params.is_ok_and(|params| params.get_str("uri").as_deref() == Some(uri))
     }
 }
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.digest);
-        self.owner.hash(state);
+        state.write_u64(self.0.digest);
     }
 }
 

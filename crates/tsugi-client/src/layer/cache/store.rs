@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use moka::policy::EvictionPolicy;
+use hashlink::LinkedHashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Call, Complete, Outcome};
-use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::freshness::CacheScope;
 
@@ -29,8 +27,7 @@ const LARGEST: usize = 4 * 1024 * 1024;
 /// a timer for every entry. Shared between the layer, which reads and fills it, and the server's task, which empties it.
 pub struct Store {
     policy: CachePolicy,
-    kept: moka::sync::Cache<Key, Kept>,
-    flights: Mutex<HashMap<Key, Weak<Flight>>>,
+    shelf: Mutex<Shelf>,
     tools_epoch: AtomicU64,
     resources_epoch: AtomicU64,
     hits: AtomicU64,
@@ -39,10 +36,54 @@ pub struct Store {
     hasher: RandomState,
 }
 
-#[derive(Clone)]
+#[derive(Default)]
+struct Shelf {
+    /// The least recently used first.
+    kept: LinkedHashMap<Key, Kept>,
+    /// The places that are taken.
+    places: u64,
+    flights: HashMap<Key, Weak<Flight>>,
+}
+
 struct Kept {
     complete: Complete,
     until: Instant,
+    places: u64,
+}
+
+impl Shelf {
+    /// What is kept under this key, unless it is too old.
+    fn find(&mut self, key: &Key, now: Instant) -> Option<(Complete, Duration)> {
+        let kept = self.kept.to_back(key)?;
+        let remaining = kept.until.saturating_duration_since(now);
+        if !remaining.is_zero() {
+            return Some((kept.complete.clone(), remaining));
+        }
+        self.drop_kept(key);
+        None
+    }
+
+    fn drop_kept(&mut self, key: &Key) {
+        if let Some(kept) = self.kept.remove(key) {
+            self.places -= kept.places;
+        }
+    }
+
+    fn keep(&mut self, key: Key, kept: Kept, limit: u64) {
+        self.places += kept.places;
+        if let Some(before) = self.kept.insert(key, kept) {
+            self.places -= before.places;
+        }
+        while self.places > limit
+            && let Some((_, oldest)) = self.kept.pop_front()
+        {
+            self.places -= oldest.places;
+        }
+    }
+
+    fn is_under_way(&self, flight: &Flight) -> bool {
+        self.flights.get(&flight.key).is_some_and(|known| std::ptr::eq(known.as_ptr(), flight))
+    }
 }
 
 /// How often keeping helped.
@@ -67,15 +108,9 @@ impl Counts {
 impl Store {
     /// An empty one.
     pub fn new(policy: CachePolicy) -> Self {
-        let kept = moka::sync::Cache::builder()
-            .max_capacity(policy.max_entries)
-            .weigher(|_: &Key, kept: &Kept| (kept.complete.body.bytes().len() / PLACE + 1) as u32)
-            .eviction_policy(EvictionPolicy::lru())
-            .build();
         Self {
             policy,
-            kept,
-            flights: Mutex::default(),
+            shelf: Mutex::default(),
             tools_epoch: AtomicU64::new(0),
             resources_epoch: AtomicU64::new(0),
             hits: AtomicU64::new(0),
@@ -100,15 +135,16 @@ impl Store {
     pub fn forget_all(&self) {
         self.tools_epoch.fetch_add(1, Relaxed);
         self.resources_epoch.fetch_add(1, Relaxed);
+        let kept = std::mem::take(&mut *self.shelf.lock());
+        drop(kept);
     }
 
     /// A resource changed: what was read of it is not used any more, nor what is being read.
     pub fn forget_resource(&self, uri: &str) {
-        // First those under way, so that none of them is kept after this.
-        self.flights.lock().retain(|key, _| !key.reads(uri));
-        for (key, _) in self.kept.iter().filter(|(key, _)| key.reads(uri)) {
-            self.kept.invalidate(&*key);
-        }
+        let mut shelf = self.shelf.lock();
+        shelf.flights.retain(|key, _| !key.reads(uri));
+        let read: Vec<Key> = shelf.kept.keys().filter(|key| key.reads(uri)).cloned().collect();
+        read.iter().for_each(|key| shelf.drop_kept(key));
     }
 
     pub(super) fn ttl(&self) -> Duration {
@@ -120,15 +156,16 @@ impl Store {
         Key::of(call, owner, epoch.load(Relaxed), &self.hasher)
     }
 
+    /// The same read for everybody.
+    pub(super) fn for_everybody(&self, key: &Key) -> Key {
+        key.for_everybody(&self.hasher)
+    }
+
+    /// What is kept under this key.
     pub(super) fn get(&self, key: &Key) -> Option<Complete> {
-        let kept = self.kept.get(key)?;
-        let remaining = kept.until.saturating_duration_since(Instant::now());
-        if remaining.is_zero() {
-            self.kept.invalidate(key);
-            return None;
-        }
+        let (complete, remaining) = self.shelf.lock().find(key, Instant::now())?;
         self.hits.fetch_add(1, Relaxed);
-        Some(aged(&kept.complete, remaining))
+        Some(aged(&complete, remaining))
     }
 
     pub(super) fn count_miss(&self) {
@@ -141,53 +178,57 @@ impl Store {
 
     /// The same read under way, or a new one that the caller is to make.
     pub(super) fn join(self: &Arc<Self>, key: Key, lifetime: Lifetime) -> Role {
-        let mut flights = self.flights.lock();
-        if let Some(flight) = flights.get(&key).and_then(Weak::upgrade) {
-            return Role::Follower(flight);
+        let mut shelf = self.shelf.lock();
+        if let Some(flight) = shelf.flights.get(&key).and_then(Weak::upgrade) {
+            return Role::Follower(flight.board());
         }
         let flight = Flight::new(self.clone(), key.clone(), lifetime);
-        flights.insert(key, Arc::downgrade(&flight));
-        Role::Leader(flight)
+        shelf.flights.insert(key, Arc::downgrade(&flight));
+        Role::Leader(flight.board())
     }
 
-    /// Keeps the result of a read, unless what it read changed meanwhile.
+    /// Nobody can join any more; the result is kept, unless what it read changed meanwhile.
     pub(super) fn land(&self, flight: &Flight, outcome: &Outcome) {
-        let is_current = self.forget_flight(&flight.key, flight);
-        if is_current {
-            self.keep(&flight.key, flight.lifetime, outcome);
+        // Made before the lock is taken: copying a large result takes a while.
+        let kept = self.keepable(flight, outcome);
+        let mut shelf = self.shelf.lock();
+        if !shelf.is_under_way(flight) {
+            return;
+        }
+        shelf.flights.remove(&flight.key);
+        if let Some((key, kept)) = kept {
+            shelf.keep(key, kept, self.policy.max_entries);
         }
     }
 
-    /// Takes a read out of those under way; `false` when it was not among them any more.
-    pub(super) fn forget_flight(&self, key: &Key, flight: &Flight) -> bool {
-        let mut flights = self.flights.lock();
-        let is_there = flights.get(key).is_some_and(|known| std::ptr::eq(known.as_ptr(), flight));
-        if is_there {
-            flights.remove(key);
+    /// Takes a read out of those under way, if it is among them.
+    pub(super) fn forget_flight(&self, flight: &Flight) {
+        let mut shelf = self.shelf.lock();
+        if shelf.is_under_way(flight) {
+            shelf.flights.remove(&flight.key);
         }
-        is_there
     }
 
-    /// Keeps a result that may be kept.
-    pub(super) fn keep(&self, key: &Key, lifetime: Lifetime, outcome: &Outcome) {
-        let Outcome::Complete(complete) = outcome else { return };
-        let bytes = complete.body.bytes();
-        let Some((ttl, scope)) = lifetime.of(&complete.body).filter(|_| bytes.len() <= LARGEST) else { return };
+    /// A result that may be kept, and under which key.
+    fn keepable(&self, flight: &Flight, outcome: &Outcome) -> Option<(Key, Kept)> {
+        let Outcome::Complete(complete) = outcome else { return None };
+        let size = complete.body.bytes().len();
+        let (ttl, scope) = flight.lifetime.of(&complete.body).filter(|_| size <= LARGEST)?;
         // Copied, so that what is kept does not keep the buffers of the wire alive.
-        let body = Object::parse(Bytes::copy_from_slice(bytes)).expect("it was an object before it was copied");
-        let complete = Complete { body, ..complete.clone() };
+        let complete = Complete { body: complete.body.detached(), ..complete.clone() };
         let key = match scope {
-            CacheScope::Public if !key.is_of_session() => key.for_everybody(),
-            _ => key.clone(),
+            CacheScope::Public if !flight.key.is_of_session() => self.for_everybody(&flight.key),
+            _ => flight.key.clone(),
         };
-        self.kept.insert(key, Kept { complete, until: Instant::now() + ttl });
+        let places = (size / PLACE + 1) as u64;
+        Some((key, Kept { complete, until: Instant::now() + ttl, places }))
     }
 }
 
 /// What somebody who asks is to do.
 pub(super) enum Role {
     /// Make the call.
-    Leader(Arc<Flight>),
+    Leader(super::flight::Rider),
     /// Wait for it.
-    Follower(Arc<Flight>),
+    Follower(super::flight::Rider),
 }

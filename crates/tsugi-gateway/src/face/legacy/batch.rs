@@ -1,10 +1,15 @@
 //! Batches, which only 2025-03-26 has: one array of messages, cut into its messages.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
 use futures_util::future::join_all;
 use tsugi_protocol::json::scan::{self, ScanError, ScanErrorKind};
 use tsugi_protocol::rpc::{RpcError, code};
 
+use super::conversation::Received;
 use super::turn::Turn;
 use crate::face::running::Said;
 
@@ -29,6 +34,10 @@ pub(crate) fn split(bytes: &Bytes, limit: usize) -> Result<Vec<Bytes>, RpcError>
 pub(crate) async fn joined(mut answers: Vec<Bytes>, turns: Vec<Turn>) -> Bytes {
     let responses = join_all(turns.into_iter().map(response_of)).await;
     answers.extend(responses.into_iter().flatten());
+    array(&answers)
+}
+
+fn array(answers: &[Bytes]) -> Bytes {
     let mut array = BytesMut::from(&b"["[..]);
     for (index, answer) in answers.iter().enumerate() {
         array.extend_from_slice(if index == 0 { b"" } else { b"," });
@@ -36,6 +45,64 @@ pub(crate) async fn joined(mut answers: Vec<Bytes>, turns: Vec<Turn>) -> Bytes {
     }
     array.extend_from_slice(b"]");
     array.freeze()
+}
+
+/// A batch on a wire that carries everything: what its requests say on the way comes as it is said, and their
+/// responses as one array at the end ([batch](https://www.jsonrpc.org/specification#batch)).
+#[derive(Default)]
+pub(crate) struct Gathering {
+    answers: Vec<Bytes>,
+    turns: Vec<Turn>,
+    is_over: bool,
+}
+
+impl Gathering {
+    /// Adds a response that is there.
+    pub(crate) fn answer(&mut self, response: Bytes) {
+        self.answers.push(response);
+    }
+
+    /// Adds what one message of the batch led to.
+    pub(crate) fn add(&mut self, received: Received) {
+        match received {
+            Received::Nothing => {}
+            Received::Answered(response) => self.answers.push(response),
+            Received::Turn(turn) => self.turns.push(*turn),
+        }
+    }
+
+    /// What any of the requests says on the way. Those that have ended are taken out.
+    fn poll_turns(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
+        let mut index = 0;
+        while let Some(turn) = self.turns.get_mut(index) {
+            match turn.poll(context) {
+                Poll::Pending => index += 1,
+                Poll::Ready(Said::Message(message)) => return Some(message),
+                Poll::Ready(Said::Response(response)) => {
+                    self.answers.push(response);
+                    self.turns.swap_remove(index);
+                }
+                Poll::Ready(Said::Silence) => _ = self.turns.swap_remove(index),
+            }
+        }
+        None
+    }
+}
+
+impl Stream for Gathering {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(message) = self.poll_turns(context) {
+            return Poll::Ready(Some(message));
+        }
+        if !self.turns.is_empty() {
+            return Poll::Pending;
+        }
+        // A batch of notifications alone is answered by nothing.
+        let is_told = std::mem::replace(&mut self.is_over, true) || self.answers.is_empty();
+        Poll::Ready((!is_told).then(|| array(&self.answers)))
+    }
 }
 
 async fn response_of(mut turn: Turn) -> Option<Bytes> {

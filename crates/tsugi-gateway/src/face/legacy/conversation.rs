@@ -19,7 +19,7 @@ use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, Response, Rp
 
 use super::turn::Turn;
 use crate::config::Limits;
-use crate::face::mcp::modern::{invalid, listen, without_meta};
+use crate::face::mcp::modern::{invalid, listen};
 use crate::face::running::{Cancel, Running};
 use tsugi_protocol::era::{change, session};
 
@@ -231,7 +231,7 @@ impl Conversation {
         Ok(Call {
             method: request.method.clone(),
             meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
-            params: without_meta(&params),
+            params: params.without("_meta"),
             caller: self.caller.clone(),
             options: CallOptions { face: "legacy", ..CallOptions::default() },
         })

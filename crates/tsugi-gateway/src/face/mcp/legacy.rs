@@ -10,6 +10,7 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
+use tsugi_client::alarm::Alarm;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::mcp::{Method, Version};
 use tsugi_protocol::rpc::{Message, RpcError, code};
@@ -101,7 +102,7 @@ async fn answer(asked: Asked<'_>, session: Arc<Session>, received: Received) -> 
     }
     let mut kept = Kept(Some(turn));
     let patience = asked.gateway.config().limits.patience;
-    match first(&mut kept, session.conversation.version(), patience).await {
+    match first(&mut kept, session.conversation.version(), patience, asked.gateway.alarm()).await {
         First::Said(Said::Response(response)) => {
             kept.0 = None;
             http::json(StatusCode::OK, Body::one(response))
@@ -121,14 +122,15 @@ enum First {
     Quiet,
 }
 
-async fn first(kept: &mut Kept, version: Version, patience: Duration) -> First {
+async fn first(kept: &mut Kept, version: Version, patience: Duration, alarm: &Alarm) -> First {
     let Some(turn) = &mut kept.0 else { return First::Said(Said::Silence) };
     if version < Version::V2025_11_25 {
         return First::Said(turn.next().await);
     }
-    match tokio::time::timeout(patience, turn.next()).await {
-        Ok(said) => First::Said(said),
-        Err(_) => First::Quiet,
+    let until = tokio::time::Instant::now() + patience;
+    match alarm.timeout_at(until, turn.next()).await {
+        Some(said) => First::Said(said),
+        None => First::Quiet,
     }
 }
 

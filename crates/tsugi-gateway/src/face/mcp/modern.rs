@@ -71,7 +71,7 @@ fn read(
     adopt_trace(headers, &mut request_meta);
     let call = Call {
         method: request.method.clone(),
-        params: without_meta(&params),
+        params: params.without("_meta"),
         meta: request_meta,
         caller: asked.principal.caller().clone(),
         options: asked.options("mcp"),
@@ -130,16 +130,6 @@ pub(crate) fn refuse_gone(method: &Method) -> Result<(), RpcError> {
     }
 }
 
-/// The parameters of a call do not contain `_meta`.
-pub(crate) fn without_meta(params: &Object) -> Object {
-    if !params.has("_meta") {
-        return params.clone();
-    }
-    let mut rest = Splice::with_capacity(params.bytes().len());
-    rest.members(params, |key| key != "_meta");
-    rest.finish_object()
-}
-
 /// A trace that only the headers know goes on in `_meta`, where every transport carries it.
 pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
     let Some(parent) = headers.get(&TRACEPARENT).and_then(|value| value.to_str().ok()) else { return };
@@ -186,12 +176,7 @@ pub(crate) fn outcome_of(method: &Method, outcome: &Outcome) -> Result<Object, R
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is not copied when it is large.
 pub(crate) fn around(id: &Id, result: &Object) -> Body {
-    let id = id.raw().bytes();
-    let mut head = Vec::with_capacity(id.len() + 36);
-    head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    head.extend_from_slice(id);
-    head.extend_from_slice(b",\"result\":");
-    Body::around(&head, result.bytes(), b"}")
+    Body::around([b"{\"jsonrpc\":\"2.0\",\"id\":", id.raw().bytes(), b",\"result\":"], result.bytes(), b"}")
 }
 
 fn refuse_response() -> Response<Body> {

@@ -4,6 +4,7 @@
 //! the thread that sleeps in the kernel. Deadlines of seconds need no such precision, so one task looks at
 //! all of them every few milliseconds while there are any.
 
+use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,13 +16,15 @@ use tokio::time::Instant;
 
 /// How often deadlines are looked at, and so how late one may be noticed.
 const TICK: Duration = Duration::from_millis(20);
+/// How long after its time a deadline rings: whoever below has a limit of the same length knows better what is wrong.
+const GRACE: Duration = Duration::from_millis(5);
 /// How many ticks without a deadline it takes until the task sleeps: calls that follow each other closely
 /// should not have to wake it.
 const QUIET_TICKS: u32 = 50;
 
-/// Rings when deadlines pass. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Alarm(Arc<Shared>);
+/// Rings when deadlines pass.
+#[derive(Debug, Default)]
+pub struct Alarm(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -52,16 +55,13 @@ struct Entry {
     waker: Waker,
 }
 
-/// One deadline; forgotten when dropped.
+/// One deadline of an alarm, to be given back to it.
 #[derive(Debug)]
-pub(super) struct Bell {
-    shared: Arc<Shared>,
-    index: usize,
-}
+pub struct Bell(usize);
 
 impl Alarm {
     /// Sets a deadline for the task of `context`. Must be called within a runtime.
-    pub(super) fn set(&self, at: Instant, context: &Context<'_>) -> Bell {
+    pub fn set(&self, at: Instant, context: &Context<'_>) -> Bell {
         let waker = context.waker().clone();
         let mut table = self.0.table.lock();
         let index = table.entries.insert(Entry { at, has_rung: false, waker });
@@ -72,7 +72,70 @@ impl Alarm {
             Task::Asleep => self.0.wanted.notify_one(),
             Task::Ticking => {}
         }
-        Bell { shared: self.0.clone(), index }
+        Bell(index)
+    }
+
+    /// What a future gives, unless the deadline passes before.
+    pub async fn timeout_at<F: Future>(&self, at: Instant, future: F) -> Option<F::Output> {
+        let mut waiting = Waiting { alarm: self, bell: None };
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            waiting.poll(at, context).map(|()| None)
+        })
+        .await
+    }
+
+    /// Moves a deadline.
+    pub fn move_to(&self, bell: &Bell, at: Instant) {
+        let mut table = self.0.table.lock();
+        let entry = &mut table.entries[bell.0];
+        (entry.at, entry.has_rung) = (at, false);
+    }
+
+    /// Ready once the deadline was seen to have passed.
+    pub fn poll(&self, bell: &Bell, context: &mut Context<'_>) -> Poll<()> {
+        let mut table = self.0.table.lock();
+        let entry = &mut table.entries[bell.0];
+        if entry.has_rung {
+            return Poll::Ready(());
+        }
+        entry.waker.clone_from(context.waker());
+        Poll::Pending
+    }
+
+    /// Takes a deadline back.
+    pub fn forget(&self, bell: Bell) {
+        let entry = self.0.table.lock().entries.remove(bell.0);
+        drop(entry);
+    }
+}
+
+/// Somebody who waits, and takes the deadline back when done.
+struct Waiting<'alarm> {
+    alarm: &'alarm Alarm,
+    bell: Option<Bell>,
+}
+
+impl Waiting<'_> {
+    fn poll(&mut self, at: Instant, context: &mut Context<'_>) -> Poll<()> {
+        match &self.bell {
+            Some(bell) => self.alarm.poll(bell, context),
+            None => {
+                self.bell = Some(self.alarm.set(at, context));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(bell) = self.bell.take() {
+            self.alarm.forget(bell);
+        }
     }
 }
 
@@ -80,32 +143,6 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // The task holds no deadline alive; it sees that nobody is left and ends.
         self.wanted.notify_one();
-    }
-}
-
-impl Bell {
-    /// Moves the deadline.
-    pub(super) fn reset(&self, at: Instant) {
-        let mut table = self.shared.table.lock();
-        let entry = &mut table.entries[self.index];
-        (entry.at, entry.has_rung) = (at, false);
-    }
-
-    /// Ready once the deadline was seen to have passed.
-    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut table = self.shared.table.lock();
-        let entry = &mut table.entries[self.index];
-        if entry.has_rung {
-            return Poll::Ready(());
-        }
-        entry.waker.clone_from(context.waker());
-        Poll::Pending
-    }
-}
-
-impl Drop for Bell {
-    fn drop(&mut self) {
-        self.shared.table.lock().entries.remove(self.index);
     }
 }
 
@@ -131,7 +168,7 @@ impl Shared {
         let now = Instant::now();
         let mut table = self.table.lock();
         let mut wakers = Vec::new();
-        for (_, entry) in table.entries.iter_mut().filter(|(_, entry)| entry.at <= now && !entry.has_rung) {
+        for (_, entry) in table.entries.iter_mut().filter(|(_, entry)| entry.at + GRACE <= now && !entry.has_rung) {
             entry.has_rung = true;
             wakers.push(entry.waker.clone());
         }
@@ -160,15 +197,17 @@ mod tests {
         std::future::poll_fn(|context| Poll::Ready(alarm.set(at, context))).await
     }
 
-    async fn rung(bell: &Bell) {
-        std::future::poll_fn(|context| bell.poll(context)).await;
+    async fn rung(alarm: &Alarm, bell: Bell) {
+        std::future::poll_fn(|context| alarm.poll(&bell, context)).await;
+        alarm.forget(bell);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_bell_rings_soon_after_its_time_and_not_before() {
         let alarm = Alarm::default();
         let start = Instant::now();
-        rung(&set(&alarm, start + Duration::from_secs(30)).await).await;
+        let bell = set(&alarm, start + Duration::from_secs(30)).await;
+        rung(&alarm, bell).await;
         let took = start.elapsed();
         assert!(took >= Duration::from_secs(30) && took <= Duration::from_secs(30) + 2 * TICK, "{took:?}");
     }
@@ -178,18 +217,18 @@ mod tests {
         let alarm = Alarm::default();
         let start = Instant::now();
         let bell = set(&alarm, start + Duration::from_secs(1)).await;
-        bell.reset(start + Duration::from_secs(5));
-        rung(&bell).await;
+        alarm.move_to(&bell, start + Duration::from_secs(5));
+        rung(&alarm, bell).await;
         assert!(start.elapsed() >= Duration::from_secs(5));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_task_falls_asleep_and_is_woken_again() {
         let alarm = Alarm::default();
-        rung(&set(&alarm, Instant::now() + TICK).await).await;
+        rung(&alarm, set(&alarm, Instant::now() + TICK).await).await;
         tokio::time::sleep(TICK * (QUIET_TICKS + 10)).await;
         assert_eq!(alarm.0.table.lock().task, Task::Asleep);
-        rung(&set(&alarm, Instant::now() + TICK).await).await;
+        rung(&alarm, set(&alarm, Instant::now() + TICK).await).await;
         assert_eq!(alarm.0.table.lock().task, Task::Ticking);
     }
 }
