@@ -21,7 +21,7 @@ def measure(turns, names=()):
             if peer.name not in LEFT_OUT:
                 start(peer, running, failed)
         idle = {name: weigh(run.proc.pid)["rss"] / MIB for name, run in running.items()}
-        return {"rounds": take(turns, contenders(back, running)), "idle": idle, "failed": failed}
+        return {"rounds": take(turns, *cells(back, running)), "idle": idle, "failed": failed}
     finally:
         for program in (back, *running.values()):
             program.close()
@@ -40,22 +40,23 @@ def start(peer, running, failed):
         load(run.proc.pid, *peer.target(run.port, mode), concurrency=4, seconds=0.8, warm_up=0)
 
 
-def contenders(back, running):
-    out = {}
+def cells(back, running):
+    """Those who are measured beside each other: all peers and the back end with as many callers and as large results."""
     for size in SIZES:
         for callers in CONCURRENCY:
+            cell = {}
             for mode in ("legacy", "modern"):
                 direct = ["--url", back.url(), "--mode", mode, "--size", size]
-                out[f"direct|{mode}|{callers}|{size}"] = turn("direct", back.proc.pid, callers, direct)
+                cell[f"direct|{mode}|{callers}|{size}"] = turn("direct", back.proc.pid, callers, direct)
             for name, run in running.items():
                 for mode in run.peer.modes:
-                    out[f"{name}|{mode}|{callers}|{size}"] = turn(
-                        name, run.proc.pid, callers, run.peer.target(run.port, mode, size=size))
-    return out
+                    target = run.peer.target(run.port, mode, size=size)
+                    cell[f"{name}|{mode}|{callers}|{size}"] = turn(name, run.proc.pid, callers, target)
+            yield cell
 
 
 def turn(name, pid, callers, arguments):
-    seconds, warm_up = QUICK.get(name, (0.5, 0.4))
+    seconds, warm_up = QUICK.get(name, (0.7, 0.4))
     return lambda: load(pid, *arguments, concurrency=callers, seconds=seconds, warm_up=warm_up)
 
 
@@ -105,8 +106,9 @@ def table(told):
         cpu, memory = (f"{row[what]:,.0f}" if row[what] is not None else "" for what in ("cpu", "memory"))
         who = row["peer"] + ("" if row["now"] else " †")
         who = f"**{who}**" if row["peer"] == "tsugi" else who
+        p50, p99 = (f"{row[what] / 1000:.2f}" if row[what] is not None else "" for what in ("p50", "p99"))
         yield (f"| {row['size']:,} B | {row['callers']} | {row['mode']} | {who} | {row['ratio']:.3f} | {row['rate']:,.0f} "
-               f"| {row['p50'] / 1000:.2f} | {row['p99'] / 1000:.2f} | {cpu} | {memory} | {row['errors'] or ''} |")
+               f"| {p50} | {p99} | {cpu} | {memory} | {row['errors'] or ''} |")
 
 
 def behind(told):
@@ -121,7 +123,7 @@ def behind(told):
             if other["ratio"] >= own["ratio"]:
                 yield cell, "calls/s", other["peer"]
             for what in ("p99", "cpu", "memory") if other["now"] else ("cpu", "memory"):
-                if other[what] is not None and other[what] <= own[what]:
+                if None not in (other[what], own[what]) and other[what] <= own[what]:
                     yield cell, what, other["peer"]
 
 

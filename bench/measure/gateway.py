@@ -58,8 +58,9 @@ def table(parts):
     for size, rounds in parts.items():
         for name in sorted(rounds[0]):
             errors, calls = (sum(turn[name][what] for turn in rounds) for what in ("errors", "calls"))
-            yield (f"| {int(size):,} B | {name} | {of(rounds, name, 'cpu'):.1f} | {of(rounds, name, 'rate'):,.0f} "
-                   f"| {of(rounds, name, 'p50') / 1000:.2f} | {of(rounds, name, 'p99') / 1000:.2f} | {errors} of {calls:,} |")
+            cpu, rate, p50, p99 = (of(rounds, name, what) or 0 for what in ("cpu", "rate", "p50", "p99"))
+            yield (f"| {int(size):,} B | {name} | {cpu:.1f} | {rate:,.0f} | {p50 / 1000:.2f} | {p99 / 1000:.2f} "
+                   f"| {errors} of {calls:,} |")
 
 
 def targets(parts):

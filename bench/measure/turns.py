@@ -38,21 +38,26 @@ def load(pid, *arguments, concurrency=64, seconds=1.0, warm_up=0.2):
     told = loadgen("load", "-c", concurrency, "--secs", seconds, "--warmup", warm_up, *arguments)
     after = weigh(pid)
     calls = told.get("total_calls") or 0
+    # Without a call that began and ended within the turn there is no latency to tell.
+    p50, p99 = (told[what] if told.get("calls") else None for what in ("p50_us", "p99_us"))
     return {
-        "rate": told.get("cps", 0), "p50": told.get("p50_us"), "p99": told.get("p99_us"),
+        "rate": told.get("cps", 0), "p50": p50, "p99": p99,
         "cpu": (after["cpu_s"] - before["cpu_s"]) * 1e6 / calls if calls else None,
         "calls": calls, "errors": told.get("errors", 0), "error": told.get("fatal") or told.get("first_error"),
         "rss": after["rss"], "bytes": told.get("bytes", 0) / calls if calls else 0, "tools": told.get("tools"),
     }
 
 
-def take(turns, contenders):
-    """`turns` rounds over the contenders, each in another order: one {name: outcome} a round."""
+def take(turns, *groups):
+    """`turns` rounds over the groups of contenders, each group in another order: one {name: outcome} a round."""
     rounds = []
     for number in range(turns):
-        order = list(contenders)
-        random.Random(number).shuffle(order)
-        rounds.append({name: contenders[name]() for name in order})
+        told = {}
+        for contenders in groups:
+            order = list(contenders)
+            random.Random(number).shuffle(order)
+            told |= {name: contenders[name]() for name in order}
+        rounds.append(told)
     return rounds
 
 
