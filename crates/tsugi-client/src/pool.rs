@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply};
+use tsugi_protocol::mcp::{Askable, Era};
 
 use crate::config::{Instances, Start};
-use crate::server::{Common, Inner};
+use crate::connection::memory::EraMemory;
+use crate::server::{Common, Inner, Place};
 use instance::{Instance, Lease};
 
 /// The instances of a server. The first one is there always: it tells what the server offers.
@@ -30,8 +32,23 @@ pub(crate) struct Pool {
 
 /// An instance besides the first.
 struct Slot {
-    owner: Option<Caller>,
+    owner: Option<Owner>,
     instance: Arc<Instance>,
+}
+
+/// Whose an instance is, and on which terms it was opened: those of its caller.
+#[derive(Clone, PartialEq)]
+struct Owner {
+    caller: Caller,
+    askable: Askable,
+    era: Era,
+}
+
+impl Owner {
+    fn of(call: &Call) -> Self {
+        let client = &call.meta.client;
+        Self { caller: call.caller.clone(), askable: client.capabilities.askable(), era: client.version.era() }
+    }
 }
 
 impl Pool {
@@ -86,15 +103,15 @@ impl Pool {
             // No instance is started for a server that is no more; the first one says so.
             _ if self.first.inner().is_let_go() => Ok(self.first.lease()),
             Instances::Shared => Ok(self.first.lease()),
-            Instances::PerSession => self.of_session(&call.caller),
+            Instances::PerSession => self.of_session(Owner::of(call)),
             Instances::Pool(most) => Ok(self.least_busy(call, most)),
         }
     }
 
     /// The instance of this caller in this session, and of nobody else.
-    fn of_session(&self, caller: &Caller) -> Result<Lease, Fault> {
+    fn of_session(&self, owner: Owner) -> Result<Lease, Fault> {
         let mut more = self.more.lock();
-        if let Some(slot) = more.iter().find(|slot| slot.owner.as_ref() == Some(caller)) {
+        if let Some(slot) = more.iter().find(|slot| slot.owner.as_ref() == Some(&owner)) {
             return Ok(slot.instance.lease());
         }
         // The first instance has a connection too.
@@ -107,9 +124,9 @@ impl Pool {
             let slot = more.swap_remove(index);
             self.retire(slot.instance);
         }
-        let instance = self.start();
+        let instance = self.start(Some(&owner));
         let lease = instance.lease();
-        more.push(Slot { owner: Some(caller.clone()), instance });
+        more.push(Slot { owner: Some(owner), instance });
         Ok(lease)
     }
 
@@ -134,17 +151,25 @@ impl Pool {
         if least.calls() == 0 || more.len() + 1 >= most {
             return least.lease();
         }
-        let instance = self.start();
+        let instance = self.start(None);
         let lease = instance.lease();
         more.push(Slot { owner: None, instance });
         lease
     }
 
-    fn start(&self) -> Arc<Instance> {
+    /// A new instance. One that has an owner hears of what its owner can be asked for, and in its owner's era if it
+    /// speaks that.
+    fn start(&self, owner: Option<&Owner>) -> Arc<Instance> {
         let first = self.first.inner();
         let mut config = first.config.clone();
         config.start = Start::Lazy;
-        let (inner, task) = Inner::spawn(config, &self.common, None, first.parts.clone());
+        let mut common = owner.map_or_else(|| (*self.common).clone(), |owner| self.common.declaring(owner.askable));
+        if owner.is_some_and(|owner| owner.era == Era::Legacy) {
+            // As if the server were known to speak it: that is tried first, and the other era after it.
+            common.memory = Arc::new(EraMemory::open(None));
+            common.memory.set(&config.target, Era::Legacy);
+        }
+        let (inner, task) = Inner::spawn(config, &common, None, first.parts.clone(), Place::Further);
         Instance::further(inner, task, self.numbers.fetch_add(1, Relaxed))
     }
 

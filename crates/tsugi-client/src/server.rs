@@ -5,6 +5,7 @@ mod connect;
 mod listen;
 mod log;
 mod refresh;
+mod sessions;
 mod status;
 mod subscription;
 mod task;
@@ -20,13 +21,13 @@ use tokio::task::AbortHandle;
 use tsugi_process::{ProcessInfo, Report, Stderr};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
 use tsugi_protocol::era::session;
-use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::{Askable, ClientProfile, Method, ServerIdentity};
 
 use crate::catalog::Catalog;
 use crate::catalog::manifest::Manifests;
 use crate::config::{Options, ServerConfig};
 use crate::connection::Connection;
-use crate::connection::context::{Context, Noise};
+use crate::connection::context::{Context, Noise, Notice};
 use crate::connection::memory::EraMemory;
 use crate::connection::parked::Parked;
 use crate::connection::state::State;
@@ -34,6 +35,7 @@ use crate::layer::limit::Gate;
 use crate::pool::Pool;
 use crate::stack::{self, Parts};
 use crate::tools::KnownTool;
+use sessions::Sessions;
 use status::StatusCell;
 pub use status::{Change, Status, What};
 use watch::Watches;
@@ -49,9 +51,11 @@ pub struct Server {
     inner: Arc<Inner>,
     stack: Arc<dyn Answer>,
     pool: Option<Arc<Pool>>,
+    sessions: Option<Sessions>,
 }
 
 /// What all servers of a manager share.
+#[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) options: Arc<Options>,
     pub(crate) memory: Arc<EraMemory>,
@@ -70,11 +74,30 @@ impl Common {
         let may_start = watch_channel::Sender::new(true);
         Self { options: Arc::new(options), memory, manifests, gate, may_start }
     }
+
+    /// The same, but servers hear that the client can be asked for this.
+    pub(crate) fn declaring(&self, askable: Askable) -> Self {
+        let own = &self.options.profile;
+        let profile = ClientProfile { capabilities: askable.to_capabilities(), ..(**own).clone() };
+        let options = Options { profile: Arc::new(profile), ..(*self.options).clone() };
+        Self { options: Arc::new(options), ..self.clone() }
+    }
+}
+
+/// What an instance is to its server.
+pub(crate) enum Place {
+    /// The one that tells what the server offers.
+    First,
+    /// Another process or session like it.
+    Further,
+    /// A session on the terms of some callers. What it hears of changes is told to the first.
+    Beside(mpsc::Sender<Notice>),
 }
 
 /// One instance of a server: its connection, its catalog and its task.
 pub(crate) struct Inner {
     pub(crate) config: ServerConfig,
+    place: Place,
     pub(crate) options: Arc<Options>,
     context: Arc<Context>,
     memory: Arc<EraMemory>,
@@ -145,15 +168,17 @@ impl Server {
         changes: Option<broadcast::Sender<Change>>,
     ) -> (Self, AbortHandle) {
         let parts = Arc::new(Parts::of(&config));
-        let (inner, task) = Inner::spawn(config, common, changes, parts);
+        let (inner, task) = Inner::spawn(config, common, changes, parts, Place::First);
         inner.remembered.store(common.manifests.load(&inner.config.name, &inner.config.target).map(Arc::new));
         let pool = Pool::of(&inner, common);
         let bottom: Arc<dyn Answer> = match &pool {
             Some(pool) => pool.clone(),
             None => Arc::new(Upstream(inner.clone())),
         };
+        let sessions = Sessions::of(&inner, &bottom, common);
+        let bottom = sessions.clone().map_or(bottom, |sessions| Arc::new(sessions));
         let stack = stack::build(bottom, &inner.config, &inner.options, &inner.parts, common.gate.as_ref());
-        (Self { inner, stack, pool }, task)
+        (Self { inner, stack, pool, sessions }, task)
     }
 
     /// The name.
@@ -192,6 +217,9 @@ impl Server {
         status.parked = self.inner.context.parked.len();
         if let Some(pool) = &self.pool {
             (status.instances, status.in_flight) = pool.load();
+        }
+        if let Some(sessions) = &self.sessions {
+            sessions.tell(&mut status);
         }
         self.inner.parts.tell(&mut status);
         status
@@ -252,10 +280,18 @@ impl Server {
 
     /// Stops it; it stays stopped until somebody starts it or calls it.
     pub async fn stop(&self) {
+        self.stop_others().await;
+        self.inner.stop().await;
+    }
+
+    /// Stops all but the first instance.
+    async fn stop_others(&self) {
         if let Some(pool) = &self.pool {
             pool.stop().await;
         }
-        self.inner.stop().await;
+        if let Some(sessions) = &self.sessions {
+            sessions.stop().await;
+        }
     }
 
     /// The manager has let it go: its processes end, and so does whoever waits for them.
@@ -264,13 +300,14 @@ impl Server {
         if let Some(pool) = &self.pool {
             pool.let_go();
         }
+        if let Some(sessions) = &self.sessions {
+            sessions.let_go();
+        }
     }
 
     /// Stops it and starts it again. Returns when the old process is gone.
     pub async fn restart(&self) {
-        if let Some(pool) = &self.pool {
-            pool.stop().await;
-        }
+        self.stop_others().await;
         if let Some(breaker) = &self.inner.parts.breaker {
             breaker.reset();
         }
@@ -327,9 +364,14 @@ impl Inner {
         common: &Common,
         changes: Option<broadcast::Sender<Change>>,
         parts: Arc<Parts>,
+        place: Place,
     ) -> (Arc<Self>, AbortHandle) {
         let (orders, inbox) = mpsc::channel(64);
-        let (notices, told) = mpsc::channel(NOTICES);
+        let (own_notices, told) = mpsc::channel(NOTICES);
+        let notices = match &place {
+            Place::Beside(first) => first.clone(),
+            Place::First | Place::Further => own_notices,
+        };
         let name: Arc<str> = config.name.as_str().into();
         let options = config.over(&common.options);
         let context = Context {
@@ -343,6 +385,7 @@ impl Inner {
         let status = StatusCell::new(name, config.target.kind(), changes.clone());
         let inner = Arc::new(Inner {
             config,
+            place,
             options,
             context: Arc::new(context),
             memory: common.memory.clone(),
@@ -396,6 +439,20 @@ impl Inner {
     /// Whether somebody waits to hear of something, or for a call that waits for input.
     pub(crate) fn is_watched(&self) -> bool {
         !self.watches.uris().is_empty() || self.context.parked.len() > 0
+    }
+
+    /// The identity of the server, as far as it is known without connecting it.
+    fn known_identity(&self) -> Option<Arc<ServerIdentity>> {
+        match &*self.live.load() {
+            Some(live) => Some(live.connection.identity()),
+            None if self.is_resting.load(Ordering::Relaxed) => Some(self.catalog.load().as_ref()?.identity.clone()),
+            None => None,
+        }
+    }
+
+    /// How many calls are in flight.
+    fn in_flight(&self) -> usize {
+        self.live.load().as_ref().map_or(0, |live| live.connection.in_flight())
     }
 
     /// Stops the connection without waiting.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tsugi_protocol::answer::{Call, Fault, FaultCode, InputRequired, Outcome, Reply};
+use tsugi_protocol::answer::{Call, Failure, Fault, FaultCode, InputRequired, Outcome, Reply, SentState, Stage};
 use tsugi_protocol::era::round_trip;
-use tsugi_protocol::json::Object;
-use tsugi_protocol::mcp::Method;
+use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::input::Question;
+use tsugi_protocol::mcp::{Era, Method};
 use tsugi_protocol::rpc::{Notification, Request, Response, RpcError, code};
 
 use super::parked::{Parked, ParkedCall, Resume};
@@ -53,6 +53,26 @@ pub(crate) struct Context {
     pub(crate) noise: Noise,
 }
 
+/// Why a question is not put to a caller.
+pub(crate) struct Refusal {
+    /// What the server hears.
+    pub(crate) response: Response,
+    /// The capability that the caller would need.
+    pub(crate) lacking: Option<Raw>,
+}
+
+/// What a server says about a call that failed.
+fn failure_of(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Failed(Failure::Upstream(error)) => Some(error.message()),
+        Outcome::Complete(complete) if complete.body.get_bytes("isError") == Some(b"true") => {
+            let content: serde_json::Value = complete.body.get("content")?.to().ok()?;
+            Some(content[0]["text"].as_str().unwrap_or("the tool failed").to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// How many lines of noise are kept, and how much of each.
 const NOISE_LINES: usize = 5;
 const NOISE_BYTES: usize = 200;
@@ -90,19 +110,28 @@ impl Context {
     }
 
     /// A legacy server's question as one that this call's client can be asked; the refusal to send back otherwise.
-    pub(crate) fn admit(&self, call: &Call, request: &Request) -> Result<Question, Response> {
-        let refuse = |error| Response::error(Some(request.id.clone()), error);
-        let Some(question) = round_trip::question(request) else {
-            return Err(refuse(RpcError::new(code::METHOD_NOT_FOUND, "method not found")));
+    pub(crate) fn admit(&self, call: &Call, request: &Request) -> Result<Question, Refusal> {
+        let refuse = |message: &str, lacking| {
+            let error = RpcError::new(code::METHOD_NOT_FOUND, message);
+            Err(Refusal { response: Response::error(Some(request.id.clone()), error), lacking })
         };
-        let lacking = call.meta.client.capabilities.lacks_for(&question.method, Some(&question.params_object()));
-        match lacking {
+        let Some(question) = round_trip::question(request) else { return refuse("method not found", None) };
+        match call.meta.client.capabilities.lacks_for(&question.method, Some(&question.params_object())) {
             None => Ok(question),
-            Some(_) => Err(refuse(RpcError::new(
-                code::METHOD_NOT_FOUND,
-                &format!("the caller of this tool does not support {}", question.method),
-            ))),
+            lacking => refuse(&format!("the caller of this tool does not support {}", question.method), lacking),
         }
+    }
+
+    /// The end of a call whose server was refused a question. A server that went on without the answer did not need it.
+    /// One that failed did, and a modern client hears so in the words of the specification
+    /// ([Capabilities](https://modelcontextprotocol.io/specification/2026-07-28/basic#capabilities)); a legacy client
+    /// hears what it would hear from the server itself.
+    pub(crate) fn explain(&self, call: &Call, lacking: Option<&Raw>, outcome: Outcome) -> Outcome {
+        let Some(needed) = lacking.filter(|_| call.meta.client.version.era() == Era::Modern) else { return outcome };
+        let Some(said) = failure_of(&outcome) else { return outcome };
+        let message = format!("the server needs what this client did not declare: {said}");
+        let fault = self.fault(FaultCode::MissingCapability, message).with_details(needed.clone());
+        Outcome::fault(fault.at(Stage::Call).sent(SentState::Failed))
     }
 
     /// Ends a call's turn with a question: what remains of the call is kept, and the caller gets the
@@ -161,5 +190,50 @@ impl Context {
             };
         }
         parked.resume(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tsugi_protocol::answer::Complete;
+    use tsugi_protocol::mcp::meta::RequestMeta;
+    use tsugi_protocol::mcp::{ClientProfile, Version};
+
+    fn context() -> Context {
+        let (notices, _) = mpsc::channel(1);
+        let (parked, noise) = (Parked::default(), Noise::default());
+        Context { server: "s".into(), options: Arc::default(), parked, notices, noise }
+    }
+
+    fn explained(version: Version, outcome: Outcome) -> Outcome {
+        let mut call = Call::tool("t", None);
+        call.meta = RequestMeta::of_client(Arc::new(ClientProfile { version, ..ClientProfile::default() }));
+        context().explain(&call, Some(&Raw::literal(r#"{"sampling":{}}"#)), outcome)
+    }
+
+    fn result(json: serde_json::Value) -> Outcome {
+        Outcome::Complete(Complete { body: Object::from(json), era: Era::Legacy, server: None })
+    }
+
+    #[test]
+    fn a_modern_caller_hears_which_capability_a_failed_call_needed() {
+        let failed = serde_json::json!({"isError": true, "content": [{"type": "text", "text": "no model"}]});
+        let refused = Outcome::error(RpcError::new(code::INTERNAL_ERROR, "no model"));
+        for outcome in [result(failed), refused] {
+            let Outcome::Failed(Failure::Fault(fault)) = explained(Version::LATEST, outcome) else { panic!("no fault") };
+            assert_eq!((fault.code, fault.sent), (FaultCode::MissingCapability, SentState::Failed));
+            assert_eq!(fault.details.as_ref().unwrap().as_str(), r#"{"sampling":{}}"#);
+            assert!(fault.message.ends_with("no model"), "{}", fault.message);
+        }
+    }
+
+    #[test]
+    fn a_call_that_went_on_without_the_answer_and_a_legacy_caller_hear_the_server_itself() {
+        let went_on = explained(Version::LATEST, result(serde_json::json!({"content": []})));
+        assert!(matches!(went_on, Outcome::Complete(_)));
+        let refused = Outcome::error(RpcError::new(code::INTERNAL_ERROR, "no model"));
+        assert!(matches!(explained(Version::LATEST_LEGACY, refused), Outcome::Failed(Failure::Upstream(_))));
     }
 }

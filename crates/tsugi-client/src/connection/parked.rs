@@ -96,6 +96,11 @@ impl Parked {
         (call.expires > Instant::now()).then_some(call)
     }
 
+    /// Whether a call with this number waits here.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.calls.lock().contains_key(&number)
+    }
+
     /// The question of the call with this number on its connection, which turned out to be another call's.
     pub(crate) fn misplaced(&self, key: u64) -> Option<Request> {
         let mut calls = self.calls.lock();

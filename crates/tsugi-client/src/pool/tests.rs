@@ -1,17 +1,20 @@
 //! Instances as real processes: who shares one, when one starts, when one rests.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_process::Command;
 use tsugi_protocol::answer::{Answer, Call, Caller, Failure, FaultCode, Outcome};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::ClientCapabilities;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_testkit::script::Script;
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
-use crate::config::{EraChoice, Instances};
+use crate::config::{EraChoice, Instances, own_profile};
 use crate::{Manager, Options, Server, ServerConfig, Target};
 
 struct World {
@@ -136,4 +139,15 @@ async fn what_is_not_used_rests_and_starts_again_with_the_next_call() {
     // A call that takes longer than the idle time is a use of the server.
     let outcome = world.call(&Caller::local(), "sleep", json!({"ms": 600})).await;
     assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn the_process_of_a_session_hears_what_its_caller_can_be_asked_for() {
+    let world = world(|config| config.instances = Instances::PerSession).await;
+    let mut call = Call::tool("ask", Some(&json!({}).into())).from_caller(Caller::new("ann").in_session("one"));
+    let capabilities = ClientCapabilities::from_object(Object::from(json!({"sampling": {}})));
+    call.meta = RequestMeta::of_client(Arc::new(own_profile(capabilities)));
+    let Outcome::Complete(complete) = world.server.answer(call).outcome().await else { panic!("it failed") };
+    let said: Value = complete.body.raw().to().unwrap();
+    assert_eq!(said["content"][0]["text"], "the client cannot be asked");
 }

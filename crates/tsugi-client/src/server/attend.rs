@@ -10,7 +10,7 @@ use super::refresh::refresh;
 use super::status::What;
 use super::subscription::Subscription;
 use super::task::{Next, Notices, Orders};
-use super::{Inner, Order};
+use super::{Inner, Order, Place};
 use crate::catalog::Lists;
 use crate::connection::Connection;
 use crate::connection::context::Notice;
@@ -42,7 +42,11 @@ struct Todo {
 
 impl Todo {
     fn everything() -> Self {
-        Self { lists: Lists::ALL, watches: true, is_renewed: false, again: None, wait: AGAIN_AFTER }
+        Self { lists: Lists::ALL, watches: true, ..Self::nothing() }
+    }
+
+    fn nothing() -> Self {
+        Self { lists: Lists::default(), watches: false, is_renewed: false, again: None, wait: AGAIN_AFTER }
     }
 
     fn is_nothing(&self) -> bool {
@@ -129,7 +133,11 @@ pub(super) async fn attend(
     notices: &mut Notices,
 ) -> Ended {
     let mut subscription = Subscription::default();
-    let mut todo = Todo::everything();
+    let mut todo = match inner.place {
+        Place::First | Place::Further => Todo::everything(),
+        // What the server offers is the first one's to know.
+        Place::Beside(_) => Todo::nothing(),
+    };
     loop {
         let done = work(inner, connection, orders, &mut todo, &mut subscription).await;
         if let Err(ended) = done {

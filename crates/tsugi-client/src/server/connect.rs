@@ -33,6 +33,8 @@ pub(super) async fn connect(
 ) -> Result<Connection, Fault> {
     let connected = try_ways(inner, backoff, give_up).await;
     match &connected {
+        // Nothing was found out.
+        _ if inner.config.era != EraChoice::Auto => {}
         Ok(connection) => inner.memory.set(&inner.config.target, connection.identity().version.era()),
         Err(_) => inner.memory.forget(&inner.config.target),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tsugi_protocol::answer::Outcome;
 use tsugi_protocol::mcp::{Era, Method};
 
-use super::Inner;
+use super::{Inner, Place};
 use super::status::What;
 use crate::catalog::{Catalog, Lists, Wire, fetch};
 use crate::connection::Connection;
@@ -24,15 +24,20 @@ pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: 
     if let Connection::Exchange(exchange) = connection {
         exchange.set_header_params(catalog.header_params());
     }
-    inner.parts.tools.fill(&catalog);
     let failed = catalog.failed(lists);
+    let is_first = matches!(inner.place, Place::First);
+    if is_first {
+        inner.parts.tools.fill(&catalog);
+    }
     let mut changes = changes_between(old.as_deref(), &catalog, lists.without(failed));
     if let Some(remembered) = inner.remembered.load_full().filter(|_| old.is_none()) {
         changes.retain(|what| !reads_the_same(&remembered, &catalog, what));
     }
     let catalog = Arc::new(catalog);
     inner.catalog.store(Some(catalog.clone()));
-    keep(inner, catalog);
+    if is_first {
+        keep(inner, catalog);
+    }
     inner.status.wake();
     for what in changes {
         inner.status.tell(what);

@@ -4,6 +4,7 @@ mod calls;
 mod cell;
 mod in_process;
 mod questions;
+mod sessions;
 mod state;
 mod turns;
 mod web_socket;

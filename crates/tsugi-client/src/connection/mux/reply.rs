@@ -27,12 +27,14 @@ pub(super) struct MuxReply {
 struct Flight {
     ticket: Ticket<Arrival, Tag>,
     call: Call,
+    /// What the caller lacks that the server asked for.
+    lacking: Option<Raw>,
     _turn: Option<Turn>,
 }
 
 impl MuxReply {
     pub(super) fn new(shared: Arc<Shared>, ticket: Ticket<Arrival, Tag>, call: Call, turn: Option<Turn>) -> Self {
-        Self { shared, flight: Some(Flight { ticket, call, _turn: turn }) }
+        Self { shared, flight: Some(Flight { ticket, call, lacking: None, _turn: turn }) }
     }
 
     fn end(&mut self, outcome: Outcome) -> Event {
@@ -45,7 +47,7 @@ impl MuxReply {
 
     /// Parks the call with its question, or sends the refusal and goes on.
     fn ask(&mut self, request: Request) -> Option<Event> {
-        let flight = self.flight.take()?;
+        let mut flight = self.flight.take()?;
         if self.shared.is_answered(flight.ticket.key()) {
             // The answer is there already, so the question is another call's.
             self.flight = Some(flight);
@@ -54,7 +56,8 @@ impl MuxReply {
         }
         match self.shared.context.admit(&flight.call, &request) {
             Err(refusal) => {
-                self.shared.respond(&refusal);
+                self.shared.respond(&refusal.response);
+                flight.lacking = flight.lacking.or(refusal.lacking);
                 self.shared.stopped_asking(flight.ticket.key());
                 self.flight = Some(flight);
                 None
@@ -77,7 +80,9 @@ impl Source for MuxReply {
                 Arrival::Answer(line) => {
                     let identity = this.shared.identity();
                     let key = flight.ticket.key();
-                    let outcome = reading::answer(&this.shared.context, identity, &flight.call, key, line);
+                    let context = &this.shared.context;
+                    let outcome = reading::answer(context, identity, &flight.call, key, line);
+                    let outcome = context.explain(&flight.call, flight.lacking.as_ref(), outcome);
                     Some(this.end(outcome))
                 }
                 Arrival::Note(note) => for_caller(&flight.call, note).map(Event::Note),

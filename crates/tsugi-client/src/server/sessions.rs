@@ -1,0 +1,291 @@
+//! Sessions besides a server's first: without them a legacy server would know one client, and see all callers as it.
+//!
+//! A legacy server hears once, in `initialize`, what its client can be asked for, and a server that speaks both eras
+//! can often ask only in the legacy one. So over HTTP, where a session costs no process, a call that may make the
+//! server ask goes over a session on its caller's terms:
+//!
+//! - The server speaks the legacy era: a session for each distinct set of capabilities, made when first needed.
+//! - It speaks the modern era, and the caller the legacy one: the same, if the server takes a legacy session too.
+//!
+//! A session that cannot be had is not missed: the call then goes the usual way, and what its caller cannot answer is
+//! refused when the server asks.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tsugi_protocol::answer::{Answer, Call, Reply, Stage};
+use tsugi_protocol::mcp::{Askable, Era};
+
+use super::{Common, Inner, Place, Status};
+use crate::config::{EraChoice, Instances, Restart, Start, Target};
+use crate::connection::state::State;
+use crate::seal::Held;
+
+/// How long a session that nobody uses is kept, unless the server has an idle time of its own.
+const IDLE: Duration = Duration::from_secs(300);
+/// How long after a failure a session is not tried again.
+const AFTER_FAILURE: Duration = Duration::from_secs(30);
+/// The same after the server said that it takes no legacy session: it will hardly change its mind.
+const AFTER_REFUSAL: Duration = Duration::from_secs(3600);
+
+/// The sessions of one server besides its first. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Sessions(Arc<Shared>);
+
+struct Shared {
+    first: Arc<Inner>,
+    /// The usual way to the server.
+    usual: Arc<dyn Answer>,
+    common: Arc<Common>,
+    declared: Askable,
+    most: usize,
+    /// One for each set of capabilities, of which there are few; those that nobody uses rest.
+    sessions: Mutex<Vec<Arc<Session>>>,
+    janitor: Mutex<Option<AbortHandle>>,
+}
+
+/// A session on the terms of some callers.
+struct Session {
+    askable: Askable,
+    inner: Arc<Inner>,
+    task: AbortHandle,
+    used: Mutex<Instant>,
+    /// Until then it is not tried, as it failed.
+    shut_until: Mutex<Option<Instant>>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(janitor) = self.janitor.get_mut() {
+            janitor.abort();
+        }
+    }
+}
+
+/// Which way a call goes.
+enum Way {
+    Usual,
+    Over(Arc<Session>),
+    /// It is not known yet what the server speaks.
+    Unknown,
+}
+
+impl Sessions {
+    /// For a server that is reached over HTTP and shared by its callers; `None` for others.
+    pub(super) fn of(first: &Arc<Inner>, usual: &Arc<dyn Answer>, common: &Arc<Common>) -> Option<Self> {
+        let config = &first.config;
+        let is_cheap = matches!(config.target, Target::Http(_) | Target::StreamableHttp(_) | Target::Sse(_));
+        // The first connection is one of those there may be.
+        let most = config.max_connections.saturating_sub(1);
+        (is_cheap && config.instances == Instances::Shared && most > 0).then(|| {
+            Self(Arc::new(Shared {
+                first: first.clone(),
+                usual: usual.clone(),
+                common: common.clone(),
+                declared: common.options.profile.capabilities.askable(),
+                most,
+                sessions: Mutex::default(),
+                janitor: Mutex::default(),
+            }))
+        })
+    }
+
+    /// Adds what these sessions do.
+    pub(super) fn tell(&self, status: &mut Status) {
+        for session in self.0.sessions.lock().iter() {
+            status.in_flight += session.inner.in_flight();
+            status.parked += session.inner.context.parked.len();
+        }
+    }
+
+    /// Ends all of them and waits until that is done.
+    pub(super) async fn stop(&self) {
+        let sessions = std::mem::take(&mut *self.0.sessions.lock());
+        join_all(sessions.iter().map(|session| session.inner.stop())).await;
+    }
+
+    /// Ends all of them without waiting.
+    pub(super) fn let_go(&self) {
+        for session in std::mem::take(&mut *self.0.sessions.lock()) {
+            session.inner.let_go();
+        }
+    }
+
+    /// Waits for the server's first connection, which shows what it speaks.
+    async fn answer_once_known(self, call: Call) -> Reply {
+        let first = &self.0.first;
+        match tokio::time::timeout(first.wait_limit(&call), first.connected()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(fault)) => return Reply::fault(fault),
+            Err(_) => return Reply::fault(first.late()),
+        }
+        match self.0.way(&call) {
+            Way::Over(session) => self.over(session, call),
+            Way::Usual | Way::Unknown => self.0.usual.answer(call),
+        }
+    }
+
+    fn over(&self, session: Arc<Session>, call: Call) -> Reply {
+        *session.used.lock() = Instant::now();
+        if session.inner.is_live() {
+            return session.inner.forward(call);
+        }
+        if session.is_shut() || !self.0.make_room() {
+            return self.0.usual.answer(call);
+        }
+        let usual = self.0.usual.clone();
+        Reply::from_late(async move {
+            match session.open().await {
+                true => session.inner.forward(call),
+                false => usual.answer(call),
+            }
+        })
+    }
+}
+
+impl Answer for Sessions {
+    fn answer(&self, call: Call) -> Reply {
+        if !call.method.may_ask() {
+            return self.0.usual.answer(call);
+        }
+        match self.0.way(&call) {
+            Way::Usual => self.0.usual.answer(call),
+            Way::Over(session) => self.over(session, call),
+            Way::Unknown => Reply::from_late(self.clone().answer_once_known(call)),
+        }
+    }
+}
+
+impl Shared {
+    fn way(self: &Arc<Self>, call: &Call) -> Way {
+        let Some(identity) = self.first.known_identity() else { return Way::Unknown };
+        if let Some(session) = self.asking(call) {
+            return Way::Over(session);
+        }
+        let client = &call.meta.client;
+        match (identity.version.era(), client.version.era()) {
+            (Era::Modern, Era::Modern) => Way::Usual,
+            (Era::Modern, Era::Legacy) if self.first.config.era == EraChoice::Modern => Way::Usual,
+            (Era::Modern, Era::Legacy) => Way::Over(self.session(client.capabilities.askable(), Era::Modern)),
+            (Era::Legacy, _) => match client.capabilities.askable() {
+                askable if askable == self.declared => Way::Usual,
+                askable => Way::Over(self.session(askable, Era::Legacy)),
+            },
+        }
+    }
+
+    /// The session that waits for the answer this call brings.
+    fn asking(&self, call: &Call) -> Option<Arc<Session>> {
+        let state = call.params.get_str("requestState")?;
+        let options = &self.common.options;
+        let Ok(Held::Parked(number)) = options.sealer.open(&self.first.config.name, call, &state) else { return None };
+        let sessions = self.sessions.lock();
+        sessions.iter().find(|session| session.inner.context.parked.has(number)).cloned()
+    }
+
+    /// The session for callers that can be asked for this. It is opened when it is used.
+    fn session(self: &Arc<Self>, askable: Askable, first: Era) -> Arc<Session> {
+        let mut sessions = self.sessions.lock();
+        if let Some(known) = sessions.iter().find(|session| session.askable == askable) {
+            return known.clone();
+        }
+        let mut config = self.first.config.clone();
+        (config.era, config.start, config.restart) = (EraChoice::Legacy, Start::Lazy, Restart::Never);
+        if let (Era::Modern, Target::Http(target)) = (first, &config.target) {
+            // Whoever speaks the modern era has nothing to do with the wire of 2024.
+            config.target = Target::StreamableHttp(target.clone());
+        }
+        let common = self.common.declaring(askable);
+        let place = Place::Beside(self.first.context.notices.clone());
+        let (inner, task) = Inner::spawn(config, &common, None, self.first.parts.clone(), place);
+        let used = Mutex::new(Instant::now());
+        let session = Arc::new(Session { askable, inner, task, used, shut_until: Mutex::default() });
+        sessions.push(session.clone());
+        drop(sessions);
+        self.look_after();
+        session
+    }
+
+    /// Starts the janitor, if there is none.
+    fn look_after(self: &Arc<Self>) {
+        let idle = self.first.config.idle_timeout.unwrap_or(IDLE);
+        let mut janitor = self.janitor.lock();
+        janitor.get_or_insert_with(|| tokio::spawn(sweep(Arc::downgrade(self), idle)).abort_handle());
+    }
+
+    /// Makes room for one more session: the one that nobody has used for longest rests. False when all are in use.
+    fn make_room(&self) -> bool {
+        let sessions = self.sessions.lock();
+        let open: Vec<&Arc<Session>> = sessions.iter().filter(|session| session.inner.is_live()).collect();
+        if open.len() < self.most {
+            return true;
+        }
+        let unused = open.into_iter().filter(|session| session.is_unused());
+        match unused.min_by_key(|session| *session.used.lock()) {
+            Some(oldest) => {
+                oldest.inner.rest();
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn rest(&self, idle: Duration) {
+        for session in self.sessions.lock().iter() {
+            if session.inner.is_live() && session.is_unused() && session.used.lock().elapsed() >= idle {
+                session.inner.rest();
+            }
+        }
+    }
+}
+
+impl Session {
+    fn is_unused(&self) -> bool {
+        self.inner.in_flight() == 0 && !self.inner.is_watched()
+    }
+
+    fn is_shut(&self) -> bool {
+        self.shut_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Connects; false when that fails, and then it is not tried again for a while.
+    async fn open(&self) -> bool {
+        if self.inner.status.state() == State::Failed {
+            // It was lost. Now somebody wants it.
+            self.inner.stop().await;
+        }
+        let limit = self.inner.options.handshake_timeout;
+        let fault = match tokio::time::timeout(limit, self.inner.connected()).await {
+            Ok(Ok(_)) => return true,
+            Ok(Err(fault)) => fault,
+            Err(_) => self.inner.late(),
+        };
+        tracing::debug!(server = %self.inner.config.name, %fault, "no session on the terms of a caller");
+        let is_refused = fault.stage == Stage::Handshake && !fault.retryable;
+        let wait = if is_refused { AFTER_REFUSAL } else { AFTER_FAILURE };
+        *self.shut_until.lock() = Some(Instant::now() + wait);
+        false
+    }
+}
+
+/// Looks several times per idle time, so that nothing rests much later than it should.
+async fn sweep(sessions: Weak<Shared>, idle: Duration) {
+    let pause = (idle / 4).clamp(Duration::from_millis(5), Duration::from_secs(30));
+    loop {
+        tokio::time::sleep(pause).await;
+        match sessions.upgrade() {
+            Some(sessions) => sessions.rest(idle),
+            None => return,
+        }
+    }
+}
