@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// The files of the page; `page.rs` embeds the same.
-const FILES: [&str; 3] = ["index.html", "app.js", "app.css"];
+const FILES: [&str; 2] = ["index.html", "app.js"];
 
 fn main() -> io::Result<()> {
     let here = env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?;

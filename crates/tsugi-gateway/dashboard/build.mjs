@@ -1,4 +1,4 @@
-// Turns src/ into the three files of dist/ that the gateway embeds.
+// Turns src/ into the two files of dist/ that the gateway embeds.
 //
 //   node build.mjs          write dist/
 //   node build.mjs --check  fail if dist/ is not what src/ gives
@@ -16,6 +16,8 @@ const here = path.dirname(fileURLToPath(import.meta.url));
 const dist = path.join(here, "dist");
 /** What the whole page may weigh, compressed. */
 const MOST_BYTES = 150 * 1024;
+/** Where the style goes: in the document itself, so that the first picture waits for one answer only. */
+const PLACE = /<style>[^<]*<\/style>/;
 
 async function bundle() {
   const common = { bundle: true, minify: true, write: false, legalComments: "none", target: ["es2022"], logLevel: "warning", absWorkingDir: here };
@@ -29,10 +31,12 @@ async function bundle() {
     charset: "utf8",
   });
   const style = await build({ ...common, entryPoints: ["src/style/app.css"], outfile: "app.css", charset: "utf8" });
+  const css = style.outputFiles[0].text.trim();
+  const html = await readFile(path.join(here, "src/index.html"), "utf8");
+  if (css.includes("</style") || !PLACE.test(html)) throw new Error("the style cannot be put into the document");
   return {
-    "index.html": await readFile(path.join(here, "src/index.html")),
+    "index.html": Buffer.from(html.replace(PLACE, () => `<style>${css}</style>`)),
     "app.js": Buffer.from(script.outputFiles[0].contents),
-    "app.css": Buffer.from(style.outputFiles[0].contents),
   };
 }
 

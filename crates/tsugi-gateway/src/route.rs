@@ -128,7 +128,6 @@ pub static ROUTES: &[Entry] = &[
     entry(Method::GET, "/healthz", Route::Healthz, Style::Rest),
     entry(Method::GET, "/", Route::Page(File::Index), Style::Rest),
     entry(Method::GET, "/assets/app.js", Route::Page(File::Script), Style::Rest),
-    entry(Method::GET, "/assets/app.css", Route::Page(File::Style), Style::Rest),
     entry(Method::GET, "/api/session", Route::Session, Style::Rest),
     entry(Method::POST, "/api/session", Route::SignIn, Style::Rest),
     entry(Method::DELETE, "/api/session", Route::SignOut, Style::Rest),

@@ -1,8 +1,9 @@
 /** Where the page begins. */
 
 import { render } from "preact";
-import { refreshSession } from "./lib/api";
+import { firstSession } from "./lib/api";
 import { followAddress } from "./lib/route";
+import { takeOverview } from "./lib/store";
 import { followTheme } from "./lib/theme";
 import { Page } from "./view/page";
 
@@ -16,4 +17,4 @@ function begin(fault: unknown): void {
   render(<Page fault={fault} />, app);
 }
 
-refreshSession().then(() => begin(null), begin);
+firstSession().then(({ overview }) => { if (overview) takeOverview(overview); begin(null); }, begin);

@@ -32,9 +32,10 @@ pub(super) fn give(value: &impl Serialize) -> Response<Body> {
     response
 }
 
+/// All servers with their numbers.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Overview<'a> {
+pub(super) struct Overview<'a> {
     now: u64,
     started_at: u64,
     version: &'a str,
@@ -45,16 +46,21 @@ struct Overview<'a> {
 
 /// `GET /api/overview`
 pub(super) fn overview(viewer: &Viewer) -> Response<Body> {
+    give(&overview_of(viewer))
+}
+
+/// The same before it is written.
+pub(super) fn overview_of(viewer: &Viewer) -> Overview<'static> {
     let servers = row::rows(viewer);
     let addresses = viewer.gateway.addresses().iter();
-    give(&Overview {
+    Overview {
         now: viewer.recorder().now(),
         started_at: viewer.recorder().began(),
         version: env!("CARGO_PKG_VERSION"),
         listen: addresses.map(|address| format!("http://{address}")).collect(),
         attention: row::attention(&servers),
         servers,
-    })
+    }
 }
 
 /// `GET /api/servers/{name}`

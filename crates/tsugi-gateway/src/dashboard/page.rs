@@ -1,21 +1,27 @@
-//! The page itself: three embedded files, compressed when this crate is built, under a strict policy.
+//! The page itself: two embedded files, compressed when this crate is built, under a strict policy.
 
 use ::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
     REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
-use std::sync::LazyLock;
-
 use ring::digest::{SHA256, digest};
+use std::sync::LazyLock;
 
 use crate::body::Body;
 
-/// Nothing from elsewhere, nothing inline, nobody around it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
-                      media-src data: blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; \
-                      frame-ancestors 'none'";
+/// Nothing from elsewhere, nothing inline but the one style that the document brings, nobody around it.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let policy = format!(
+        "default-src 'none'; script-src 'self'; style-src 'sha256-{}'; img-src 'self' data: blob:; \
+         media-src data: blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+        style_hash(INDEX.plain)
+    );
+    HeaderValue::try_from(policy).expect("base64 is plain text")
+});
 
 /// A file of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +30,6 @@ pub enum File {
     Index,
     /// `app.js`
     Script,
-    /// `app.css`
-    Style,
 }
 
 struct Embedded {
@@ -45,7 +49,14 @@ macro_rules! embedded {
 
 static INDEX: Embedded = embedded!("index.html", "text/html; charset=utf-8");
 static SCRIPT: Embedded = embedded!("app.js", "text/javascript; charset=utf-8");
-static STYLE: Embedded = embedded!("app.css", "text/css; charset=utf-8");
+
+/// The digest by which the policy knows the document's own style; the style itself is made when the page is built.
+fn style_hash(document: &[u8]) -> String {
+    let text = std::str::from_utf8(document).expect("the page is text");
+    let style = text.split_once("<style>").and_then(|(_, rest)| rest.split_once("</style>"));
+    let (style, _) = style.expect("the page has a style");
+    BASE64.encode(digest(&SHA256, style.as_bytes()))
+}
 
 fn etag_of(bytes: &[u8]) -> HeaderValue {
     let hash = digest(&SHA256, bytes);
@@ -59,7 +70,6 @@ pub(crate) fn serve(file: File, asked: &HeaderMap) -> Response<Body> {
     let embedded = match file {
         File::Index => &INDEX,
         File::Script => &SCRIPT,
-        File::Style => &STYLE,
     };
     let is_held = list(asked, &IF_NONE_MATCH).any(|tag| tag.as_bytes() == embedded.etag.as_bytes() || tag == "*");
     let is_packed = takes_gzip(asked);
@@ -78,7 +88,7 @@ pub(crate) fn serve(file: File, asked: &HeaderMap) -> Response<Body> {
     headers.insert(ETAG, embedded.etag.clone());
     headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response

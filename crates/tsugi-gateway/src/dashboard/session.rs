@@ -5,6 +5,8 @@ use ::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::look;
+use super::viewer::Viewer;
 use crate::backend::Looker;
 use crate::body::Body;
 use crate::face::{Asked, http};
@@ -17,7 +19,12 @@ use crate::run::Gateway;
 pub(crate) fn show(asked: &Asked<'_>) -> Response<Body> {
     let session = asked.principal.session();
     let csrf = session.and_then(|session| asked.gateway.guard().csrf(&session));
-    give(describe(asked.gateway, &asked.principal, csrf.as_deref()), None)
+    let mut told = describe(asked.gateway, &asked.principal, csrf.as_deref());
+    // A page that opens needs both, and one question less is one picture sooner.
+    if asked.parts.uri.query() == Some("overview") && !asked.principal.is_guest() {
+        told["overview"] = json!(look::overview_of(&Viewer::of(asked)));
+    }
+    give(told, None)
 }
 
 /// `POST /api/session`

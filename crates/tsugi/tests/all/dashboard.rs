@@ -145,6 +145,69 @@ fn a_server_is_added_while_the_gateway_runs_where_that_is_allowed() {
 }
 
 #[test]
+fn a_server_that_is_added_is_written_into_the_file_and_outlives_a_reload_and_a_restart() {
+    let world = World::new();
+    let child = world.write("child.yaml", "servers: [{name: demo, builtin: demo}]\n");
+    let written = "# ours\nservers:\n  - name: demo # the first\n    builtin: demo\ngateway:\n  adminApi: { allowCommands: true }\n";
+    let config = world.write("tsugi.yaml", written);
+    let added = json!({"name": "late", "command": TSUGI, "args": ["stdio", "--server", "demo", "--config", child]});
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let (head, body) = serving.ask("POST", "/servers", &[], &added.to_string());
+    let told: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(told["kept"], json!({"file": config, "whyNot": null}), "{head}\n{body}");
+    let pid = serving.connected("late")["pid"].clone();
+    serving.wait_for("configuration taken over");
+    assert_eq!(serving.connected("late")["pid"], pid, "the file says what runs already, so nothing is started anew");
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(text.starts_with("# ours\nservers:\n  - name: demo # the first\n"), "{text}");
+    drop(serving);
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.connected("late");
+    let (_, body) = serving.ask("DELETE", "/servers/late", &[("Content-Length", "0")], "");
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["kept"]["file"], json!(config), "{body}");
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), written);
+}
+
+#[test]
+fn a_read_only_key_sees_the_whole_board_and_changes_nothing() {
+    let world = World::new();
+    let keys = "servers: [{name: pm, builtin: pm}]\ngateway: {auth: {adminKey: the-admin-key-4711, keys: [{name: eve, \
+                key: looking-key-4711, readOnly: true}]}}\n";
+    let config = world.write("tsugi.yaml", keys);
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let ask = |tool: &str, key: &str, arguments: Value| {
+        let bearer = format!("Bearer {key}");
+        let mut headers = modern_headers(tool).to_vec();
+        headers.push(("Authorization", &bearer));
+        serving.ask("POST", "/mcp", &headers, &modern_call(tool, arguments))
+    };
+    let project = json!({"name": "Web shop", "key": "WEB"});
+    let (_, body) = ask("pm__create_project", "the-admin-key-4711", project.clone());
+    assert!(body.contains("WEB") && !body.contains("\"isError\":true"), "{body}");
+    let (_, body) = ask("pm__create_task", "the-admin-key-4711", json!({"project_id": "WEB", "title": "Sell"}));
+    assert!(body.contains("WEB-1"), "{body}");
+
+    let looking = [("Authorization", "Bearer looking-key-4711")];
+    let look = |tool: &str, arguments: Value| {
+        let query: String = url::form_urlencoded::byte_serialize(arguments.to_string().as_bytes()).collect();
+        get(&serving, &format!("/api/board/{tool}?arguments={query}"), &looking)
+    };
+    assert_eq!(get(&serving, "/api/session", &looking).1["readOnly"], true);
+    let (_, projects) = look("list_projects", json!({}));
+    let id = &projects["projects"][0]["id"];
+    assert_eq!(look("list_tasks", json!({"project_id": id})).1["tasks"][0]["title"], "Sell");
+    let (status, task) = look("get_task", json!({"task_id": "WEB-1", "include": ["history"]}));
+    assert_eq!((status.as_str(), &task["task"]["ref"]), ("200", &json!("WEB-1")), "{task}");
+    assert!(look("get_history", json!({"project_id": id})).1["events"].as_array().unwrap().len() > 1);
+    assert_eq!(look("get_task", json!({"task_id": "WEB-9"})).1["error"]["code"], "not_found");
+
+    let (head, body) = ask("pm__create_project", "looking-key-4711", project);
+    assert!(head.starts_with("HTTP/1.1 403") && body.contains("touch nothing"), "{head}\n{body}");
+    assert_eq!(look("create_project", json!({"name": "x", "key": "XX"})).0, "404");
+    assert_eq!(look("list_projects", json!({})).1["projects"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn people_sign_in_with_the_admin_key_and_others_only_look() {
     let world = World::new();
     let settings = format!(

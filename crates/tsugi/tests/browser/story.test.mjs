@@ -38,6 +38,7 @@ async function addTables(page) {
   await inspect(page, "add-server");
   await dialog.getByRole("button", { name: "Add a server" }).click();
   await page.getByRole("heading", { name: "tables" }).waitFor();
+  await page.getByText(/It was written into .*tsugi\.yaml/).waitFor();
   await page.getByRole("link", { name: "book_table" }).waitFor();
 }
 
@@ -163,6 +164,10 @@ test("a server is added, asks back in the middle of a call, crashes and comes ba
     await log.getByText("fatal: somebody asked for it").waitFor();
     await log.getByText("tables: ready").nth(1).waitFor();
     await inspect(log, "log");
+    // Who comes later can still read why it crashed.
+    await log.reload();
+    await log.getByText("fatal: somebody asked for it").waitFor();
+    await log.getByText(/process \d+ ended, process \d+ began/).waitFor();
     assertQuiet(log);
     await log.context().close();
     await page.goto(`${gateway.url}/#/servers/tables?tab=process`);
@@ -307,10 +312,11 @@ test("two windows move one task at once: one wins, the other is told, and nothin
   });
 });
 
-test("with keys: a wrong one is refused, an admin may order, a reader may look, and out is out", async () => {
+test("with keys: a wrong one is refused, an admin may order, a read-only key sees everything and touches nothing, and out is out", async () => {
   await withGateway(undefined, async (gateway) => {
     const admin = (await gateway.run("key", "add", "ops", "--admin")).trim();
-    const reader = (await gateway.run("key", "add", "ann")).trim();
+    const user = (await gateway.run("key", "add", "ann")).trim();
+    const reader = (await gateway.run("key", "add", "eve", "--read-only")).trim();
     const page = await openWindow();
     // The running gateway follows the keys as soon as it has seen the file.
     await page.goto(gateway.url);
@@ -336,18 +342,63 @@ test("with keys: a wrong one is refused, an admin may order, a reader may look, 
     // Another page that has the cookie but not the secret of the page may not order.
     const forged = await page.context().request.post(`${gateway.url}/servers/demo/stop`, { headers: { origin: gateway.url } });
     assert.equal(forged.status(), 403);
+    await page.goto(`${gateway.url}/#/board`);
+    await page.getByRole("button", { name: "New project" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Web shop");
+    await page.getByLabel("Key", { exact: true }).fill("WEB");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("button", { name: "New task" }).click();
+    await page.getByRole("dialog").getByLabel("Title").fill("Look at me");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("link", { name: /WEB-1/ }).first().click();
+    await page.getByPlaceholder("Write a note").fill("a note for the reader");
+    await page.getByRole("button", { name: "Add", exact: true }).click();
+    await page.getByText("a note for the reader").waitFor();
+    await page.goto(`${gateway.url}/#/`);
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("heading", { name: "Who is there?" }).waitFor();
     assert.equal((await page.context().request.get(`${gateway.url}/api/overview`)).status(), 401);
 
+    // Somebody who may call tools but not order servers about is told so by the buttons.
+    await page.getByLabel("Key", { exact: true }).fill(user);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await row(page, "demo").getByText("connected").waitFor();
+    await row(page, "demo").getByRole("button", { name: "Restart demo" }).press("Enter");
+    await page.getByText("This needs an admin key.").first().waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("heading", { name: "Who is there?" }).waitFor();
+
+    // Who may only look sees the servers, the board, a task and the timeline, and touches nothing.
     await page.getByLabel("Key", { exact: true }).fill(reader);
     await page.getByRole("button", { name: "Sign in" }).click();
     await row(page, "demo").getByText("connected").waitFor();
-    assert.equal(await page.getByRole("button", { name: /Restart|Stop|Add a server/ }).count(), 0);
+    await page.getByText("You are signed in with a read-only key").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Add a server" }).getAttribute("aria-disabled"), "true");
     await inspect(page, "overview-reader");
+    await page.goto(`${gateway.url}/#/try/demo/tool/echo`);
+    await page.getByLabel(/^message/).fill("hello");
+    await page.getByRole("button", { name: "Call", exact: true }).press("Enter");
+    await page.getByText("Your key is read-only").first().waitFor();
+    await page.goto(`${gateway.url}/#/board`);
+    await page.getByRole("link", { name: /WEB-1/ }).first().waitFor();
+    await inspect(page, "board-reader");
+    await page.getByRole("link", { name: /WEB-1/ }).first().press("Shift+ArrowRight");
+    await page.getByRole("link", { name: /WEB-1/ }).first().click();
+    await page.getByRole("heading", { name: "Look at me" }).waitFor();
+    await page.getByText("a note for the reader").waitFor();
+    assert.ok(await page.getByLabel("Status").isDisabled());
+    await page.getByRole("button", { name: "Edit" }).press("Enter");
+    await page.getByText("Your key is read-only").first().waitFor();
+    await inspect(page, "task-reader");
+    await page.getByRole("button", { name: "Close", exact: true }).first().click();
+    await page.getByRole("tab", { name: "Timeline" }).click();
+    await page.locator(".events").getByText("created").first().waitFor();
+    // Another page with the cookie may not change anything either.
+    const forgedMove = await page.context().request.post(`${gateway.url}/servers/pm/mcp`, { headers: { origin: gateway.url, "content-type": "application/json" }, data: "{}" });
+    assert.equal(forgedMove.status(), 403);
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("heading", { name: "Who is there?" }).waitFor();
-    assertQuiet(page, /401/);
+    assertQuiet(page, /401|403/);
     await page.context().close();
   });
 });

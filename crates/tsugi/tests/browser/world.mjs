@@ -12,7 +12,7 @@ export const here = path.dirname(fileURLToPath(import.meta.url));
 export const root = path.resolve(here, "../../../..");
 export const pictures = process.env.TSUGI_PICTURES ?? path.join(root, "target/browser");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const program = process.env.TSUGI_PROGRAM ?? path.join(root, "target/debug/tsugi");
+const program = path.resolve(process.env.TSUGI_PROGRAM ?? path.join(root, "target/debug/tsugi"));
 
 mkdirSync(pictures, { recursive: true });
 

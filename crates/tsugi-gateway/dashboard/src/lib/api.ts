@@ -55,6 +55,16 @@ export function faultOf(status: number, answer: unknown): ApiError {
   return new ApiError(status, String(code), text ?? `HTTP ${status}`, hint ?? null, details);
 }
 
+/** Who looks and what there is, in one question: the document asks it already while this program is on its way. */
+export async function firstSession(): Promise<Session> {
+  const response = await fetch("/api/session?overview").catch(() => null);
+  if (response === null) throw new ApiError(0, "UNREACHABLE", "the gateway does not answer");
+  const answer = await read(response);
+  if (!response.ok) throw faultOf(response.status, answer);
+  session.value = answer as Session;
+  return session.value;
+}
+
 export async function refreshSession(): Promise<void> {
   session.value = await ask<Session>("/api/session");
 }

@@ -3,7 +3,8 @@
 import { computed, signal } from "@preact/signals";
 import { ask } from "./api";
 import { prepend } from "./filter";
-import type { Attention, CallRow, Overview, ServerRow, Stats } from "./types";
+import { t } from "./i18n";
+import type { Attention, CallRow, Kept, Overview, ServerRow, Stats } from "./types";
 
 /** Live rows that the page keeps. */
 export const MOST_CALLS = 1000;
@@ -22,14 +23,27 @@ export const link = signal<Link>("opening");
 
 export const serverNames = computed(() => (servers.value ?? []).map((server) => server.name));
 
+export function takeOverview(told: Overview): void {
+  overview.value = told;
+  servers.value = told.servers;
+  attention.value = told.attention;
+  now.value = told.now;
+  overviewFault.value = null;
+}
+
+/** Nothing of what one person saw is left for the next one at this page. */
+export function forget(): void {
+  overview.value = null;
+  servers.value = null;
+  attention.value = [];
+  stats.value = null;
+  liveCalls.value = [];
+  droppedCalls.value = 0;
+}
+
 export async function loadOverview(): Promise<void> {
   try {
-    const told = await ask<Overview>("/api/overview");
-    overview.value = told;
-    servers.value = told.servers;
-    attention.value = told.attention;
-    now.value = told.now;
-    overviewFault.value = null;
+    takeOverview(await ask<Overview>("/api/overview"));
   } catch (error) {
     overviewFault.value = error as Error;
   }
@@ -66,9 +80,16 @@ let lastToast = 0;
 
 export function toast(kind: Toast["kind"], text: string, hint: string | null = null): void {
   const id = ++lastToast;
-  toasts.value = [...toasts.value.slice(-3), { id, kind, text, hint }];
+  // The same words again take the place of the old ones.
+  toasts.value = [...toasts.value.filter((one) => one.text !== text).slice(-3), { id, kind, text, hint }];
   // Bad news stays until somebody closes it.
-  if (kind !== "bad") setTimeout(() => dropToast(id), 6000);
+  if (kind !== "bad") setTimeout(() => dropToast(id), hint === null ? 6000 : 12_000);
+}
+
+/** Where a change of the servers was written down, in words. */
+export function keptHint(what: "add" | "order.remove", kept: Kept | undefined): string | null {
+  if (kept?.file) return t(`${what}.kept`, { file: kept.file });
+  return kept?.whyNot ? t(`${what}.notKept`, { why: kept.whyNot }) : null;
 }
 
 export function dropToast(id: number): void {

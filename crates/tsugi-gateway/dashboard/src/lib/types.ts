@@ -14,6 +14,16 @@ export interface Session {
   allowAdd: boolean;
   /** Whether programs may be added, not only addresses. */
   allowCommands?: boolean;
+  /** Whether the key is for looking only. */
+  readOnly?: boolean;
+  /** All servers, where they were asked for together with this. */
+  overview?: Overview | null;
+}
+
+/** Where a change of the servers was written down. */
+export interface Kept {
+  file: string | null;
+  whyNot: string | null;
 }
 
 export interface ServerRow {

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../lib/api";
 import { t } from "../lib/i18n";
 import { isObject } from "../lib/schema";
+import type { Why } from "../lib/rights";
 import { dropToast, toast, toasts } from "../lib/store";
 import { Icon, type IconName } from "./icon";
 
@@ -52,8 +53,13 @@ export function Dialog({ title, onClose, children, wide = false }: { title: stri
   );
 }
 
-export function IconButton({ icon, label, onClick, disabled = false, kind = "" }: { icon: IconName; label: string; onClick: () => void; disabled?: boolean; kind?: string }) {
-  return <button type="button" class={`icon-button ${kind}`} aria-label={label} title={label} disabled={disabled} onClick={onClick}><Icon name={icon} /></button>;
+export function IconButton({ icon, label, onClick, disabled = false, kind = "", why = null }: { icon: IconName; label: string; onClick: () => void; disabled?: boolean; kind?: string; why?: Why }) {
+  return <button type="button" class={`icon-button ${kind}`} aria-label={label} {...refusing(why, onClick)} title={why ?? label} disabled={disabled}><Icon name={icon} /></button>;
+}
+
+/** A button that one may not press stays in reach and says why: on hover, to a screen reader, and when it is pressed. */
+export function refusing(why: Why, onClick: () => void): { onClick: () => void; title?: string; "aria-disabled"?: true } {
+  return why === null ? { onClick } : { onClick: () => toast("note", why), title: why, "aria-disabled": true };
 }
 
 /** Copies a text and says so. */

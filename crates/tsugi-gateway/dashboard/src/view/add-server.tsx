@@ -4,8 +4,8 @@ import { useState } from "preact/hooks";
 import { ask, session } from "../lib/api";
 import { t } from "../lib/i18n";
 import { go, to } from "../lib/route";
-import { loadOverview, toast } from "../lib/store";
-import type { JsonObject } from "../lib/types";
+import { keptHint, loadOverview, toast } from "../lib/store";
+import type { JsonObject, Kept } from "../lib/types";
 import { splitWords } from "../lib/words";
 import { Dialog, Fault } from "../part/basics";
 
@@ -23,8 +23,8 @@ export function AddServer({ onClose }: { onClose: () => void }) {
     setBusy(true);
     setFault(null);
     try {
-      await ask("/servers", "POST", definition(how, name, line, extra));
-      toast("good", t("add.done", { name }));
+      const { kept } = await ask<{ kept?: Kept }>("/servers", "POST", definition(how, name, line, extra));
+      toast("good", t("add.done", { name }), keptHint("add", kept));
       await loadOverview();
       onClose();
       go(to("servers", name));

@@ -6,9 +6,11 @@ import { copyAs, LANGUAGES, type Language } from "../lib/copy";
 import { milliseconds } from "../lib/format";
 import { t } from "../lib/i18n";
 import type { LogNote } from "../lib/mcp";
+import { whyNotCall } from "../lib/rights";
 import { go, to } from "../lib/route";
 import { type Phase, Runner } from "../lib/run";
 import { headerValues, initial, isObject, validate } from "../lib/schema";
+import { toast } from "../lib/store";
 import type { Json, JsonObject, Schema, Tool } from "../lib/types";
 import { CopyButton, Fault, Tabs } from "../part/basics";
 import { SchemaForm } from "../part/form";
@@ -44,7 +46,9 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
   useEffect(() => { if (phase.name === "done" || phase.name === "failed") outcome.current?.scrollIntoView({ block: "nearest" }); }, [phase.name]);
 
   const values = isObject(value) ? value : {};
+  const why = whyNotCall();
   const send = () => {
+    if (why !== null) return toast("note", why);
     setShowAll(true);
     setNotes([]);
     void runner.current?.run({ server, ...requestOf(offer, values) });
@@ -58,7 +62,7 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
           {mode === "form" ? <SchemaForm schema={offer.schema} value={value} onChange={setValue} problems={problems} showAll={showAll} /> : <JsonEditor value={value} onChange={setValue} problems={problems.map((problem) => `${problem.path || "/"} ${t(problem.key, problem.args)}`)} />}
         </div>
         <div class="actions">
-          <button type="submit" class="primary" disabled={isRunning}>{offer.kind === "tool" ? t("try.call") : t("try.get")}</button>
+          <button type="submit" class="primary" disabled={isRunning} aria-disabled={why !== null || undefined} title={why ?? undefined}>{offer.kind === "tool" ? t("try.call") : t("try.get")}</button>
           {isRunning && <button type="button" onClick={() => runner.current?.cancel()}>{t("cancel")}</button>}
           {problems.length > 0 && <span class="note">{t("try.problems", { n: problems.length })}</span>}
           <kbd class="wide-only">Ctrl Enter</kbd>

@@ -4,10 +4,11 @@ import { useEffect, useState } from "preact/hooks";
 import { ago, minute } from "../lib/format";
 import { t } from "../lib/i18n";
 import { change, type Handoff, leaseLeft, loadTask, pm, type Project, type TaskRow } from "../lib/pm";
+import { whyNotCall, whyNotWrite } from "../lib/rights";
 import { to } from "../lib/route";
 import { now, toast, toastError } from "../lib/store";
-import { Icon } from "../part/icon";
-import { canWrite, type Crew } from "./board";
+import { IconButton, refusing } from "../part/basics";
+import type { Crew } from "./board";
 import { Ask } from "./board-dialogs";
 
 export function NeedsYou({ project, tasks, crew, onChange }: { project: Project; tasks: TaskRow[]; crew: Crew; onChange: () => void }) {
@@ -40,7 +41,7 @@ function TaskLink({ task }: { task: TaskRow }) {
 /** Approve, or say what must change. */
 export function Verdict({ task, onChange }: { task: TaskRow; onChange: () => void }) {
   const [isAsking, setAsking] = useState(false);
-  if (!canWrite()) return null;
+  const why = whyNotWrite();
   const give = async (verdict: "approve" | "changes", notes: string) => {
     setAsking(false);
     try {
@@ -53,8 +54,8 @@ export function Verdict({ task, onChange }: { task: TaskRow; onChange: () => voi
   };
   return (
     <span class="verdict">
-      <button type="button" onClick={() => give("approve", "")}>{t("board.approve")}<span class="hidden"> {task.ref}</span></button>
-      <button type="button" class="quiet" onClick={() => setAsking(true)}>{t("board.changes")}<span class="hidden"> {task.ref}</span></button>
+      <button type="button" {...refusing(why, () => void give("approve", ""))}>{t("board.approve")}<span class="hidden"> {task.ref}</span></button>
+      <button type="button" class="quiet" {...refusing(why, () => setAsking(true))}>{t("board.changes")}<span class="hidden"> {task.ref}</span></button>
       {isAsking && <Ask title={`${t("board.changes")} · ${task.ref}`} label={t("board.changes.what")} onClose={() => setAsking(false)} onGive={(notes) => give("changes", notes)} />}
     </span>
   );
@@ -62,7 +63,8 @@ export function Verdict({ task, onChange }: { task: TaskRow; onChange: () => voi
 
 function useHandoffs(project: Project, tasks: TaskRow[]): Handoff[] {
   const [handoffs, setHandoffs] = useState<Handoff[]>([]);
-  useEffect(() => { pm<{ handoffs: Handoff[] }>("get_pending_handoffs", { project_id: project.id, include_open: true }).then((told) => setHandoffs(told.handoffs), () => setHandoffs([])); }, [tasks]);
+  // Handoffs wait for an agent, and who may only look is none.
+  useEffect(() => { if (whyNotCall() === null) pm<{ handoffs: Handoff[] }>("get_pending_handoffs", { project_id: project.id, include_open: true }).then((told) => setHandoffs(told.handoffs), () => setHandoffs([])); }, [tasks]);
   return handoffs;
 }
 
@@ -111,7 +113,7 @@ export function AgentsNow({ tasks, crew, onChange }: { tasks: TaskRow[]; crew: C
                   <a href={to("board", task?.ref ?? claim.task_id)}><span class="mono">{task?.ref ?? claim.task_id}</span> {task?.title}</a>
                   <span class="sub">{t("board.since", { time: minute(claim.acquired_at) })}</span>
                   <meter class={left === 0 ? "gone" : left < 0.25 ? "low" : ""} min={0} max={1} low={0.25} optimum={1} value={left} aria-label={t("board.lease", { when: minute(claim.expires_at) })} title={t("board.lease", { when: minute(claim.expires_at) })} />
-                  {canWrite() && <button type="button" class="icon-button" aria-label={t("board.revoke", { ref: task?.ref ?? "" })} title={t("board.revoke", { ref: task?.ref ?? "" })} onClick={() => setAsked(claim.task_id)}><Icon name="close" /></button>}
+                  <IconButton icon="close" label={t("board.revoke", { ref: task?.ref ?? "" })} why={whyNotWrite()} onClick={() => setAsked(claim.task_id)} />
                 </p>
               );
             })}

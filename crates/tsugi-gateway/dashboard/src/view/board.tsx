@@ -1,13 +1,13 @@
 /** The board: what the agents do, and what they need a person for. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { session } from "../lib/api";
 import { t } from "../lib/i18n";
 import { type Agent, Conflict, type LiveSession, loadTasks, moveNeeds, moveTask, pm, type Project, type Status, type Task, type TaskRow } from "../lib/pm";
+import { whyNotWrite } from "../lib/rights";
 import { go, replaceQuery, route, to } from "../lib/route";
 import { link, toast, toastError } from "../lib/store";
 import { onPm } from "../lib/stream";
-import { Empty, Fault, Loading, Panel, Tabs } from "../part/basics";
+import { Empty, Fault, Loading, Panel, refusing, Tabs } from "../part/basics";
 import { Icon } from "../part/icon";
 import { AgentsNow, NeedsYou } from "./board-people";
 import { Columns } from "./board-columns";
@@ -35,7 +35,7 @@ export function Board({ selected }: { selected: string | undefined }) {
         <h1>{t("nav.board")}</h1>
         {projects !== null && projects.length > 0 && <label class="inline"><span class="hidden">{t("board.project")}</span><select value={project?.key} onChange={(event) => go(`${to("board")}?project=${encodeURIComponent(event.currentTarget.value)}`)}>{projects.map((one) => <option key={one.id} value={one.key}>{one.key} · {one.name}</option>)}</select></label>}
         <span class="grow" />
-        {canWrite() && <button type="button" onClick={() => setNew(true)}>{t("board.newProject")}</button>}
+        <button type="button" {...refusing(whyNotWrite(), () => setNew(true))}>{t("board.newProject")}</button>
       </div>
       {fault !== null ? <Fault error={fault} again={load} /> : projects === null ? <Loading /> : project === undefined ? <Empty title={t("board.none")}><p>{t("board.none.note")}</p></Empty> : <ProjectBoard key={project.id} project={project} selected={selected} />}
       {isNew && <NewProject onClose={() => setNew(false)} onDone={(key) => { setNew(false); void load().then(() => go(`${to("board")}?project=${key}`)); }} />}
@@ -44,7 +44,7 @@ export function Board({ selected }: { selected: string | undefined }) {
 }
 
 export function canWrite(): boolean {
-  return session.value?.role === "admin" || session.value?.authRequired === false;
+  return whyNotWrite() === null;
 }
 
 type Tab = "columns" | "timeline";
@@ -88,7 +88,7 @@ function ProjectBoard({ project, selected }: { project: Project; selected: strin
       <AgentsNow tasks={tasks} crew={crew} onChange={load} />
       <div class="board-bar">
         <Tabs label={t("nav.board")} tabs={[{ id: "columns", name: t("board.tasks"), count: tasks.length }, { id: "timeline", name: t("board.timeline") }]} value={tab} onChange={(id) => replaceQuery(new URLSearchParams({ project: project.key, ...(id === "timeline" ? { tab: "timeline" } : {}) }).toString())} />
-        {canWrite() && <button type="button" class="primary" data-key="n" onClick={() => setNew(true)}><Icon name="plus" />{t("board.newTask")}</button>}
+        <button type="button" class="primary" data-key="n" {...refusing(whyNotWrite(), () => setNew(true))}><Icon name="plus" />{t("board.newTask")}</button>
       </div>
       <Panel id={tab}>
         {tab === "columns" ? <Columns tasks={tasks} crew={crew} selected={selected} project={project} onMove={want} /> : <Timeline project={project} tasks={tasks} crew={crew} />}

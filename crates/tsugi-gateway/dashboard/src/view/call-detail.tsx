@@ -1,10 +1,11 @@
 /** One call: where its time went, and its failure as people read it. */
 
 import { useEffect, useState } from "preact/hooks";
-import { ask } from "../lib/api";
+import { ask, isAdmin } from "../lib/api";
 import { bytes, milliseconds, moment } from "../lib/format";
 import { t, word } from "../lib/i18n";
 import { to } from "../lib/route";
+import { isObject } from "../lib/schema";
 import type { CallDetail, Stage } from "../lib/types";
 import { Fault, IconButton, Loading } from "../part/basics";
 import { OutcomeWord } from "../part/chip";
@@ -43,6 +44,8 @@ function Loaded({ detail }: { detail: CallDetail }) {
         <div class="fault">
           <p class="fault-text">{detail.error.message}</p>
           {detail.error.hint && <p class="fault-hint">{detail.error.hint}</p>}
+          {isObject(detail.error.details) && detail.error.details.outcome === "unknown" && <p class="fault-hint">{t("call.unknown")}</p>}
+          {detail.error.code === "SERVER_CRASHED" && isAdmin() && <p class="fault-hint"><a href={`${to("servers", detail.server)}?tab=log`}>{t("call.log", { name: detail.server })}</a></p>}
           <p class="fault-code mono">{detail.error.code}</p>
           {detail.error.details !== undefined && detail.error.details !== null && <div class="code"><Tree value={detail.error.details} /></div>}
         </div>

@@ -1,13 +1,14 @@
 /** Every server at a glance; what needs somebody comes first. */
 
 import { useState } from "preact/hooks";
-import { isAdmin, session } from "../lib/api";
+import { session } from "../lib/api";
 import { milliseconds, number, percent, rate, span } from "../lib/format";
 import { t, word } from "../lib/i18n";
+import { whyNotOrder } from "../lib/rights";
 import { to } from "../lib/route";
 import { attention, loadOverview, now, overview, overviewFault, servers, stats } from "../lib/store";
 import type { ServerRow } from "../lib/types";
-import { Empty, Fault, Loading } from "../part/basics";
+import { Empty, Fault, Loading, refusing } from "../part/basics";
 import { State } from "../part/chip";
 import { Icon } from "../part/icon";
 import { Spark } from "../part/spark";
@@ -21,7 +22,7 @@ export function Overview() {
       <div class="head">
         <h1>{t("nav.overview")}</h1>
         <Summary />
-        {isAdmin() && <button type="button" data-key="n" class="primary" onClick={() => setAdding(true)}><Icon name="plus" />{t("add")}</button>}
+        <button type="button" data-key="n" class="primary" {...refusing(whyNotOrder(), () => setAdding(true))}><Icon name="plus" />{t("add")}</button>
       </div>
       {overviewFault.value && servers.value === null ? <Fault error={overviewFault.value} again={loadOverview} /> : <Body />}
       {isAdding && <AddServer onClose={() => setAdding(false)} />}

@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { isAdmin, session, signOut } from "../lib/api";
 import { type Key, lang, setLang, t } from "../lib/i18n";
 import { route, to } from "../lib/route";
-import { attention, link, loadOverview, overview, toastError } from "../lib/store";
+import { attention, forget, link, loadOverview, overview, servers, toastError } from "../lib/store";
 import { closeStream, followVisibility, openStream } from "../lib/stream";
 import { nextTheme, theme } from "../lib/theme";
 import { helpOpen, listenForKeys, searchOpen } from "../lib/shortcut";
@@ -34,9 +34,10 @@ function Shell() {
   const path = route.value.parts.join("/");
   const isFirst = useRef(true);
   useEffect(() => {
-    void loadOverview();
+    // The first look came with the session; somebody who signed in later has none yet.
+    if (servers.value === null) void loadOverview();
     openStream();
-    const stops = [listenForKeys(), followVisibility(), closeStream];
+    const stops = [listenForKeys(), followVisibility(), closeStream, forget];
     return () => stops.forEach((stop) => stop());
   }, [session.value?.name]);
   // Who listens to the page hears where they are after each step; who looks at it begins at the top.
@@ -51,6 +52,7 @@ function Shell() {
       <Rail />
       <main ref={main} id="main" tabIndex={-1}>
         <LinkNotice />
+        {session.value?.readOnly && <p class="notice read-only">{t("rights.readOnly.long")}</p>}
         <View />
       </main>
       <Toasts />
@@ -111,7 +113,7 @@ function Rail() {
           <IconButton icon="help" label={t("help")} onClick={() => (helpOpen.value = true)} />
           {session.value?.authRequired && <IconButton icon="out" label={t("signOut")} onClick={() => signOut().catch(toastError)} />}
         </div>
-        {session.value?.authRequired && <p class="who">{session.value.name} · {isAdmin() ? t("role.admin") : t("role.reader")}</p>}
+        {session.value?.authRequired && <p class="who">{session.value.name} · {isAdmin() ? t("role.admin") : session.value.readOnly ? t("role.reader") : t("role.user")}</p>}
       </div>
     </header>
   );

@@ -82,10 +82,11 @@ function Facts({ row, detail }: { row: Pick<ServerDetail, "startedAt" | "restart
 }
 
 const MANY = 30;
+const STARTING = new Set(["connecting", "initializing"]);
 
 function ToolList({ name, detail }: { name: string; detail: ServerDetail }) {
   const [text, setText] = useState("");
-  if (detail.tools.length === 0) return <Empty title={t("server.noTools")}>{detail.state !== "connected" && <p>{t("server.notUp")}</p>}</Empty>;
+  if (detail.tools.length === 0) return <Empty title={t("server.noTools")}>{detail.state !== "connected" && <p>{t(STARTING.has(detail.state) ? "server.starting" : "server.notUp")}</p>}</Empty>;
   const shown = detail.tools.filter((tool) => `${tool.name} ${tool.title ?? ""} ${tool.description ?? ""}`.toLowerCase().includes(text.toLowerCase()));
   return (
     <>
@@ -171,6 +172,8 @@ function ProcessNode({ process, all, depth }: { process: Process; all: Process[]
 }
 
 const MOST_LINES = 1000;
+/** The line that the gateway puts between two processes. */
+const DIVIDER = /^── process \d+ ended, process \d+ began ──$/;
 
 function Log({ name, first }: { name: string; first: string[] }) {
   const [lines, setLines] = useState(first);
@@ -183,7 +186,7 @@ function Log({ name, first }: { name: string; first: string[] }) {
   return (
     <>
       <div class="toolbar"><span class="sub">{t("server.lines", { n: lines.length })}</span><span class="grow" /><label class="check"><input type="checkbox" checked={isFollowing} onChange={(event) => setFollowing(event.currentTarget.checked)} />{t("server.follow")}</label><CopyButton text={lines.join("\n")} /></div>
-      <div ref={box} class="log mono" role="log" aria-label={t("tab.log")} tabIndex={0} onScroll={scrolled}>{lines.map((line, at) => <div key={at}>{line || " "}</div>)}</div>
+      <div ref={box} class="log mono" role="log" aria-label={t("tab.log")} tabIndex={0} onScroll={scrolled}>{lines.map((line, at) => <div key={at} class={DIVIDER.test(line) ? "divider" : ""}>{line || " "}</div>)}</div>
     </>
   );
 }

@@ -4,10 +4,11 @@ import { useEffect, useState } from "preact/hooks";
 import { ago, minute, moment } from "../lib/format";
 import { t, word } from "../lib/i18n";
 import { change, Conflict, type Context, loadTask, PRIORITIES, type Priority, type Project, type Status, STATUSES, type Task, type TaskDetail, type TaskRow } from "../lib/pm";
+import { whyNotWrite } from "../lib/rights";
 import { to } from "../lib/route";
 import { now, toast, toastError } from "../lib/store";
 import { onPm } from "../lib/stream";
-import { Fault, IconButton, Loading, Prose } from "../part/basics";
+import { Fault, IconButton, Loading, Prose, refusing } from "../part/basics";
 import { canWrite, type Crew } from "./board";
 import { Verdict } from "./board-people";
 import { Events } from "./board-timeline";
@@ -48,7 +49,7 @@ function Loaded({ detail, crew, onMove, onChange, onClose }: { detail: TaskDetai
   const [isEditing, setEditing] = useState(false);
   return (
     <>
-      <div class="dialog-head"><p class="mono sub">{task.ref}</p><span class="grow" />{canWrite() && !isEditing && <button type="button" onClick={() => setEditing(true)}>{t("task.edit")}</button>}<IconButton icon="close" label={t("close")} onClick={onClose} /></div>
+      <div class="dialog-head"><p class="mono sub">{task.ref}</p><span class="grow" />{!isEditing && <button type="button" {...refusing(whyNotWrite(), () => setEditing(true))}>{t("task.edit")}</button>}<IconButton icon="close" label={t("close")} onClick={onClose} /></div>
       {isEditing ? <EditTask task={task} onClose={() => setEditing(false)} onDone={() => { setEditing(false); onChange(); }} /> : (
         <>
           <h2 class="task-title">{task.title}</h2>
@@ -78,9 +79,10 @@ function Controls({ task, crew, onMove, onChange }: { task: Task; crew: Crew; on
     }
     onChange();
   };
-  const isFixed = !canWrite();
+  const why = whyNotWrite();
+  const isFixed = why !== null;
   return (
-    <div class="controls">
+    <div class="controls" title={why ?? undefined}>
       <label><span>{t("task.status")}</span><select disabled={isFixed} value={task.status} onChange={(event) => { const wanted = event.currentTarget.value as Status; event.currentTarget.value = task.status; onMove(task, wanted); }}>{STATUSES.map((one) => <option key={one} value={one}>{t(`status.${one}`)}</option>)}</select></label>
       <label><span>{t("task.priority")}</span><select disabled={isFixed} value={task.priority} onChange={(event) => set("priority", event.currentTarget.value as Priority)}>{PRIORITIES.map((one) => <option key={one} value={one}>{t(`priority.${one}`)}</option>)}</select></label>
       <label><span>{t("board.assignee")}</span><select disabled={isFixed} value={task.assignee_id ?? ""} onChange={(event) => set("assignee_id", event.currentTarget.value)}>{!task.assignee_id && <option value="">{t("board.nobody")}</option>}{task.assignee_id && !crew.agents.some((agent) => agent.id === task.assignee_id) && <option value={task.assignee_id}>{task.assignee_id}</option>}{crew.agents.map((agent) => <option key={agent.id} value={agent.id}>{crew.name(agent.id)}</option>)}</select></label>
@@ -97,7 +99,7 @@ function Acceptance({ task, onChange }: { task: Task; onChange: () => void }) {
   return (
     <section>
       <h3>{t("task.acceptance")}</h3>
-      <ul class="checklist">{task.acceptance.map((one, at) => <li key={at}><label class="check"><input type="checkbox" disabled={!canWrite()} checked={one.done} onChange={(event) => toggle(at, event.currentTarget.checked)} />{one.text}</label></li>)}</ul>
+      <ul class="checklist">{task.acceptance.map((one, at) => <li key={at}><label class="check" title={whyNotWrite() ?? undefined}><input type="checkbox" disabled={!canWrite()} checked={one.done} onChange={(event) => toggle(at, event.currentTarget.checked)} />{one.text}</label></li>)}</ul>
     </section>
   );
 }
@@ -173,13 +175,13 @@ function Notes({ task, contexts, crew, onChange }: { task: Task; contexts: Conte
     <section>
       <h3>{t("task.contexts")}</h3>
       <ul class="contexts">{shown.map((one) => <li key={one.id} class={one.type}><p class="sub"><b>{word("context", one.type)}</b> · {crew.name(one.agent_id)} · {ago(one.created_at, now.value)}</p><Prose text={one.content} /></li>)}</ul>
-      {canWrite() && (
+      {canWrite() ? (
         <form class="comment" onSubmit={send}>
           <label class="hidden" for="comment">{t("task.comment")}</label>
           <textarea id="comment" rows={2} placeholder={t("task.comment")} value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void send(event); }} />
           <div class="actions"><label class="hidden" for="comment-type">{t("task.comment.type")}</label><select id="comment-type" value={type} onChange={(event) => setType(event.currentTarget.value)}>{["note", "decision", "assumption", "blocker"].map((one) => <option key={one} value={one}>{word("context", one)}</option>)}</select><button type="submit" disabled={text.trim() === ""}>{t("task.comment.send")}</button></div>
         </form>
-      )}
+      ) : <p class="note">{whyNotWrite()}</p>}
     </section>
   );
 }

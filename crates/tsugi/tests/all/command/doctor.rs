@@ -167,6 +167,16 @@ fn a_server_that_hangs_in_initialize() {
 }
 
 #[test]
+fn a_package_runner_that_hangs_may_still_be_downloading() {
+    let world = World::new();
+    let path = world.write("npx", "#!/bin/sh\nexec sleep 600\n");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (found, _) = examine_with(&world, json!({"name": "s", "command": path}), &[], &["--timeout", "1s"]);
+    assert_eq!(found["cause"], "hangs", "{found:#}");
+    assert!(found["advice"].as_str().unwrap().contains("npx may still be downloading"), "{found}");
+}
+
+#[test]
 fn a_server_that_crashes_at_its_start() {
     let found = check(shell("echo 'panic: nil pointer' >&2; exit 3"), "crashes");
     assert!(found["message"].as_str().unwrap().contains("exit code 3"), "{found}");
