@@ -17,7 +17,9 @@ pub mod health;
 mod lease;
 pub mod list;
 pub mod look;
+pub mod name;
 pub mod people;
+pub mod presence;
 pub mod project;
 pub mod session;
 pub mod status;
@@ -25,6 +27,7 @@ pub mod sweep;
 pub mod verify;
 pub mod view;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -96,6 +99,59 @@ pub trait Action: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Self::Output, Fault>;
 }
 
+/// What an action answers, with its type left behind.
+pub trait Output: Any + Send {
+    /// The answer as JSON.
+    fn to_json(&self) -> Value;
+}
+
+impl<T: Serialize + Any + Send> Output for T {
+    fn to_json(&self) -> Value {
+        serde_json::json!(self)
+    }
+}
+
+/// What a deed does in a transaction: its answer, and whether the caller's lease could do with renewing.
+type Run = Box<dyn Fn(&mut Tx<'_>, &Caller) -> Result<(Box<dyn Output>, bool), Fault> + Send + Sync>;
+
+/// An action with its type left behind, so that what is the same for all of them exists once in the program.
+pub struct Deed {
+    effect: Effect,
+    touch: Option<TaskRef>,
+    run: Run,
+}
+
+impl Deed {
+    /// The deed of an action.
+    pub fn of<A: Action>(action: A) -> Self {
+        let touch = action.touches().cloned();
+        let run: Run = Box::new(move |tx, caller| {
+            let (output, is_renewal_due) = match A::EFFECT.is_write() {
+                true => (write_once(tx, caller, &action)?, false),
+                false => look(tx, caller, &action)?,
+            };
+            Ok((Box::new(output) as Box<dyn Output>, is_renewal_due))
+        });
+        Self { effect: A::EFFECT, touch, run }
+    }
+}
+
+/// Whether notices ride along with an answer.
+#[derive(Clone, Copy)]
+enum Notices {
+    Shown,
+    Left,
+}
+
+impl Notices {
+    fn look(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Vec<Notice>, Fault> {
+        match (self, &caller.agent_id) {
+            (Self::Shown, Some(agent)) => tx.notice_fresh(agent, NOTICES_AT_ONCE),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
 /// The project-management server without a protocol: a store, and the actions on it. Cheap to clone.
 #[derive(Clone)]
 pub struct Pm {
@@ -131,22 +187,19 @@ impl Pm {
 
     /// Does one action for one caller.
     pub async fn perform<A: Action>(&self, caller: &Caller, action: A) -> Result<A::Output, Fault> {
-        self.perform_and_look(caller, action, |_| Ok(())).await.map(|(output, ())| output)
+        let (output, _) = self.carry_out(caller, Deed::of(action), Notices::Left).await?;
+        let output: Box<dyn Any> = output;
+        Ok(*output.downcast().expect("an action answers its own output"))
     }
 
-    /// Does one action for one caller, and gives the few notices that ride along with the answer; each is shown at
-    /// most twice. They are looked for in the same transaction, so that they cost no other.
-    pub async fn perform_with_notices<A: Action>(
+    /// Does one deed for one caller, and gives the few notices that ride along with the answer; each is shown at most
+    /// twice. They are looked for in the same transaction, so that they cost no other.
+    pub async fn perform_with_notices(
         &self,
         caller: &Caller,
-        action: A,
-    ) -> Result<(A::Output, Vec<Notice>), Fault> {
-        let agent = caller.agent_id.clone();
-        let look = move |tx: &mut Tx<'_>| match &agent {
-            Some(agent) => tx.notice_fresh(agent, NOTICES_AT_ONCE),
-            None => Ok(Vec::new()),
-        };
-        let (output, fresh) = self.perform_and_look(caller, action, look).await?;
+        deed: Deed,
+    ) -> Result<(Box<dyn Output>, Vec<Notice>), Fault> {
+        let (output, fresh) = self.carry_out(caller, deed, Notices::Shown).await?;
         if !fresh.is_empty() {
             let ids: Vec<i64> = fresh.iter().map(|notice| notice.id).collect();
             self.store.write(move |tx| ids.iter().try_for_each(|id| tx.notice_shown(*id))).await?;
@@ -154,31 +207,28 @@ impl Pm {
         Ok((output, fresh))
     }
 
-    async fn perform_and_look<A: Action, L, T>(
+    async fn carry_out(
         &self,
         caller: &Caller,
-        action: A,
-        also: L,
-    ) -> Result<(A::Output, T), Fault>
-    where
-        T: Send + 'static,
-        L: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
-    {
-        if A::EFFECT.wants_sweep() {
+        deed: Deed,
+        notices: Notices,
+    ) -> Result<(Box<dyn Output>, Vec<Notice>), Fault> {
+        if deed.effect.wants_sweep() {
             self.sweep_now_and_then().await?;
         }
+        let (effect, touch, looker) = (deed.effect, deed.touch.clone(), caller.clone());
         let caller = caller.clone();
-        if A::EFFECT.is_write() {
-            return self.store.write(move |tx| Ok((write_once(tx, &caller, &action)?, also(tx)?))).await;
-        }
-        let (touch, looker) = (action.touches().cloned(), caller.clone());
-        let reading = self.store.read(move |tx| Ok((look(tx, &caller, &action)?, also(tx)?)));
-        let ((output, is_renewal_due), seen) = reading.await?;
+        let work = move |tx: &mut Tx<'_>| {
+            let (output, is_renewal_due) = (deed.run)(tx, &caller)?;
+            Ok((output, notices.look(tx, &caller)?, is_renewal_due))
+        };
+        let done = if effect.is_write() { self.store.write(work).await } else { self.store.read(work).await };
+        let (output, fresh, is_renewal_due) = done?;
         if let Some(task) = touch.filter(|_| is_renewal_due) {
             // The answer stands even if the lease could not be renewed; the next write will tell.
             let _ = self.store.write(move |tx| Desk::open(tx, &looker)?.renew_by_look(&task)).await;
         }
-        Ok((output, seen))
+        Ok((output, fresh))
     }
 
     /// Brings back what dead agents held, a bounded amount at a time; answers how much.

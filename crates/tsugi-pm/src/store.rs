@@ -12,9 +12,11 @@ mod terms;
 pub(crate) mod tx;
 mod value;
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -59,6 +61,9 @@ impl Meter {
     }
 }
 
+/// Who waits longer than this hears `busy` and can decide for itself.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct Options {
@@ -76,6 +81,8 @@ pub struct Options {
     pub meter: Option<Meter>,
     /// How many migrations this binary knows; tests play an older binary.
     pub known_migrations: usize,
+    /// How long a call waits, in line and for locks, before it hears `busy`.
+    pub longest_wait: Duration,
 }
 
 impl Options {
@@ -93,6 +100,7 @@ impl Options {
             vfs: None,
             meter: None,
             known_migrations: migrate::KNOWN,
+            longest_wait: LONGEST_WAIT,
         }
     }
 
@@ -153,6 +161,24 @@ impl OpenError {
     }
 }
 
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Look. On PostgreSQL each statement sees what is committed when it begins.
+    Read,
+    /// Look at one moment from beginning to end.
+    Snapshot,
+    /// Change things.
+    Write,
+}
+
+/// What a transaction answers, with its type left behind.
+type Boxed = Box<dyn Any + Send>;
+
+/// What is done inside a transaction. The engines know only this: written for each use-case anew, their code would be
+/// half of the program, and a small server's memory is mostly the program.
+type Work = Box<dyn Fn(&mut Tx<'_>) -> Result<Boxed, Fault> + Send + Sync>;
+
 enum Engine {
     Sqlite(Box<Sqlite>),
     Postgres(Postgres),
@@ -185,16 +211,14 @@ impl Store {
     /// Runs work that changes things, as one transaction; answers after it is durable.
     ///
     /// The work may run several times when another transaction overtakes it, so it must have no effect of its own.
-    /// Dropping the future does not stop the work: it commits or fails as if nobody had left.
+    /// Dropping the future does not stop the work: it commits or fails as if nobody had left. A store that is locked
+    /// or overloaded for too long answers `busy`, and then nothing was done.
     pub(crate) async fn write<T, W>(&self, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
         W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
     {
-        match &*self.engine {
-            Engine::Sqlite(sqlite) => sqlite.write(work).await,
-            Engine::Postgres(postgres) => postgres.write(work).await,
-        }
+        self.run(Mode::Write, boxed(work)).await.map(unboxed)
     }
 
     /// Runs work that only reads. On PostgreSQL each of its statements sees what is committed when it begins.
@@ -203,10 +227,7 @@ impl Store {
         T: Send + 'static,
         W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
     {
-        match &*self.engine {
-            Engine::Sqlite(sqlite) => sqlite.read(work).await,
-            Engine::Postgres(postgres) => postgres.read(work).await,
-        }
+        self.run(Mode::Read, boxed(work)).await.map(unboxed)
     }
 
     /// Runs work that reads a great deal, on one consistent view from beginning to end.
@@ -215,9 +236,13 @@ impl Store {
         T: Send + 'static,
         W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
     {
+        self.run(Mode::Snapshot, boxed(work)).await.map(unboxed)
+    }
+
+    async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
         match &*self.engine {
-            Engine::Sqlite(sqlite) => sqlite.read(work).await,
-            Engine::Postgres(postgres) => postgres.snapshot(work).await,
+            Engine::Sqlite(sqlite) => sqlite.run(mode, work).await,
+            Engine::Postgres(postgres) => postgres.run(mode, work).await,
         }
     }
 
@@ -249,4 +274,16 @@ impl Store {
             Engine::Postgres(_) => Ok(Vec::new()),
         }
     }
+}
+
+fn boxed<T, W>(work: W) -> Work
+where
+    T: Send + 'static,
+    W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+{
+    Box::new(move |tx| work(tx).map(|answer| Box::new(answer) as Boxed))
+}
+
+fn unboxed<T: 'static>(answer: Boxed) -> T {
+    *answer.downcast().expect("work answers what it was asked for")
 }

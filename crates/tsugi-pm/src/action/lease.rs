@@ -178,8 +178,13 @@ impl Desk<'_, '_> {
             Some(claim) => format!("your claim on {} was {}", open.task.reference, claim.state),
             None => format!("this session does not hold {}", open.task.reference),
         };
+        let other = open.claim.as_ref().filter(|claim| Some(&claim.agent_id) == self.agent_id());
+        let hint = match other {
+            Some(claim) => format!("another session of yours holds it: name it as session_id, {}", claim.session_id),
+            None => "stop working on it; claim it again if it is free, and look at what changed".to_owned(),
+        };
         Ok(Fault::new(Code::ClaimLost, message)
-            .hint("stop working on it; claim it again if it is free, and look at what changed")
+            .hint(hint)
             .with("task_id", &open.task.id)
             .with("status", open.task.status)
             .with("fence", open.task.fence)

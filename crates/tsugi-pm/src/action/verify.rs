@@ -128,9 +128,9 @@ fn compare(
 }
 
 fn compare_one(table: &Table, entity: &str, row: &Map<String, Value>, record: &Rebuilt, found: &mut Verification) {
-    for (field, stored) in table.versioned(row) {
-        let told = record.fields.get(&field).unwrap_or(&Value::Null);
-        if *told != stored {
+    for field in table.versioned() {
+        let [stored, told] = [row, &record.fields].map(|fields| fields.get(field).unwrap_or(&Value::Null));
+        if told != stored {
             found.complain(format!("I10 {entity}.{field}: stored {stored}, its history says {told}"));
         }
     }

@@ -13,7 +13,7 @@ use super::{Settings, offer, watch};
 use crate::action::Pm;
 use crate::action::desk::Caller;
 use crate::action::people::GetSession;
-use crate::action::session::{DisconnectSession, ProcessHeartbeat};
+use crate::action::presence::{DisconnectSession, ProcessHeartbeat};
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, SessionId};
 use crate::domain::session::{EndKind, Host};

@@ -17,7 +17,7 @@ use crate::action::look::{GetTask, Section};
 use crate::action::people::{GetMyProfile, Profile};
 use crate::action::view::TaskRow;
 use crate::domain::fault::Fault;
-use crate::domain::id::{ProjectId, SessionId, TaskRef};
+use crate::domain::id::{SessionId, TaskRef};
 use crate::domain::limit;
 
 /// The longest prompt.
@@ -25,7 +25,7 @@ const PROMPT_BYTES: usize = 6 * limit::KIB;
 
 #[derive(Deserialize, JsonSchema)]
 struct OfProject {
-    /// Only this project (prj_…)
+    /// Only this project: prj_… or its key
     project_id: Option<String>,
 }
 
@@ -41,39 +41,25 @@ struct OfSession {
     session_id: Option<String>,
 }
 
+/// Binds a prompt: its words, its arguments' type, and the function that writes it.
+macro_rules! prompt {
+    ($service:expr, $name:literal, $english:literal, $japanese:literal, $of:ty, $write:path) => {{
+        let service = $service.clone();
+        Prompt::new($name, service.lang().pick($english, $japanese)).handler(move |of: $of, context: Context| {
+            let service = service.clone();
+            async move { rendered($write(&service, &context, of).await) }
+        })
+    }};
+}
+
 /// Adds the prompts.
+#[rustfmt::skip]
 pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
-    let lang = service.lang();
-    let (start, task, handoff, end) = (service.clone(), service.clone(), service.clone(), service.clone());
     builder
-        .prompt(Prompt::new("session_start", lang.pick("Where to begin.", "セッション開始時のガイダンス")).handler(
-            move |of: OfProject, context| {
-                let service = start.clone();
-                async move { rendered(session_start(&service, &context, of).await) }
-            },
-        ))
-        .prompt(Prompt::new("task_start", lang.pick("How to start a task.", "タスク開始時のガイダンス")).handler(
-            move |of: OfTask, context| {
-                let service = task.clone();
-                async move { rendered(task_start(&service, &context, &of).await) }
-            },
-        ))
-        .prompt(
-            Prompt::new("handoff_template", lang.pick("A handoff to fill in.", "ハンドオフ作成テンプレート")).handler(
-                move |of: OfTask, context| {
-                    let service = handoff.clone();
-                    async move { rendered(handoff_template(&service, &context, &of).await) }
-                },
-            ),
-        )
-        .prompt(
-            Prompt::new("session_end", lang.pick("How to end well.", "セッション終了時のサマリ作成ガイド")).handler(
-                move |of: OfSession, context| {
-                    let service = end.clone();
-                    async move { rendered(session_end(&service, &context, of).await) }
-                },
-            ),
-        )
+        .prompt(prompt!(service, "session_start", "Where to begin.", "セッション開始時のガイダンス", OfProject, session_start))
+        .prompt(prompt!(service, "task_start", "How to start a task.", "タスク開始時のガイダンス", OfTask, task_start))
+        .prompt(prompt!(service, "handoff_template", "A handoff to fill in.", "ハンドオフ作成テンプレート", OfTask, handoff_template))
+        .prompt(prompt!(service, "session_end", "How to end well.", "セッション終了時のサマリ作成ガイド", OfSession, session_end))
 }
 
 fn rendered(page: Result<String, Fault>) -> Result<PromptOutput, Error> {
@@ -88,7 +74,10 @@ fn row(task: &TaskRow) -> String {
 /// Interrupted claims first, then handoffs, reviews, my tasks, and what is ready.
 async fn session_start(service: &Service, context: &Context, of: OfProject) -> Result<String, Fault> {
     let lang = service.lang();
-    let project_id = of.project_id.as_deref().map(ProjectId::parse).transpose()?;
+    let project_id = match &of.project_id {
+        Some(name) => Some(service.project_id(context, name).await?),
+        None => None,
+    };
     let profile = service.ask(context, GetMyProfile {}).await?;
     let mine = |include: Vec<Mine>| GetMyTasks {
         status: Some("open".to_owned()),
@@ -133,7 +122,7 @@ fn about(profile: &Profile, lang: Lang) -> String {
     page
 }
 
-async fn task_start(service: &Service, context: &Context, of: &OfTask) -> Result<String, Fault> {
+async fn task_start(service: &Service, context: &Context, of: OfTask) -> Result<String, Fault> {
     let lang = service.lang();
     let detail = service.ask(context, GetTask::of(TaskRef::parse(&of.task_id)?)).await?;
     let mut page = task_page(&detail, lang);
@@ -149,17 +138,18 @@ async fn task_start(service: &Service, context: &Context, of: &OfTask) -> Result
 }
 
 /// What the history knows is filled in, so that only judgement is left to add.
-async fn handoff_template(service: &Service, context: &Context, of: &OfTask) -> Result<String, Fault> {
+async fn handoff_template(service: &Service, context: &Context, of: OfTask) -> Result<String, Fault> {
     let lang = service.lang();
     let task_id = TaskRef::parse(&of.task_id)?;
     let include = vec![Section::Contexts, Section::Claim];
     let detail = service.ask(context, GetTask { task_id, include, max_bytes: None }).await?;
     let since = detail.claim.as_ref().map_or(0, |claim| claim.acquired_at.0);
-    let history = GetHistory { entity_id: Some(detail.task.id.to_string()), limit: Some(200), ..GetHistory::default() };
+    let entity_id = Some(detail.task.id.to_string());
+    let history = GetHistory { entity_id, newest: true, limit: Some(200), ..GetHistory::default() };
     let events = service.ask(context, history).await?.events;
     let mut page =
         format!("# {} {} {}\n", lang.pick("Handoff of", "引き継ぎ:"), detail.task.reference, detail.task.title);
-    let moves = events.iter().filter(|event| event.at.0 >= since);
+    let moves = events.iter().rev().filter(|event| event.at.0 >= since);
     let moves = moves.map(|event| format!("{} {}", event.kind, event.reason.as_deref().unwrap_or_default()));
     list(&mut page, lang.pick("Since the claim", "確保してからの動き"), moves);
     let learnt = detail.contexts.iter().flatten().filter(|one| one.created_at.0 >= since);

@@ -53,7 +53,7 @@ pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
     add_tasks(service, builder)
 }
 
-/// Binds a template: the variables' type, the function that reads, and how its address is written back for errors.
+/// Binds a template: the variables' type, and the function that reads.
 macro_rules! template {
     ($service:expr, $address:literal, $name:literal, $about:literal, $of:ty, $read:path) => {{
         let service = $service.clone();
@@ -64,27 +64,27 @@ macro_rules! template {
     }};
 }
 
+/// Binds a resource with a fixed address, and the function that reads it.
+macro_rules! fixed {
+    ($service:expr, $address:literal, $name:literal, $about:literal, $read:path) => {{
+        let service = $service.clone();
+        Resource::new($address, $name).mime_type(JSON).description($about).handler(move |context: Context| {
+            let service = service.clone();
+            async move { $read(&service, &context).await }
+        })
+    }};
+}
+
 fn add_people(service: &Arc<Service>, builder: Builder) -> Builder {
-    let (me, current) = (service.clone(), service.clone());
     builder
-        .resource(
-            Resource::new("agent://me", "My Agent")
-                .mime_type(JSON)
-                .description("自分のエージェント情報 / who you are")
-                .handler(move |context| {
-                    let service = me.clone();
-                    async move { shown("agent://me", service.ask(&context, GetMyProfile {}).await, 0) }
-                }),
-        )
-        .resource(
-            Resource::new("session://current", "Current Session")
-                .mime_type(JSON)
-                .description("現在のセッション情報 / the session a call without session_id uses")
-                .handler(move |context| {
-                    let service = current.clone();
-                    async move { current_session(&service, &context).await }
-                }),
-        )
+        .resource(fixed!(service, "agent://me", "My Agent", "自分のエージェント情報 / who you are", me))
+        .resource(fixed!(
+            service,
+            "session://current",
+            "Current Session",
+            "現在のセッション情報 / the session a call without session_id uses",
+            current_session
+        ))
         .template(template!(service, "agent://{id}", "Agent by ID", "One agent.", ById, agent))
         .template(template!(service, "session://{id}", "Session by ID", "One session of yours.", ById, session))
 }
@@ -117,6 +117,10 @@ fn add_tasks(service: &Arc<Service>, builder: Builder) -> Builder {
             handoff
         ))
         .template(template!(service, "claim://{taskId}", "Task Claim", "Who holds a task.", ByTask, claim))
+}
+
+async fn me(service: &Service, context: &Context) -> Result<Contents, Error> {
+    shown("agent://me", service.ask(context, GetMyProfile {}).await, 0)
 }
 
 async fn current_session(service: &Service, context: &Context) -> Result<Contents, Error> {

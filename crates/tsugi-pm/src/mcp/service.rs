@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 use tsugi_protocol::json::{Object, Raw, Splice};
@@ -15,8 +15,9 @@ use tsugi_protocol::serve::{Context, Error, ToolOutput};
 use super::{Lang, Liveness, Settings, approval, text};
 use crate::action::desk::Caller;
 use crate::action::find::GetNotifications;
+use crate::action::presence::LeaveSession;
 use crate::action::session::StartSession;
-use crate::action::{Action, Pm};
+use crate::action::{Action, Deed, Pm};
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::SessionId;
 use crate::domain::notice::Notice;
@@ -26,15 +27,23 @@ use crate::domain::session::Era;
 pub(super) struct Service {
     pub(super) pm: Pm,
     pub(super) settings: Settings,
-    /// The session of a legacy client of this process.
-    own_session: OnceCell<SessionId>,
+    /// The session that a legacy client of this process was given when it came.
+    first_session: OnceCell<SessionId>,
+    /// The session it began by itself since then, which its calls mean from then on.
+    begun_session: Mutex<Option<SessionId>>,
     /// Sessions that calls through here began or used.
     seen: Mutex<BTreeSet<SessionId>>,
 }
 
 impl Service {
     pub(super) fn new(pm: Pm, settings: Settings) -> Arc<Self> {
-        Arc::new(Self { pm, settings, own_session: OnceCell::new(), seen: Mutex::default() })
+        Arc::new(Self {
+            pm,
+            settings,
+            first_session: OnceCell::new(),
+            begun_session: Mutex::default(),
+            seen: Mutex::default(),
+        })
     }
 
     pub(super) fn lang(&self) -> Lang {
@@ -64,8 +73,8 @@ impl Service {
             ..who
         };
         if caller.era == Era::Legacy && self.settings.host.is_some() {
-            let begin = || self.begin(&caller);
-            caller.default_session = Some(self.own_session.get_or_try_init(begin).await?.clone());
+            let first = self.first_session.get_or_try_init(|| self.begin(&caller)).await?;
+            caller.default_session = Some(self.begun_session.lock().clone().unwrap_or_else(|| first.clone()));
         }
         Ok(caller)
     }
@@ -82,14 +91,30 @@ impl Service {
         self.pm.perform(&caller, action).await
     }
 
-    /// A tool call: reads the arguments, does the action, writes the answer.
-    pub(super) async fn call<A: Action>(&self, known: &[String], arguments: Object, context: Context) -> Answered {
-        let action: A = read(known, &arguments).map_err(told)?;
+    /// A tool call: reads the arguments, does the deed, writes the answer.
+    pub(super) async fn call(&self, tool: &Bound, arguments: Object, context: Context) -> Answered {
+        let deed = (tool.read)(&tool.known, &arguments).map_err(told)?;
         let mut caller = self.caller(&context).await.map_err(told)?;
-        caller.is_approved = approval::is_given(self, A::NAME, &arguments, &context)?;
-        let done = self.pm.perform_with_notices(&caller, action).await;
-        let (output, notices) = done.map_err(|fault| approval::ask(self, A::NAME, &arguments, &context, fault))?;
-        Ok(self.answer(&caller, object_of(&output), &notices))
+        caller.is_approved = approval::is_given(self, tool.name, &arguments, &context)?;
+        let done = self.pm.perform_with_notices(&caller, deed).await;
+        let (output, notices) = done.map_err(|fault| approval::ask(self, tool.name, &arguments, &context, fault))?;
+        let answer = object_of(output.to_json());
+        if tool.name == StartSession::NAME {
+            self.follow(&caller, &answer).await;
+        }
+        Ok(self.answer(&caller, answer, &notices))
+    }
+
+    /// A legacy client that begins a session means that one from then on, also where it does not name it: so agents
+    /// read `start_session`, and what they claim there is not refused to their next call. The session it leaves ends,
+    /// unless it holds something.
+    async fn follow(&self, caller: &Caller, answer: &Map<String, Value>) {
+        let (Some(left), Some(begun)) = (&caller.default_session, session_of(answer)) else { return };
+        *self.begun_session.lock() = Some(begun);
+        let leave = LeaveSession { session_id: left.clone() };
+        if let Err(fault) = self.pm.perform(caller, leave).await {
+            tracing::warn!(%fault, "the session that was left stays open");
+        }
     }
 
     /// The one tool that waits.
@@ -97,7 +122,7 @@ impl Service {
         let wish: GetNotifications = read(known, &arguments).map_err(told)?;
         let caller = self.caller(&context).await.map_err(told)?;
         let output = self.pm.wait_for_notifications(&caller, wish).await.map_err(told)?;
-        Ok(written(object_of(&output)))
+        Ok(written(object_of(json!(output))))
     }
 
     fn answer(&self, caller: &Caller, mut answer: Map<String, Value>, notices: &[Notice]) -> ToolOutput {
@@ -112,11 +137,16 @@ impl Service {
     }
 
     fn remember(&self, answer: &Map<String, Value>) {
-        let session = answer.get("session_id").and_then(Value::as_str);
-        if let Some(session) = session.and_then(|id| SessionId::parse(id).ok()) {
-            self.seen.lock().insert(session);
-        }
+        self.seen.lock().extend(session_of(answer));
     }
+}
+
+/// A tool, from the arguments it takes to the deed they ask for.
+pub(super) struct Bound {
+    pub(super) name: &'static str,
+    /// The arguments it knows.
+    pub(super) known: Vec<String>,
+    pub(super) read: fn(&[String], &Object) -> Result<Deed, Fault>,
 }
 
 /// How a tool call ends.
@@ -129,9 +159,14 @@ fn era_of(client: &ClientProfile) -> Era {
     }
 }
 
+/// The session that an answer names.
+fn session_of(answer: &Map<String, Value>) -> Option<SessionId> {
+    SessionId::parse(answer.get("session_id")?.as_str()?).ok()
+}
+
 /// Structured content is an object, also where an action answers a list or a word.
-fn object_of<T: Serialize>(output: &T) -> Map<String, Value> {
-    match json!(output) {
+fn object_of(output: Value) -> Map<String, Value> {
+    match output {
         Value::Object(object) => object,
         other => Map::from_iter([("result".to_owned(), other)]),
     }
@@ -144,7 +179,7 @@ fn written(answer: Map<String, Value>) -> ToolOutput {
 
 /// Reads arguments. Null means absent, as some clients write it; what the schema does not know is refused here, since
 /// not every record can refuse it by itself.
-fn read<A: serde::de::DeserializeOwned>(known: &[String], arguments: &Object) -> Result<A, Fault> {
+pub(super) fn read<A: DeserializeOwned>(known: &[String], arguments: &Object) -> Result<A, Fault> {
     let mut members = Splice::with_capacity(arguments.bytes().len());
     for member in arguments.members() {
         let (key, value) = (arguments.key(*member), arguments.value(*member));

@@ -5,13 +5,14 @@ mod table;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::serve::{BoundTool, Tool};
 
 use self::table::{ADMIN, STANDARD};
-use super::service::Service;
+use super::service::{self, Bound, Service};
 use super::{Lang, Profile};
-use crate::action::{Action, Effect};
+use crate::action::find::GetNotifications;
+use crate::action::{Action, Deed, Effect};
 
 /// The words that stand for a shape in the table, longest first. Bounds are left to the actions, which say what is
 /// wrong: in a schema they would cost every model of every session a kilobyte.
@@ -33,10 +34,29 @@ struct Spec {
     name: &'static str,
     english: &'static str,
     japanese: &'static str,
-    /// Properties of the arguments as JSON members, with shapes by name.
+    /// Properties of the arguments as JSON members, with shapes by name; a `!` after a name says that it is required.
     properties: &'static str,
-    required: &'static [&'static str],
     bind: fn(&Arc<Service>, &Spec) -> BoundTool,
+}
+
+/// A tool that does an action.
+const fn tool<A: Action>(
+    profile: Profile,
+    english: &'static str,
+    japanese: &'static str,
+    properties: &'static str,
+) -> Spec {
+    Spec { profile, name: A::NAME, english, japanese, properties, bind: bind::<A> }
+}
+
+/// The one tool that may wait for something to happen.
+const fn waiting_tool(
+    profile: Profile,
+    english: &'static str,
+    japanese: &'static str,
+    properties: &'static str,
+) -> Spec {
+    Spec { profile, name: GetNotifications::NAME, english, japanese, properties, bind: bind_waiting }
 }
 
 /// The tools of the service's profile, always in the same order.
@@ -53,25 +73,32 @@ fn is_within(profile: Profile, wanted: Profile) -> bool {
 }
 
 impl Spec {
-    fn schema(&self) -> Map<String, Value> {
-        let mut properties = format!("{{{}}}", self.properties);
+    /// The properties by name, and the names that are required.
+    fn arguments(&self) -> (Map<String, Value>, Vec<String>) {
+        let mut text = format!("{{{}}}", self.properties);
         for (word, shape) in SHAPES {
-            properties = properties.replace(word, shape);
+            text = text.replace(word, shape);
         }
-        let properties: Value = serde_json::from_str(&properties).expect("the table holds valid JSON");
+        let marked: Map<String, Value> = serde_json::from_str(&text).expect("the table holds valid JSON");
+        let required = marked.keys().filter_map(|name| name.strip_suffix('!')).map(str::to_owned).collect();
+        let plain = marked.into_iter().map(|(name, shape)| (name.trim_end_matches('!').to_owned(), shape));
+        (plain.collect(), required)
+    }
+
+    fn schema(&self) -> Map<String, Value> {
+        let (properties, required) = self.arguments();
         let mut schema = Map::new();
         schema.insert("type".to_owned(), json!("object"));
-        schema.insert("properties".to_owned(), properties);
-        if !self.required.is_empty() {
-            schema.insert("required".to_owned(), json!(self.required));
+        schema.insert("properties".to_owned(), Value::Object(properties));
+        if !required.is_empty() {
+            schema.insert("required".to_owned(), json!(required));
         }
         schema.insert("additionalProperties".to_owned(), json!(false));
         schema
     }
 
     fn known(&self) -> Vec<String> {
-        let schema = self.schema();
-        schema["properties"].as_object().into_iter().flat_map(Map::keys).cloned().collect()
+        self.arguments().0.into_iter().map(|(name, _)| name).collect()
     }
 
     fn described(&self, lang: Lang, is_read: bool) -> Tool {
@@ -83,10 +110,15 @@ impl Spec {
 
 fn bind<A: Action>(service: &Arc<Service>, spec: &Spec) -> BoundTool {
     let is_read = matches!(A::EFFECT, Effect::Read | Effect::ReadAfterSweep);
-    let (service, known) = (service.clone(), Arc::new(spec.known()));
+    let read = |known: &[String], arguments: &Object| service::read::<A>(known, arguments).map(Deed::of);
+    bind_deed(service, spec, is_read, Bound { name: A::NAME, known: spec.known(), read })
+}
+
+fn bind_deed(service: &Arc<Service>, spec: &Spec, is_read: bool, tool: Bound) -> BoundTool {
+    let (service, tool) = (service.clone(), Arc::new(tool));
     spec.described(service.lang(), is_read).raw_handler(move |arguments, context| {
-        let (service, known) = (service.clone(), known.clone());
-        async move { service.call::<A>(&known, arguments, context).await }
+        let (service, tool) = (service.clone(), tool.clone());
+        async move { service.call(&tool, arguments, context).await }
     })
 }
 
@@ -103,12 +135,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_schema_is_valid_and_names_what_it_requires() {
+    fn every_schema_is_valid_and_has_no_marks_left() {
         for spec in STANDARD.iter().chain(ADMIN) {
-            let known = spec.known();
-            assert!(spec.required.iter().all(|name| known.iter().any(|one| one == name)), "{}", spec.name);
-            assert!(!Value::Object(spec.schema()).to_string().contains('@'), "{} has an unknown shape", spec.name);
+            let schema = Value::Object(spec.schema()).to_string();
+            assert!(!schema.contains('@'), "{} has an unknown shape", spec.name);
+            assert!(!schema.contains("!\""), "{} has a mark inside", spec.name);
         }
+        let required = |name: &str| STANDARD.iter().find(|spec| spec.name == name).unwrap().arguments().1;
+        assert_eq!(required("create_handoff"), ["task_id", "summary", "next_steps"]);
+        assert!(required("claim_task").is_empty());
     }
 
     #[test]

@@ -16,13 +16,15 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use self::listen::Listener;
-use self::run::{Ended, Mode, fault, transact};
+use self::run::{Ended, PostgresSql, fault, transact};
 use self::tls::Tls;
 use super::clock::Clock;
-use super::tx::Tx;
-use super::{OpenError, Options};
+use super::{Boxed, Mode, OpenError, Options, Work};
 use crate::domain::fault::{Code, Fault};
 
+/// How many times as long as for a lock one statement may take. A database that is stopped or cut off says nothing at
+/// all, and nobody may wait for it for ever.
+const STATEMENT: u32 = 3;
 /// How often a transaction is run again after another overtook it, before the caller hears `busy`.
 const TRIES: u32 = 30;
 
@@ -30,6 +32,7 @@ const TRIES: u32 = 30;
 pub(super) struct Postgres {
     pool: Pool,
     clock: Option<Arc<dyn Clock>>,
+    longest_statement: Duration,
     listener: Listener,
 }
 
@@ -38,26 +41,23 @@ impl Postgres {
     pub(super) async fn open(address: &str, options: Options) -> Result<Self, OpenError> {
         let config = open::config(address)?;
         let tls = Tls::of(&config)?;
-        let pool = open::pool(&config, &tls, options.connections)?;
+        let pool = open::pool(&config, &tls, &options)?;
         let client = pool.get().await.map_err(|error| unreachable_database(&error))?;
         open::migrate(client, options.known_migrations).await?;
         let listener = Listener::start(config, tls, pool.clone());
-        Ok(Self { pool, clock: options.clock, listener })
+        let longest_statement = options.longest_wait * STATEMENT;
+        Ok(Self { pool, clock: options.clock, longest_statement, listener })
     }
 
-    /// Runs one transaction, again if another overtakes it.
-    pub(super) async fn write<T, W>(&self, work: W) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
-    {
+    /// Runs one transaction; one that writes, again if another overtakes it.
+    pub(super) async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
         let work = Arc::new(work);
         for tries in 0..TRIES {
-            let ended = self.once(Mode::Write, Arc::clone(&work)).await?;
+            let ended = self.once(mode, Arc::clone(&work)).await?;
             if ended.has_events {
                 self.listener.announce();
             }
-            if !ended.is_overtaken {
+            if mode != Mode::Write || !ended.is_overtaken {
                 return ended.result;
             }
             tokio::time::sleep(pause(tries)).await;
@@ -65,33 +65,11 @@ impl Postgres {
         Err(Fault::new(Code::Busy, format!("{TRIES} other transactions were faster")).hint("try again"))
     }
 
-    /// Runs a read. Each statement sees what is committed when it begins; records are never half-written.
-    pub(super) async fn read<T, W>(&self, work: W) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
-    {
-        self.once(Mode::Read, Arc::new(work)).await?.result
-    }
-
-    /// Runs a read that sees one moment from beginning to end.
-    pub(super) async fn snapshot<T, W>(&self, work: W) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
-    {
-        self.once(Mode::Snapshot, Arc::new(work)).await?.result
-    }
-
-    async fn once<T, W>(&self, mode: Mode, work: Arc<W>) -> Result<Ended<T>, Fault>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
-    {
+    async fn once(&self, mode: Mode, work: Arc<Work>) -> Result<Ended, Fault> {
         let client = self.pool.get().await.map_err(|error| unreachable_database(&error))?;
-        let (clock, handle) = (self.clock.clone(), Handle::current());
+        let (clock, handle, longest) = (self.clock.clone(), Handle::current(), self.longest_statement);
         let running = tokio::task::spawn_blocking(move || {
-            let ended = transact(&client, &handle, clock.as_deref(), mode, &*work);
+            let ended = transact(PostgresSql::new(&client, &handle, longest), clock.as_deref(), mode, &work);
             if ended.is_broken {
                 // Never lend a connection again whose transaction may still be open.
                 drop(Object::take(client));

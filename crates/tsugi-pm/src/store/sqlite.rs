@@ -1,6 +1,7 @@
 //! The SQLite engine: one writer thread, a few readers, and settings under which an acknowledged write is on the disk.
 
 mod open;
+mod queue;
 mod run;
 mod watch;
 
@@ -8,17 +9,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot};
 
-use self::open::Opened;
-use self::run::{Mode, transact};
+use self::open::{Opened, Reader};
+use self::queue::Place;
+use self::run::transact;
 use self::watch::Watch;
 use super::clock::{Clock, SystemClock};
-use super::tx::Tx;
-use super::{Meter, OpenError, Options};
+use super::{Boxed, Meter, Mode, OpenError, Options, Work};
 use crate::domain::fault::{Code, Fault};
 
 /// Work for the writer thread.
@@ -32,6 +34,7 @@ const QUEUE: usize = 256;
 pub(super) struct Setting {
     clock: Arc<dyn Clock>,
     meter: Option<Meter>,
+    longest_wait: Duration,
 }
 
 /// Threads and connections of one open file.
@@ -44,10 +47,18 @@ pub(super) struct Sqlite {
     watch: Watch,
 }
 
-/// Read-only connections, lent one at a time.
+/// Read-only connections, lent one at a time, and opened when they are first needed.
 struct Readers {
+    reader: Reader,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    fn lend(&self) -> Result<Connection, Fault> {
+        let idle = self.idle.lock().pop();
+        idle.map_or_else(|| self.reader.connect(), Ok)
+    }
 }
 
 impl Sqlite {
@@ -56,30 +67,37 @@ impl Sqlite {
         let opening =
             tokio::task::spawn_blocking(move || open::open(&path, &options).map(|opened| (path, options, opened)));
         let (path, options, opened) = opening.await.map_err(|error| Fault::internal(error.to_string()))??;
-        let Opened { writer, readers, watcher } = opened;
-        let permits = Arc::new(Semaphore::new(readers.len()));
+        let Opened { writer, reader, watcher } = opened;
+        let permits = Arc::new(Semaphore::new(options.connections.max(1)));
         let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let (writer, writer_thread) = writer.map(start_writer).transpose()?.unzip();
         Ok(Self {
             path,
-            setting: Setting { clock, meter: options.meter },
+            setting: Setting { clock, meter: options.meter, longest_wait: options.longest_wait },
             writer,
             writer_thread,
-            readers: Arc::new(Readers { idle: Mutex::new(readers), permits }),
+            readers: Arc::new(Readers { reader, idle: Mutex::default(), permits }),
             watch: Watch::new(watcher),
         })
     }
 
-    /// Runs one transaction on the writer thread.
-    pub(super) async fn write<T, W>(&self, work: W) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
-    {
+    /// Runs one transaction: writes on the writer thread, reads on a snapshot.
+    pub(super) async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+        match mode {
+            Mode::Write => self.write(work).await,
+            Mode::Read | Mode::Snapshot => self.read(mode, work).await,
+        }
+    }
+
+    async fn write(&self, work: Work) -> Result<Boxed, Fault> {
         let Some(writer) = &self.writer else { return Err(read_only()) };
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let (setting, tick) = (self.setting.clone(), self.watch.ticker());
-        let job: Job = Box::new(move |connection| {
+        let longest_wait = self.setting.longest_wait;
+        let due = Instant::now() + longest_wait;
+        let place = Place::in_line();
+        let job = place.clone().job(move |connection| {
+            open::wait_until(due);
             let (result, has_events) = transact(connection, &setting, Mode::Write, &work);
             if has_events {
                 tick.tick();
@@ -88,26 +106,27 @@ impl Sqlite {
             let _ = answer.send(result);
         });
         writer.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => {
-                Fault::new(Code::Busy, format!("{QUEUE} writes are waiting already")).hint("try again")
-            }
+            TrySendError::Full(_) => overloaded(),
             TrySendError::Disconnected(_) => Fault::internal("the writer thread is gone"),
         })?;
-        answered.await.map_err(|_| Fault::internal("the writer thread died during the call"))?
+        let ended = match tokio::time::timeout(longest_wait, &mut answered).await {
+            Ok(ended) => ended,
+            Err(_) if place.leave() => return Err(overloaded()),
+            // It has begun, so it must be waited for: nobody else knows how it ends.
+            Err(_) => answered.await,
+        };
+        ended.map_err(|_| Fault::internal("the writer thread died during the call"))?
     }
 
-    /// Runs a read on a snapshot.
-    pub(super) async fn read<T, W>(&self, work: W) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
-    {
+    async fn read(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
         let (readers, setting) = (Arc::clone(&self.readers), self.setting.clone());
-        let permit =
-            Arc::clone(&readers.permits).acquire_owned().await.map_err(|error| Fault::internal(error.to_string()))?;
+        let longest_wait = setting.longest_wait;
+        let free = tokio::time::timeout(longest_wait, Arc::clone(&readers.permits).acquire_owned()).await;
+        let permit = free.map_err(|_| overloaded())?.map_err(|error| Fault::internal(error.to_string()))?;
         let reading = tokio::task::spawn_blocking(move || {
-            let mut connection = readers.idle.lock().pop().expect("a permit means an idle connection");
-            let (result, _) = transact(&mut connection, &setting, Mode::Read, &work);
+            open::wait_until(Instant::now() + longest_wait);
+            let mut connection = readers.lend()?;
+            let (result, _) = transact(&mut connection, &setting, mode, &work);
             readers.idle.lock().push(connection);
             drop(permit);
             result
@@ -127,7 +146,7 @@ impl Sqlite {
     }
 
     pub(super) async fn check(&self) -> Result<Vec<String>, Fault> {
-        self.read(|tx| {
+        let look = super::boxed(|tx| {
             let mut complaints = Vec::new();
             for row in tx.rows("PRAGMA integrity_check(20)", &[])? {
                 complaints.push(row.text(0)?.to_owned());
@@ -137,8 +156,8 @@ impl Sqlite {
                 complaints.push(format!("foreign key: {row:?}"));
             }
             Ok(complaints)
-        })
-        .await
+        });
+        self.read(Mode::Snapshot, look).await.map(super::unboxed)
     }
 }
 
@@ -165,6 +184,11 @@ fn start_writer(mut connection: Connection) -> Result<(SyncSender<Job>, JoinHand
     });
     let thread = thread.map_err(|error| Fault::internal(format!("cannot start the writer thread: {error}")))?;
     Ok((sender, thread))
+}
+
+/// What a call hears that waited too long, or would have to.
+fn overloaded() -> Fault {
+    Fault::new(Code::Busy, "too many calls wait for the database already; this one was not begun").hint("try again")
 }
 
 fn read_only() -> Fault {

@@ -1,5 +1,7 @@
 //! Which columns each kind of record has, so that reading, writing, history and export are written once for all.
 
+use std::sync::LazyLock;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -70,8 +72,10 @@ impl Table {
         self.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
     }
 
-    pub(crate) fn column(&self, name: &str) -> Option<&'static Column> {
-        self.columns.iter().find(|column| column.name == name)
+    /// The sentence that stores a row.
+    pub(crate) fn insert(&self) -> String {
+        let marks: Vec<String> = (1..=self.columns.len()).map(|at| format!("?{at}")).collect();
+        format!("INSERT INTO {} ({}) VALUES ({})", self.name, self.list(), marks.join(", "))
     }
 
     /// Turns a row in the order of the columns into fields.
@@ -88,6 +92,12 @@ impl Table {
             fields.insert(column.name.to_owned(), value);
         }
         Ok(fields)
+    }
+
+    /// The stored form of all fields, in the order of the columns.
+    pub(crate) fn values(&self, fields: &Map<String, Json>) -> Vec<Value> {
+        let field = |column: &Column| fields.get(column.name).unwrap_or(&Json::Null);
+        self.columns.iter().map(|column| self.value(column, field(column))).collect()
     }
 
     /// The stored form of one field.
@@ -107,16 +117,50 @@ impl Table {
         parts.join("/")
     }
 
-    /// The part of the fields that is history.
-    pub(crate) fn versioned(&self, fields: &Map<String, Json>) -> Map<String, Json> {
-        let is_kept = |name: &str| self.column(name).is_some_and(|column| column.tracking == Tracking::Versioned);
-        fields.iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    /// The names of the columns whose changes are history.
+    pub(crate) fn versioned(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().filter(|column| column.tracking == Tracking::Versioned).map(|column| column.name)
     }
+
+    /// Whether anything that is history differs.
+    pub(crate) fn differs(&self, old: &Map<String, Json>, new: &Map<String, Json>) -> bool {
+        self.versioned().any(|name| old.get(name) != new.get(name))
+    }
+}
+
+/// The sentences of SQL that every record of a kind needs again and again, written once.
+#[derive(Debug)]
+pub(crate) struct Sentences {
+    /// By key; a lock may follow.
+    pub(crate) find: String,
+    /// Up to `FROM table t`.
+    pub(crate) select: String,
+    pub(crate) insert: String,
+}
+
+impl Sentences {
+    fn of(table: &Table) -> Self {
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("t.{}", column.name)).collect();
+        let condition = key_condition(table, 1);
+        Self {
+            find: format!("SELECT {} FROM {} WHERE {condition}", table.list(), table.name),
+            select: format!("SELECT {} FROM {} t", columns.join(", "), table.name),
+            insert: table.insert(),
+        }
+    }
+}
+
+/// The condition that a row has this key, with parameters from `first` on.
+pub(crate) fn key_condition(table: &Table, first: usize) -> String {
+    let parts: Vec<String> = table.key.iter().zip(first..).map(|(name, at)| format!("{name} = ?{at}")).collect();
+    parts.join(" AND ")
 }
 
 /// Something that is stored as a row, changes by version, and leaves a history.
 pub(crate) trait Record: Serialize + DeserializeOwned + Clone {
     const TABLE: Table;
+
+    fn sentences() -> &'static Sentences;
 
     fn project(&self) -> Option<&ProjectId>;
 
@@ -145,6 +189,11 @@ macro_rules! record {
         impl Record for $type {
             const TABLE: Table =
                 Table { name: $name, entity: EntityType::$entity, key: &$key, columns: &[$($column),+] };
+
+            fn sentences() -> &'static Sentences {
+                static SENTENCES: LazyLock<Sentences> = LazyLock::new(|| Sentences::of(&<$type>::TABLE));
+                &SENTENCES
+            }
 
             fn project(&self) -> Option<&ProjectId> {
                 let project: fn(&Self) -> Option<&ProjectId> = $project;

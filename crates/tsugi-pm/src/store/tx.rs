@@ -12,6 +12,7 @@
 mod claim;
 mod event;
 mod handoff;
+mod name;
 mod people;
 mod search;
 mod session;
@@ -27,7 +28,7 @@ pub(crate) use side::Remembered;
 pub(crate) use task::{ReadyPick, TaskFilter};
 
 use super::dialect::Dialect;
-use super::table::{Record, Table};
+use super::table::{Record, Table, key_condition};
 use super::value::{Row, Value};
 use crate::domain::event::{Change, changes};
 use crate::domain::fault::{Code, Fault};
@@ -146,16 +147,13 @@ impl<'c> Tx<'c> {
     }
 
     pub(crate) fn find_with<R: Record>(&mut self, key: &[Value], lock: &str) -> Result<Option<R>, Fault> {
-        let table = R::TABLE;
-        let sql = format!("SELECT {} FROM {} WHERE {}{lock}", table.list(), table.name, key_condition(&table, 1));
+        let sql = format!("{}{lock}", R::sentences().find);
         self.rows(&sql, key)?.first().map(R::from_row).transpose()
     }
 
     /// All records that a query's tail selects; the tail begins after `FROM table t`.
     pub(crate) fn select<R: Record>(&mut self, tail: &str, values: &[Value]) -> Result<Vec<R>, Fault> {
-        let table = R::TABLE;
-        let columns: Vec<String> = table.columns.iter().map(|column| format!("t.{}", column.name)).collect();
-        let sql = format!("SELECT {} FROM {} t {tail}", columns.join(", "), table.name);
+        let sql = format!("{} {tail}", R::sentences().select);
         self.rows(&sql, values)?.iter().map(R::from_row).collect()
     }
 
@@ -172,34 +170,27 @@ impl<'c> Tx<'c> {
     pub(crate) fn insert<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
-        self.insert_fields(&table, &fields)?;
-        let changes = changes(&Map::new(), &table.versioned(&fields));
+        self.run(&R::sentences().insert, &table.values(&fields))?;
+        let changes = changes(table.versioned(), &Map::new(), &fields);
         self.append(&table, &fields, record, what, changes)
     }
 
-    /// Stores fields as a row, with no event: for `insert` and for `import`.
+    /// Stores fields as a row, with no event: for `import`.
     pub(crate) fn insert_fields(&mut self, table: &Table, fields: &Map<String, Json>) -> Result<u64, Fault> {
-        let marks: Vec<String> = (1..=table.columns.len()).map(|at| format!("?{at}")).collect();
-        let sql = format!("INSERT INTO {} ({}) VALUES ({})", table.name, table.list(), marks.join(", "));
-        let values: Vec<Value> = table
-            .columns
-            .iter()
-            .map(|column| table.value(column, fields.get(column.name).unwrap_or(&Json::Null)))
-            .collect();
-        self.run(&sql, &values)
+        self.run(&table.insert(), &table.values(fields))
     }
 
     /// Stores a changed record, one version later, and its event. Unchanged records leave no trace.
     pub(crate) fn update<R: Record>(&mut self, before: &R, mut after: R, what: What<'_>) -> Result<R, Fault> {
         let table = R::TABLE;
         let old = before.to_fields()?;
-        if table.versioned(&old) == table.versioned(&after.to_fields()?) {
+        if !table.differs(&old, &after.to_fields()?) {
             return Ok(after);
         }
         after.mark(before.version() + 1, self.now);
         let new = after.to_fields()?;
         self.write_changed(&table, &old, &new)?;
-        let changes = changes(&table.versioned(&old), &table.versioned(&new));
+        let changes = changes(table.versioned(), &old, &new);
         self.append(&table, &new, &after, what, changes)?;
         Ok(after)
     }
@@ -208,7 +199,7 @@ impl<'c> Tx<'c> {
     pub(crate) fn touch<R: Record>(&mut self, before: &R, after: &R) -> Result<(), Fault> {
         let table = R::TABLE;
         let (old, new) = (before.to_fields()?, after.to_fields()?);
-        debug_assert_eq!(table.versioned(&old), table.versioned(&new), "a touch must not change history");
+        debug_assert!(!table.differs(&old, &new), "a touch must not change history");
         self.write_changed(&table, &old, &new)
     }
 
@@ -218,7 +209,7 @@ impl<'c> Tx<'c> {
         let fields = record.to_fields()?;
         let sql = format!("DELETE FROM {} WHERE {}", table.name, key_condition(&table, 1));
         self.run(&sql, &key_values(&table, &fields))?;
-        let changes = changes(&table.versioned(&fields), &Map::new());
+        let changes = changes(table.versioned(), &fields, &Map::new());
         self.append(&table, &fields, record, what, changes)
     }
 
@@ -261,11 +252,6 @@ impl<'c> Tx<'c> {
         self.has_events = true;
         self.event_append(table, &table.entity_id(fields), record.project(), record.version(), what, changes)
     }
-}
-
-fn key_condition(table: &Table, first: usize) -> String {
-    let parts: Vec<String> = table.key.iter().zip(first..).map(|(name, at)| format!("{name} = ?{at}")).collect();
-    parts.join(" AND ")
 }
 
 fn key_values(table: &Table, fields: &Map<String, Json>) -> Vec<Value> {

@@ -1,5 +1,6 @@
 //! One suite that every store must pass: the story of a team, step by step.
 
+use tsugi_pm::action::Deed;
 use tsugi_pm::action::admin::{ForceEndSession, ForceRelease, NewToken, RevokeToken, UpdateAgent};
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::context::AddContext;
@@ -10,8 +11,9 @@ use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff, GetPendingHandoffs
 use tsugi_pm::action::list::{GetMyTasks, GetReadyTasks, ListTasks, Mine};
 use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::people::{GetMyProfile, ListAgents};
+use tsugi_pm::action::presence::DisconnectSession;
 use tsugi_pm::action::project::{GetProject, ListProjects, UpdateProject};
-use tsugi_pm::action::session::{DisconnectSession, EndHandoff, EndSession, Heartbeat, StartSession};
+use tsugi_pm::action::session::{EndHandoff, EndSession, Heartbeat, StartSession};
 use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
 use tsugi_pm::domain::agent::AgentStatus;
 use tsugi_pm::domain::context::ContextType;
@@ -178,7 +180,7 @@ async fn a_rejected_handoff_frees_the_task_and_tells_the_sender(world: World) {
     world.refused("bob", reject, Code::HandoffNotPending).await;
     world.claim("cho", &task).await;
     let ann = caller("ann");
-    let notices = || async { world.pm.perform_with_notices(&ann, GetMyProfile {}).await.unwrap().1 };
+    let notices = || async { world.pm.perform_with_notices(&ann, Deed::of(GetMyProfile {})).await.unwrap().1 };
     let heard = notices().await;
     assert_eq!(heard[0].kind, NoticeKind::HandoffRejected);
     notices().await;

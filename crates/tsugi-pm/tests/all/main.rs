@@ -3,6 +3,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "nobody outside reads a test's items")]
 
 mod approval;
+mod busy;
 mod child;
 mod contract;
 mod crowd;

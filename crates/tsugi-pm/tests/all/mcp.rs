@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tsugi_pm::action::admin::RegisterAgent;
 use tsugi_pm::domain::session::{EndKind, Host};
 use tsugi_pm::mcp::actor::Actor;
 use tsugi_pm::mcp::process::Process;
@@ -274,9 +275,70 @@ async fn ids_are_completed() {
     let prompt = json!({"type": "ref/prompt", "name": "task_start"});
     let found = client.send(Method::Complete, complete(prompt, "task_id", &task.reference[..4])).await.unwrap();
     assert_eq!(found["completion"]["values"], json!([task.reference]));
-    let template = json!({"type": "ref/resource", "uri": "agent://{id}"});
-    let found = client.send(Method::Complete, complete(template, "id", "agt_ann")).await.unwrap();
+    let template = |uri: &str| json!({"type": "ref/resource", "uri": uri});
+    let found = client.send(Method::Complete, complete(template("agent://{id}"), "id", "agt_ann")).await.unwrap();
     assert_eq!(found["completion"]["values"][0], "agt_ann");
+    let found = client.send(Method::Complete, complete(template("project://{id}/board"), "id", "")).await.unwrap();
+    assert!(found["completion"]["values"].as_array().unwrap().contains(&json!(world.project)), "{found}");
+}
+
+#[tokio::test]
+async fn the_oldest_of_many_tasks_is_completed_by_either_name_and_nobody_elses() {
+    let world = World::sqlite().await;
+    let oldest = world.task("oldest").await;
+    let tasks: Vec<Value> = (0..100).map(|at| json!({"ref": format!("r{at}"), "title": format!("t{at}")})).collect();
+    let manager = Client::of(&world, "manager").await;
+    for turn in 0..3 {
+        let tasks: Vec<Value> = tasks
+            .iter()
+            .map(|task| json!({"ref": task["ref"], "title": format!("{} of {turn}", task["title"])}))
+            .collect();
+        manager.call("create_tasks", json!({"project_id": world.project, "tasks": tasks})).await;
+    }
+    let complete = |client: Client, typed: String| async move {
+        let prompt = json!({"type": "ref/prompt", "name": "task_start"});
+        let params = json!({"ref": prompt, "argument": {"name": "task_id", "value": typed}});
+        client.send(Method::Complete, params).await.unwrap()["completion"].clone()
+    };
+    let (id, reference) = (oldest.id.to_string(), oldest.reference.clone());
+    for typed in [id[..8].to_owned(), reference.clone(), reference.to_lowercase()] {
+        let found = complete(Client::of(&world, "ann").await, typed.clone()).await;
+        let name = if typed.starts_with("tsk_") { &id } else { &reference };
+        assert_eq!(found["values"][0], name.as_str(), "{typed}");
+    }
+    let many = complete(Client::of(&world, "ann").await, reference[..4].to_owned()).await;
+    assert_eq!((many["values"].as_array().unwrap().len(), &many["hasMore"]), (100, &json!(true)));
+    world.operator(RegisterAgent::ai(agent("stranger"))).await;
+    for typed in [&id[..8], &reference] {
+        let stranger = complete(Client::of(&world, "stranger").await, typed.to_owned()).await;
+        assert_eq!(stranger["values"], json!([]), "{typed}");
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_client_that_begins_a_session_means_it_from_then_on() {
+    let world = World::sqlite().await;
+    let (one, other) = (world.task("one").await, world.task("other").await);
+    let settings = Settings::new(Actor::Agent(agent("ann")));
+    let process = Process::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
+    let client = Client { version: Version::LATEST_LEGACY, ..Client::over(process.clone()) };
+    let first = client.call("get_my_profile", json!({})).await["session_id"].clone();
+    let begun = client.call("start_session", json!({"project_id": world.project})).await["session_id"].clone();
+    assert_ne!(first, begun);
+    let profile = client.call("get_my_profile", json!({})).await;
+    assert_eq!((&profile["session_id"], profile["sessions"].as_array().unwrap().len()), (&begun, 1), "{profile}");
+    client.call("claim_task", json!({"task_id": one.id, "session_id": begun})).await;
+    client.call("release_task", json!({"task_id": one.id, "reason": "not now"})).await;
+
+    // A session that holds something stays, and a call that means it must say so.
+    client.call("claim_task", json!({"task_id": other.id})).await;
+    client.call("start_session", json!({})).await;
+    let lost = client.refused("release_task", json!({"task_id": other.id, "reason": "x"}), "claim_lost").await;
+    assert!(lost["hint"].as_str().unwrap().contains(begun.as_str().unwrap()), "{lost}");
+    client.call("release_task", json!({"task_id": other.id, "reason": "x", "session_id": begun})).await;
+    process.end(EndKind::Eof).await;
+    let after = Client::of(&world, "ann").await.read(&format!("session://{}", begun.as_str().unwrap())).await;
+    assert_eq!(after["session"]["state"], "disconnected");
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ use tokio_postgres::Config;
 use super::run::fault;
 use super::tls::{Tls, plain_words};
 use crate::domain::fault::Fault;
-use crate::store::OpenError;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::migrate::{self, STEPS};
+use crate::store::{OpenError, Options};
 
 /// A waiting claim gives up after five seconds; a transaction whose process hangs is ended by the server;
 /// an acknowledged write is on the server's disk.
@@ -32,12 +32,12 @@ pub(super) fn config(address: &str) -> Result<Config, OpenError> {
 }
 
 /// A pool whose lending waits, but not for ever.
-pub(super) fn pool(config: &Config, tls: &Tls, connections: usize) -> Result<Pool, OpenError> {
+pub(super) fn pool(config: &Config, tls: &Tls, options: &Options) -> Result<Pool, OpenError> {
     let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let timeouts =
-        Timeouts { wait: Some(CONNECT_TIMEOUT), create: Some(CONNECT_TIMEOUT), recycle: Some(CONNECT_TIMEOUT) };
+        Timeouts { wait: Some(options.longest_wait), create: Some(CONNECT_TIMEOUT), recycle: Some(CONNECT_TIMEOUT) };
     Pool::builder(tls.manager(config, how))
-        .max_size(connections.max(1))
+        .max_size(options.connections.max(1))
         .timeouts(timeouts)
         .runtime(Runtime::Tokio1)
         .build()

@@ -1,5 +1,7 @@
 //! One transaction on one PostgreSQL connection: begin, work, commit or undo, and what PostgreSQL's errors mean.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use deadpool_postgres::Object;
 use tokio::runtime::Handle;
@@ -12,28 +14,19 @@ use crate::store::clock::Clock;
 use crate::store::dialect::Dialect;
 use crate::store::tx::{Sql, Tx};
 use crate::store::value::{Row, Value};
+use crate::store::{Boxed, Mode, Work};
 
-/// What the work may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    Read,
-    Snapshot,
-    Write,
-}
-
-impl Mode {
-    const fn begin(self) -> &'static str {
-        match self {
-            Self::Read => "BEGIN READ ONLY",
-            Self::Snapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Self::Write => "BEGIN",
-        }
+const fn begin(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read => "BEGIN READ ONLY",
+        Mode::Snapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        Mode::Write => "BEGIN",
     }
 }
 
 /// How a transaction went.
-pub(super) struct Ended<T> {
-    pub(super) result: Result<T, Fault>,
+pub(super) struct Ended {
+    pub(super) result: Result<Boxed, Fault>,
     pub(super) has_events: bool,
     pub(super) is_overtaken: bool,
     pub(super) is_broken: bool,
@@ -43,15 +36,8 @@ pub(super) struct Ended<T> {
 const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint)";
 
 /// Runs the work on the calling thread, which must be one that may block.
-pub(super) fn transact<T>(
-    client: &Object,
-    handle: &Handle,
-    clock: Option<&dyn Clock>,
-    mode: Mode,
-    work: &dyn Fn(&mut Tx<'_>) -> Result<T, Fault>,
-) -> Ended<T> {
-    let mut sql = PostgresSql { client, handle, is_overtaken: false };
-    if let Err(fault) = sql.batch(mode.begin()) {
+pub(super) fn transact(mut sql: PostgresSql<'_>, clock: Option<&dyn Clock>, mode: Mode, work: &Work) -> Ended {
+    if let Err(fault) = sql.batch(begin(mode)) {
         return Ended { result: Err(fault), has_events: false, is_overtaken: false, is_broken: true };
     }
     let opened = now(&mut sql, clock).and_then(|now| {
@@ -64,6 +50,9 @@ pub(super) fn transact<T>(
         (Err(_), true) => "ROLLBACK TO kept; COMMIT",
         (Err(_), false) => "ROLLBACK",
     };
+    if sql.is_silent {
+        return Ended { result, has_events: false, is_overtaken: false, is_broken: true };
+    }
     let ending = sql.batch(end);
     let is_broken = ending.is_err();
     let has_events = has_events && !is_broken && end != "ROLLBACK";
@@ -86,16 +75,37 @@ fn unknown_outcome(fault: Fault) -> Fault {
     fault.with("outcome", "unknown").hint("repeat the call with the same idempotency_key")
 }
 
-struct PostgresSql<'c> {
+/// A connection during one transaction.
+pub(super) struct PostgresSql<'c> {
     client: &'c Object,
     handle: &'c Handle,
+    longest_statement: Duration,
     is_overtaken: bool,
+    /// The database did not answer; the connection is of no use any more.
+    is_silent: bool,
 }
 
-impl PostgresSql<'_> {
+impl<'c> PostgresSql<'c> {
+    pub(super) fn new(client: &'c Object, handle: &'c Handle, longest_statement: Duration) -> Self {
+        Self { client, handle, longest_statement, is_overtaken: false, is_silent: false }
+    }
+
     fn batch(&mut self, sql: &str) -> Result<(), Fault> {
-        let done = self.handle.block_on(self.client.batch_execute(sql));
-        done.map_err(|error| self.note(&error))
+        let client = self.client;
+        self.wait(client.batch_execute(sql))
+    }
+
+    /// Waits for an answer, but not for ever.
+    fn wait<T>(&mut self, asking: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+        let longest = self.longest_statement;
+        let answered = self.handle.block_on(async { tokio::time::timeout(longest, asking).await });
+        match answered {
+            Ok(answer) => answer.map_err(|error| self.note(&error)),
+            Err(_) => {
+                self.is_silent = true;
+                Err(Fault::new(Code::Busy, format!("the database has not answered for {longest:?}")).hint("try again"))
+            }
+        }
     }
 
     /// Remembers whether the error means "run again", and says what it means otherwise.
@@ -117,21 +127,19 @@ impl Sql for PostgresSql<'_> {
     fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
         let text = Dialect::Postgres.translate(sql);
         let (client, parameters) = (self.client, borrow(values));
-        let done = self.handle.block_on(async {
+        self.wait(async {
             let statement = client.prepare_cached(&text).await?;
             client.execute(&statement, &parameters).await
-        });
-        done.map_err(|error| self.note(&error))
+        })
     }
 
     fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault> {
         let text = Dialect::Postgres.translate(sql);
         let (client, parameters) = (self.client, borrow(values));
-        let found = self.handle.block_on(async {
+        let rows = self.wait(async {
             let statement = client.prepare_cached(&text).await?;
             client.query(&statement, &parameters).await
-        });
-        let rows = found.map_err(|error| self.note(&error))?;
+        })?;
         rows.iter().map(row).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Opening a SQLite file: the right version, the right settings, the right schema, or a clear refusal.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -11,12 +11,10 @@ use super::run::fault;
 use crate::domain::fault::Fault;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::migrate::{self, STEPS};
-use crate::store::{OpenError, Options};
+use crate::store::{LONGEST_WAIT, OpenError, Options};
 
 /// Versions before this one can corrupt a database when a write-ahead log is reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
-/// How long a writer waits for another process before it answers `busy`.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Statements kept prepared per connection; the use-cases have about this many different ones.
 const PREPARED: usize = 160;
 
@@ -29,8 +27,20 @@ const SETTINGS: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA
 /// The connections of an open file; without a writer the file is read-only.
 pub(super) struct Opened {
     pub(super) writer: Option<Connection>,
-    pub(super) readers: Vec<Connection>,
+    pub(super) reader: Reader,
     pub(super) watcher: Connection,
+}
+
+/// How further connections are made that only read.
+pub(super) struct Reader {
+    path: PathBuf,
+    vfs: Option<String>,
+}
+
+impl Reader {
+    pub(super) fn connect(&self) -> Result<Connection, Fault> {
+        connect(&self.path, self.vfs.as_deref(), OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
 }
 
 /// Opens and migrates a file.
@@ -41,41 +51,50 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     if !options.allow_network_file_system {
         check_file_system(path)?;
     }
-    let writer = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    let reader = Reader { path: path.to_owned(), vfs: options.vfs.clone() };
+    let write_flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let writer = connect(path, options.vfs.as_deref(), write_flags)?;
     if writer.is_readonly("main").unwrap_or(false) {
         drop(writer);
-        return open_read_only(path, options);
+        return open_read_only(reader, options);
     }
     use_write_ahead_log(&writer)?;
     migrate_file(&writer, path, options.known_migrations)?;
-    let readers = (0..options.connections.max(1)).map(|_| connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY));
-    let readers = readers.collect::<Result<Vec<_>, _>>()?;
-    let watcher = connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    Ok(Opened { writer: Some(writer), readers, watcher })
+    let watcher = reader.connect()?;
+    Ok(Opened { writer: Some(writer), reader, watcher })
 }
 
 /// A file on a disk that cannot be written can still be read. Where SQLite cannot even make its shared memory, the file
 /// is taken for immutable; but only without a log beside it, whose newer contents would silently be missed.
-fn open_read_only(path: &Path, options: &Options) -> Result<Opened, OpenError> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let has_log = std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0);
-    let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
-    let plain = || connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|one| taken(&one).map(|_| one));
-    let reconnect = || match plain() {
-        Err(_) if !has_log => connect(Path::new(&uri), options, OpenFlags::SQLITE_OPEN_READ_ONLY),
-        other => other,
+fn open_read_only(reader: Reader, options: &Options) -> Result<Opened, OpenError> {
+    let usable = reader.connect().and_then(|first| taken(&first).map(|_| first));
+    let (reader, watcher) = match usable {
+        Ok(first) => (reader, first),
+        Err(fault) if has_log(&reader.path) => return Err(fault.into()),
+        Err(_) => {
+            let reader = Reader { path: immutable(&reader.path), ..reader };
+            let first = reader.connect()?;
+            (reader, first)
+        }
     };
-    let first = reconnect()?;
-    migrate::check(&taken(&first)?, options.known_migrations, |step| step.sqlite)?;
-    let readers = (0..options.connections.max(1)).map(|_| reconnect()).collect::<Result<Vec<_>, _>>()?;
-    Ok(Opened { writer: None, readers, watcher: first })
+    migrate::check(&taken(&watcher)?, options.known_migrations, |step| step.sqlite)?;
+    Ok(Opened { writer: None, reader, watcher })
 }
 
-fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connection, OpenError> {
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0)
+}
+
+fn immutable(path: &Path) -> PathBuf {
+    format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23")).into()
+}
+
+fn connect(path: &Path, vfs: Option<&str>, flags: OpenFlags) -> Result<Connection, Fault> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let opened = match &options.vfs {
-        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
+    let opened = match vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),
         None => Connection::open_with_flags(path, flags),
     };
     let mut connection = opened.map_err(|error| fault(&error))?;
@@ -87,16 +106,19 @@ fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connectio
     Ok(connection)
 }
 
-/// Waits a random moment for another process's lock, until the longest wait is over.
+thread_local!(static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) });
+
+/// From here on statements of this thread wait for another process's lock until then, and no longer.
+pub(super) fn wait_until(due: Instant) {
+    UNTIL.set(Some(due));
+}
+
+/// Waits a random moment for another process's lock, if this thread still has time to wait.
 ///
 /// SQLite's own handler makes everybody wait equally long, and then the same process wins again and again: with it,
 /// ten to fifteen of sixteen processes never got a turn.
 fn wait(tries: i32) -> bool {
-    thread_local!(static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) });
-    if tries == 0 {
-        BEGAN.set(Some(Instant::now()));
-    }
-    if BEGAN.get().is_some_and(|began| began.elapsed() > LONGEST_WAIT) {
+    if UNTIL.get().is_none_or(|due| due <= Instant::now()) {
         return false;
     }
     let longest_us = if tries < 10 { 2_000 } else { 8_000 };
@@ -105,16 +127,13 @@ fn wait(tries: i32) -> bool {
 }
 
 /// Some statements answer "locked" without asking the handler, to avoid a deadlock; here waiting is safe.
-fn retry_busy<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> Result<T, OpenError> {
-    let began = Instant::now();
+fn retry_busy<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> Result<T, Fault> {
+    wait_until(Instant::now() + LONGEST_WAIT);
     let mut tries = 0;
     loop {
         match attempt() {
-            Err(error) if is_busy(&error) && began.elapsed() < LONGEST_WAIT => {
-                tries += 1;
-                wait(tries);
-            }
-            other => return other.map_err(|error| OpenError::Storage(fault(&error))),
+            Err(error) if is_busy(&error) && wait(tries) => tries += 1,
+            other => return other.map_err(|error| fault(&error)),
         }
     }
 }
@@ -132,7 +151,7 @@ fn use_write_ahead_log(writer: &Connection) -> Result<(), OpenError> {
 }
 
 /// The steps a file has taken; none when it is new.
-fn taken(connection: &Connection) -> Result<Vec<(i64, String)>, OpenError> {
+fn taken(connection: &Connection) -> Result<Vec<(i64, String)>, Fault> {
     let exists: bool = retry_busy(|| {
         connection
             .query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'migration')", [], |row| row.get(0))

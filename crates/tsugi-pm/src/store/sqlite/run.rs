@@ -8,33 +8,30 @@ use crate::domain::fault::{Code, Fault};
 use crate::store::dialect::Dialect;
 use crate::store::tx::{Sql, Tx};
 use crate::store::value::{Row, Value};
+use crate::store::{Boxed, Mode, Work};
 
-/// What the work may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    Read,
-    Write,
-}
-
-impl Mode {
-    /// A writer takes the lock at once: a transaction that reads first and writes later can fail with
-    /// `SQLITE_BUSY_SNAPSHOT`, which no waiting cures.
-    const fn begin(self) -> &'static str {
-        match self {
-            Self::Read => "BEGIN DEFERRED",
-            Self::Write => "BEGIN IMMEDIATE",
-        }
+/// A writer takes the lock at once: a transaction that reads first and writes later can fail with
+/// `SQLITE_BUSY_SNAPSHOT`, which no waiting cures.
+const fn begin(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read | Mode::Snapshot => "BEGIN DEFERRED",
+        Mode::Write => "BEGIN IMMEDIATE",
     }
 }
 
+/// Runs a statement that is used again and again, without reading its text anew.
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute(()).map(drop)
+}
+
 /// Runs the work; answers its result, and whether events were committed.
-pub(super) fn transact<T>(
+pub(super) fn transact(
     connection: &mut Connection,
     setting: &Setting,
     mode: Mode,
-    work: &dyn Fn(&mut Tx<'_>) -> Result<T, Fault>,
-) -> (Result<T, Fault>, bool) {
-    if let Err(error) = connection.execute_batch(mode.begin()) {
+    work: &Work,
+) -> (Result<Boxed, Fault>, bool) {
+    if let Err(error) = execute(connection, begin(mode)) {
         return (Err(fault(&error)), false);
     }
     let mut sql = SqliteSql { connection, setting };
@@ -44,13 +41,14 @@ pub(super) fn transact<T>(
         Ok(mut tx) => (work(&mut tx), tx.has_events(), tx.is_kept()),
         Err(fault) => (Err(fault), false, false),
     };
-    let end = match (&result, is_kept) {
-        (Ok(_), _) => "COMMIT",
-        (Err(_), true) => "ROLLBACK TO kept; COMMIT",
-        (Err(_), false) => "ROLLBACK",
+    let is_committed = result.is_ok() || is_kept;
+    let ended = match (&result, is_kept) {
+        (Ok(_), _) => execute(connection, "COMMIT"),
+        (Err(_), true) => execute(connection, "ROLLBACK TO kept").and_then(|()| execute(connection, "COMMIT")),
+        (Err(_), false) => execute(connection, "ROLLBACK"),
     };
-    match connection.execute_batch(end) {
-        Ok(()) => (result, has_events && (end != "ROLLBACK")),
+    match ended {
+        Ok(()) => (result, has_events && is_committed),
         Err(error) => {
             let _ = connection.execute_batch("ROLLBACK");
             (result.and(Err(fault(&error))), false)

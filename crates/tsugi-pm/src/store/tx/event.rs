@@ -192,7 +192,9 @@ pub(super) fn one_of<'a>(column: &str, items: impl Iterator<Item = &'a str>, val
 
 /// The SHA-256 of bytes, in hexadecimal.
 pub(crate) fn hex_digest(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)]));
+    digest(&SHA256, bytes).as_ref().iter().flat_map(digits).collect()
 }
 
 fn from_row(row: &Row) -> Result<Event, Fault> {
