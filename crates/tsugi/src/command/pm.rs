@@ -181,9 +181,11 @@ impl<'a> Desk<'a> {
 
     fn print<T: Serialize>(&self, output: &T) -> Result<(), Failure> {
         let value = serde_json::json!(output);
-        match self.app.output.form() {
-            Form::Json => self.app.output.json(&value)?,
-            Form::Text => self.app.output.data(&tsugi_pm::mcp::outline(&value))?,
+        let outcome = serde_json::from_value(value.clone()).ok().filter(|_| self.app.output.is_data_watched());
+        match (self.app.output.form(), outcome) {
+            (Form::Json, _) => self.app.output.json(&value)?,
+            (Form::Text, Some(outcome)) => self.app.output.page(|paint| page::outcome(&outcome, page::now(), paint))?,
+            (Form::Text, None) => self.app.output.data(&tsugi_pm::mcp::outline(&value))?,
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
     manager.reconcile(plan.servers);
     let hub = Hub::new(manager.clone(), plan.hub, Arc::new(Guard::new(&Config::default())));
     let answer = endpoint(app, &loaded, &hub).answer;
-    let talk = face::stdio::run(answer, tokio::io::stdin(), tokio::io::stdout());
+    let talk = face::stdio::run(answer, face::stdio::stream::input(), face::stdio::stream::output());
     let ended = tokio::select! {
         ended = talk => ended,
         () = until_stopped(&mut signals) => Ok(()),

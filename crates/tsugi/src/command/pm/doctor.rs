@@ -12,6 +12,13 @@ use crate::report::exit::Exit;
 /// A write-ahead log of this size is not kept small any more: somebody reads without end.
 const LARGE_LOG: u64 = 256 << 20;
 
+const BEGIN: &str = "tsugi pm init --project WEB \"Web shop\" --agent agt_a:worker";
+const MANAGER: &str = "tsugi pm agent add agt_b --project KEY --role manager";
+const PLACE: &str = "tsugi pm agent add ID --project KEY --role worker";
+const DECIDE: &str = "somebody must decide: take the dependency out, or cancel them too";
+const SWEEP: &str = "tsugi pm doctor --fix; any working agent does the same in passing";
+const RESCUE: &str = "copy the file, then `tsugi pm export` from the copy and `tsugi pm import` into a new one";
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
     #[command(flatten)]
@@ -74,113 +81,61 @@ fn tell(app: &App, findings: &[Finding]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is well in one line each, and under it what is not.
 fn findings(health: &Health) -> Vec<Finding> {
-    [engine(health), schema(health), soundness(health), log_size(health)]
-        .into_iter()
-        .chain([places(health), work(health), sessions(health), claims(health), handoffs(health)])
-        .flatten()
-        .collect()
+    let parts = [
+        ok(format!("the database answers: {}, {} KiB", health.engine, health.bytes / 1024)),
+        ok(format!("schema {} of {}", health.schema, health.schema_known)),
+        ok("the engine finds it sound".to_owned()).filter(|_| health.complaints.is_empty()),
+        large_log(health),
+        ok(format!("{}, {}", count(health.projects, "project"), count(health.agents, "agent"))),
+        no_project(health),
+        note(health.projects_without_manager, "project", "managed by nobody but whoever has the database", MANAGER),
+        note(health.agents_without_place, "agent", "without a place in any project", PLACE),
+        ok(format!("{}, {} in review", count(health.open_tasks, "open task"), health.tasks_in_review)),
+        note(health.tasks_behind_cancelled, "task", "waiting for one that was cancelled", DECIDE),
+        ok(format!("{} at work, {} gone", count(health.active_sessions, "session"), health.disconnected_sessions)),
+        note(health.silent_sessions, "session", "silent for too long", SWEEP),
+        ok(format!("{} held", count(health.live_claims, "task"))),
+        note(health.expired_claims, "lease", "that has run out", SWEEP),
+        ok(format!("{} waiting", count(health.pending_handoffs, "handoff"))),
+        note(health.expired_handoffs, "handoff", "not taken in time", SWEEP),
+    ];
+    complaints(health).chain(parts.into_iter().flatten()).collect()
 }
 
-fn ok(text: String) -> Vec<Finding> {
-    vec![Finding { state: State::Ok, text, hint: None }]
+fn ok(text: String) -> Option<Finding> {
+    Some(Finding { state: State::Ok, text, hint: None })
 }
 
-fn unless(is_well: bool, state: State, text: String, hint: &'static str) -> Option<Finding> {
-    (!is_well).then_some(Finding { state, text, hint: Some(hint) })
+/// Some of these, in whichever number they are.
+fn count(number: i64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-fn engine(health: &Health) -> Vec<Finding> {
-    ok(format!("the database answers: {}, {} KiB", health.engine, health.bytes / 1024))
+/// Something that is there and should not be.
+fn note(number: i64, noun: &str, how: &str, hint: &'static str) -> Option<Finding> {
+    let text = format!("{} {how}", count(number, noun));
+    (number > 0).then_some(Finding { state: State::Note, text, hint: Some(hint) })
 }
 
-fn schema(health: &Health) -> Vec<Finding> {
-    ok(format!("schema {} of {}", health.schema, health.schema_known))
+fn no_project(health: &Health) -> Option<Finding> {
+    let text = "there is no project yet".to_owned();
+    (health.projects == 0).then_some(Finding { state: State::Note, text, hint: Some(BEGIN) })
 }
 
-fn soundness(health: &Health) -> Vec<Finding> {
-    if health.complaints.is_empty() {
-        return ok("the engine finds it sound".to_owned());
-    }
-    let hint = "copy the file, then `tsugi pm export` from the copy and `tsugi pm import` into a new one";
-    let bad =
-        |text: &String| Finding { state: State::Wrong, text: format!("the engine says: {text}"), hint: Some(hint) };
-    health.complaints.iter().map(bad).collect()
-}
-
-fn log_size(health: &Health) -> Vec<Finding> {
+fn large_log(health: &Health) -> Option<Finding> {
     let text = format!("the write-ahead log has {} MiB", health.log_bytes >> 20);
-    unless(health.log_bytes < LARGE_LOG, State::Note, text, "end programs that read the file without end")
-        .into_iter()
-        .collect()
+    let hint = Some("end programs that read the file without end");
+    (health.log_bytes >= LARGE_LOG).then_some(Finding { state: State::Note, text, hint })
 }
 
-fn places(health: &Health) -> Vec<Finding> {
-    let mut found = ok(format!("{} projects, {} agents", health.projects, health.agents));
-    found.extend(unless(
-        health.projects > 0,
-        State::Note,
-        "there is no project yet".to_owned(),
-        "tsugi pm init --project WEB \"Web shop\" --agent agt_a:worker",
-    ));
-    found.extend(unless(
-        health.projects_without_manager == 0,
-        State::Note,
-        format!("nobody manages {} projects but whoever has the database in hand", health.projects_without_manager),
-        "tsugi pm agent add agt_b --project KEY --role manager",
-    ));
-    found.extend(unless(
-        health.agents_without_place == 0,
-        State::Note,
-        format!("{} agents belong to no project and see nothing", health.agents_without_place),
-        "tsugi pm agent add ID --project KEY --role worker",
-    ));
-    found
-}
-
-fn work(health: &Health) -> Vec<Finding> {
-    let mut found = ok(format!("{} open tasks, {} of them in review", health.open_tasks, health.tasks_in_review));
-    found.extend(unless(
-        health.tasks_behind_cancelled == 0,
-        State::Note,
-        format!("{} tasks wait for one that was cancelled", health.tasks_behind_cancelled),
-        "somebody must decide: take the dependency out, or cancel them too",
-    ));
-    found
-}
-
-fn sessions(health: &Health) -> Vec<Finding> {
-    let text = format!("{} sessions at work, {} disconnected", health.active_sessions, health.disconnected_sessions);
-    let mut found = ok(text);
-    found.extend(unless(
-        health.silent_sessions == 0,
-        State::Note,
-        format!("{} sessions have been silent too long", health.silent_sessions),
-        "tsugi pm doctor --fix; any working agent does the same in passing",
-    ));
-    found
-}
-
-fn claims(health: &Health) -> Vec<Finding> {
-    let mut found = ok(format!("{} tasks are held", health.live_claims));
-    found.extend(unless(
-        health.expired_claims == 0,
-        State::Note,
-        format!("{} leases have run out", health.expired_claims),
-        "tsugi pm doctor --fix; any working agent does the same in passing",
-    ));
-    found
-}
-
-fn handoffs(health: &Health) -> Vec<Finding> {
-    let mut found = ok(format!("{} handoffs wait", health.pending_handoffs));
-    found.extend(unless(
-        health.expired_handoffs == 0,
-        State::Note,
-        format!("{} handoffs were not taken in time", health.expired_handoffs),
-        "tsugi pm doctor --fix",
-    ));
-    found
+fn complaints(health: &Health) -> impl Iterator<Item = Finding> {
+    health.complaints.iter().map(|text| Finding {
+        state: State::Wrong,
+        text: format!("the engine says: {text}"),
+        hint: Some(RESCUE),
+    })
 }
 
 #[cfg(test)]

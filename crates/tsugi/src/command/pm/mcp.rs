@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tsugi_gateway::face;
+use tsugi_gateway::face::stdio::stream;
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::RegisterAgent;
 use tsugi_pm::action::desk::Caller;
@@ -50,9 +51,9 @@ pub(crate) struct Args {
     /// Which tools: seed, core, standard or all
     #[arg(long, value_name = "PROFILE", default_value = "core")]
     tools: Profile,
-    /// The language of tools and prompts: en or ja
-    #[arg(long, value_name = "LANG", default_value = "en")]
-    lang: Lang,
+    /// The language of tools and prompts: en or ja; that of the client's locale when unset
+    #[arg(long, value_name = "LANG")]
+    lang: Option<Lang>,
     /// What keeps sessions alive: process, or calls alone where somebody pools and restarts this program
     #[arg(long, default_value = "process", value_name = "WHAT")]
     session_liveness: Liveness,
@@ -71,7 +72,7 @@ pub(crate) async fn run(args: &Args) -> u8 {
         }
     };
     let kind = tokio::select! {
-        _ = face::stdio::run(process.clone(), tokio::io::stdin(), tokio::io::stdout()) => EndKind::Eof,
+        _ = face::stdio::run(process.clone(), stream::input(), stream::output()) => EndKind::Eof,
         () = until_told() => EndKind::Signal,
         () = until_orphaned() => EndKind::Signal,
         () = process.keep_alive() => EndKind::Signal,
@@ -93,11 +94,20 @@ async fn start(args: &Args) -> Result<std::sync::Arc<Process>, Fault> {
     }
     let settings = Settings {
         profile: args.tools,
-        lang: args.lang,
+        lang: args.lang.unwrap_or_else(lang_of_locale),
         liveness: args.session_liveness,
         ..Settings::new(Actor::Agent(agent.clone()))
     };
     Process::new(pm, agent, this_process(), settings).await
+}
+
+/// The client gives us its locale with its environment; the first of these that says anything decides.
+fn lang_of_locale() -> Lang {
+    let said = ["LC_ALL", "LC_MESSAGES", "LANG"].iter().filter_map(|name| std::env::var(name).ok());
+    match said.into_iter().find(|value| !value.is_empty()) {
+        Some(locale) if locale.starts_with("ja") => Lang::Ja,
+        _ => Lang::En,
+    }
 }
 
 /// Opens a database; why it cannot be opened is a fault like any other.

@@ -2,9 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Deserialize;
 use tsugi_pm::action::look::TaskDetail;
 use tsugi_pm::action::people::SessionRow;
-use tsugi_pm::action::view::{ClaimView, TaskRow};
+use tsugi_pm::action::view::{ClaimView, TaskRow, TaskView};
 use tsugi_pm::domain::context::Context;
 use tsugi_pm::domain::handoff::Handoff;
 use tsugi_pm::domain::session::SessionState;
@@ -85,12 +86,40 @@ fn priority(priority: Priority, paint: Paint) -> String {
     }
 }
 
+/// What came of moving a task, as far as a person wants to see it at once.
+#[derive(Deserialize)]
+pub(super) struct Outcome {
+    task: TaskView,
+    claim: Option<ClaimView>,
+    handoff: Option<Handoff>,
+    #[serde(default)]
+    newly_ready: Vec<TaskRow>,
+}
+
+/// A moved task in a few lines.
+pub(super) fn outcome(outcome: &Outcome, now: Moment, paint: Paint) -> String {
+    let task = &outcome.task;
+    let whose = task.assignee_id.as_ref().map(|agent| format!(" · {agent}")).unwrap_or_default();
+    let mut lines = vec![
+        format!("{}  {}", paint.hint(&task.reference), paint.strong(printable(&task.title))),
+        format!("{} · {}{whose}", paint.good(state(task)), priority(task.priority, paint).trim_end()),
+    ];
+    lines.extend(outcome.claim.as_ref().map(|claim| holder(claim, now)));
+    if let Some(one) = &outcome.handoff {
+        lines.push(paint.faint(&one.id));
+        lines.extend(handoff(one, now).iter().map(|line| format!("  {}", printable(line).replace('\n', "\n  "))));
+    }
+    let ready = outcome.newly_ready.iter().map(|row| format!("{} {}", row.reference, row.title));
+    part(&mut lines, "now ready", ready.collect(), paint);
+    lines.join("\n")
+}
+
 /// One task with what surrounds it: what must be true, what was decided, who held it.
 pub(super) fn task(detail: &TaskDetail, now: Moment, paint: Paint) -> String {
     let task = &detail.task;
     let mut lines = vec![
         format!("{}  {}", paint.hint(&task.reference), paint.strong(printable(&task.title))),
-        format!("{} · {} · version {}", state(detail), priority(task.priority, paint).trim_end(), task.version),
+        format!("{} · {} · version {}", state(task), priority(task.priority, paint).trim_end(), task.version),
         paint.faint(format!("created {}, changed {}", ago(task.created_at, now), ago(task.updated_at, now))),
     ];
     lines.extend(task.assignee_id.as_ref().map(|agent| format!("assigned to {agent}")));
@@ -117,10 +146,10 @@ pub(super) fn task(detail: &TaskDetail, now: Moment, paint: Paint) -> String {
     lines.join("\n")
 }
 
-fn state(detail: &TaskDetail) -> String {
-    match (detail.task.status, detail.task.ready) {
+fn state(task: &TaskView) -> String {
+    match (task.status, task.ready) {
         (TaskStatus::Todo, true) => "todo, ready".to_owned(),
-        (TaskStatus::Todo, false) if detail.task.waits_for > 0 => format!("todo, waits for {}", detail.task.waits_for),
+        (TaskStatus::Todo, false) if task.waits_for > 0 => format!("todo, waits for {}", task.waits_for),
         (status, _) => status.as_str().replace('_', " "),
     }
 }
@@ -208,6 +237,19 @@ mod tests {
                         WEB-12  low       b\u{fffd}[2J  waits for 2";
         assert_eq!(board(&rows, Paint::new(false)), expected);
         assert_eq!(board(&[], Paint::new(false)), "nothing is open");
+    }
+
+    #[test]
+    fn what_came_of_a_move_is_told_in_a_few_lines() {
+        let moved: Outcome = serde_json::from_str(
+            r#"{"task":{"id":"tsk_1","ref":"WEB-1","project_id":"prj_1","number":1,"title":"Sell shoes","status":"in_progress",
+                "ready":false,"priority":"high","assignee_id":"agt_a","fence":1,"version":2,"created_at":0,"updated_at":0},
+                "claim":{"id":"clm_1","task_id":"tsk_1","session_id":"ses_1","agent_id":"agt_a","fence":1,"acquired_at":0,
+                "expires_at":3600000,"deadline_at":86400000}}"#,
+        )
+        .unwrap();
+        let expected = "WEB-1  Sell shoes\nin progress · high · agt_a\nheld by agt_a for 0 s, lease 1 h (fence 1)";
+        assert_eq!(outcome(&moved, Moment(0), Paint::new(false)), expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
 use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::people::ListSessions;
 use tsugi_pm::action::view::TaskRow;
-use tsugi_pm::domain::id::TaskRef;
+use tsugi_pm::domain::id::{ProjectId, TaskRef};
 use tsugi_pm::domain::task::{TaskSort, TaskStatus};
 
 use super::{Desk, Place, named, page};
@@ -62,10 +62,15 @@ pub(super) struct Ready {
 pub(super) async fn ready(app: &App, order: &Ready) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    tasks(app, &ready_tasks(&desk, project_id).await?)
+}
+
+/// What can be started now, best first: by the agent who acts, or, where nobody in particular does, by anybody.
+pub(super) async fn ready_tasks(desk: &Desk<'_>, project_id: Option<ProjectId>) -> Result<Vec<TaskRow>, Failure> {
     if desk.caller.agent_id.is_some() {
         let wish = GetReadyTasks { project_id, limit: Some(ROWS), ..GetReadyTasks::default() };
         let ready = desk.perform(wish).await?;
-        return tasks(app, &[ready.in_hand, ready.tasks].concat());
+        return Ok([ready.in_hand, ready.tasks].concat());
     }
     let wish = ListTasks {
         project_id,
@@ -74,8 +79,7 @@ pub(super) async fn ready(app: &App, order: &Ready) -> Result<(), Failure> {
         limit: Some(ROWS),
         ..ListTasks::default()
     };
-    let rows: Vec<TaskRow> = desk.perform(wish).await?.tasks.into_iter().filter(|task| task.ready).collect();
-    tasks(app, &rows)
+    Ok(desk.perform(wish).await?.tasks.into_iter().filter(|task| task.ready).collect())
 }
 
 /// Tasks as data or as a table.

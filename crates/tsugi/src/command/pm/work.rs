@@ -4,12 +4,13 @@ use tsugi_pm::action::admin::ForceRelease;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::create::{CreateTask, NewTask};
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
-use tsugi_pm::action::list::GetReadyTasks;
+use tsugi_pm::action::look::{GetTask, Section};
 use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
+use tsugi_pm::domain::fault::Fault;
 use tsugi_pm::domain::id::{AgentId, HandoffId, TaskRef};
 use tsugi_pm::domain::task::{Priority, TaskStatus, Verdict, WorkResult};
 
-use super::{Desk, Place, named, show};
+use super::{Desk, Place, named, show, told};
 use crate::app::App;
 use crate::failure::Failure;
 
@@ -68,10 +69,8 @@ pub(super) async fn next(app: &App, order: &Next) -> Result<(), Failure> {
     if order.claim {
         return desk.show(ClaimTask { project_id, ..ClaimTask::default() }).await;
     }
-    let wish = GetReadyTasks { project_id, limit: Some(1), ..GetReadyTasks::default() };
-    let ready = desk.perform(wish).await?;
-    let best: Vec<_> = ready.in_hand.into_iter().chain(ready.tasks).take(1).collect();
-    show::tasks(app, &best)
+    let best = show::ready_tasks(&desk, project_id).await?;
+    show::tasks(app, &best[..best.len().min(1)])
 }
 
 /// A task, and who moves it.
@@ -215,12 +214,23 @@ pub(super) async fn handoff(app: &App, order: Handoff) -> Result<(), Failure> {
 pub(super) struct Accept {
     #[command(flatten)]
     place: Place,
-    /// The handoff: hnd_…
+    /// The handoff: hnd_…, or the task it is about
     handoff: String,
 }
 
 pub(super) async fn accept(app: &App, order: &Accept) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
-    let handoff_id = named(app, HandoffId::parse(&order.handoff))?;
+    let handoff_id = match HandoffId::parse(&order.handoff) {
+        Ok(id) => id,
+        Err(_) => handoff_on(&desk, &order.handoff).await?,
+    };
     desk.show(AcceptHandoff { handoff_id, note: None, session_id: None, idempotency_key: None }).await
+}
+
+/// The handoff that waits on a task, or was the last to.
+async fn handoff_on(desk: &Desk<'_>, task: &str) -> Result<HandoffId, Failure> {
+    let task_id = named(desk.app, TaskRef::parse(task))?;
+    let wish = GetTask { task_id, include: vec![Section::Handoff], max_bytes: None };
+    let missing = || Fault::not_found("handoff", task).hint("nobody has handed this task over");
+    desk.perform(wish).await?.handoff.map(|handoff| handoff.id).ok_or_else(|| told(desk.app, &missing()))
 }

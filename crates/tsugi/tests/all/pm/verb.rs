@@ -14,11 +14,13 @@ fn people_move_work_with_the_same_verbs() {
     let at = folder.path();
     assert_eq!(asked(at, &["board"])["tasks"][0]["ref"], "WEB-1");
     assert_eq!(asked(at, &["ready"])["tasks"][0]["ref"], "WEB-1");
+    assert_eq!(asked(at, &["next"])["tasks"][0]["ref"], "WEB-1");
     assert_eq!(asked(at, &["next", "--claim", "--agent", "agt_a"])["task"]["ref"], "WEB-1");
     assert_eq!(pm(at, &["claim", "WEB-1", "--agent", "agt_b"]).status.code(), Some(4));
     assert_eq!(pm(at, &["show", "WEB-9"]).status.code(), Some(3));
     let handed = asked(at, &["handoff", "WEB-1", "--summary", "half", "--next", "rest", "--agent", "agt_a"]);
     let handoff = handed["handoff"]["id"].as_str().unwrap();
+    assert_eq!(asked(at, &["accept", "WEB-1", "--agent", "agt_b"])["handoff"]["id"], handoff, "by the task's name");
     asked(at, &["accept", handoff, "--agent", "agt_b"]);
     asked(at, &["review", "WEB-1", "--summary", "works", "--agent", "agt_b"]);
     assert_eq!(asked(at, &["review", "WEB-1", "--approve", "--agent", "agt_b"])["task"]["status"], "done");
@@ -86,7 +88,7 @@ fn the_doctor_finds_a_sound_database_and_what_to_do_about_the_rest() {
     assert_eq!(found["health"]["schema"], found["health"]["schema_known"]);
     assert!(found["health"]["engine"].as_str().unwrap().starts_with("SQLite 3."), "{found}");
     let text = String::from_utf8(pm(folder.path(), &["doctor"]).stdout).unwrap();
-    assert!(text.starts_with("ok    the database answers") && text.contains("1 open tasks"), "{text}");
+    assert!(text.starts_with("ok    the database answers") && text.contains("1 open task,"), "{text}");
     std::fs::write(folder.path().join("pm.db"), "this is no database, and it is long enough to be looked at").unwrap();
     let _ = std::fs::remove_file(folder.path().join("pm.db-wal"));
     let broken = pm(folder.path(), &["doctor"]);
