@@ -8,6 +8,21 @@ export const searchOpen = signal(false);
 export const helpOpen = signal(false);
 
 const PLACES: Record<string, string> = { o: "#/", t: "#/try", c: "#/calls", h: "#/charts", b: "#/board" };
+/** The address of a form that somebody asked for by keyboard and will want to write into at once. */
+let wantedForm: string | null = null;
+
+export function goToForm(href: string): void {
+  wantedForm = href;
+  go(href);
+}
+
+/** Whether the form at this address is the one that was wanted; it is asked once. */
+export function isWantedForm(): boolean {
+  const isWanted = wantedForm === location.hash;
+  wantedForm = null;
+  return isWanted;
+}
+
 /** How long the second key may take. */
 const PATIENCE = 1200;
 

@@ -10,6 +10,7 @@ import { whyNotCall } from "../lib/rights";
 import { go, to } from "../lib/route";
 import { type Phase, Runner } from "../lib/run";
 import { headerValues, initial, isObject, validate } from "../lib/schema";
+import { isWantedForm } from "../lib/shortcut";
 import { toast } from "../lib/store";
 import type { Json, JsonObject, Schema, Tool } from "../lib/types";
 import { CopyButton, Fault, Tabs } from "../part/basics";
@@ -42,6 +43,14 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
     return () => runner.current?.cancel();
   }, []);
 
+  // Who came by search writes at once; whoever follows a link begins at the top of the page.
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    if (!isWantedForm()) return;
+    const frame = requestAnimationFrame(() => form.current?.querySelector<HTMLElement>(".fields :is(input, textarea, select), [type=submit]")?.focus());
+    return () => cancelAnimationFrame(frame);
+  }, []);
+
   const outcome = useRef<HTMLDivElement>(null);
   useEffect(() => { if (phase.name === "done" || phase.name === "failed") outcome.current?.scrollIntoView({ block: "nearest" }); }, [phase.name]);
 
@@ -56,7 +65,7 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
   const isRunning = phase.name === "running" || phase.name === "asking";
   return (
     <>
-      <form class="stack" onSubmit={(event) => { event.preventDefault(); if (!isRunning) send(); }} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !isRunning) { event.preventDefault(); send(); } }}>
+      <form ref={form} class="stack" onSubmit={(event) => { event.preventDefault(); if (!isRunning) send(); }} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !isRunning) { event.preventDefault(); send(); } }}>
         <Tabs label={t("try.mode")} tabs={[{ id: "form", name: t("try.form") }, { id: "json", name: "JSON" }]} value={mode} onChange={setMode} />
         <div role="tabpanel" id={`panel-${mode}`} aria-labelledby={`tab-${mode}`}>
           {mode === "form" ? <SchemaForm schema={offer.schema} value={value} onChange={setValue} problems={problems} showAll={showAll} /> : <JsonEditor value={value} onChange={setValue} problems={problems.map((problem) => `${problem.path || "/"} ${t(problem.key, problem.args)}`)} />}

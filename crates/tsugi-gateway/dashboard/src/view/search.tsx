@@ -4,7 +4,8 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { session } from "../lib/api";
 import { catalogs, loadCatalogs } from "../lib/catalog";
 import { t } from "../lib/i18n";
-import { go, to } from "../lib/route";
+import { to } from "../lib/route";
+import { goToForm } from "../lib/shortcut";
 import { serverNames } from "../lib/store";
 import { Dialog } from "../part/basics";
 
@@ -22,7 +23,7 @@ export function Search({ onClose }: { onClose: () => void }) {
   const [at, setAt] = useState(0);
   useEffect(() => { void loadCatalogs(serverNames.value); }, []);
   const hits = useMemo(() => find(text), [text, catalogs.value]);
-  const open = (hit: Hit | undefined) => { if (hit) { onClose(); go(hit.href); } };
+  const open = (hit: Hit | undefined) => { if (hit) { onClose(); goToForm(hit.href); } };
   const key = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step !== undefined) {
