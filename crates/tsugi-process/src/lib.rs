@@ -18,6 +18,7 @@
 mod aside;
 mod command;
 mod error;
+mod footprint;
 mod job;
 mod output;
 mod pipes;
@@ -32,6 +33,7 @@ mod guardian;
 
 pub use command::{Command, Inherit};
 pub use error::Error;
+pub use footprint::forget_start_up;
 pub use job::{Cause, Exit, ExitReport, Job, JobOptions, Phase, Tier};
 pub use output::{Redact, Stderr};
 pub use pipes::Pipes;

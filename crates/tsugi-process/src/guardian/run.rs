@@ -178,6 +178,8 @@ impl Guardian {
             let (event, exit) = birth.outcome();
             self.exit = exit;
             self.control.tell(&event);
+            // From now on it only waits, and there is one beside every server.
+            crate::forget_start_up();
         }
     }
 

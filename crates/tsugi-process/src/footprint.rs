@@ -1,0 +1,81 @@
+//! Gives back the part of the program that only its start needed; without it that would count as memory in use for ever.
+
+/// Lets go of every page of this program's code and constants; those still needed come back as they are used.
+///
+/// Starting walks through far more code than running does, and the kernel keeps all of it mapped while memory is
+/// plenty. Nothing is lost: the pages are the executable's own and mostly still cached, and coming back costs each
+/// about a microsecond. Other systems than Linux keep what they have.
+pub fn forget_start_up() {
+    #[cfg(target_os = "linux")]
+    linux::forget();
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    #![allow(unsafe_code, reason = "where the program lies in memory, and advice about it, have no safe form")]
+
+    use std::{
+        ffi::{c_int, c_void},
+        ops::Range,
+    };
+
+    pub(super) fn forget() {
+        // SAFETY: the callback takes nothing from the pointer it is given.
+        unsafe { libc::dl_iterate_phdr(Some(forget_first), std::ptr::null_mut()) };
+    }
+
+    /// The first object listed is always the main program; a result other than zero ends the listing.
+    unsafe extern "C" fn forget_first(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
+        // SAFETY: the pointer comes from `dl_iterate_phdr` and is valid during this call.
+        let info = unsafe { &*info };
+        // SAFETY: the loader guarantees that many program headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        // What may be written was changed by the loader and exists nowhere else.
+        let is_unchanged = |flags: u32| flags & libc::PF_W == 0;
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD && is_unchanged(header.p_flags)) {
+            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+            let pages = whole_pages(start..start + header.p_memsz as usize, page_size());
+            // SAFETY: these pages hold the bytes of the file and nothing else, so the kernel can read them again.
+            unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
+        }
+        1
+    }
+
+    /// The pages that lie in a range with all their bytes: others may belong to a neighbour, too.
+    fn whole_pages(range: Range<usize>, page: usize) -> Range<usize> {
+        let start = range.start.next_multiple_of(page);
+        start..(range.end / page * page).max(start)
+    }
+
+    fn page_size() -> usize {
+        // SAFETY: asks for a number.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(size).expect("every system has a page size")
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn mapped_of_files() -> u64 {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find(|line| line.starts_with("RssFile:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        }
+
+        #[test]
+        fn a_program_that_forgets_its_start_holds_less_and_goes_on() {
+            let before = mapped_of_files();
+            forget();
+            let after = mapped_of_files();
+            assert!(after < before, "{after} kB after, {before} kB before");
+            assert_eq!(format!("{:?}", "still here".to_uppercase()), "\"STILL HERE\"");
+        }
+
+        #[test]
+        fn pages_shared_with_a_neighbour_stay() {
+            assert_eq!(whole_pages(4097..16385, 4096), 8192..16384);
+            assert!(whole_pages(4097..4098, 4096).is_empty());
+        }
+    }
+}
