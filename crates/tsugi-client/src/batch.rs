@@ -2,15 +2,19 @@
 
 use std::future::Future;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 
 /// Runs `work` on every item, at most `limit` at a time, and gives the results in the order of the items.
-/// Dropping the future drops what has not ended.
+/// An item that takes long holds up no other. Dropping the future drops what has not ended.
 pub async fn in_order<T, R, F>(items: Vec<T>, limit: usize, work: impl Fn(T) -> F) -> Vec<R>
 where
     F: Future<Output = R>,
 {
-    futures_util::stream::iter(items).map(work).buffered(limit.max(1)).collect().await
+    let numbered = items.into_iter().enumerate().map(|(number, item)| work(item).map(move |result| (number, result)));
+    let mut results: Vec<(usize, R)> =
+        futures_util::stream::iter(numbered).buffer_unordered(limit.max(1)).collect().await;
+    results.sort_unstable_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
@@ -35,5 +39,24 @@ mod tests {
         .await;
         assert_eq!(results, items);
         assert_eq!(most.load(Ordering::SeqCst), 7);
+    }
+
+    #[tokio::test]
+    async fn an_item_that_takes_long_holds_up_no_other() {
+        let is_last = tokio::sync::Notify::new();
+        let results = in_order((0..10).collect(), 2, |item| {
+            let is_last = &is_last;
+            async move {
+                match item {
+                    0 => is_last.notified().await,
+                    9 => is_last.notify_one(),
+                    _ => {}
+                }
+                item
+            }
+        });
+        let results =
+            tokio::time::timeout(Duration::from_secs(60), results).await.expect("the first waits for the last");
+        assert_eq!(results, (0..10).collect::<Vec<_>>());
     }
 }

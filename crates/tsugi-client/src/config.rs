@@ -43,6 +43,10 @@ pub struct Options {
     pub sealer: Arc<Sealer>,
     /// How many calls to all servers together may be under way; `None` means no limit besides each server's.
     pub limit: Option<LimitPolicy>,
+    /// How many connections to all servers together there may be; the one unused for longest is closed for a new
+    /// one, and connected again when it is called. `None` means no limit besides each server's. Servers inside this
+    /// process do not count.
+    pub max_connections: Option<usize>,
     /// A program's own checks before tools are called.
     pub checks: Checks,
 }
@@ -60,6 +64,7 @@ impl Default for Options {
             profile: Arc::new(own_profile(ClientCapabilities::all())),
             sealer: Arc::new(Sealer::random()),
             limit: None,
+            max_connections: None,
             checks: Checks::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 mod reconcile;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -244,11 +244,11 @@ impl Manager {
 
     /// Every tool of every server that has told its tools, by name; the first server wins a name.
     pub fn tool_map(&self) -> Vec<(String, Server)> {
-        let mut map: Vec<(String, Server)> = Vec::new();
+        let (mut map, mut names) = (Vec::new(), HashSet::new());
         for server in self.servers() {
             let Some(catalog) = server.catalog() else { continue };
             for tool in &catalog.tools.items {
-                if !map.iter().any(|(name, _)| name == tool.name()) {
+                if names.insert(tool.name().to_owned()) {
                     map.push((tool.name().to_owned(), server.clone()));
                 }
             }

@@ -5,6 +5,7 @@ mod connect;
 mod listen;
 mod log;
 mod refresh;
+mod seats;
 mod sessions;
 mod status;
 mod subscription;
@@ -35,6 +36,8 @@ use crate::layer::limit::Gate;
 use crate::pool::Pool;
 use crate::stack::{self, Parts};
 use crate::tools::KnownTool;
+pub(crate) use seats::Seats;
+use seats::{Usage, User};
 use sessions::Sessions;
 use status::StatusCell;
 pub use status::{Change, Status, What};
@@ -64,6 +67,8 @@ pub(crate) struct Common {
     pub(crate) gate: Option<Arc<Gate>>,
     /// Whether servers may be started by now.
     pub(crate) may_start: watch_channel::Sender<bool>,
+    /// The connections of all servers together, where they are limited.
+    pub(crate) seats: Option<Arc<Seats>>,
 }
 
 impl Common {
@@ -72,7 +77,8 @@ impl Common {
         let manifests = Arc::new(Manifests::open(options.state_dir.as_ref()));
         let gate = options.limit.map(Gate::new);
         let may_start = watch_channel::Sender::new(true);
-        Self { options: Arc::new(options), memory, manifests, gate, may_start }
+        let seats = options.max_connections.map(Seats::new);
+        Self { options: Arc::new(options), memory, manifests, gate, may_start, seats }
     }
 
     /// The same, but servers hear that the client can be asked for this.
@@ -122,6 +128,8 @@ pub(crate) struct Inner {
     pub(crate) parts: Arc<Parts>,
     /// It is stopped because it was idle: whoever calls it waits until it can start again.
     is_resting: AtomicBool,
+    /// Its use of the manager's connections, where they are limited.
+    usage: Option<Usage>,
 }
 
 /// A connection over which calls can be made.
@@ -233,6 +241,7 @@ impl Server {
 
     /// What it offers, once it is connected. Starts it when it is not running.
     pub async fn ready(&self, limit: Duration) -> Result<Arc<Catalog>, Fault> {
+        let _user = User::of(&self.inner);
         let waiting = async {
             loop {
                 let change = self.inner.status.changed();
@@ -383,6 +392,7 @@ impl Inner {
         };
         let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
         let status = StatusCell::new(name, config.target.kind(), changes.clone());
+        let usage = Usage::of(&config.target, common.seats.as_ref());
         let inner = Arc::new(Inner {
             config,
             place,
@@ -403,6 +413,7 @@ impl Inner {
             is_let_go: AtomicBool::new(false),
             parts,
             is_resting: AtomicBool::new(false),
+            usage,
         });
         let running = task::run(inner.clone(), common.may_start.subscribe(), inbox, told);
         let task = tokio::spawn(running).abort_handle();
@@ -411,6 +422,13 @@ impl Inner {
 
     /// Gives a call to the connection, and makes one when there is none.
     pub(crate) fn forward(self: &Arc<Self>, call: Call) -> Reply {
+        if self.usage.is_some() {
+            return seats::in_use(self, |inner| inner.pass_on(call));
+        }
+        self.pass_on(call)
+    }
+
+    fn pass_on(self: &Arc<Self>, call: Call) -> Reply {
         if let Some(live) = &*self.live.load()
             && !live.connection.is_ending()
         {
@@ -455,10 +473,10 @@ impl Inner {
         self.live.load().as_ref().map_or(0, |live| live.connection.in_flight())
     }
 
-    /// Stops the connection without waiting.
-    pub(crate) fn rest(&self) {
+    /// Stops the connection without waiting, once its calls have ended. `false` when the task has too much to do.
+    pub(crate) fn rest(&self) -> bool {
         self.is_resting.store(true, Ordering::Relaxed);
-        self.order(Order::Stop(oneshot::channel().0));
+        self.orders.try_send(Order::Stop(oneshot::channel().0)).is_ok()
     }
 
     /// Stops the connection and waits until its process is gone.
@@ -511,6 +529,9 @@ impl Inner {
     }
 
     fn late(&self) -> Fault {
+        if let Some(fault) = self.no_seat() {
+            return fault;
+        }
         let status = self.status.get();
         self.not_running(&format!("the server is still {}", status.state), status.fault)
     }

@@ -142,3 +142,29 @@ async fn post(poster: &HttpClient, message: Bytes) -> Result<(), TransportError>
     // The body is "Accepted" or nothing; reading it gives the connection back to the pool.
     response.bytes().await.map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn without_an_endpoint_the_end_of_the_address_is_replaced() {
+        let posts_to = |text: &str| conventional(&url(text)).map(String::from).map_err(|error| error.to_string());
+        assert_eq!(posts_to("http://body-cli:8000/sse").as_deref(), Ok("http://body-cli:8000/messages"));
+        assert_eq!(posts_to("http://h/a/sse?key=1").as_deref(), Ok("http://h/a/messages?key=1"));
+        assert!(posts_to("http://h/events").is_err());
+    }
+
+    #[test]
+    fn an_endpoint_is_read_relative_to_the_stream() {
+        let base = url("http://h:1/a/sse");
+        let endpoint = |text: &'static str| resolve(&base, &Bytes::from_static(text.as_bytes())).map(String::from);
+        assert_eq!(endpoint("/messages?session=7\n").expect("an address"), "http://h:1/messages?session=7");
+        assert_eq!(endpoint("post").expect("an address"), "http://h:1/a/post");
+        assert!(endpoint("http://[").is_err());
+    }
+}

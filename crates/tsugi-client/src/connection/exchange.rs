@@ -23,9 +23,12 @@ use tsugi_protocol::rpc::Notification;
 use tsugi_schema::header_param::HeaderParams;
 use tsugi_transport::http::{HttpClient, headers};
 
-use super::context::Context;
+use super::context::{Context, Notice};
 use flight::Flights;
 pub(crate) use open::{Opened, open};
+
+/// How long a look at a server's tools may take, while a call waits for it.
+const LEARN_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// A connection over HTTP.
 pub(crate) struct Exchange {
@@ -41,6 +44,8 @@ struct Shared {
     session: Mutex<Session>,
     reopening: tokio::sync::Mutex<()>,
     header_params: ArcSwap<HashMap<String, HeaderParams>>,
+    /// Counts how often it was learned which arguments are mirrored.
+    lessons: watch::Sender<u64>,
     next_id: AtomicU64,
     flights: Flights,
     level: Mutex<Option<LogLevel>>,
@@ -66,6 +71,7 @@ impl Exchange {
             session: Mutex::new(session),
             reopening: tokio::sync::Mutex::default(),
             header_params: ArcSwap::default(),
+            lessons: watch::Sender::new(0),
             next_id: AtomicU64::new(1),
             flights: Flights::default(),
             level: Mutex::default(),
@@ -97,6 +103,7 @@ impl Exchange {
     /// Tells which arguments of which tools are mirrored into headers.
     pub(crate) fn set_header_params(&self, params: HashMap<String, HeaderParams>) {
         self.shared.header_params.store(Arc::new(params));
+        self.shared.lessons.send_modify(|count| *count += 1);
     }
 
     pub(crate) async fn lost(&self) -> Arc<Fault> {
@@ -193,6 +200,17 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Looks at the server's tools again, unless that was done since the lesson with this number. `false` when
+    /// nothing new is known in time.
+    async fn learn_headers(&self, known: u64) -> bool {
+        let mut lessons = self.lessons.subscribe();
+        if *lessons.borrow() == known {
+            self.context.tell(Notice::Tools);
+        }
+        let learning = lessons.wait_for(|newest| *newest != known);
+        matches!(tokio::time::timeout(LEARN_LIMIT, learning).await, Ok(Ok(_)))
     }
 
     /// Sends a notification of our own and does not wait for it.

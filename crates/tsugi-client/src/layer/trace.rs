@@ -89,3 +89,6 @@ impl Source for Traced {
         Poll::Ready(event)
     }
 }
+
+#[cfg(test)]
+mod tests;

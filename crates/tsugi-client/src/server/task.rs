@@ -1,6 +1,7 @@
 //! The task that owns a server: connects it, keeps its catalog fresh, and brings it back when it breaks.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -10,6 +11,7 @@ use tsugi_protocol::answer::{Fault, FaultCode};
 
 use super::attend::{Ended, attend};
 use super::connect::connect;
+use super::seats::Seat;
 use super::{Inner, Live, Order};
 use crate::config::{Restart, Start};
 use crate::connection::Connection;
@@ -96,13 +98,13 @@ async fn live(inner: &Arc<Inner>, orders: &mut Orders, notices: &mut Notices, ba
     inner.status.happen(Happening::Wanted, None);
     let (connected, ordered) = attempt(inner, orders, backoff).await;
     match (connected, ordered) {
-        (Ok(connection), None) => {
+        (Ok(connected), None) => {
             backoff.connected(Instant::now());
-            serve(inner, connection, orders, notices, backoff).await
+            serve(inner, connected, orders, notices, backoff).await
         }
         (Err(fault), None) => broken(inner, fault, orders, backoff).await,
         (connected, Some((done, next))) => {
-            if let Ok(connection) = connected {
+            if let Ok((connection, _seat)) = connected {
                 connection.close().await;
             }
             inner.status.happen(Happening::Closed, None);
@@ -114,6 +116,8 @@ async fn live(inner: &Arc<Inner>, orders: &mut Orders, notices: &mut Notices, ba
     }
 }
 
+/// A connection, and the right to have it where connections are limited.
+type Connected = (Connection, Option<Seat>);
 type Ordered = Option<(Option<oneshot::Sender<()>>, Next)>;
 
 /// Connects, unless somebody wants otherwise meanwhile. The attempt is never just dropped: it ends what it
@@ -122,9 +126,12 @@ async fn attempt(
     inner: &Arc<Inner>,
     orders: &mut Orders,
     backoff: &mut Backoff,
-) -> (Result<Connection, Fault>, Ordered) {
+) -> (Result<Connected, Fault>, Ordered) {
     let give_up = CancellationToken::new();
-    let mut connecting = std::pin::pin!(connect(inner, backoff, &give_up));
+    let mut connecting = std::pin::pin!(async {
+        let seat = inner.seat(&give_up).await?;
+        Ok((connect(inner, backoff, &give_up).await?, seat))
+    });
     tokio::select! {
         connected = &mut connecting => (connected, None),
         ordered = ending(orders) => {
@@ -215,7 +222,7 @@ async fn pause(
 /// The life of a connection: from agreed to lost or stopped.
 async fn serve(
     inner: &Arc<Inner>,
-    connection: Connection,
+    (connection, seat): Connected,
     orders: &mut Orders,
     notices: &mut Notices,
     backoff: &mut Backoff,
@@ -229,11 +236,13 @@ async fn serve(
         Ended::Lost(fault) => {
             inner.live.store(None);
             connection.close().await;
+            drop(seat);
             inner.context.parked.clear();
             broken(inner, fault, orders, backoff).await
         }
         Ended::Ordered(done, next) => {
             inner.drain(&connection).await;
+            drop(seat);
             if let Some(done) = done {
                 let _ = done.send(());
             }
@@ -263,12 +272,12 @@ impl Inner {
         self.status.happen(Happening::Drain, None);
         // Nobody can bring an answer any more.
         self.context.parked.clear();
-        let idle = async {
-            while connection.in_flight() > 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let _ = tokio::time::timeout(DRAIN_LIMIT, idle).await;
+        let latest = Instant::now() + DRAIN_LIMIT;
+        // One that only rests has time: a call that came just before is not cut short by it.
+        let may_wait = || self.is_resting.load(Ordering::Relaxed) || Instant::now() < latest;
+        while connection.in_flight() > 0 && may_wait() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         // A call that was in flight may have been parked meanwhile.
         self.context.parked.clear();
         connection.close().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_protocol::answer::{Answer, Call, Outcome};
+use tsugi_protocol::answer::{Answer, Call, Outcome, Reply};
 use tsugi_testkit::journal::Journal;
 use tsugi_testkit::wait;
 
@@ -25,6 +25,10 @@ impl Subject {
     /// This client, whose calls hang when they take longer than `patience`.
     pub(crate) fn new(client: impl Answer + 'static, patience: Duration) -> Self {
         Self { client: Arc::new(client), patience }
+    }
+
+    pub(crate) fn answer(&self, call: Call) -> Reply {
+        self.client.answer(call)
     }
 
     pub(crate) async fn outcome(&self, call: Call) -> Result<Outcome, String> {
@@ -60,7 +64,7 @@ pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Verdict
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-fn all_failed(outcomes: &[Outcome]) -> Verdict {
+pub(crate) fn all_failed(outcomes: &[Outcome]) -> Verdict {
     let answered = outcomes.iter().filter(|outcome| !matches!(outcome, Outcome::Failed(_))).count();
     ensure(answered == 0, || format!("{answered} calls of a dead server have a result"))
 }

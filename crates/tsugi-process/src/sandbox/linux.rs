@@ -171,3 +171,47 @@ fn describe_processes(rules: &Rules, confinement: &Confinement) -> Enforcement {
         _ => Enforcement::partial("the kernel counts all processes of the user; a watchdog ends the job besides"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(landlock: i32, has_seccomp: bool) -> Ability {
+        Ability { landlock, has_seccomp, namespaces: Err("namespaces are forbidden".to_owned()) }
+    }
+
+    /// What would be reported on such a machine, or the refusal.
+    fn outcome(rules: &Rules, ability: &Ability) -> Result<Report, Error> {
+        let namespaces = choose_namespaces(rules, ability)?;
+        let (has_filter, net) = (ability.has_seccomp, rules.net);
+        let (places, memory, processes, cores) = (None, None, None, None);
+        let confinement = Confinement { places, net, has_filter, namespaces, memory, processes, cores };
+        check(rules, describe(rules, &confinement, ability))
+    }
+
+    #[test]
+    fn what_is_required_and_cannot_be_enforced_is_refused_by_name_and_otherwise_only_told() {
+        let no_net = |net| Rules { net, ..Rules::default() };
+        for (rules, ability, reason) in [
+            (Rules::default(), kernel(0, true), "Landlock is not available"),
+            (Rules::default(), kernel(7, false), "seccomp is not available"),
+            (no_net(Net::None), kernel(3, false), "network namespace or seccomp"),
+            (no_net(Net::Loopback), kernel(7, true), "network namespace"),
+        ] {
+            let error = outcome(&rules, &ability).expect_err("it must not run").to_string();
+            assert!(error.contains(reason), "{reason:?} is not in {error}");
+            let told = outcome(&Rules { required: false, ..rules }, &ability).expect("it may run");
+            assert!(told.shortcomings().is_some_and(|text| text.contains(reason)), "{told}");
+        }
+        assert!(outcome(&Rules::default(), &kernel(7, true)).is_ok());
+    }
+
+    #[test]
+    fn strict_isolation_without_namespaces_is_refused_where_it_is_required() {
+        let strict = Rules { isolation: Isolation::Strict, ..Rules::default() };
+        let error = outcome(&strict, &kernel(7, true)).expect_err("it must not run").to_string();
+        assert!(error.contains("strict isolation: namespaces are forbidden"), "{error}");
+        let told = outcome(&Rules { required: false, ..strict }, &kernel(7, true)).expect("it may run");
+        assert_eq!(told.tier, Tier::Guardian, "the tier in force is told");
+    }
+}

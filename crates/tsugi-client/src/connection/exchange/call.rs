@@ -12,13 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::sync::mpsc;
-use tsugi_protocol::answer::{Call, Fault, FaultCode, Notes, Outcome, Reply, SentState};
+use tsugi_protocol::answer::{Call, Failure, Fault, FaultCode, Notes, Outcome, Reply, SentState};
 use tsugi_protocol::codec::sse::Event;
 use tsugi_protocol::era;
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
-use tsugi_protocol::rpc::{Message, Notification, Request, Response, peek};
+use tsugi_protocol::rpc::{Message, Notification, Request, Response, code, peek};
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 use tsugi_transport::{ErrorKind, TransportError};
 
@@ -64,9 +64,33 @@ fn write(call: &Call, id: u64, era: Era) -> Bytes {
 }
 
 async fn modern(shared: &Arc<Shared>, call: Call, id: u64, notes: Notes) -> Result<Outcome, Fault> {
-    let message = write(&call, id, Era::Modern);
-    let response = shared.client.post(message, shared.modern_headers(&call)?).await;
-    let response = response.map_err(|error| shared.wire_fault(&error))?;
+    let known = *shared.lessons.borrow();
+    let response = shared.post_modern(&call, id).await?;
+    if response.status != StatusCode::BAD_REQUEST || call.method != Method::ToolsCall {
+        return read_modern(shared, call, id, notes, response).await;
+    }
+    let outcome = read_modern(shared, call.clone(), id, notes.clone(), response).await?;
+    if !is_header_mismatch(&outcome) || !shared.learn_headers(known).await {
+        return Ok(outcome);
+    }
+    // A call that was refused for its headers was not made, so it is made again, once
+    // ([Client Behavior](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior)).
+    let id = shared.next_id();
+    let response = shared.post_modern(&call, id).await?;
+    read_modern(shared, call, id, notes, response).await
+}
+
+fn is_header_mismatch(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(Failure::Upstream(error)) if error.code() == code::HEADER_MISMATCH)
+}
+
+async fn read_modern(
+    shared: &Arc<Shared>,
+    call: Call,
+    id: u64,
+    notes: Notes,
+    response: HttpResponse,
+) -> Result<Outcome, Fault> {
     let identity = shared.session().identity;
     let mut sent = Sent { shared: shared.clone(), identity, id, call, cancel: None, mail: None };
     match response.kind() {
@@ -379,6 +403,11 @@ impl Stream {
 }
 
 impl Shared {
+    async fn post_modern(&self, call: &Call, id: u64) -> Result<HttpResponse, Fault> {
+        let response = self.client.post(write(call, id, Era::Modern), self.modern_headers(call)?).await;
+        response.map_err(|error| self.wire_fault(&error))
+    }
+
     async fn post_legacy(&self, message: &Bytes, session: &Session) -> Result<HttpResponse, Fault> {
         let response = self.client.post(message.clone(), self.legacy_headers(session)).await;
         response.map_err(|error| self.wire_fault(&error))

@@ -1,0 +1,86 @@
+//! What the log hears of calls, caught by a listener of our own.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Metadata, Subscriber};
+use tsugi_protocol::json::Object;
+
+use super::*;
+use crate::config::{Target, ToolConfig};
+
+type Lines = Arc<Mutex<Vec<(Level, String)>>>;
+
+/// Keeps every line with its level.
+struct Listener(Lines);
+
+struct Words<'a>(&'a mut String);
+
+impl Visit for Words<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{field}={value:?} "));
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut Words(&mut text));
+        self.0.lock().push((*event.metadata().level(), text));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Server;
+
+impl Answer for Server {
+    fn answer(&self, _: Call) -> Reply {
+        Reply::ready(Outcome::complete(Object::empty()))
+    }
+}
+
+/// The lines of calls of these tools.
+fn lines(tools: &[&str]) -> Vec<(Level, String)> {
+    let lines = Lines::default();
+    let mut config = ServerConfig::new("s", Target::InProcess(Arc::new(Server)));
+    config.tools.insert("get_comments".into(), ToolConfig { is_quiet: true, ..ToolConfig::default() });
+    tracing::subscriber::with_default(Listener(lines.clone()), || {
+        for tool in tools {
+            let call = Call::tool(tool, Some(&json!({"secret": "canary"}).into()));
+            Trace::new(Server, &config).answer(call).outcome().now_or_never().unwrap();
+        }
+    });
+    let lines = lines.lock().clone();
+    lines.into_iter().filter(|(_, text)| text.contains("message=call")).collect()
+}
+
+#[test]
+fn quiet_tools_are_not_logged_at_info_and_others_are() {
+    let lines = lines(&["speak", "get_comments"]);
+    assert_eq!(lines.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::INFO, Level::DEBUG]);
+    assert!(lines[0].1.contains("\"speak\"") && lines[1].1.contains("\"get_comments\""), "{lines:?}");
+}
+
+#[test]
+fn arguments_never_reach_the_log() {
+    assert!(lines(&["speak"]).iter().all(|(_, text)| !text.contains("canary")));
+}

@@ -1,0 +1,59 @@
+//! Servers that come and go while calls run, and servers that stay down when they should.
+
+use serde_json::json;
+use tsugi_client::connection::state::State;
+use tsugi_client::{Restart, What};
+use tsugi_protocol::answer::{Answer, FaultCode, Outcome};
+use tsugi_testkit::script::{Action, Rule, Script};
+use tsugi_testkit::scripted::Scripted;
+use tsugi_testkit::wait;
+
+use crate::outcome::{fault, text};
+use crate::world::{Bench, LIMIT, Peer, call, config};
+
+#[tokio::test]
+async fn a_server_that_is_not_to_be_restarted_stays_down_until_somebody_starts_it() {
+    let dying = Script::legacy().rule(Rule::on_tool("count").launch(1).act(Action::Exit(3)));
+    let bench = Bench::with(dying, |mut config| {
+        config.restart = Restart::Never;
+        config
+    });
+    bench.works().await;
+    assert_eq!(fault(&bench.call("count", json!({})).await).code, FaultCode::ServerCrashed);
+    assert!(wait::until(|| bench.server.status().state == State::Failed).await);
+    let refused = fault(&bench.call("echo", json!({"message": "x"})).await);
+    assert_eq!(refused.code, FaultCode::ServerNotRunning, "{refused}");
+    assert!(refused.process.is_some(), "it says how the server ended: {refused}");
+    assert_eq!(bench.peer.journal().launches(), 1);
+    bench.server.start();
+    bench.server.ready(LIMIT).await.ok();
+    assert!(wait::until(|| bench.server.status().state == State::Connected).await);
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn servers_are_registered_and_removed_while_calls_run_and_no_call_is_lost() {
+    let bench = Bench::new(Script::legacy());
+    bench.works().await;
+    let mut changes = bench.manager.changes();
+    let (running, added) = (bench.server.answer(call("sleep", json!({"ms": 300}))), Scripted::new(Script::modern()));
+    let server = bench.manager.register(config("added", added.target())).unwrap();
+    assert_eq!(text(&server.answer(call("echo", json!({"message": "new"}))).outcome().await), "new");
+    let again = bench.manager.register(config("added", added.target())).err().expect("the name is taken");
+    assert_eq!(again.code, FaultCode::ConfigInvalid);
+    let last = server.answer(call("sleep", json!({"ms": 300})));
+    assert!(wait::until(|| server.status().in_flight == 1).await);
+    let (was_there, last) = tokio::join!(bench.manager.remove("added"), last.outcome());
+    assert!(was_there && matches!(last, Outcome::Complete(_)), "{last:?}");
+    assert_eq!(added.processes(), [], "nothing is left of it");
+    assert!(!bench.manager.remove("added").await);
+    let gone = fault(&server.answer(call("echo", json!({}))).outcome().await);
+    assert_eq!((gone.code, gone.retryable), (FaultCode::ServerNotRunning, false), "{gone}");
+    assert!(matches!(running.outcome().await, Outcome::Complete(_)));
+    let mut told = Vec::new();
+    while let Ok(change) = changes.try_recv() {
+        told.extend((&*change.server == "added").then_some(change.what));
+    }
+    assert_eq!((told.first(), told.last()), (Some(&What::Registered), Some(&What::Removed)));
+    bench.finish().await;
+}

@@ -1,0 +1,206 @@
+//! What goes over the wire beside the messages: headers that mirror arguments, and where old servers want their posts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tsugi_client::Target;
+use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::mcp::Era;
+use tsugi_testkit::fake::{Fake, Recorded, Steps, reply};
+use tsugi_transport::http::HttpTarget;
+
+use crate::faults_http::{good, is_count, response, said};
+use crate::outcome::{fault, text};
+use crate::world::{Bench, Peer};
+
+/// A tool whose arguments are mirrored.
+fn mirrored(name: &str) -> Value {
+    let header = |kind: &str, header: &str| json!({"type": [kind, "null"], "x-mcp-header": header});
+    let properties = json!({
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "level": header("integer", "Level"),
+        "dry": header("boolean", "Dry"),
+        "plain": {"type": "string"},
+    });
+    json!({"name": name, "inputSchema": {"type": "object", "properties": properties}})
+}
+
+fn list(request: &Recorded, tools: Value) -> Steps {
+    let result = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools});
+    reply::json(&response(request, &result))
+}
+
+/// A modern server with these tools.
+fn with_tools(tools: Value) -> Fake {
+    Fake::start(move |request| match request.json()["method"].as_str() {
+        Some("tools/list") => list(request, tools.clone()),
+        Some("tools/call") => reply::json(&response(request, &said(Era::Modern, "done"))),
+        _ => good(Era::Modern, request),
+    })
+}
+
+fn last_call(fake: &Fake) -> Recorded {
+    fake.recorded().into_iter().rfind(|request| request.json()["method"] == "tools/call").unwrap()
+}
+
+#[tokio::test]
+async fn arguments_are_mirrored_into_headers_and_what_no_header_may_hold_is_wrapped() {
+    let bench = Bench::of(with_tools(json!([mirrored("count"), mirrored("数える")])));
+    bench.settle().await;
+    let sent = async |tool: &str, arguments: Value| {
+        assert_eq!(text(&bench.call(tool, arguments).await), "done");
+        last_call(&bench.peer)
+    };
+    let request = sent("count", json!({"region": "us-west1", "level": -7, "dry": false, "plain": "x"})).await;
+    let header = |request: &Recorded, name: &str| request.header(name).map(str::to_owned);
+    assert_eq!(header(&request, "mcp-method").as_deref(), Some("tools/call"));
+    assert_eq!(header(&request, "mcp-name").as_deref(), Some("count"));
+    assert_eq!(header(&request, "mcp-param-region").as_deref(), Some("us-west1"));
+    assert_eq!(header(&request, "mcp-param-level").as_deref(), Some("-7"));
+    assert_eq!(header(&request, "mcp-param-dry").as_deref(), Some("false"));
+    assert_eq!(header(&request, "mcp-param-plain"), None);
+    // The examples of the specification.
+    for (value, wrapped) in [
+        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        (" padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+    ] {
+        let request = sent("数える", json!({"region": value, "level": null})).await;
+        assert_eq!(header(&request, "mcp-param-region").as_deref(), Some(wrapped));
+        assert_eq!(header(&request, "mcp-name").as_deref(), Some("=?base64?5pWw44GI44KL?="));
+        assert_eq!((header(&request, "mcp-param-level"), header(&request, "mcp-param-dry")), (None, None));
+    }
+    bench.finish_dead().await;
+}
+
+#[tokio::test]
+async fn a_tool_whose_headers_cannot_be_is_left_out_and_the_others_stay() {
+    let nested = json!({"type": "object", "properties": {"a": {"type": "array", "x-mcp-header": "A"}}});
+    let bench = Bench::of(with_tools(json!([{"name": "wrong", "inputSchema": nested}, mirrored("count")])));
+    let catalog = bench.server.ready(crate::world::LIMIT).await.unwrap();
+    assert!(catalog.tool("wrong").is_none() && catalog.tool("count").is_some());
+    bench.finish_dead().await;
+}
+
+/// A server that began to want a header after its list was read. The call is refused, so it was not made.
+#[tokio::test]
+async fn a_call_that_is_refused_for_its_headers_is_made_again_once_the_tools_are_known_anew() {
+    let (is_changed, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (changed, count) = (is_changed.clone(), made.clone());
+    let peer = Fake::start(move |request| match request.json()["method"].as_str() {
+        Some("tools/list") if changed.load(Ordering::Acquire) => list(request, json!([mirrored("count")])),
+        Some("tools/list") => list(request, json!([{"name": "count", "inputSchema": {"type": "object"}}])),
+        Some("tools/call") if request.header("mcp-param-region").is_none() && changed.load(Ordering::Acquire) => {
+            let error = json!({"code": -32020, "message": "Header mismatch: Mcp-Param-Region is missing"});
+            let body = json!({"jsonrpc": "2.0", "id": request.json()["id"], "error": error}).to_string();
+            reply::status(400, &[("Content-Type", "application/json")], &body)
+        }
+        Some("tools/call") => {
+            count.fetch_add(1, Ordering::AcqRel);
+            reply::json(&response(request, &said(Era::Modern, "done")))
+        }
+        _ => good(Era::Modern, request),
+    });
+    let bench = Bench::of(peer);
+    bench.settle().await;
+    is_changed.store(true, Ordering::Release);
+    assert_eq!(text(&bench.call("count", json!({"region": "eu"})).await), "done");
+    assert_eq!(made.load(Ordering::Acquire), 1);
+    let tries: Vec<Value> =
+        bench.peer.recorded().iter().filter(|request| is_count(request)).map(Recorded::json).collect();
+    assert_eq!(tries.len(), 2);
+    assert_ne!(tries[0]["id"], tries[1]["id"], "an id is used once");
+    bench.finish_dead().await;
+}
+
+/// A server of 2024-11-05 as seed 003 has it: it never says where to post.
+struct SilentSse(String);
+
+impl Peer for SilentSse {
+    fn target(&self) -> Target {
+        Target::Sse(HttpTarget { url: self.0.parse().unwrap(), headers: Default::default() })
+    }
+}
+
+async fn silent_sse(first: &'static str) -> SilentSse {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sse", listener.local_addr().unwrap());
+    let (answers, mut waiting) = mpsc::channel::<String>(16);
+    tokio::spawn(async move {
+        let mut stream: Option<TcpStream> = None;
+        loop {
+            tokio::select! {
+                Ok((mut socket, _)) = listener.accept() => match read_request(&mut socket).await {
+                    (line, _) if line.starts_with("GET /sse ") => {
+                        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{first}");
+                        socket.write_all(head.as_bytes()).await.unwrap();
+                        stream = Some(socket);
+                    }
+                    (line, body) if line.starts_with("POST /messages ") => {
+                        socket.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+                        if let Some(answer) = answer_to(&body) {
+                            answers.send(answer).await.unwrap();
+                        }
+                    }
+                    (line, _) => panic!("nobody should ask for {line}"),
+                },
+                Some(answer) = waiting.recv() => {
+                    let event = format!("event: message\ndata: {answer}\n\n");
+                    stream.as_mut().unwrap().write_all(event.as_bytes()).await.unwrap();
+                }
+            }
+        }
+    });
+    SilentSse(url)
+}
+
+/// The first line and the body of a request.
+async fn read_request(socket: &mut TcpStream) -> (String, String) {
+    let (mut text, mut block) = (String::new(), [0; 4096]);
+    loop {
+        let read = socket.read(&mut block).await.unwrap();
+        text.push_str(&String::from_utf8_lossy(&block[..read]));
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+        if body.len() >= length.map_or(0, |length| length.parse().unwrap()) || read == 0 {
+            return (head.lines().next().unwrap_or_default().to_owned(), body.to_owned());
+        }
+    }
+}
+
+fn answer_to(body: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(body).ok()?;
+    let id = message.get("id")?;
+    let result = match message["method"].as_str()? {
+        "initialize" => {
+            json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}})
+        }
+        "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
+        _ => said(Era::Legacy, message["params"]["arguments"]["message"].as_str().unwrap_or("done")),
+    };
+    Some(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
+}
+
+#[tokio::test]
+async fn a_server_that_never_says_where_to_post_gets_its_posts_beside_its_stream() {
+    let bench = Bench::of(silent_sse(": hello\n\n").await);
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_that_names_another_origin_to_post_to_gets_nothing() {
+    let sink = Fake::start(|_| reply::status(202, &[], ""));
+    let elsewhere: &'static str = format!("event: endpoint\ndata: {}\n\n", sink.url()).leak();
+    let bench = Bench::of(silent_sse(elsewhere).await);
+    let fault = fault(&bench.call("echo", json!({"message": "x"})).await);
+    assert_eq!(fault.code, FaultCode::ServerNotRunning, "{fault}");
+    assert!(fault.message.contains("another origin"), "{fault}");
+    assert_eq!(sink.connections(), 0);
+    bench.finish_dead().await;
+}
