@@ -8,6 +8,7 @@ mod clue;
 pub(crate) mod fix;
 pub(crate) mod version;
 
+use tsugi_process::Net;
 use tsugi_protocol::answer::{Fault, FaultCode, Stage};
 
 use crate::config::env::Environment;
@@ -73,6 +74,7 @@ impl Evidence<'_> {
         let package = package(command);
         let lines = self.stderr;
         clue::wrong_version(lines)
+            .or_else(|| clue::broken_cache(lines))
             .or_else(|| clue::no_package(lines, package.as_deref()))
             .or_else(|| clue::denied(lines).filter(|_| is_confined).map(|path| Cause::SandboxDenies { path }))
             .or_else(|| self.of_variable())
@@ -94,11 +96,19 @@ impl Evidence<'_> {
         Some(Cause::Banner { line, is_fatal: self.fault.is_some() })
     }
 
+    /// Whether its sandbox lets it reach nobody.
+    fn is_offline(&self) -> bool {
+        let rules = self.command().and_then(|command| command.sandbox.rules());
+        rules.is_some_and(|rules| rules.net != Net::All)
+    }
+
     /// How it ended, where nothing else is known.
     fn of_end(&self, fault: &Fault, root: &Fault) -> Option<Cause> {
         let is_late = |fault: &Fault| fault.code == FaultCode::Timeout || fault.message.contains("is still ");
         if is_late(root) || is_late(fault) {
-            return Some(Cause::Hangs { runner: self.settings.package_runner() });
+            let runner = self.settings.package_runner();
+            let offline = runner.filter(|_| self.is_offline()).map(|runner| Cause::NoNetwork { runner });
+            return offline.or(Some(Cause::Hangs { runner }));
         }
         let process = root.process.as_ref().or(fault.process.as_ref())?;
         Some(Cause::Crashes { status: process.status.clone() })

@@ -36,7 +36,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     let problem = Problem::new(format!("`{}` cannot be read: {error}", path.display()));
     match error.kind() {
         std::io::ErrorKind::NotFound => {
-            problem.with_hint("`tsugi import` can write one from the files of other programs")
+            problem.with_hint("`tsugi init` makes one from the files of other programs, and `tsugi add` begins one")
         }
         _ => problem,
     }

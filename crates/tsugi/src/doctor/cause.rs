@@ -10,6 +10,8 @@ pub(crate) enum Cause {
     WrongNode { line: String },
     WrongPython { line: String },
     PackageMissing { package: String, line: String },
+    CacheBroken { folder: String },
+    NoNetwork { runner: &'static str },
     NeedsVariable { name: String, is_set_here: bool },
     SandboxDenies { path: Option<String> },
     PortTaken { line: String },
@@ -39,6 +41,8 @@ impl Cause {
             Cause::WrongNode { .. } => "wrong-node",
             Cause::WrongPython { .. } => "wrong-python",
             Cause::PackageMissing { .. } => "package-not-found",
+            Cause::CacheBroken { .. } => "cache-broken",
+            Cause::NoNetwork { .. } => "no-network",
             Cause::NeedsVariable { .. } => "needs-variable",
             Cause::SandboxDenies { .. } => "sandbox-denies",
             Cause::PortTaken { .. } => "port-taken",
@@ -73,6 +77,12 @@ impl Cause {
             Cause::WrongNode { line } => format!("it does not run with this version of Node: {line}"),
             Cause::WrongPython { line } => format!("it does not run with this version of Python: {line}"),
             Cause::PackageMissing { package, line } => format!("there is no package or module `{package}`: {line}"),
+            Cause::CacheBroken { folder } => {
+                format!("what npx downloaded is not whole, as after an interrupted download: `{folder}`")
+            }
+            Cause::NoNetwork { runner } => {
+                format!("{runner} asks its registry at every start, and the sandbox lets it reach nobody")
+            }
             Cause::NeedsVariable { name, .. } => format!("it needs the variable {name}, which it is not given"),
             Cause::SandboxDenies { path: Some(path) } => format!("its sandbox keeps it from `{path}`"),
             Cause::SandboxDenies { path: None } => "its sandbox keeps it from a file".to_owned(),
@@ -103,6 +113,8 @@ impl Cause {
             Cause::WrongNode { .. } => "install the version that it names, and name that program in `command`, such as /opt/node22/bin/npx; `node --version` shows yours".to_owned(),
             Cause::WrongPython { .. } => "install the version that it names; with uvx, add `--python 3.13` before the package; `python3 --version` shows yours".to_owned(),
             Cause::PackageMissing { .. } => "look for a misspelling in `args`, or for a registry that needs to be named; running the command by hand shows all of it".to_owned(),
+            Cause::CacheBroken { folder } => format!("rm -r {folder} and try again: it is a cache, and npx fills it anew"),
+            Cause::NoNetwork { .. } => "take `net: none` out of its `sandbox`, or install the package and name its own program in `command`".to_owned(),
             Cause::NeedsVariable { name, is_set_here: true } => {
                 format!("it is set here, but servers get only what their entry names: add `env: {{{name}: \"${{{name}}}\"}}` to it (`tsugi doctor --fix` does)")
             }

@@ -99,6 +99,17 @@ fn variable_in(line: &str) -> Option<String> {
     words.filter(is_variable).max_by_key(|word| word.contains('_')).map(str::to_owned)
 }
 
+/// Something is missing in the very folder that npx filled: it was interrupted, and takes the folder for complete.
+pub(super) fn broken_cache(lines: &[String]) -> Option<Cause> {
+    let line = line_with(lines, &["ERR_MODULE_NOT_FOUND", "Cannot find module", "Cannot find package"])?;
+    let start = line.find("/_npx/")?;
+    let end = start + "/_npx/".len();
+    let hash = line[end..].split('/').next()?;
+    let begin = line[..start].rfind([' ', '\'', '"', '(']).map_or(0, |place| place + 1);
+    let folder = line[begin..end + hash.len()].trim_start_matches("file://").to_owned();
+    Some(Cause::CacheBroken { folder })
+}
+
 /// The port that the program wants to listen on is taken.
 pub(super) fn taken_port(lines: &[String]) -> Option<Cause> {
     let signs = ["EADDRINUSE", "address already in use", "Address already in use"];

@@ -26,6 +26,14 @@ fn runners_that_do_not_find_a_package_are_understood() {
 }
 
 #[test]
+fn a_download_that_was_interrupted_is_told_from_a_package_that_does_not_exist() {
+    let text = "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /home/ann/.npm/_npx/a3241bba59c344f5/node_modules/x/index.js";
+    let folder = "/home/ann/.npm/_npx/a3241bba59c344f5".to_owned();
+    assert_eq!(clue::broken_cache(&lines(text)), Some(Cause::CacheBroken { folder }));
+    assert_eq!(clue::broken_cache(&lines("Error: Cannot find module '/srv/index.js'")), None);
+}
+
+#[test]
 fn versions_that_do_not_fit_are_told_apart() {
     let node = clue::wrong_version(&lines(
         "npm error engine Unsupported engine\nnpm error notsup Required: {\"node\":\">=22\"}",

@@ -96,6 +96,10 @@ export function dropToast(id: number): void {
   toasts.value = toasts.value.filter((one) => one.id !== id);
 }
 
+export function dropGoodNews(): void {
+  toasts.value = toasts.value.filter((one) => one.kind === "bad");
+}
+
 export function toastError(error: unknown): void {
   const fault = error as { message?: string; hint?: string | null };
   toast("bad", fault.message ?? String(error), fault.hint ?? null);

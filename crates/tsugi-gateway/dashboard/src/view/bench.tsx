@@ -11,7 +11,7 @@ import { go, to } from "../lib/route";
 import { type Phase, Runner } from "../lib/run";
 import { headerValues, initial, isObject, validate } from "../lib/schema";
 import { isWantedForm } from "../lib/shortcut";
-import { toast } from "../lib/store";
+import { dropGoodNews, toast } from "../lib/store";
 import type { Json, JsonObject, Schema, Tool } from "../lib/types";
 import { CopyButton, Fault, Tabs } from "../part/basics";
 import { SchemaForm } from "../part/form";
@@ -52,6 +52,8 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
   }, []);
 
   const outcome = useRef<HTMLDivElement>(null);
+  // Old good news must not lie over a question or a result.
+  useEffect(() => { if (phase.name === "asking" || phase.name === "done" || phase.name === "failed") dropGoodNews(); }, [phase.name]);
   useEffect(() => { if (phase.name === "done" || phase.name === "failed") outcome.current?.scrollIntoView({ block: "nearest" }); }, [phase.name]);
 
   const values = isObject(value) ? value : {};

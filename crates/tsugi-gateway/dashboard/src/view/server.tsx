@@ -13,6 +13,7 @@ import { Hints, State } from "../part/chip";
 import { Tree } from "../part/tree";
 import { CallTable } from "./call-table";
 import { Orders } from "./order";
+import { Sandbox } from "./sandbox";
 
 const TABS = ["tools", "resources", "prompts", "process", "log", "calls", "config"] as const;
 type Tab = (typeof TABS)[number];
@@ -144,7 +145,7 @@ function Running({ detail }: { detail: ServerDetail }) {
         <h2>{t("server.processes")}</h2>
         {detail.processes.length === 0 ? <Empty title={t("server.noProcess")} /> : <ul class="processes">{roots(detail.processes).map((one) => <ProcessNode key={one.pid} process={one} all={detail.processes} depth={0} />)}</ul>}
         <h2>{t("fact.sandbox")}</h2>
-        {detail.sandboxReport === null || detail.sandboxReport === undefined ? <p class="note">{detail.sandbox ?? t("server.noSandbox")}</p> : <div class="code"><Tree value={detail.sandboxReport} /></div>}
+        {detail.sandboxReport === null || detail.sandboxReport === undefined ? <p class="note">{detail.sandbox ?? t("server.noSandbox")}</p> : <Sandbox report={detail.sandboxReport} />}
       </section>
       <section>
         <h2>{t("server.capabilities")}</h2>

@@ -64,7 +64,7 @@ function Loaded({ detail, crew, onMove, onChange, onClose }: { detail: TaskDetai
       <Links title={t("task.unblocks")} tasks={detail.dependents ?? []} />
       <Holding detail={detail} crew={crew} />
       <Notes task={task} contexts={detail.contexts ?? []} crew={crew} onChange={onChange} />
-      {(detail.history?.length ?? 0) > 0 && <section><h3>{t("task.history")}</h3><Events events={[...detail.history!].sort((one, other) => other.seq - one.seq)} tasks={[]} crew={crew} /></section>}
+      {(detail.history?.length ?? 0) > 0 && <section><h3>{t("task.history")}</h3><Events events={[...detail.history!].sort((one, other) => other.seq - one.seq)} tasks={[task]} crew={crew} /></section>}
     </>
   );
 }

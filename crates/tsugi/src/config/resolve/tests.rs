@@ -186,7 +186,6 @@ fn all_problems_of_a_file_are_said_at_once() {
     check(
         "servers:\n  - name: a\n    comand: x\n    timeout: -5\n  - name: a\n    url: ftp://x\n  - url: http://x\n    headers: [a]\noptions:\n  maxParalel: 3\n",
         &[
-            ("2:5", "neither `command` nor `url` nor `builtin`"),
             ("3:5", "did you mean `command`?"),
             ("4:14", "`timeout` cannot be `-5`"),
             ("5:11", "a second server is called `a`"),
@@ -196,6 +195,12 @@ fn all_problems_of_a_file_are_said_at_once() {
             ("10:3", "did you mean `maxParallel`?"),
         ],
     );
+}
+
+#[test]
+fn a_server_that_is_nothing_is_said_to_be_nothing() {
+    check("servers:\n  - name: a\n    timeout: 5s\n", &[("2:5", "neither `command` nor `url` nor `builtin`")]);
+    check("servers:\n  - name: a\n    colour: red\n", &[("2:5", "neither"), ("3:5", "unknown key `colour`")]);
 }
 
 #[test]

@@ -174,6 +174,9 @@ fn a_package_runner_that_hangs_may_still_be_downloading() {
     let (found, _) = examine_with(&world, json!({"name": "s", "command": path}), &[], &["--timeout", "1s"]);
     assert_eq!(found["cause"], "hangs", "{found:#}");
     assert!(found["advice"].as_str().unwrap().contains("npx may still be downloading"), "{found}");
+    let confined = json!({"name": "s", "command": path, "sandbox": {"net": "none", "required": false}});
+    let (found, _) = examine_with(&world, confined, &[], &["--timeout", "1s"]);
+    assert_eq!(found["cause"], "no-network", "{found:#}");
 }
 
 #[test]
