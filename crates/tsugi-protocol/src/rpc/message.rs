@@ -251,7 +251,9 @@ impl Response {
 
     /// Writes the response on one line.
     pub fn to_bytes(&self) -> Bytes {
-        let mut splice = Splice::with_capacity(256);
+        // Room for all of it: growing to the size of a large result would copy it again and again.
+        let size = if let Body::Result(result) = &self.body { result.bytes().len() } else { 256 };
+        let mut splice = Splice::with_capacity(size + self.extra.len() + 96);
         splice.string("jsonrpc", "2.0");
         if let Some(id) = &self.id {
             splice.raw("id", id.raw());
