@@ -52,6 +52,12 @@ impl<T> Default for Listing<T> {
     }
 }
 
+impl<T> Listing<T> {
+    fn size(&self) -> (usize, usize) {
+        (self.items.len(), self.result.bytes().len())
+    }
+}
+
 impl Catalog {
     /// An empty one.
     pub fn empty(identity: Arc<ServerIdentity>) -> Self {
@@ -84,6 +90,17 @@ impl Catalog {
         let params =
             |tool: &Tool| HeaderParams::of(&tool.input_schema()?.to().ok()?).ok().filter(|params| !params.is_empty());
         self.tools.items.iter().filter_map(|tool| Some((tool.name().to_owned(), params(tool)?))).collect()
+    }
+
+    /// How many entries a list has, and how many bytes its answer; nothing for other requests.
+    pub fn size(&self, method: &Method) -> (usize, usize) {
+        match method {
+            Method::ToolsList => self.tools.size(),
+            Method::ResourcesList => self.resources.size(),
+            Method::TemplatesList => self.templates.size(),
+            Method::PromptsList => self.prompts.size(),
+            _ => (0, 0),
+        }
     }
 
     /// The answer to a list request, from what is known; `None` for other requests.

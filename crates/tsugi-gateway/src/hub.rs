@@ -8,6 +8,7 @@ mod directory;
 pub mod merge;
 mod observe;
 mod one;
+pub mod page;
 pub mod route;
 pub mod shape;
 pub mod watch;
@@ -22,7 +23,7 @@ use tokio::sync::{Notify, broadcast, watch as signal};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_client::{Manager, Server};
-use tsugi_protocol::answer::{Answer, Call, Complete, Fault, FaultCode, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, Complete, Fault, Outcome, Reply};
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_protocol::rpc::Notification;
@@ -35,6 +36,7 @@ use crate::guard::Guard;
 use crate::guard::permit::Permit;
 use crate::telemetry::Metrics;
 use merge::View;
+use page::PageLimit;
 use shape::Shape;
 
 /// How many changes a slow listener may be behind before it misses some.
@@ -51,6 +53,8 @@ pub struct HubConfig {
     pub settings: HashMap<String, Value>,
     /// How long after the start a list waits for servers that have not told theirs yet.
     pub settle: Duration,
+    /// How much of a list is given at once.
+    pub page: PageLimit,
 }
 
 impl Default for HubConfig {
@@ -60,6 +64,7 @@ impl Default for HubConfig {
             shapes: HashMap::new(),
             settings: HashMap::new(),
             settle: Duration::from_secs(3),
+            page: PageLimit::default(),
         }
     }
 }
@@ -146,10 +151,6 @@ impl Hub {
     }
 
     fn list(&self, call: Call) -> Reply {
-        if call.params.has("cursor") {
-            // Lists are given whole, so every cursor is somebody else's.
-            return Reply::fault(Fault::new(FaultCode::InvalidParams, "this cursor is not one of ours"));
-        }
         let view = self.view();
         if view.is_complete || Instant::now() >= self.0.settled_by {
             return Reply::ready(self.listed(&view, &call));
@@ -162,10 +163,9 @@ impl Hub {
     }
 
     fn listed(&self, view: &View, call: &Call) -> Outcome {
-        let era = call.meta.client.version.era();
-        match self.permit(&call.caller) {
-            None => Outcome::Complete(Complete { body: view.list(&call.method, era), era, server: None }),
-            Some(permit) => complete(view.permitted_list(&call.method, &permit)),
+        match view.page(call, self.permit(&call.caller).as_deref()) {
+            Ok(page) => Outcome::Complete(page),
+            Err(fault) => Outcome::fault(fault),
         }
     }
 

@@ -222,7 +222,9 @@ mod tests {
         let failed = serde_json::json!({"isError": true, "content": [{"type": "text", "text": "no model"}]});
         let refused = Outcome::error(RpcError::new(code::INTERNAL_ERROR, "no model"));
         for outcome in [result(failed), refused] {
-            let Outcome::Failed(Failure::Fault(fault)) = explained(Version::LATEST, outcome) else { panic!("no fault") };
+            let Outcome::Failed(Failure::Fault(fault)) = explained(Version::LATEST, outcome) else {
+                panic!("no fault")
+            };
             assert_eq!((fault.code, fault.sent), (FaultCode::MissingCapability, SentState::Failed));
             assert_eq!(fault.details.as_ref().unwrap().as_str(), r#"{"sampling":{}}"#);
             assert!(fault.message.ends_with("no model"), "{}", fault.message);

@@ -48,7 +48,8 @@ impl Subscription {
     }
 
     async fn subscribe(&mut self, connection: &Connection, uris: Vec<String>) {
-        if !connection.identity().capabilities.has_resource_subscriptions() {
+        // Also a server that says it cannot: somebody watches because it did, or it will say no.
+        if !connection.identity().capabilities.has("resources") {
             return;
         }
         for uri in self.subscribed.iter().filter(|uri| !uris.contains(uri)) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::State;
-use tsugi_protocol::answer::Complete;
+use tsugi_protocol::answer::{Call, Complete, Fault};
 use tsugi_protocol::era::{session, to_legacy};
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
@@ -16,6 +16,7 @@ use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
 
 use super::HubConfig;
+use super::page::{self, Page, PageLimit};
 use super::shape::Shape;
 use crate::guard::permit::Permit;
 use crate::telemetry::Metrics;
@@ -41,11 +42,14 @@ pub struct Entry {
 pub struct Names {
     order: Vec<String>,
     entries: HashMap<String, Entry>,
-    prepared: Option<Prepared>,
+    /// The list in pages, of which there is nearly always one.
+    pages: Vec<Prepared>,
 }
 
-/// A list written out for each era, so that serving it costs no work.
+/// A page written out for each era, so that serving it costs no work.
 struct Prepared {
+    /// The entry after which it begins.
+    after: Option<String>,
     modern: Object,
     legacy: Object,
 }
@@ -59,6 +63,11 @@ impl Names {
     /// Every public name with what it stands for, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.order.iter().filter_map(|name| Some((name.as_str(), self.entries.get(name)?)))
+    }
+
+    /// The entries that are shown, as they are written.
+    fn written(&self, is_shown: impl Fn(&Entry) -> bool) -> impl Iterator<Item = (&str, &str)> {
+        self.iter().filter(move |(_, entry)| is_shown(entry)).map(|(name, entry)| (name, entry.shown.as_str()))
     }
 
     fn push(&mut self, name: String, entry: Entry) {
@@ -91,15 +100,16 @@ pub struct View {
     /// The names of those that have told.
     pub servers_told: HashSet<String>,
     freshness: [Freshness; 4],
+    limit: PageLimit,
 }
 
 const KEYS: [&str; 4] = ["tools", "prompts", "resources", "resourceTemplates"];
 const METHODS: [Method; 4] = [Method::ToolsList, Method::PromptsList, Method::ResourcesList, Method::TemplatesList];
 
-fn prepare(modern: Object, method: &Method) -> Prepared {
+fn prepare(after: Option<String>, modern: Object, method: &Method) -> Prepared {
     let complete = Complete { body: modern, era: Era::Modern, server: None };
     let legacy = to_legacy::result(&complete, method, Version::LATEST_LEGACY);
-    Prepared { modern: complete.body, legacy }
+    Prepared { after, modern: complete.body, legacy }
 }
 
 impl View {
@@ -122,34 +132,53 @@ impl View {
             servers_told: known.iter().map(|(server, _)| server.name().to_owned()).collect(),
             is_complete: servers.iter().all(|server| server.catalog().is_some() || has_given_up(server)),
             freshness: freshness(&known),
+            limit: config.page,
         };
         view.own_tools = own_tools(&view.tools);
         for (index, method) in METHODS.iter().enumerate() {
-            let all = view.write(index, |_| true, view.freshness[index]);
-            view.names_mut(index).prepared = Some(prepare(all, method));
+            view.names_mut(index).pages = view.prepared(index, method);
         }
         view
     }
 
-    /// A whole list in the form of this era, prepared.
-    pub fn list(&self, method: &Method, era: Era) -> Object {
-        match (&self.names(index_of(method)).prepared, era) {
-            (Some(prepared), Era::Modern) => prepared.modern.clone(),
-            (Some(prepared), Era::Legacy) => prepared.legacy.clone(),
-            (None, _) => Object::empty(),
+    fn prepared(&self, index: usize, method: &Method) -> Vec<Prepared> {
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let entries = self.names(index).written(|_| true);
+            let page =
+                self.limit.page(KEYS[index], entries, after.as_deref()).expect("it begins after an entry it has");
+            let next = page.last.filter(|_| page.next.is_some()).map(str::to_owned);
+            pages.push(prepare(after, self.write(index, &page, self.freshness[index]), method));
+            after = next;
+            if after.is_none() {
+                return pages;
+            }
         }
     }
 
-    /// What a caller with this permit may see of a list.
-    pub fn permitted_list(&self, method: &Method, permit: &Permit) -> Object {
-        let index = index_of(method);
-        let freshness = Freshness { scope: CacheScope::Private, ..self.freshness[index] };
-        self.write(index, |entry| permit.allows(entry.server.name(), &entry.own), freshness)
+    /// The page of a list that a call asks for, in the form of its era when it is prepared.
+    pub fn page(&self, call: &Call, permit: Option<&Permit>) -> Result<Complete, Fault> {
+        let (index, era) = (index_of(&call.method), call.meta.client.version.era());
+        let after = page::after(KEYS[index], call)?;
+        let prepared = self.names(index).pages.iter().find(|page| page.after == after);
+        if let (None, Some(prepared)) = (permit, prepared) {
+            let body = if era == Era::Modern { &prepared.modern } else { &prepared.legacy };
+            return Ok(Complete { body: body.clone(), era, server: None });
+        }
+        let allows = |entry: &Entry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
+        let entries = self.names(index).written(allows);
+        let page = self.limit.page(KEYS[index], entries, after.as_deref()).ok_or_else(page::gone)?;
+        let scope = if permit.is_some() { CacheScope::Private } else { self.freshness[index].scope };
+        let body = self.write(index, &page, Freshness { scope, ..self.freshness[index] });
+        Ok(Complete { body, era: Era::Modern, server: None })
     }
 
     /// True when a list differs from that of another view.
     pub fn differs(&self, other: &View, method: &Method) -> bool {
-        self.list(method, Era::Modern).bytes() != other.list(method, Era::Modern).bytes()
+        let bytes = |view: &View| -> Vec<bytes::Bytes> {
+            view.names(index_of(method)).pages.iter().map(|page| page.modern.bytes().clone()).collect()
+        };
+        bytes(self) != bytes(other)
     }
 
     fn names(&self, index: usize) -> &Names {
@@ -165,14 +194,15 @@ impl View {
         }
     }
 
-    fn write(&self, index: usize, is_shown: impl Fn(&Entry) -> bool, freshness: Freshness) -> Object {
-        let shown = self.names(index).iter().map(|(_, entry)| entry).filter(|entry| is_shown(entry));
-        let items: Vec<&str> = shown.map(|entry| entry.shown.as_str()).collect();
-        let array = Raw::parse(format!("[{}]", items.join(",")).into()).expect("an array of values is a value");
+    fn write(&self, index: usize, page: &Page<'_>, freshness: Freshness) -> Object {
+        let array = Raw::parse(format!("[{}]", page.items.join(",")).into()).expect("an array of values is a value");
         let mut own = Splice::with_capacity(96);
         own.raw(meta::SERVER_INFO, &own_info());
         let mut result = Splice::with_capacity(array.bytes().len() + 256);
         result.string("resultType", "complete").raw(KEYS[index], &array);
+        if let Some(next) = &page.next {
+            result.string("nextCursor", next);
+        }
         result.number("ttlMs", freshness.ttl_ms).string("cacheScope", freshness.scope.as_str());
         result.raw("_meta", &own.finish());
         result.finish_object()

@@ -1,5 +1,6 @@
 //! One server by itself, with its own names, behind the same gates as everything else.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tsugi_client::Server;
@@ -8,8 +9,8 @@ use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::Method;
 use tsugi_schema::header_param::HeaderParams;
 
-use super::Hub;
 use super::merge::Entry;
+use super::{Hub, page};
 use crate::backend::Tools;
 
 /// A server as `/servers/{name}/mcp` shows it.
@@ -57,45 +58,66 @@ impl OneServer {
         self.hub.permit(&call.caller).is_some() || self.hub.config().shapes.contains_key(self.server.name())
     }
 
-    /// The server's list without what this caller may not see.
+    /// True when a list is given whole, as the server's catalog has it.
+    fn is_whole(&self, call: &Call) -> bool {
+        let limit = self.hub.config().page;
+        let is_small = self.server.catalog().is_some_and(|catalog| {
+            let (items, bytes) = catalog.size(&call.method);
+            items <= limit.items && bytes <= limit.bytes
+        });
+        is_small && !call.params.has("cursor") && !self.is_restricted(call)
+    }
+
+    /// A page of the server's list, without what this caller may not see.
     fn list(self: Arc<Self>, call: Call) -> Reply {
         Reply::from_future(async move {
             let outcome = self.server.answer(call.clone()).outcome().await;
             let Outcome::Complete(complete) = outcome else { return outcome };
-            Outcome::Complete(Complete { body: self.filtered(&call, &complete.body), ..complete })
+            match self.page(&call, &complete.body) {
+                Ok(body) => Outcome::Complete(Complete { body, ..complete }),
+                Err(fault) => Outcome::fault(fault),
+            }
         })
     }
 
-    fn filtered(&self, call: &Call, body: &Object) -> Object {
+    fn page(&self, call: &Call, body: &Object) -> Result<Object, Fault> {
         let (key, name) = match call.method {
             Method::ToolsList => ("tools", "name"),
             Method::PromptsList => ("prompts", "name"),
             Method::ResourcesList => ("resources", "uri"),
             _ => ("resourceTemplates", "uriTemplate"),
         };
+        let after = page::after(key, call)?;
         let items: Vec<Raw> = body.get(key).and_then(|items| items.to().ok()).unwrap_or_default();
-        let is_shown = |item: &Raw| {
-            let object = Object::of(item);
-            let own = object.as_ref().and_then(|object| object.get_str(name));
-            own.is_some_and(|own| self.allows(call, &own))
-        };
-        let shown: Vec<Raw> = items.into_iter().filter(is_shown).collect();
-        let mut result = Splice::with_capacity(body.bytes().len());
-        result.raw(key, &Raw::from_value(&shown)).members(body, |member| member != key);
-        result.finish_object()
+        let named = |item: &Raw| Some((Object::of(item)?.get_str(name)?.into_owned(), item.clone()));
+        let is_shown = |(own, _): &(String, Raw)| !self.is_restricted(call) || self.allows(call, own);
+        // A name that comes twice would lead a cursor back.
+        let mut seen = HashSet::new();
+        let is_first = |(own, _): &(String, Raw)| seen.insert(own.clone());
+        let shown: Vec<(String, Raw)> = items.iter().filter_map(named).filter(is_shown).filter(is_first).collect();
+        let entries = shown.iter().map(|(own, item)| (own.as_str(), item.as_str()));
+        let page = self.hub.config().page.page(key, entries, after.as_deref()).ok_or_else(page::gone)?;
+        let array = Raw::parse(format!("[{}]", page.items.join(",")).into()).expect("an array of values is a value");
+        let mut result = Splice::with_capacity(array.bytes().len() + 512);
+        result.raw(key, &array).members(body, |member| member != key);
+        if let Some(next) = &page.next {
+            result.string("nextCursor", next);
+        }
+        Ok(result.finish_object())
     }
 }
 
 impl Answer for OneServer {
     fn answer(&self, call: Call) -> Reply {
-        if !self.is_restricted(&call) {
-            return self.ask(call);
-        }
-        if matches!(
+        let is_list = matches!(
             call.method,
             Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList
-        ) {
+        );
+        if is_list && !self.is_whole(&call) {
             return Arc::new(Self::new(self.hub.clone(), self.server.clone())).list(call);
+        }
+        if !self.is_restricted(&call) {
+            return self.ask(call);
         }
         match call.subject() {
             Some(own) if !self.allows(&call, &own) => {

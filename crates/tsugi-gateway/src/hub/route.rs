@@ -63,7 +63,9 @@ pub fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed
     let routed = match call.method {
         Method::ToolsCall => named(&view.tools, call, &allows, FaultCode::ToolNotFound, "tool"),
         Method::PromptsGet => named(&view.prompts, call, &allows, FaultCode::InvalidParams, "prompt"),
-        Method::ResourcesRead => addressed(view, call, &allows),
+        Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
+            addressed(view, call, &allows)
+        }
         Method::Complete => completion(view, call, &allows),
         _ => only_server(view, call),
     }?;

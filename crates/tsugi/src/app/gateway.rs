@@ -12,6 +12,7 @@ use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::{Key, Role};
 use tsugi_gateway::guard::permit::Permit;
 use tsugi_gateway::guard::quota::Quota;
+use tsugi_gateway::hub::page::PageLimit;
 use tsugi_gateway::hub::shape::Shape;
 use tsugi_gateway::{Config, HubConfig, Limits};
 use tsugi_schema::tool_name::Naming;
@@ -131,7 +132,9 @@ pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConf
         }
     }
     let settings = servers.iter().map(|server| (server.name.clone(), shown(server, &all.secrets))).collect();
-    Ok(HubConfig { naming, shapes, settings, ..HubConfig::default() })
+    let limits = &all.gateway.limits;
+    let page = PageLimit { items: limits.page_items, bytes: usize::try_from(limits.page_bytes).unwrap_or(usize::MAX) };
+    Ok(HubConfig { naming, shapes, settings, page, ..HubConfig::default() })
 }
 
 /// The settings as people may read them. What is secret in one place is hidden wherever else it stands.

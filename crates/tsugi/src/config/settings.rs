@@ -324,6 +324,9 @@ pub(crate) struct LimitSettings {
     pub(crate) streams: usize,
     pub(crate) sessions: usize,
     pub(crate) batch: usize,
+    pub(crate) page_items: usize,
+    /// In bytes.
+    pub(crate) page_bytes: u64,
 }
 
 /// What may be changed over HTTP.

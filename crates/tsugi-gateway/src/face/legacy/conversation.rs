@@ -158,8 +158,8 @@ impl Conversation {
         let answered = match request.method {
             Method::Ping => Ok(()),
             Method::SetLevel => self.set_level(&request),
-            Method::ResourcesSubscribe => self.subscribe(&request),
-            Method::ResourcesUnsubscribe => self.unsubscribe(&request),
+            Method::ResourcesSubscribe if self.can_subscribe => self.subscribe(&request),
+            Method::ResourcesUnsubscribe if self.can_subscribe => self.unsubscribe(&request),
             Method::Initialize => Err(RpcError::new(code::INVALID_REQUEST, "this session is initialized already")),
             Method::Discover | Method::Listen => {
                 Err(RpcError::new(code::METHOD_NOT_FOUND, &format!("method not found: {}", request.method)))
@@ -179,9 +179,6 @@ impl Conversation {
     }
 
     fn subscribe(&self, request: &Request) -> Result<(), RpcError> {
-        if !self.can_subscribe {
-            return Err(RpcError::new(code::METHOD_NOT_FOUND, "resources cannot be watched here"));
-        }
         let uri = uri_of(request)?;
         if self.state.lock().uris.len() >= listen::SUBSCRIPTIONS {
             return Err(listen::too_many());
@@ -221,6 +218,16 @@ impl Conversation {
             // The turn may have ended meanwhile; then nobody wants the answer.
             let _ = waiting.send(response.body);
         }
+    }
+
+    /// Whoever answers here did what this request asked for. A server that says it cannot be subscribed to is asked all
+    /// the same, since some do it: then the client wants to hear of it.
+    pub(super) fn done(&self, request: &Request) {
+        let _ = match request.method {
+            Method::ResourcesSubscribe => self.subscribe(request),
+            Method::ResourcesUnsubscribe => self.unsubscribe(request),
+            _ => Ok(()),
+        };
     }
 
     /// The call that a request stands for, as it is now: a retry sees the log level of today.

@@ -110,6 +110,7 @@ impl Turn {
         let (method, version) = (&self.request.method, self.conversation.version);
         let response = match outcome {
             Outcome::Complete(complete) => {
+                self.conversation.done(&self.request);
                 let result = to_legacy::result(complete, method, version);
                 Response::result(self.request.id.clone(), result.raw()).to_bytes()
             }

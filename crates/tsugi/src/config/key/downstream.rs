@@ -57,6 +57,8 @@ keys! {
     STREAMS = "streams", "number", "10000", "Open event streams at the same time.";
     SESSIONS = "sessions", "number", "10000", "Legacy sessions at the same time.";
     BATCH = "batch", "number", "50", "Calls in one batch.";
+    PAGE_ITEMS = "pageItems", "number", "1000", "Entries of a list in one answer; a longer list comes in pages.";
+    PAGE_BYTES = "pageBytes", "size", "8MiB", "Bytes of a list in one answer; a larger list comes in pages.";
 }
 
 keys! {

@@ -154,6 +154,8 @@ fn read_limits(reader: &mut Reader<'_>, node: Option<&Node>) -> LimitSettings {
         streams: reader.or_default(&section, &limits::STREAMS, parse::positive),
         sessions: reader.or_default(&section, &limits::SESSIONS, parse::positive),
         batch: reader.or_default(&section, &limits::BATCH, parse::positive),
+        page_items: reader.or_default(&section, &limits::PAGE_ITEMS, parse::positive),
+        page_bytes: reader.or_default(&section, &limits::PAGE_BYTES, parse::size),
     }
 }
 
