@@ -18,7 +18,7 @@ export const ja: Record<keyof typeof en, string> = {
   "fault.unreachable": "ゲートウェイが応答しません。", "fault.unreachable.hint": "動作していますか？ `tsugi status` で確認、`tsugi serve` で起動できます。",
   "fault.retryable": "もう一度試すと成功するかもしれません。",
   "overview.up": "{all} 台中 {up} 台が接続中", "overview.rate": "{rate} 回/秒", "overview.errors": "エラー {share}", "overview.since": "稼働 {span}", "overview.servers": "サーバー",
-  "overview.attention": "要対応", "overview.attention.count": "要対応 {n} 件", "overview.none": "サーバーがまだありません。", "overview.none.add": "ここで追加するか、tsugi.yaml に書いて保存してください。", "overview.none.file": "tsugi.yaml に書いて保存してください。",
+  "overview.attention": "要対応", "overview.attention.count": "要対応 {n} 件", "overview.none": "サーバーがまだありません。", "overview.next": "まだ呼び出しがありません", "overview.next.try": "（/ を押して名前を入力することもできます）、", "overview.next.client": "またはクライアントを接続してください。Claude Code の例：", "overview.next.others": "ほかのクライアントの一覧：", "overview.none.add": "ここで追加するか、tsugi.yaml に書いて保存してください。", "overview.none.file": "tsugi.yaml に書いて保存してください。",
   "col.server": "サーバー", "col.state": "状態", "col.up": "稼働", "col.restarts": "再起動", "col.rate": "回/秒", "col.minute": "直近 1 分", "col.errors": "エラー", "col.time": "時刻", "col.tool": "ツール", "col.outcome": "結果", "col.duration": "所要時間", "col.caller": "呼び出し元", "col.face": "窓口", "col.bytes": "サイズ", "col.method": "メソッド", "col.request": "リクエスト ID",
   "era": "{era} 世代", "n.tools": "ツール {n} 個", "n.tool": "ツール 1 個", "eraWord.modern": "新", "eraWord.legacy": "旧", "spark": "{name} の直近 1 分の呼び出し。現在 {rate} 回/秒",
   "state.connected": "接続中", "state.connecting": "接続しています", "state.initializing": "初期化中", "state.reconnecting": "再接続中", "state.draining": "終了処理中", "state.failed": "失敗", "state.disconnected": "停止",

@@ -1,14 +1,14 @@
 /** Every server at a glance; what needs somebody comes first. */
 
-import { useState } from "preact/hooks";
-import { session } from "../lib/api";
+import { useEffect, useState } from "preact/hooks";
+import { ask, session } from "../lib/api";
 import { milliseconds, number, percent, rate, span } from "../lib/format";
 import { t, word } from "../lib/i18n";
 import { whyNotOrder } from "../lib/rights";
 import { to } from "../lib/route";
 import { attention, loadOverview, now, overview, overviewFault, servers, stats } from "../lib/store";
 import type { ServerRow } from "../lib/types";
-import { Empty, Fault, Loading, refusing } from "../part/basics";
+import { CopyButton, Empty, Fault, Loading, refusing } from "../part/basics";
 import { State } from "../part/chip";
 import { Icon } from "../part/icon";
 import { Spark } from "../part/spark";
@@ -52,7 +52,30 @@ function Body() {
     <>
       <Needs />
       {all.length === 0 ? <Empty title={t("overview.none")}><p>{session.value?.allowAdd ? t("overview.none.add") : t("overview.none.file")}</p><pre class="code">{`servers:\n  - name: time\n    command: uvx\n    args: ["mcp-server-time"]`}</pre></Empty> : <Servers all={all} />}
+      {all.length > 0 && all.every(isUntouched) && <Next />}
     </>
+  );
+}
+
+/** Whether nothing of it was called lately. */
+function isUntouched(server: ServerRow): boolean {
+  return server.p50 === null && server.callsPerSecond === 0;
+}
+
+/** What to do on the first visit, when there is nothing to see yet. */
+function Next() {
+  const [total, setTotal] = useState<number | null>(null);
+  useEffect(() => { ask<{ total: number }>("/api/calls?limit=1").then((told) => setTotal(told.total), () => undefined); }, []);
+  if (total !== 0) return null;
+  const line = `claude mcp add --transport http tsugi ${location.origin}/mcp`;
+  return (
+    <section class="next" aria-labelledby="next">
+      <h2 id="next">{t("overview.next")}</h2>
+      <p><a href={to("try")}>{t("calls.none.try")}</a> {t("overview.next.try")}</p>
+      <p>{t("overview.next.client")}</p>
+      <div class="copy-text"><pre class="code" tabIndex={0}>{line}</pre><CopyButton text={line} /></div>
+      <p class="sub">{t("overview.next.others")} <code>tsugi serve --print-clients</code></p>
+    </section>
   );
 }
 
@@ -101,7 +124,7 @@ function Row({ server }: { server: ServerRow }) {
       <Number label={t("col.restarts")} value={number(server.restarts)} tone={server.restarts > 0 ? "warn-text" : ""} />
       <Number label={t("col.rate")} value={rate(server.callsPerSecond)} />
       <div class="server-spark"><Spark values={server.spark} label={t("spark", { name: server.name, rate: rate(server.callsPerSecond) })} /></div>
-      <Number label={t("col.errors")} value={percent(server.errorRate)} tone={server.errorRate > 0.01 ? "bad-text" : ""} />
+      <Number label={t("col.errors")} value={isUntouched(server) ? "–" : percent(server.errorRate)} tone={server.errorRate > 0.01 ? "bad-text" : ""} />
       <Number label="p50" value={milliseconds(server.p50)} />
       <Number label="p99" value={milliseconds(server.p99)} />
       <Orders name={server.name} state={server.state} />
