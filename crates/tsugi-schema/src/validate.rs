@@ -9,6 +9,7 @@ mod fault;
 mod meter;
 mod node;
 mod pattern;
+mod quick;
 mod survey;
 mod wording;
 
@@ -106,6 +107,7 @@ pub enum CompileError {
 #[derive(Clone)]
 pub struct Validator {
     compiled: Arc<engine::Compiled>,
+    quick: Option<Arc<quick::Quick>>,
 }
 
 impl std::fmt::Debug for Validator {
@@ -118,7 +120,7 @@ impl Validator {
     /// Compiles a schema. An unknown `$schema` is ignored; a missing one means draft 2020-12.
     pub fn compile(schema: &Value, limits: Limits) -> Result<Self, CompileError> {
         let compiled = engine::Compiled::new(schema, limits)?;
-        Ok(Self { compiled: Arc::new(compiled) })
+        Ok(Self { compiled: Arc::new(compiled), quick: quick::Quick::of(schema).map(Arc::new) })
     }
 
     /// Compiles a schema that is still text.
@@ -129,6 +131,12 @@ impl Validator {
         let schema: Value =
             serde_json::from_str(schema.get()).map_err(|error| CompileError::NotJson(error.to_string()))?;
         Self::compile(&schema, limits)
+    }
+
+    /// True when a value that is still text certainly fits, found out while it is read and without building it.
+    /// `false` says nothing: the whole check must be asked.
+    pub fn accepts(&self, text: &[u8]) -> bool {
+        text.len() <= self.compiled.limits().value_bytes && self.quick.as_ref().is_some_and(|quick| quick.accepts(text))
     }
 
     /// Checks a value. Costs at most [`Limits::work`], and as much again to explain what is wrong.

@@ -115,4 +115,18 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn the_first_look_accepts_nothing_that_the_whole_check_refuses(
+        schema in any_schema(), (plain, fitting) in object(pair()), (_, value) in object(pair()), any in any_json(),
+    ) {
+        for schema in [schema, plain] {
+            let Ok(validator) = Validator::compile(&schema, Limits::default()) else { continue };
+            for value in [&fitting, &value, &any] {
+                if validator.accepts(value.to_string().as_bytes()) {
+                    prop_assert!(validator.validate(value).is_ok(), "{} {}", schema, value);
+                }
+            }
+        }
+    }
 }
