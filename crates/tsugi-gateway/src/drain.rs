@@ -1,12 +1,19 @@
 //! Stopping without losing a call: who is busy, and when everybody must go.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// How long newcomers are still told that we stop, once nobody is busy. A client that sends its next request on a
+/// connection of before just then hears an error that it understands, instead of a connection that breaks.
+const LINGER: Duration = Duration::from_millis(100);
+/// How long a connection may take at least to write what it has when we close.
+const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// The state of stopping, shared by the listener, the faces and the handle.
 #[derive(Clone, Default)]
@@ -20,17 +27,63 @@ struct Inner {
     closing: CancellationToken,
     busy: AtomicUsize,
     became_idle: Notify,
+    /// When the last byte must be written; known once we close.
+    end: OnceLock<Instant>,
+    /// Another gateway will take over our address.
+    is_handed_over: bool,
 }
 
 /// Somebody is at work; drop it when done.
-pub(crate) struct Busy(Drain);
+pub(crate) struct Busy {
+    drain: Drain,
+    is_late: bool,
+}
+
+impl Busy {
+    /// True for work that was taken on while we stop.
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late
+    }
+}
 
 impl Drain {
+    /// For a gateway whose address another one will take over, or for one that simply stops.
+    pub(crate) fn new(is_handed_over: bool) -> Self {
+        Self(Arc::new(Inner { is_handed_over, ..Inner::default() }))
+    }
+
+    /// Takes on a request that came on a connection of its own. Where another gateway takes over, nobody is
+    /// refused: who has a connection to us is served once more, and comes back to the other one.
+    pub(crate) fn enter_request(&self) -> Option<Busy> {
+        match self.0.is_handed_over {
+            true => Some(self.take_on()),
+            false => self.enter(),
+        }
+    }
+
+    /// The signal to accept no more connections.
+    pub(crate) fn not_accepting(&self) -> CancellationToken {
+        let signal = if self.0.is_handed_over { &self.0.draining } else { &self.0.closing };
+        signal.clone()
+    }
+
     /// Takes on work, unless we are stopping.
     pub(crate) fn enter(&self) -> Option<Busy> {
+        let busy = self.join();
+        (!busy.is_late).then_some(busy)
+    }
+
+    /// Takes on work that a running call waits for, such as its client's answer to a question, also while we stop.
+    pub(crate) fn join(&self) -> Busy {
+        let mut busy = self.take_on();
+        // Looked at only now: whoever begins to stop meanwhile has seen that we are busy.
+        busy.is_late = self.is_draining();
+        busy
+    }
+
+    fn take_on(&self) -> Busy {
         self.0.busy.fetch_add(1, Ordering::SeqCst);
-        let busy = Busy(self.clone());
-        (!self.is_draining()).then_some(busy)
+        Busy { drain: self.clone(), is_late: false }
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -50,10 +103,22 @@ impl Drain {
     /// Refuses new work, waits up to `grace` for what is running, then closes. Gives how many were cut off.
     pub(crate) async fn run(&self, grace: Duration) -> usize {
         self.0.draining.cancel();
+        let end = Instant::now() + grace;
         // Whoever is still busy after the grace period is cut off, and counted.
-        let _ = tokio::time::timeout(grace, self.idle()).await;
+        let has_ended = tokio::time::timeout_at(end, self.idle()).await.is_ok();
+        if has_ended {
+            tokio::time::sleep_until(end.min(Instant::now() + LINGER)).await;
+        }
+        // What was answered in time may be written in what is left of it.
+        _ = self.0.end.set(end.max(Instant::now() + LAST_WRITE));
+        let left = if has_ended { 0 } else { self.0.busy.load(Ordering::SeqCst) };
         self.0.closing.cancel();
-        self.0.busy.load(Ordering::SeqCst)
+        left
+    }
+
+    /// By when a connection must have written what it has, once we close.
+    pub(crate) fn end(&self) -> Instant {
+        self.0.end.get().copied().unwrap_or_else(|| Instant::now() + LAST_WRITE)
     }
 
     async fn idle(&self) {
@@ -69,8 +134,9 @@ impl Drain {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if self.0.0.busy.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_draining() {
-            self.0.0.became_idle.notify_waiters();
+        let inner = &self.drain.0;
+        if inner.busy.fetch_sub(1, Ordering::SeqCst) == 1 && inner.draining.is_cancelled() {
+            inner.became_idle.notify_waiters();
         }
     }
 }

@@ -185,7 +185,7 @@ impl Hub {
             Ok(routed) => routed.answer(call),
             Err(fault) => match route::untold(&view, &call, permit.as_deref()) {
                 Some(server) => self.forward_once_told(call, server, fault),
-                None if view.is_complete || Instant::now() >= self.0.settled_by => Reply::fault(fault),
+                None if view.is_complete || Instant::now() >= self.0.settled_by => self.refuse(&call, fault),
                 None => self.forward_later(call),
             },
         }
@@ -199,14 +199,14 @@ impl Hub {
             let limit = call.options.timeout.unwrap_or(hub.manager().options().timeout);
             let mut renewed = hub.0.view.renewed.subscribe();
             if let Err(fault) = server.settled(limit).await {
-                return Reply::fault(fault);
+                return hub.refuse(&call, fault);
             }
             let has_told = || hub.view().servers_told.contains(server.name());
             let waiting = async { while !has_told() && renewed.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(limit, waiting).await;
             match route::route(&hub.view(), &call, hub.permit(&call.caller).as_deref()) {
                 Ok(routed) => routed.answer(call),
-                Err(_) => Reply::fault(unknown),
+                Err(_) => hub.refuse(&call, unknown),
             }
         })
     }
@@ -218,9 +218,15 @@ impl Hub {
             let view = hub.settled_view().await;
             match route::route(&view, &call, hub.permit(&call.caller).as_deref()) {
                 Ok(routed) => routed.answer(call),
-                Err(fault) => Reply::fault(fault),
+                Err(fault) => hub.refuse(&call, fault),
             }
         })
+    }
+
+    /// The answer to a call that no server is asked about. It is counted like any other.
+    fn refuse(&self, call: &Call, fault: Fault) -> Reply {
+        self.0.metrics.refuse(call, &fault);
+        Reply::fault(fault)
     }
 }
 

@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config::Limits;
+use crate::config::{Config, Limits};
 use crate::run::Gateway;
 use head_clock::HeadClock;
 
@@ -23,8 +23,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the other side of a connection may neither read nor answer.
 #[cfg(target_os = "linux")]
 const STALL: Duration = tsugi_protocol::codec::Limits::STALL;
-/// How long a connection may take to write what it has when we close.
-const LAST_WRITE: Duration = Duration::from_secs(2);
+/// How many the system's queue of connections may hold at most.
+const QUEUE: usize = 4096;
+/// How long a connection that was just opened may take to say what it wants when we close.
+const FIRST_WORD: Duration = Duration::from_millis(200);
 
 /// What all connections share.
 pub(crate) struct Listening {
@@ -38,13 +40,14 @@ impl Listening {
         Self { room, gateway }
     }
 
-    /// Accepts until we close. While draining, newcomers are still accepted and told so.
+    /// Accepts until we close. While draining, newcomers are still accepted and told so, unless the socket is
+    /// another's too, who will serve them.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let closing = self.gateway.drain().closing().clone();
+        let closing = self.gateway.drain().not_accepting();
         loop {
             let accepted = tokio::select! {
                 accepted = self.next(&listener) => accepted,
-                () = closing.cancelled() => return,
+                () = closing.cancelled() => break,
             };
             match accepted {
                 Ok((stream, permit)) => {
@@ -54,6 +57,24 @@ impl Listening {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
+            }
+        }
+        if self.gateway.config().inherited.is_none() {
+            self.empty(listener);
+        }
+    }
+
+    /// Serves those who wait in the system's queue, too: closing it would break their connections without a word.
+    fn empty(self: Arc<Self>, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        for _ in 0..QUEUE {
+            let (Ok(permit), Ok((stream, _))) = (self.room.clone().try_acquire_owned(), listener.accept()) else {
+                return;
+            };
+            if stream.set_nonblocking(true).is_ok()
+                && let Ok(stream) = TcpStream::from_std(stream)
+            {
+                self.gateway.tasks().spawn(self.clone().serve(stream, permit));
             }
         }
     }
@@ -85,8 +106,13 @@ impl Listening {
             ended = connection.as_mut() => ended,
             () = clock.is_late() => return,
             () = gateway.drain().closing().cancelled() => {
+                // Whoever has not asked for anything yet is told that we stop, once it has.
+                let patience = if is_used.load(Ordering::Relaxed) { Duration::ZERO } else { FIRST_WORD };
+                if tokio::time::timeout(patience, connection.as_mut()).await.is_ok() {
+                    return;
+                }
                 connection.as_mut().graceful_shutdown();
-                match tokio::time::timeout(LAST_WRITE, connection).await {
+                match tokio::time::timeout_at(gateway.drain().end(), connection).await {
                     Ok(ended) => ended,
                     Err(_) => return,
                 }
@@ -128,8 +154,13 @@ fn notice_the_dead(_stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Binds all addresses or none.
-pub(crate) async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, (SocketAddr, std::io::Error)> {
+/// Takes the inherited socket, or binds all addresses or none.
+pub(crate) async fn bind(config: &Config) -> Result<Vec<TcpListener>, (SocketAddr, std::io::Error)> {
+    let addresses = &config.listen;
+    if let Some(inherited) = &config.inherited {
+        let taken = inherited.try_clone().and_then(TcpListener::from_std);
+        return taken.map(|listener| vec![listener]).map_err(|error| (addresses[0], error));
+    }
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
         listeners.push(TcpListener::bind(address).await.map_err(|error| (*address, error))?);

@@ -96,7 +96,7 @@ impl Gateway {
         guard: Arc<Guard>,
     ) -> Result<Handle, StartError> {
         refuse_exposure(&config)?;
-        let bound = listen::bind(&config.listen).await;
+        let bound = listen::bind(&config).await;
         let listeners = bound.map_err(|(address, error)| StartError::Bind { address, error })?;
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let sessions = Table::new(&config.limits);
@@ -105,7 +105,7 @@ impl Gateway {
             guard,
             all: backend.all(),
             backend,
-            drain: Drain::default(),
+            drain: Drain::new(config.inherited.is_some()),
             sessions,
             sse_streams: face::sse::Streams::default(),
             streams: Arc::new(Semaphore::new(config.limits.streams.min(Semaphore::MAX_PERMITS))),
@@ -245,7 +245,12 @@ impl Gateway {
             Found::Nothing => return Err(no_such_path()),
         };
         self.expect_allowed(&principal, entry.route)?;
-        let busy = self.drain.enter().ok_or_else(draining)?;
+        let busy = match self.drain.enter_request() {
+            Some(busy) => busy,
+            // It may be what a running call waits for; the face looks.
+            None if matches!(entry.route, Route::McpPost | Route::SseMessages) => self.drain.join(),
+            None => return Err(draining()),
+        };
         let asked = face::Asked { gateway: self, principal, parts, request_id, busy, upgrade };
         self.answer(asked, entry, segments, body).await
     }
@@ -257,7 +262,9 @@ impl Gateway {
         }
         let is_harmless = route.is_dashboard() || matches!(route, Route::Healthz | Route::Readyz);
         if principal.is_only_looking() && !is_harmless {
-            return Err(Refusal::forbidden("this key may look at the dashboard and touch nothing: sign in with another one"));
+            return Err(Refusal::forbidden(
+                "this key may look at the dashboard and touch nothing: sign in with another one",
+            ));
         }
         Ok(())
     }
@@ -427,7 +434,8 @@ fn no_such_path() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "there is nothing at this address")
 }
 
-fn draining() -> Refusal {
+/// The error of a call that comes too late.
+pub(crate) fn draining() -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Draining, "the gateway is shutting down")
         .retry_after(Duration::from_secs(1))
 }

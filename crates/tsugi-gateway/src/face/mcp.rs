@@ -19,6 +19,7 @@ use crate::backend::Endpoint;
 use crate::body::Body;
 use crate::guard::refusal::Refusal;
 use crate::route::Route;
+use crate::run::draining;
 
 pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
@@ -48,12 +49,16 @@ async fn post(
 ) -> Result<Response<Body>, Refusal> {
     let bytes = asked.json_body(body).await?;
     if batch::is_batch(&bytes) {
+        expect_time(&asked)?;
         return legacy::post_batch(asked, place.as_deref(), &bytes).await;
     }
     let (message, params) = match Message::parse_with_params(bytes) {
         Ok(parsed) => parsed,
         Err(error) => return Ok(unreadable(&error)),
     };
+    if matches!(message, Message::Request(_)) {
+        expect_time(&asked)?;
+    }
     // A request of a legacy session says so twice in its head; its body need not be asked.
     if legacy::is_in_session(&asked.parts.headers) {
         return legacy::post(asked, endpoint, place, message).await;
@@ -62,6 +67,15 @@ async fn post(
     match is_modern(&asked.parts.headers, own.as_ref()) {
         true => Ok(modern::post(asked, endpoint, message, params, own).await),
         false => legacy::post(asked, endpoint, place, message).await,
+    }
+}
+
+/// While we stop, no call begins any more. What running calls wait for, such as an answer to a question, still
+/// comes in.
+fn expect_time(asked: &Asked<'_>) -> Result<(), Refusal> {
+    match asked.busy.is_late() {
+        true => Err(draining()),
+        false => Ok(()),
     }
 }
 

@@ -271,9 +271,16 @@ fn turn_stream(turn: Turn) -> impl Stream<Item = Bytes> + Send {
 
 /// A modern request in progress.
 enum Asking {
-    Call { id: Id, method: Method, running: Running },
+    Call {
+        id: Id,
+        method: Method,
+        running: Running,
+    },
     /// A subscription ends with a result when we begin to stop.
-    Subscription { subscription: Subscription, draining: BoxFuture<'static, ()> },
+    Subscription {
+        subscription: Subscription,
+        draining: BoxFuture<'static, ()>,
+    },
 }
 
 impl Asking {

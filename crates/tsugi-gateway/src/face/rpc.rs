@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::http::{Response, StatusCode};
 use bytes::Bytes;
-use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Fault, FaultCode, Outcome};
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::era::to_legacy;
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -12,7 +12,7 @@ use tsugi_protocol::mcp::{ClientProfile, Method, Version};
 use tsugi_protocol::rpc::{self, Message, Request, RpcError, code};
 
 use super::legacy::batch;
-use super::mcp::modern::{invalid, outcome_of, read_meta, refuse_gone};
+use super::mcp::modern::{adopt_trace, invalid, outcome_of, read_meta, refuse_gone};
 use super::mcp::{names_revision, unreadable};
 use super::running::Running;
 use super::{Asked, fault, http, legacy};
@@ -30,11 +30,10 @@ pub(crate) async fn post(asked: Asked<'_>, endpoint: Endpoint, bytes: Bytes) -> 
         Ok(_) => return http::empty(StatusCode::ACCEPTED),
         Err(error) => return unreadable(&error),
     };
-    let caller = asked.principal.caller().clone();
     let answered = match request.method {
         Method::Ping => Ok(Raw::literal("{}")),
-        Method::Initialize => return initialize(&asked, endpoint.answer, caller, &request).await,
-        _ => call(endpoint.answer, caller, asked.options("rpc"), &request).await,
+        Method::Initialize => return initialize(&asked, endpoint.answer, &request).await,
+        _ => call(&asked, endpoint.answer, &request).await,
     };
     match answered {
         Ok(result) => http::json(StatusCode::OK, Body::one(rpc::Response::result(request.id, result).to_bytes())),
@@ -43,33 +42,31 @@ pub(crate) async fn post(asked: Asked<'_>, endpoint: Endpoint, bytes: Bytes) -> 
 }
 
 /// Greets like a session would, but keeps none.
-async fn initialize(asked: &Asked<'_>, answer: Arc<dyn Answer>, caller: Caller, request: &Request) -> Response<Body> {
+async fn initialize(asked: &Asked<'_>, answer: Arc<dyn Answer>, request: &Request) -> Response<Body> {
+    let caller = asked.principal.caller().clone();
     match legacy::begin(answer, caller, &asked.gateway.config().limits, request).await {
         Ok((_, response)) => http::json(StatusCode::OK, Body::one(response)),
         Err(error) => fault::rpc_error(StatusCode::OK, Some(&request.id), &error),
     }
 }
 
-async fn call(
-    answer: Arc<dyn Answer>,
-    caller: Caller,
-    options: CallOptions,
-    request: &Request,
-) -> Result<Raw, RpcError> {
+async fn call(asked: &Asked<'_>, answer: Arc<dyn Answer>, request: &Request) -> Result<Raw, RpcError> {
     let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
     let own = params.get_object("_meta");
     let is_modern = names_revision(Some(&params));
-    let meta = match &own {
+    let mut meta = match &own {
         Some(own) if is_modern => read_meta(own)?,
         own => RequestMeta::from_legacy(own.as_ref(), Arc::new(ClientProfile::default()), None),
     };
+    adopt_trace(&asked.parts.headers, &mut meta);
     refuse_gone(&request.method)?;
     if request.method == Method::Listen {
         return Err(Fault::new(FaultCode::MethodNotFound, "one answer cannot carry a subscription").to_rpc());
     }
-    let mut call = Call::new(request.method.clone(), params.without("_meta")).from_caller(caller);
+    let mut call =
+        Call::new(request.method.clone(), params.without("_meta")).from_caller(asked.principal.caller().clone());
     call.meta = meta;
-    call.options = options;
+    call.options = asked.options("rpc");
     let outcome = Running::start(&*answer, call).outcome().await;
     match (&outcome, is_modern) {
         (_, true) => outcome_of(&request.method, &outcome).map(|result| result.raw()),

@@ -90,6 +90,7 @@ fn describe(server: &Server) -> Value {
         "restarts": status.restarts,
         "inFlight": status.in_flight,
         "parked": status.parked,
+        "cache": status.cache.map(|cache| json!({"hits": cache.hits, "misses": cache.misses, "shared": cache.shared})),
         "tools": catalog.as_ref().map(|catalog| catalog.tools.items.len()),
         "resources": catalog.as_ref().map(|catalog| catalog.resources.items.len()),
         "prompts": catalog.as_ref().map(|catalog| catalog.prompts.items.len()),

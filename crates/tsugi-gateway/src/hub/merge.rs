@@ -130,7 +130,9 @@ impl View {
                 .collect(),
             discover: discover(&known),
             servers_told: known.iter().map(|(server, _)| server.name().to_owned()).collect(),
-            is_complete: servers.iter().all(|server| server.catalog().is_some() || has_given_up(server)),
+            // Asked of what is in this view, and not of the servers once more: one that tells what it has just now
+            // would make a view complete that does not have it.
+            is_complete: servers.iter().all(|server| has_told(&known, server) || has_given_up(server)),
             freshness: freshness(&known),
             limit: config.page,
         };
@@ -224,6 +226,10 @@ fn index_of(method: &Method) -> usize {
         Method::ResourcesList => 2,
         _ => 3,
     }
+}
+
+fn has_told(known: &Known<'_>, server: &Server) -> bool {
+    known.iter().any(|(told, _)| told.name() == server.name())
 }
 
 /// True when nothing more is to be expected of a server for now.

@@ -122,7 +122,7 @@ impl Answer for OneServer {
         match call.subject() {
             Some(own) if !self.allows(&call, &own) => {
                 let message = format!("this caller may not use {own:?}");
-                Reply::fault(Fault::new(FaultCode::PermissionDenied, message).on_server(self.server.name()))
+                self.hub.refuse(&call, Fault::new(FaultCode::PermissionDenied, message).on_server(self.server.name()))
             }
             _ => self.ask(call),
         }

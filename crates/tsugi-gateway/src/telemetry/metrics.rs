@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use tsugi_protocol::answer::{Call, Event, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Call, Event, Fault, Outcome, Reply, Source};
 
 use crate::dashboard::record::{Started, subject_of};
 use crate::dashboard::recorder::{Place, Recorder};
@@ -31,11 +31,14 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     sent: Counter,
     calls: Family<CallLabels, Counter>,
+    refused: Family<RefusedLabels, Counter>,
     seconds: Family<ToolLabels, Histogram, fn() -> Histogram>,
     in_flight: Family<ServerLabels, Gauge>,
     sessions: Gauge,
     up: Family<ServerLabels, Gauge>,
     restarts: Family<ServerLabels, Gauge>,
+    cache: Family<CacheLabels, Gauge>,
+    bytes: Family<ToolLabels, Counter>,
     meters: Mutex<HashMap<(String, String), Arc<Meter>>>,
     recorder: Arc<Recorder>,
 }
@@ -54,6 +57,11 @@ struct CallLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusedLabels {
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ToolLabels {
     server: String,
     tool: String,
@@ -64,6 +72,12 @@ struct ServerLabels {
     server: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CacheLabels {
+    server: String,
+    outcome: &'static str,
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
@@ -71,11 +85,14 @@ impl Default for Metrics {
             requests: Family::default(),
             sent: Counter::default(),
             calls: Family::default(),
+            refused: Family::default(),
             seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Family::default(),
             sessions: Gauge::default(),
             up: Family::default(),
             restarts: Family::default(),
+            cache: Family::default(),
+            bytes: Family::default(),
             meters: Mutex::default(),
             recorder: Arc::default(),
         };
@@ -90,17 +107,30 @@ impl Metrics {
         registry.register("http_requests", "Requests by route and status", self.requests.clone());
         registry.register("http_response_bytes", "Bytes of whole responses", self.sent.clone());
         registry.register("calls", "Calls by server, tool and outcome", self.calls.clone());
+        registry.register("calls_refused", "Calls that no server was asked about, by reason", self.refused.clone());
         registry.register("call_duration_seconds", "How long calls took", self.seconds.clone());
+        registry.register("call_result_bytes", "Bytes of results by server and tool", self.bytes.clone());
         registry.register("calls_in_flight", "Calls that are running", self.in_flight.clone());
         registry.register("legacy_sessions", "Open legacy sessions", self.sessions.clone());
         registry.register("server_up", "1 when a server is connected", self.up.clone());
         registry.register("server_restarts", "How often a server was started again", self.restarts.clone());
+        let cache = "Reads that were answered from the cache (hit), by another's answer (shared), or not (miss)";
+        registry.register("cache_reads", cache, self.cache.clone());
     }
 
     /// Counts one request.
     pub(crate) fn request(&self, route: &'static str, status: u16, bytes: u64) {
         self.requests.get_or_create(&RequestLabels { route, status }).inc();
         self.sent.inc_by(bytes);
+    }
+
+    /// Counts a call that no server was asked about: nobody has what it names, or its caller may not use that.
+    pub(crate) fn refuse(&self, call: &Call, fault: &Fault) {
+        self.refused.get_or_create(&RefusedLabels { code: fault.code.as_str() }).inc();
+        let server: Arc<str> = fault.server.as_deref().unwrap_or_default().into();
+        let place = self.recorder.place(&"".into());
+        let started = Started::now(server, subject_of(call), call);
+        self.recorder.record(place, started, Some(&Outcome::fault(fault.clone())));
     }
 
     /// What happened lately.
@@ -142,6 +172,7 @@ impl Metrics {
             failed: counter("failed"),
             cancelled: counter("cancelled"),
             seconds: self.seconds.get_or_create(&labels).clone(),
+            bytes: self.bytes.get_or_create(&labels).clone(),
         };
         self.plain_meter(server, Some(tool.into()), Some(counts))
     }
@@ -154,11 +185,21 @@ impl Metrics {
             let labels = ServerLabels { server: server["name"].as_str().unwrap_or_default().to_owned() };
             self.up.get_or_create(&labels).set(i64::from(server["state"] == "connected"));
             self.restarts.get_or_create(&labels).set(server["restarts"].as_i64().unwrap_or_default());
+            self.set_cache(&labels.server, &server["cache"]);
         }
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+}
+
+impl Metrics {
+    fn set_cache(&self, server: &str, counts: &Value) {
+        for (outcome, key) in [("hit", "hits"), ("shared", "shared"), ("miss", "misses")] {
+            let labels = CacheLabels { server: server.to_owned(), outcome };
+            self.cache.get_or_create(&labels).set(counts[key].as_i64().unwrap_or_default());
+        }
     }
 }
 
@@ -179,12 +220,16 @@ struct Counts {
     failed: Counter,
     cancelled: Counter,
     seconds: Histogram,
+    bytes: Counter,
 }
 
 impl Counts {
     fn count(&self, outcome: Option<&Outcome>, took: Duration) {
         match outcome {
-            Some(Outcome::Complete(_)) => self.complete.inc(),
+            Some(Outcome::Complete(complete)) => {
+                self.bytes.inc_by(complete.body.bytes().len() as u64);
+                self.complete.inc()
+            }
             Some(Outcome::InputRequired(_)) => self.input_required.inc(),
             Some(Outcome::Failed(_)) => self.failed.inc(),
             None => self.cancelled.inc(),

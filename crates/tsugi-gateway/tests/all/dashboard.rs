@@ -211,6 +211,28 @@ async fn calls_are_listed_and_filtered_and_never_with_what_they_carried() {
 }
 
 #[tokio::test]
+async fn calls_that_no_server_was_asked_about_are_listed_and_counted() {
+    let world = World::open().await;
+    world.client.modern("/mcp", &modern(json!(1), "tools/call", json!({"name": "nobody__has_this"}))).await;
+    world.client.send("POST", "/mcp/call", &[JSON], r#"{"server":"nobody","toolName":"good"}"#).await;
+    world.client.send("POST", "/mcp/call", &[JSON], r#"{"server":"files","toolName":"none"}"#).await;
+    let calls = world.json("/api/calls").await["calls"].clone();
+    let told: Vec<_> =
+        calls.as_array().unwrap().iter().map(|call| (&call["server"], &call["tool"], &call["error"]["code"])).collect();
+    assert_eq!(
+        told,
+        [
+            (&json!("files"), &json!("none"), &json!("TOOL_NOT_FOUND")),
+            (&json!(""), &json!("good"), &json!("SERVER_NOT_FOUND")),
+            (&json!(""), &json!("nobody__has_this"), &json!("TOOL_NOT_FOUND")),
+        ]
+    );
+    let numbers = world.get("/metrics", &[]).await.body;
+    assert!(numbers.contains("tsugi_calls_refused_total{code=\"TOOL_NOT_FOUND\"} 2"), "{numbers}");
+    assert!(numbers.contains("tsugi_calls_refused_total{code=\"SERVER_NOT_FOUND\"} 1"), "{numbers}");
+}
+
+#[tokio::test]
 async fn calls_of_every_face_and_method_are_remembered() {
     let world = World::open().await;
     world.client.send("POST", "/mcp/call", &[JSON], r#"{"server":"files","toolName":"good"}"#).await;

@@ -10,6 +10,7 @@ mod input;
 mod leave;
 mod line;
 mod load;
+mod mixed;
 mod session;
 mod stop;
 mod upstream;
@@ -20,7 +21,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tsugi_client::{Manager, Options, ServerConfig, Target};
 use tsugi_gateway::guard::Guard;
-use tsugi_gateway::{Config, Gateway, Hub, HubConfig};
+use tsugi_gateway::{Backend, Config, Gateway, Hub, HubConfig};
+use tsugi_protocol::answer::Answer;
 
 use crate::world::*;
 use careless::{Careless, Manner};
@@ -42,6 +44,8 @@ pub(crate) fn scaled(small: usize, full: usize) -> usize {
 pub(crate) struct Subject {
     pub(crate) client: Client,
     pub(crate) upstream: Upstream,
+    /// The same without a socket, for clients on standard streams.
+    pub(crate) answer: Arc<dyn Answer>,
     _running: Box<dyn Any + Send + Sync>,
 }
 
@@ -54,8 +58,9 @@ impl Subject {
     /// tsugi itself under these settings.
     pub(crate) async fn with(config: Config) -> Self {
         let upstream = Upstream::default();
-        let handle = serve_with(config, upstream.answer()).await;
-        Self { client: Client::of(&handle), upstream, _running: Box::new(handle) }
+        let answer = upstream.answer();
+        let handle = serve_with(config, answer.clone()).await;
+        Self { client: Client::of(&handle), upstream, answer, _running: Box::new(handle) }
     }
 
     /// tsugi itself, with the answer as the server `up` of a hub: its tools are called `up__…`, and REST knows them.
@@ -65,15 +70,17 @@ impl Subject {
         manager.register(ServerConfig::new("up", Target::InProcess(upstream.answer()))).unwrap();
         let guard = Arc::new(Guard::new(&config));
         let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
+        let answer = hub.all().answer;
         let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.unwrap();
-        Self { client: Client::of(&handle), upstream, _running: Box::new((handle, manager)) }
+        Self { client: Client::of(&handle), upstream, answer, _running: Box::new((handle, manager)) }
     }
 
     /// The careless control.
     pub(crate) async fn careless(manner: Manner) -> Self {
         let upstream = Upstream::default();
-        let careless = Careless::start(upstream.answer(), manner).await;
-        Self { client: Client(careless.address), upstream, _running: Box::new(careless) }
+        let answer = upstream.answer();
+        let careless = Careless::start(answer.clone(), manner).await;
+        Self { client: Client(careless.address), upstream, answer, _running: Box::new(careless) }
     }
 
     /// The legitimate call works.

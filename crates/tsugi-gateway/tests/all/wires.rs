@@ -143,6 +143,95 @@ async fn a_slow_call_holds_nobody_up_and_is_cancelled_by_a_message() {
     drops.wait_for(1).await;
 }
 
+fn initialize_at(version: &str) -> Value {
+    let mut message = initialize();
+    message["params"]["protocolVersion"] = json!(version);
+    message
+}
+
+/// A batch with two calls, a notification, an unknown method and something that is no message; and its answer.
+fn batch() -> (Value, Value) {
+    let batch = json!([
+        call(json!(1), "one"),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        call(json!("two"), "two"),
+        {"jsonrpc": "2.0", "id": 3, "method": "ping"},
+        5
+    ]);
+    (batch, json!([1, "two", 3, null]))
+}
+
+/// The ids of the responses in an array, each of which is there once.
+fn ids_of(answer: &Value) -> Vec<Value> {
+    let responses = answer.as_array().unwrap_or_else(|| panic!("no array: {answer}"));
+    responses.iter().map(|response| response["id"].clone()).collect()
+}
+
+fn assert_answers(answer: &Value, expected: &Value) {
+    let (mut ids, expected) = (ids_of(answer), expected.as_array().unwrap());
+    assert_eq!(ids.len(), expected.len(), "{answer}");
+    ids.retain(|id| !expected.contains(id));
+    assert!(ids.is_empty(), "{answer}");
+}
+
+#[tokio::test]
+async fn a_batch_on_a_pipe_is_answered_with_one_array_where_the_revision_has_batches() {
+    let mut pipe = Pipe::open(server(Drops::default()));
+    pipe.send(&initialize_at("2025-03-26")).await;
+    assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-03-26");
+    let (messages, expected) = batch();
+    pipe.send(&messages).await;
+    assert_answers(&pipe.read().await, &expected);
+    pipe.send(&json!([{"jsonrpc": "2.0", "method": "notifications/initialized"}])).await;
+    pipe.send(&json!([])).await;
+    assert_eq!(pipe.read().await["error"]["code"], -32600, "notifications alone have no answer, an empty batch has");
+    let mut newer = Pipe::open(server(Drops::default()));
+    newer.send(&initialize_at("2025-06-18")).await;
+    newer.read().await;
+    newer.send(&messages).await;
+    assert_eq!(newer.read().await["error"]["code"], -32600);
+}
+
+#[tokio::test]
+async fn a_question_of_a_batchs_call_is_put_before_the_array_of_its_answers() {
+    let mut pipe = Pipe::open(server(Drops::default()));
+    pipe.send(&initialize_at("2025-03-26")).await;
+    pipe.read().await;
+    pipe.send(&json!([call(json!(1), "quick"), call(json!(2), "ask")])).await;
+    let answer = pipe.read().await;
+    assert_answers(&answer, &json!([1, 2]));
+    let asked = answer.as_array().unwrap().iter().find(|response| response["id"] == 2).unwrap();
+    assert_eq!(asked["error"]["data"]["origin"], "tsugi", "this revision cannot be asked: {asked}");
+}
+
+#[tokio::test]
+async fn a_batch_on_a_websocket_or_an_event_stream_is_answered_with_one_array() {
+    let handle = serve(server(Drops::default())).await;
+    let (messages, expected) = batch();
+    let url = format!("{}/ws", handle.url().replace("http", "ws"));
+    let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    let mut ask = async |message: Value| -> Value {
+        socket.send(Message::text(message.to_string())).await.unwrap();
+        serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap()
+    };
+    ask(initialize_at("2025-03-26")).await;
+    assert_answers(&ask(messages.clone()).await, &expected);
+
+    let client = Client::of(&handle);
+    let get = client.request("GET", "/sse", &[("Accept", "text/event-stream")], "");
+    let mut stream = Exchange::send(client.0, &get).await;
+    stream.read_until("event: endpoint\ndata: ").await;
+    let address = stream.read_until("\n\n").await.trim().to_owned();
+    for message in [initialize_at("2025-03-26"), messages] {
+        let got = client.send("POST", &address, &[("Content-Type", "application/json")], &message.to_string()).await;
+        assert_eq!(got.status, 202);
+    }
+    stream.read_until("2025-03-26").await;
+    stream.read_until("event: message\ndata: [").await;
+    let array = format!("[{}", stream.read_until("\n\n").await);
+    assert_answers(&serde_json::from_str(array.trim()).unwrap(), &expected);
+}
+
 #[tokio::test]
 async fn closing_the_input_ends_the_service_even_while_a_call_hangs() {
     let drops = Drops::default();
@@ -259,4 +348,23 @@ async fn stopping_waits_for_a_websockets_calls_and_ends_its_connection() {
     let answer = socket.next().await.unwrap().unwrap();
     assert!(answer.to_text().unwrap().contains("late"));
     assert_eq!(draining.await.unwrap(), 0, "nothing was cut off");
+}
+
+#[tokio::test]
+async fn stopping_ends_a_websockets_subscription_with_a_result() {
+    let handle = serve(script(|_| {
+        Reply::from_source(Events([note("notifications/subscriptions/acknowledged", json!({}))].into(), None))
+    }))
+    .await;
+    let url = format!("{}/ws", handle.url().replace("http", "ws"));
+    let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    let listen = modern(json!("l"), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    socket.send(Message::text(listen.to_string())).await.unwrap();
+    let mut next =
+        async || -> Value { serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap() };
+    assert_eq!(next().await["method"], "notifications/subscriptions/acknowledged");
+    let draining = tokio::spawn(async move { handle.drain(Duration::from_secs(20)).await });
+    let goodbye = next().await;
+    assert!(goodbye["id"] == "l" && goodbye["result"].is_object(), "{goodbye}");
+    assert_eq!(draining.await.unwrap(), 0);
 }

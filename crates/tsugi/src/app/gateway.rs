@@ -41,6 +41,7 @@ pub(crate) fn config(gateway: &GatewaySettings, keys: Vec<Key>) -> Config {
     };
     Config {
         listen: vec![gateway.listen],
+        inherited: None,
         exposure: if gateway.insecure { Exposure::Insecure } else { Exposure::Guarded },
         allowed_hosts: gateway.allowed_hosts.clone(),
         allowed_origins: gateway.allowed_origins.clone(),

@@ -123,7 +123,8 @@ impl<'a> Running<'a> {
         let doorkeeper = Doorkeeper::new(app)?;
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
         let plan = Plan::make(app, &loaded, &manager, None)?;
-        let config = gateway::config(&loaded.settings.gateway, doorkeeper.keys(&loaded.settings)?);
+        let mut config = gateway::config(&loaded.settings.gateway, doorkeeper.keys(&loaded.settings)?);
+        inherit(&mut config)?;
         expect_free(&config)?;
         manager.hold_back();
         manager.reconcile(plan.servers);
@@ -259,8 +260,20 @@ fn late_arrival(server: Server) -> Arrival {
     })
 }
 
+/// Takes the socket that whoever started us holds for us, in place of an address of our own.
+fn inherit(config: &mut Config) -> Result<(), Failure> {
+    if let Some(listener) = tsugi_process::inherited_listener() {
+        config.listen = vec![listener.local_addr()?];
+        config.inherited = Some(Arc::new(listener));
+    }
+    Ok(())
+}
+
 /// Finds out what would keep us from listening before any program is started.
 fn expect_free(config: &Config) -> Result<(), Failure> {
+    if config.inherited.is_some() {
+        return Ok(());
+    }
     for address in &config.listen {
         if let Err(error) = std::net::TcpListener::bind(address) {
             return Err(not_started(StartError::Bind { address: *address, error }));

@@ -72,8 +72,6 @@ fn a_running_call_ends_well_when_the_gateway_is_told_to_stop() {
     }
     serving.signal(Signal::TERM);
     serving.wait_for("stopping");
-    let (head, _) = serving.ask("POST", "/mcp", &modern_headers(TOOL), &modern_call(TOOL, Value::Null));
-    assert!(head.starts_with("HTTP/1.1 503"), "new calls are refused: {head}");
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("Waited 2 seconds."), "{answer}");
     assert_eq!(serving.exit_code(), Some(0));

@@ -100,14 +100,7 @@ impl World {
     /// Starts `tsugi serve` on a free port and waits until it listens.
     pub(crate) fn serve(&self, args: &[&str]) -> Serving {
         let all = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
-        let mut child = self.command(&all).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let talk = collect(child.stderr.take().unwrap());
-        let mut serving = Serving { child, url: String::new(), talk };
-        serving.wait_for("listening on http://");
-        let talk = serving.talk();
-        let line = talk.lines().find(|line| line.starts_with("listening on ")).unwrap();
-        serving.url = line.trim_start_matches("listening on ").to_owned();
-        serving
+        Serving::of(self.command(&all).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     /// Runs the command for as long as this is kept, and gathers what it prints.
@@ -162,6 +155,17 @@ fn collect(stream: impl Read + Send + 'static) -> Arc<Mutex<String>> {
 }
 
 impl Serving {
+    /// A `tsugi serve` that was just started, once it listens.
+    pub(crate) fn of(mut child: Child) -> Self {
+        let talk = collect(child.stderr.take().unwrap());
+        let mut serving = Serving { child, url: String::new(), talk };
+        serving.wait_for("listening on http://");
+        let talk = serving.talk();
+        let line = talk.lines().find(|line| line.starts_with("listening on ")).unwrap();
+        serving.url = line.trim_start_matches("listening on ").to_owned();
+        serving
+    }
+
     /// What it said so far.
     pub(crate) fn talk(&self) -> String {
         self.talk.lock().unwrap().clone()

@@ -12,9 +12,12 @@ use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tsugi_client::alarm::Alarm;
 use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::json::{Object, Splice};
+use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{Method, Version};
 use tsugi_protocol::rpc::{Message, RpcError, code};
 
+use super::modern;
 use super::replay::{Reader, Source};
 use super::session::Session;
 use crate::backend::Endpoint;
@@ -51,10 +54,26 @@ pub(super) async fn post(
         }
         message => {
             let session = find(&asked, place.as_deref())?;
-            let received = session.conversation.receive(message);
+            let received = session.conversation.receive(traced(&asked.parts.headers, message));
             Ok(answer(asked, session, received).await)
         }
     }
+}
+
+/// A trace that only the headers know goes on in `_meta`, where every transport carries it.
+fn traced(headers: &HeaderMap, message: Message) -> Message {
+    let Message::Request(mut request) = message else { return message };
+    if headers.contains_key("traceparent")
+        && let Some(params) = request.params_object()
+    {
+        let mut meta =
+            RequestMeta { rest: params.get_object("_meta").unwrap_or_else(Object::empty), ..RequestMeta::default() };
+        modern::adopt_trace(headers, &mut meta);
+        let mut with_trace = Splice::with_capacity(params.bytes().len() + 96);
+        with_trace.members(&params, |key| key != "_meta").raw("_meta", &meta.rest.raw());
+        request.params = Some(with_trace.finish());
+    }
+    Message::Request(request)
 }
 
 async fn initialize(

@@ -14,6 +14,7 @@ use super::invalid;
 use crate::backend::Directory;
 use crate::face::Asked;
 use crate::face::fault::RestFault;
+use crate::face::mcp::modern::adopt_trace;
 use crate::face::running::Running;
 
 /// How a result is given.
@@ -76,11 +77,17 @@ impl Asking {
         let caller = asked.principal.caller();
         let found = match directory.find(caller, self.server.as_deref(), &self.tool).await {
             Ok(found) => found,
-            Err(fault) => return Told::Failed(RestFault::from(&fault)),
+            Err(fault) => {
+                let mut call = Call::tool(&self.tool, None).from_caller(caller.clone());
+                call.options = asked.options("rest");
+                asked.gateway.metrics().refuse(&call, &fault);
+                return Told::Failed(RestFault::from(&fault));
+            }
         };
         let empty = Raw::literal("{}");
         let mut call = Call::tool(&found.name, Some(self.input.as_ref().unwrap_or(&empty))).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(profile());
+        adopt_trace(&asked.parts.headers, &mut call.meta);
         call.options = asked.options("rest");
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());

@@ -37,6 +37,11 @@ async fn d08_the_control_answers_with_a_web_page() {
 }
 
 #[tokio::test]
+async fn d09_t16_the_control_waits_for_a_body_without_end() {
+    found(input::refuses_large(&careless(Ignores).await).await, "100 MB announced");
+}
+
+#[tokio::test]
 async fn d10_t12_the_control_believes_the_headers() {
     let subject = careless(Ignores).await;
     found(agree::refuses_mismatches(&subject.client, &subject.upstream).await, "200");

@@ -53,7 +53,9 @@ fn rows(text: &str) -> String {
 fn the_page_of_metrics_says_what_a_gateway_says() {
     let world = World::new();
     let serving = world.serve(&[]);
-    serving.ask("POST", "/tools/demo/echo", &[], r#"{"message":"hi"}"#);
+    for tool in ["echo", "none"] {
+        serving.ask("POST", &format!("/tools/demo/{tool}"), &[], r#"{"message":"hi"}"#);
+    }
     let (_, text) = serving.ask("GET", "/metrics", &[], "");
     Golden::in_folder(root().join("docs/reference")).check("metrics.md", &format!("{METRICS}{}{LABELS}", rows(&text)));
 }

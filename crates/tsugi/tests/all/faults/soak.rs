@@ -1,0 +1,119 @@
+//! Trouble of every kind, one after another, for as long as one likes: W-05.
+//!
+//! The row is 72 hours with a fault each second. Here it is a few rounds; `TSUGI_TEST_LONG` makes it thousands.
+
+use std::io::Write;
+
+use rustix::process::Signal;
+use serde_json::json;
+use tsugi_testkit::process;
+
+use super::scaled;
+use crate::world::{Serving, World, modern_call, modern_headers, until};
+
+/// What a gateway holds when nobody wants anything from it.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    resident: u64,
+    files: usize,
+    processes: usize,
+}
+
+impl Held {
+    fn by(serving: &Serving, world: &World) -> Self {
+        let pid = serving.child.id();
+        Self {
+            resident: process::resident_bytes(pid).unwrap(),
+            files: process::open_files(pid).unwrap(),
+            processes: world.mark.count(),
+        }
+    }
+}
+
+fn echo(serving: &Serving, server: &str) {
+    let tool = format!("{server}__echo");
+    let body = modern_call(&tool, json!({"message": "fine"}));
+    let (head, answer) = serving.ask("POST", "/mcp", &modern_headers(&tool), &body);
+    assert!(answer.contains("fine"), "{server}: {head}\n{answer}");
+}
+
+/// A client leaves in the middle of a call.
+fn client_leaves(serving: &Serving) {
+    let body = modern_call("far__wait", json!({"seconds": 30, "steps": 60}));
+    drop(serving.open("POST", "/mcp", &modern_headers("far__wait"), &body));
+}
+
+/// A client sends what is no request, or half of one.
+fn client_talks_nonsense(serving: &Serving) {
+    for text in ["\0\0\0\0", "POST /mcp HTTP/1.1\r\nContent-Length: 99\r\n\r\n{", "GET / HTTP/9.9\r\n\r\n"] {
+        let mut stream = std::net::TcpStream::connect(serving.url.trim_start_matches("http://")).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+    }
+    let (head, _) = serving.ask("POST", "/rpc", &[], &"[".repeat(100_000));
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+}
+
+/// A server's process is killed; the next call has it back.
+fn server_dies(serving: &Serving) {
+    let pid = serving.connected("far")["pid"].as_u64().unwrap();
+    process::send(pid as u32, Signal::KILL);
+    until(|| serving.connected("far")["pid"] != pid, || "the server does not come back".to_owned());
+}
+
+/// The configuration is read again, once in a broken form.
+fn configuration_changes(serving: &Serving, world: &World, text: &str, round: usize) {
+    let said = |words: &str| serving.talk().matches(words).count();
+    let refused = said("nothing was changed");
+    world.write("tsugi.yaml", "servers: [");
+    serving.signal(Signal::HUP);
+    until(|| said("nothing was changed") > refused, || serving.talk());
+    let taken = said("configuration taken over");
+    world.write("tsugi.yaml", &text.replace("timeout: 40s", &format!("timeout: {}s", 41 + round % 10)));
+    serving.signal(Signal::HUP);
+    until(|| said("configuration taken over") > taken, || serving.talk());
+}
+
+/// A legacy session that its client forgets.
+fn session_is_forgotten(serving: &Serving) {
+    let params =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();
+    let (head, _) = serving.ask("POST", "/mcp", &[crate::world::ACCEPT], &message);
+    assert!(head.contains("mcp-session-id"), "{head}");
+}
+
+#[test]
+fn w05_trouble_round_after_round_leaves_nothing_behind() {
+    let world = World::new();
+    let far = world.entry("far");
+    let text = format!("servers: [{far}, {{name: demo, builtin: demo, timeout: 40s}}]\n");
+    let config = world.write("tsugi.yaml", &text);
+    let mut serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let round = |number: usize| {
+        client_leaves(&serving);
+        client_talks_nonsense(&serving);
+        echo(&serving, "demo");
+        server_dies(&serving);
+        echo(&serving, "far");
+        configuration_changes(&serving, &world, &text, number);
+        session_is_forgotten(&serving);
+        serving.connected("demo");
+        echo(&serving, "demo");
+    };
+    (0..3).for_each(round);
+    let at_rest = || {
+        let running = |server: &serde_json::Value| server["inFlight"].as_u64().unwrap_or(0);
+        until(|| serving.servers().iter().map(running).sum::<u64>() == 0, || format!("{:?}", serving.servers()));
+        Held::by(&serving, &world)
+    };
+    let before = at_rest();
+    (3..scaled(10, 2000)).for_each(round);
+    until(|| at_rest().files <= before.files + 2, || format!("files are left open: {before:?} {:?}", at_rest()));
+    until(|| at_rest().processes <= before.processes, || format!("{before:?} {:?}", world.mark.processes()));
+    let after = at_rest();
+    println!("{before:?} {after:?}");
+    assert!(after.resident < before.resident + (16 << 20), "memory grows: {before:?} {after:?}");
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.exit_code(), Some(0));
+    world.assert_empty();
+}
