@@ -1,6 +1,7 @@
 //! What one gateway is told at start: addresses, limits, who may come in.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::guard::api_key::Key;
@@ -10,6 +11,10 @@ use crate::guard::api_key::Key;
 pub struct Config {
     /// Where to listen. Port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// A socket that listens already, used instead of `listen`. Somebody else holds it too and may hand it to
+    /// another gateway, so we stop accepting as soon as we begin to stop, and whoever still has a connection to us is
+    /// served and sent there.
+    pub inherited: Option<Arc<TcpListener>>,
     /// Whether an address that others can reach may be used without authentication.
     pub exposure: Exposure,
     /// Names by which this gateway may be addressed, beside those of this machine.
@@ -37,6 +42,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7600)],
+            inherited: None,
             exposure: Exposure::Guarded,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),

@@ -145,6 +145,10 @@ async fn f19_a_caller_that_does_not_look_holds_up_nobody_and_costs_little() {
         for outcome in bench.crowd(64, &call("echo", json!({"message": "past it"}))).await {
             assert_eq!(text(&outcome), "past it");
         }
+        // A caller that begins to look in mid-flood would see the rest of it. What comes after its end on the same
+        // pipe has been read, so the flood has too.
+        assert!(bench.peer.journal().until(|journal| journal.effects("count") == 1).await);
+        bench.works().await;
         let (notes, outcome) = notes_of(stalled, LIMIT).await.expect("the answer is there when it is looked at");
         assert_eq!(text(&outcome), "1");
         assert!(notes.len() < 2000, "{} notes were kept for a caller that did not look", notes.len());
