@@ -3,6 +3,7 @@
 mod client;
 pub(crate) mod connector;
 pub mod headers;
+mod pool;
 mod response;
 
 pub use client::{HttpClient, HttpTarget};

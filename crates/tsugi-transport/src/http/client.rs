@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use url::Url;
 
 use super::connector::Connector;
-use super::response::HttpResponse;
+use super::pool::{Pool, PoolError};
+use super::response::{AnyBody, HttpResponse};
 use crate::error::{ErrorKind, TransportError, chain};
 
 /// How many redirects within the origin are followed.
@@ -38,6 +40,8 @@ impl std::fmt::Debug for HttpTarget {
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     client: Client<Connector, Full<Bytes>>,
+    /// The way to a server without TLS, where HTTP/2 is never spoken.
+    plain: Option<Arc<Pool>>,
     target: Arc<HttpTarget>,
     /// The address once more, read once and not for every request; `None` when hyper cannot use it.
     uri: Option<Uri>,
@@ -52,7 +56,8 @@ impl HttpClient {
             // A kept connection that closes before it took the request: nothing was sent, so another may take it.
             .retry_canceled_requests(true)
             .build(Connector::new());
-        Self { client, uri: uri_of(&target.url).ok(), target: Arc::new(target) }
+        let plain = (target.url.scheme() == "http").then(|| Pool::new(Connector::new()));
+        Self { client, plain, uri: uri_of(&target.url).ok(), target: Arc::new(target) }
     }
 
     /// The address that requests go to.
@@ -64,6 +69,7 @@ impl HttpClient {
     pub fn at(&self, url: Url) -> Option<Self> {
         (url.origin() == self.target.url.origin()).then(|| Self {
             client: self.client.clone(),
+            plain: self.plain.clone(),
             uri: uri_of(&url).ok(),
             target: Arc::new(HttpTarget { url, headers: self.target.headers.clone() }),
         })
@@ -95,7 +101,7 @@ impl HttpClient {
             *request.uri_mut() = uri;
             *request.headers_mut() = headers.clone();
             let url = moved.as_ref().unwrap_or_else(|| self.url());
-            let response = self.client.request(request).await.map_err(|error| request_error(&error, url))?;
+            let response = self.exchange(request, url).await?;
             match redirect(url, response.status(), response.headers())? {
                 Some(next) => {
                     uri = uri_of(&next)?;
@@ -105,6 +111,19 @@ impl HttpClient {
             }
         }
         Err(TransportError::unsent(ErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>, url: &Url) -> Result<Response<AnyBody>, TransportError> {
+        let Some(pool) = &self.plain else {
+            let response = self.client.request(request).await.map_err(|error| request_error(&error, url))?;
+            return Ok(response.map(AnyBody::Shared));
+        };
+        let (uri, request) = in_origin_form(request)?;
+        match pool.send(&uri, request).await {
+            Ok(response) => Ok(response.map(AnyBody::Driven)),
+            Err(PoolError::Connect(error)) => Err(connect_error(&chain(&*error), url)),
+            Err(PoolError::Broke(error)) => Err(broke(&chain(&error), url)),
+        }
     }
 
     /// All headers of a request: the protocol's come before the user's, and those before ours.
@@ -125,6 +144,22 @@ fn uri_of(url: &Url) -> Result<Uri, TransportError> {
     url.as_str()
         .parse()
         .map_err(|error| TransportError::unsent(ErrorKind::Connect, format!("the address cannot be used: {error}")))
+}
+
+/// The address of a request, and the request as a server itself wants it: the path alone, the host in a header
+/// ([RFC 9112](https://www.rfc-editor.org/rfc/rfc9112#name-origin-form)).
+fn in_origin_form(mut request: Request<Full<Bytes>>) -> Result<(Uri, Request<Full<Bytes>>), TransportError> {
+    let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let uri = std::mem::replace(request.uri_mut(), path.into());
+    if !request.headers().contains_key(HOST) {
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let host = HeaderValue::from_str(host).map_err(|_| {
+            TransportError::unsent(ErrorKind::Connect, format!("the host {host:?} cannot be put into a header"))
+        })?;
+        request.headers_mut().insert(HOST, host);
+    }
+    Ok((uri, request))
 }
 
 fn accept_for(method: &Method) -> HeaderValue {
@@ -153,13 +188,18 @@ fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Optio
 }
 
 fn request_error(error: &hyper_util::client::legacy::Error, url: &Url) -> TransportError {
-    let host = url.host_str().unwrap_or("the server");
     let cause = chain(error).replace("client error (Connect): ", "").replace("client error (SendRequest): ", "");
-    if error.is_connect() {
-        let hint = connect_hint(&cause);
-        return TransportError::unsent(ErrorKind::Connect, format!("cannot connect to {host}: {cause}"))
-            .with_hint(hint);
-    }
+    if error.is_connect() { connect_error(&cause, url) } else { broke(&cause, url) }
+}
+
+fn connect_error(cause: &str, url: &Url) -> TransportError {
+    let host = url.host_str().unwrap_or("the server");
+    let error = TransportError::unsent(ErrorKind::Connect, format!("cannot connect to {host}: {cause}"));
+    error.with_hint(connect_hint(cause))
+}
+
+fn broke(cause: &str, url: &Url) -> TransportError {
+    let host = url.host_str().unwrap_or("the server");
     TransportError::sent(ErrorKind::Lost, format!("the connection to {host} broke: {cause}"))
 }
 

@@ -19,8 +19,8 @@ use tower_service::Service;
 /// Name lookup, TCP and TLS together may take this long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// A connector for `http` and `https` that gives up after [`CONNECT_LIMIT`].
 #[derive(Debug, Clone)]

@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
-use http_body::Body;
+use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tsugi_protocol::codec::sse;
 
+use super::pool::DrivenBody;
 use crate::error::{ErrorKind, TransportError, chain};
 
 /// An answer larger than this is refused.
@@ -35,11 +36,39 @@ pub struct HttpResponse {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    body: Incoming,
+    body: AnyBody,
+}
+
+/// A body on either kind of connection.
+#[derive(Debug)]
+pub(super) enum AnyBody {
+    /// On one that others drive: TLS, HTTP/2.
+    Shared(Incoming),
+    /// On one that its reader drives.
+    Driven(DrivenBody),
+}
+
+impl Body for AnyBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            AnyBody::Shared(body) => Pin::new(body).poll_frame(context),
+            AnyBody::Driven(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            AnyBody::Shared(body) => body.is_end_stream(),
+            AnyBody::Driven(body) => body.is_end_stream(),
+        }
+    }
 }
 
 impl HttpResponse {
-    pub(super) fn new(response: Response<Incoming>) -> Self {
+    pub(super) fn new(response: Response<AnyBody>) -> Self {
         let (head, body) = response.into_parts();
         Self { status: head.status, headers: head.headers, body }
     }
@@ -127,7 +156,7 @@ fn status_hint(status: StatusCode) -> Option<String> {
     Some(hint.to_owned())
 }
 
-async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, TransportError> {
+async fn next_data(body: &mut AnyBody) -> Result<Option<Bytes>, TransportError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broke(&error))?;
         if let Ok(data) = frame.into_data()
@@ -146,7 +175,7 @@ fn broke(error: &hyper::Error) -> TransportError {
 /// Events of one answer, in order. Dropping it closes the stream.
 #[derive(Debug)]
 pub struct EventStream {
-    body: Incoming,
+    body: AnyBody,
     buffer: BytesMut,
     decoder: sse::Decoder,
     received: usize,

@@ -1,0 +1,223 @@
+//! Kept connections of plain HTTP/1, each driven by whoever uses it.
+//!
+//! A client that gives every connection a task of its own pays for two switches of tasks with each call, and for a
+//! third task that waits until the connection is free again. Here the one who waits for an answer also moves the
+//! bytes, and the connection goes back to the others with the end of the answer's body.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use parking_lot::Mutex;
+use tower_service::Service;
+
+use super::connector::{BoxError, Connector, Stream};
+
+/// How long a connection that nobody uses is kept.
+const IDLE: Duration = Duration::from_secs(60);
+/// How many connections that nobody uses are kept.
+const KEPT: usize = 256;
+/// How often kept connections are looked at, so that those the server closed do not stay half open.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// The connections to one server.
+#[derive(Debug)]
+pub(super) struct Pool {
+    connector: Connector,
+    kept: Mutex<Vec<Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    connection: Connection,
+    since: Instant,
+}
+
+/// One connection, and what moves its bytes.
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: Pin<Box<http1::Connection<Stream, Full<Bytes>>>>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum PoolError {
+    /// There was no connection.
+    Connect(BoxError),
+    /// The connection broke, perhaps after it took the request.
+    Broke(hyper::Error),
+}
+
+impl Connection {
+    /// Moves what can be moved now. `false` when the connection is over.
+    fn is_alive(&mut self, context: &mut Context<'_>) -> bool {
+        self.driver.as_mut().poll(context).is_pending()
+    }
+
+    /// Whether it can take a request now.
+    fn is_free(&mut self) -> bool {
+        self.is_alive(&mut Context::from_waker(Waker::noop())) && self.sender.is_ready()
+    }
+}
+
+impl Pool {
+    pub(super) fn new(connector: Connector) -> Arc<Self> {
+        Arc::new(Self { connector, kept: Mutex::default() })
+    }
+
+    /// Sends a request and gives the head of its answer. A kept connection that closed before it took the request
+    /// is no failure: nothing was sent, so another may take it.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        server: &Uri,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<DrivenBody>, PoolError> {
+        while let Some(mut connection) = self.take() {
+            match exchange(&mut connection, request).await {
+                Ok(response) => return Ok(self.driven(response, connection)),
+                Err((_, Some(unsent))) => request = unsent,
+                Err((error, None)) => return Err(PoolError::Broke(error)),
+            }
+        }
+        let mut connection = self.connect(server.clone()).await?;
+        match exchange(&mut connection, request).await {
+            Ok(response) => Ok(self.driven(response, connection)),
+            Err((error, _)) => Err(PoolError::Broke(error)),
+        }
+    }
+
+    async fn connect(&self, uri: Uri) -> Result<Connection, PoolError> {
+        let stream = self.connector.clone().call(uri).await.map_err(PoolError::Connect)?;
+        let (sender, driver) = http1::handshake(stream).await.map_err(PoolError::Broke)?;
+        Ok(Connection { sender, driver: Box::pin(driver) })
+    }
+
+    /// The connection that was used last and can take a request.
+    fn take(&self) -> Option<Connection> {
+        loop {
+            let Kept { mut connection, since } = self.kept.lock().pop()?;
+            if since.elapsed() < IDLE && connection.is_free() {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn driven(self: &Arc<Self>, response: Response<Incoming>, connection: Connection) -> Response<DrivenBody> {
+        let pool = Arc::downgrade(self);
+        response.map(|body| DrivenBody { body, connection: Some(connection), pool })
+    }
+
+    /// Takes a connection back whose answer was read to the end.
+    fn give_back(self: &Arc<Self>, mut connection: Connection) {
+        if !connection.is_free() {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT {
+            return;
+        }
+        kept.push(Kept { connection, since: Instant::now() });
+        let is_first = kept.len() == 1;
+        drop(kept);
+        if is_first {
+            tokio::spawn(sweep(Arc::downgrade(self)));
+        }
+    }
+
+    /// Forgets what is too old or was closed by the server; `false` when nothing is left to look at.
+    fn forget_gone(&self) -> bool {
+        let mut kept = self.kept.lock();
+        kept.retain_mut(|kept| kept.since.elapsed() < IDLE && kept.connection.is_free());
+        !kept.is_empty()
+    }
+}
+
+/// Looks after kept connections while there are any.
+async fn sweep(pool: Weak<Pool>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        if !pool.upgrade().is_some_and(|pool| pool.forget_gone()) {
+            return;
+        }
+    }
+}
+
+type Unsent = Option<Request<Full<Bytes>>>;
+
+/// Sends a request on a connection and moves bytes until the head of the answer is there. With an error comes the
+/// request, when it was certainly not sent.
+async fn exchange(
+    connection: &mut Connection,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, (hyper::Error, Unsent)> {
+    let mut answer = std::pin::pin!(connection.sender.try_send_request(request));
+    let driver = &mut connection.driver;
+    let mut is_over = false;
+    std::future::poll_fn(|context| {
+        if !is_over {
+            // How it ended is told to the one who waits for the answer.
+            is_over = driver.as_mut().poll(context).is_ready();
+        }
+        answer.as_mut().poll(context)
+    })
+    .await
+    .map_err(|mut error| {
+        let unsent = error.take_message();
+        (error.into_error(), unsent)
+    })
+}
+
+/// The body of an answer, which moves its connection's bytes when it is read. Dropping it before its end closes the
+/// connection.
+#[derive(Debug)]
+pub(super) struct DrivenBody {
+    body: Incoming,
+    connection: Option<Connection>,
+    pool: Weak<Pool>,
+}
+
+impl DrivenBody {
+    /// The connection is free for others.
+    fn ended(&mut self) {
+        if let (Some(connection), Some(pool)) = (self.connection.take(), self.pool.upgrade()) {
+            pool.give_back(connection);
+        }
+    }
+}
+
+impl Body for DrivenBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(connection) = &mut self.connection
+            && !connection.is_alive(context)
+        {
+            self.connection = None;
+        }
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.ended();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
