@@ -228,8 +228,15 @@ impl Serving {
     pub(crate) fn connected(&self, name: &str) -> Value {
         let find =
             || self.servers().into_iter().find(|server| server["name"] == name && server["state"] == "connected");
-        until(|| find().is_some(), || format!("{name} is not connected: {:?}\n{}", self.servers(), self.talk()));
-        find().unwrap()
+        let mut found = None;
+        until(
+            || {
+                found = find();
+                found.is_some()
+            },
+            || format!("{name} is not connected: {:?}\n{}", self.servers(), self.talk()),
+        );
+        found.unwrap()
     }
 }
 

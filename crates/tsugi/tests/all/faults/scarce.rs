@@ -21,48 +21,42 @@ fn ends_well(mut serving: Serving, world: &World) {
     world.assert_empty();
 }
 
-#[test]
-fn w04_a_gateway_that_can_write_nothing_serves_all_the_same() {
+/// The command inside a mount namespace of its own, with this disk for its state; nothing where the system does
+/// not allow that.
+fn on_disk(world: &World, config: &str, mount: &str) -> Option<Command> {
+    let state = world.path().join("state");
+    std::fs::create_dir_all(&state).unwrap();
+    let state = state.display();
+    let check = format!("cd {state}; unshare -m sh -c '{mount} . && ! head -c 32768 /dev/zero > {state}/test'");
+    if !shell(&world.command(&[]), &check).output().is_ok_and(|output| output.status.success()) {
+        println!("not tried: this system does not let us mount a disk");
+        return None;
+    }
+    let run = format!("export XDG_STATE_HOME={state}; exec {TSUGI} serve --listen 127.0.0.1:0 --config {config}");
+    let fill = format!("cat /dev/zero > {state}/filler 2>/dev/null");
+    Some(shell(&world.command(&[]), &format!("exec unshare -m sh -c '{mount} {state}; {fill}; {run}'")))
+}
+
+/// A gateway whose state is on such a disk starts its servers, serves, and stops.
+fn serves_on(mount: &str) {
     let world = World::new();
     let far = world.entry("far");
     let config = world.write("tsugi.yaml", &format!("servers: [{far}, {{name: demo, builtin: demo}}]\n"));
-    let mut command = world.command(&["serve", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
-    // There is no folder below a device, not even for root.
-    command.env("XDG_STATE_HOME", "/dev/null/state").env("XDG_CACHE_HOME", "/dev/null/cache");
+    let Some(mut command) = on_disk(&world, config.to_str().unwrap(), mount) else { return };
     let serving = Serving::of(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     serving.connected("far");
     works(&serving);
     ends_well(serving, &world);
 }
 
-/// The command inside a mount namespace of its own, with a disk of 16 KiB for its state; nothing where the
-/// system does not allow that.
-fn on_a_full_disk(world: &World, config: &str) -> Option<Command> {
-    let state = world.path().join("state");
-    std::fs::create_dir_all(&state).unwrap();
-    let mount =
-        format!("mount -t tmpfs -o size=16k none {0} && cat /dev/zero > {0}/filler 2>/dev/null", state.display());
-    let check = format!("unshare -m sh -c '{mount}; test -s {}/filler'", state.display());
-    let is_allowed = shell(&world.command(&[]), &check).output().is_ok_and(|output| output.status.success());
-    if !is_allowed {
-        println!("not tried: this system does not let us mount a small disk");
-        return None;
-    }
-    let run =
-        format!("export XDG_STATE_HOME={}; exec {TSUGI} serve --listen 127.0.0.1:0 --config {config}", state.display());
-    Some(shell(&world.command(&[]), &format!("exec unshare -m sh -c '{mount}; {run}'")))
+#[test]
+fn w04_a_gateway_that_can_write_nothing_serves_all_the_same() {
+    serves_on("mount -t tmpfs -o ro none");
 }
 
 #[test]
 fn w04_a_gateway_on_a_full_disk_serves_all_the_same() {
-    let world = World::new();
-    let far = world.entry("far");
-    let config = world.write("tsugi.yaml", &format!("servers: [{far}, {{name: demo, builtin: demo}}]\n"));
-    let Some(mut command) = on_a_full_disk(&world, config.to_str().unwrap()) else { return };
-    let serving = Serving::of(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
-    serving.connected("far");
-    works(&serving);
-    ends_well(serving, &world);
+    serves_on("mount -t tmpfs -o size=16k none");
 }
 
 #[test]
