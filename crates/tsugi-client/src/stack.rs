@@ -40,6 +40,8 @@ impl Parts {
 ///
 /// The cache comes before everything that costs something; what was refused is not counted against the
 /// server; every try waits for its turn anew; and the deadline is for all of it together.
+/// Where calls that were silent for too long are tried again, the limit on silence is one for each try and stands
+/// within *retry*; the limit on the whole stays where it is.
 pub(crate) fn build(
     server: Arc<dyn Answer>,
     config: &ServerConfig,
@@ -52,7 +54,12 @@ pub(crate) fn build(
     if parts.gate.is_some() || all.is_some() {
         stack = Arc::new(Limit::new(stack, name.clone(), parts.gate.clone(), all.cloned()));
     }
+    let mut limits = Limits::of(config, options);
     if let Some(policy) = &config.retry {
+        if policy.repeats_timeouts() {
+            stack = Arc::new(Deadline::new(stack, name.clone(), limits.clone(), None));
+            limits = limits.whole_only();
+        }
         stack = Arc::new(Retry::new(stack, name.clone(), parts.tools.clone(), policy.clone()));
     }
     if let Some(breaker) = &parts.breaker {
@@ -65,7 +72,7 @@ pub(crate) fn build(
     if let Some(store) = &parts.cache {
         stack = Arc::new(Cache::new(stack, parts.tools.clone(), store.clone(), config.instances));
     }
-    let deadline = Deadline::new(stack, name, Limits::of(config, options), parts.breaker.clone());
+    let deadline = Deadline::new(stack, name, limits, parts.breaker.clone());
     Arc::new(Trace::new(deadline, config))
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tsugi_protocol::answer::FaultCode;
+
 /// What happens to a value that does not fit its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strictness {
@@ -45,6 +47,14 @@ pub struct RetryPolicy {
     /// The codes worth another try, such as `TIMEOUT`; a server's own JSON-RPC codes are written as numbers.
     /// Empty means every failure that says of itself that trying again could help.
     pub retryable_errors: Vec<String>,
+}
+
+impl RetryPolicy {
+    /// Whether a call that was silent for too long is tried again, where that does no harm.
+    pub fn repeats_timeouts(&self) -> bool {
+        let is_listed = self.retryable_errors.iter().any(|code| code == FaultCode::Timeout.as_str());
+        self.max_retries > 0 && (is_listed || self.retryable_errors.is_empty())
+    }
 }
 
 impl Default for RetryPolicy {

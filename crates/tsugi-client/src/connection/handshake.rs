@@ -60,7 +60,7 @@ async fn agree(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdent
     }
 }
 
-fn not_modern(context: &Context) -> Fault {
+pub(crate) fn not_modern(context: &Context) -> Fault {
     context
         .fault(FaultCode::ConnectionFailed, "the server does not speak a modern revision")
         .with_hint("leave `era` out to let tsugi find out")
@@ -102,7 +102,7 @@ async fn probe(context: &Context, mux: &Mux) -> Result<Probe, Fault> {
     }
 }
 
-fn has_legacy(supported: &[String]) -> bool {
+pub(crate) fn has_legacy(supported: &[String]) -> bool {
     supported.iter().filter_map(|version| Version::parse(version)).any(|version| version.era() == Era::Legacy)
 }
 

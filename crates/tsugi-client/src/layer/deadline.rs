@@ -22,6 +22,8 @@ pub struct Limits {
     /// How long it may take whatever happens.
     total: Duration,
     tools: Vec<(String, Duration)>,
+    /// Whether silence is left to another deadline further in.
+    is_whole_only: bool,
 }
 
 impl Limits {
@@ -32,11 +34,20 @@ impl Limits {
             idle: config.timeout.unwrap_or(options.timeout),
             total: config.max_timeout.unwrap_or(options.max_timeout),
             tools,
+            is_whole_only: false,
         }
+    }
+
+    /// The same limit on the whole, where every try has its own on silence.
+    pub fn whole_only(self) -> Self {
+        Self { is_whole_only: true, ..self }
     }
 
     /// The call's own limit, else the tool's, else the server's.
     fn idle_for(&self, call: &Call) -> Duration {
+        if self.is_whole_only {
+            return self.total;
+        }
         if let Some(timeout) = call.options.timeout {
             return timeout;
         }
@@ -209,7 +220,7 @@ mod tests {
 
     async fn outcome(waits: &[u64], total: u64) -> Outcome {
         let slow = Slow(waits.iter().map(|count| seconds(*count)).collect());
-        let limits = Limits { idle: seconds(30), total: seconds(total), tools: Vec::new() };
+        let limits = Limits { idle: seconds(30), total: seconds(total), tools: Vec::new(), is_whole_only: false };
         Deadline::new(slow, "s".into(), limits, None).answer(Call::tool("t", None)).outcome().await
     }
 
@@ -234,7 +245,12 @@ mod tests {
 
     #[test]
     fn the_calls_own_limit_comes_before_the_tools_and_the_servers() {
-        let limits = Limits { idle: seconds(30), total: seconds(600), tools: vec![("slow".into(), seconds(90))] };
+        let limits = Limits {
+            idle: seconds(30),
+            total: seconds(600),
+            tools: vec![("slow".into(), seconds(90))],
+            is_whole_only: false,
+        };
         assert_eq!(limits.idle_for(&Call::tool("slow", None)), seconds(90));
         assert_eq!(limits.idle_for(&Call::tool("other", None)), seconds(30));
         let mut call = Call::tool("slow", None);

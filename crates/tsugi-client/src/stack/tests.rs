@@ -281,3 +281,63 @@ async fn a_call_that_somebody_looks_at_says_what_every_layer_did() {
     let told = stages(&server, Call::tool("go", None)).await;
     assert_eq!(told.strip_prefix(&["validate"]).unwrap_or(&told), ["upstream", "retry", "upstream"]);
 }
+
+fn fault(outcome: Outcome) -> Fault {
+    match outcome {
+        Outcome::Failed(tsugi_protocol::answer::Failure::Fault(fault)) => *fault,
+        other => panic!("no fault but {other:?}"),
+    }
+}
+
+/// A tool that is silent the first time and answers the second, and how often it was called.
+fn forgetful(is_read_only: bool) -> (Arc<serve::Server>, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let of_tool = calls.clone();
+    let tool = Tool::new("look", "Looks.");
+    let tool = if is_read_only { tool.read_only() } else { tool };
+    let tool = tool.handler(move |_: serde_json::Map<String, Value>, _| {
+        let calls = of_tool.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if calls == 0 {
+                std::future::pending::<()>().await;
+            }
+            Ok(Text("seen"))
+        }
+    });
+    (serve::Server::builder("forgetful", "1").tool(tool).build(), calls)
+}
+
+async fn look(is_read_only: bool, max_timeout: u64, codes: &[&str]) -> (Outcome, usize) {
+    let (server, calls) = forgetful(is_read_only);
+    let retry = RetryPolicy {
+        max_retries: 2,
+        initial_delay: Duration::from_millis(1),
+        retryable_errors: codes.iter().map(|code| (*code).to_owned()).collect(),
+        ..RetryPolicy::default()
+    };
+    let (timeout, max_timeout) = (Some(Duration::from_millis(200)), Some(Duration::from_millis(max_timeout)));
+    let config = ServerConfig { timeout, max_timeout, retry: Some(retry), ..config(server) };
+    let (_manager, server) = manager(config).await;
+    let outcome = server.answer(Call::tool("look", Some(&json!({}).into()))).outcome().await;
+    (outcome, calls.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn a_read_that_was_silent_for_too_long_is_tried_again_and_nothing_else_is() {
+    for codes in [&["TIMEOUT"][..], &[]] {
+        let (outcome, calls) = look(true, 60_000, codes).await;
+        assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
+        assert_eq!(calls, 2);
+    }
+    let (outcome, calls) = look(false, 60_000, &["TIMEOUT"]).await;
+    let silent = fault(outcome);
+    assert_eq!((silent.code, silent.sent, calls), (FaultCode::Timeout, SentState::Unknown, 1));
+    let (outcome, calls) = look(true, 60_000, &["CONNECTION_LOST"]).await;
+    assert_eq!((fault(outcome).code, calls), (FaultCode::Timeout, 1));
+}
+
+#[tokio::test]
+async fn the_limit_on_the_whole_holds_over_all_tries() {
+    let (outcome, calls) = look(true, 100, &["TIMEOUT"]).await;
+    assert_eq!((fault(outcome).code, calls), (FaultCode::Timeout, 1));
+}

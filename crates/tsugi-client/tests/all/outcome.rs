@@ -61,7 +61,6 @@ pub(crate) fn fault(outcome: &Outcome) -> Fault {
 
 /// The questions of a call that must have asked.
 #[track_caller]
-#[allow(dead_code, reason = "for the rows that ask, which come with the eras")]
 pub(crate) fn asked(outcome: &Outcome) -> InputRequired {
     match outcome {
         Outcome::InputRequired(asked) => asked.clone(),

@@ -12,7 +12,7 @@ use tsugi_transport::TransportError;
 use tsugi_transport::http::{HttpClient, HttpResponse, HttpTarget, Kind, headers};
 
 use super::super::context::{Context, Notice};
-use super::super::handshake::{Terms, discover_params, no_common_version, read_initialized};
+use super::super::handshake::{Terms, discover_params, has_legacy, no_common_version, not_modern, read_initialized};
 use super::{Exchange, Session, Shared, modern_headers_of};
 use crate::config::EraChoice;
 use crate::error::connect_fault;
@@ -44,9 +44,7 @@ async fn find_out(context: Arc<Context>, target: HttpTarget, terms: Terms) -> Re
     if terms.opening() != Some(Era::Legacy) {
         match probe(&context, &client).await? {
             Probe::Agreed(session) => return Ok(Opened::Exchange(Box::new(Exchange::new(context, client, *session)))),
-            Probe::Legacy if terms.choice == EraChoice::Modern => {
-                return Err(context.fault(FaultCode::ConnectionFailed, "the server does not speak a modern revision"));
-            }
+            Probe::Legacy if terms.choice == EraChoice::Modern => return Err(not_modern(&context)),
             Probe::Legacy => {}
         }
     }
@@ -82,10 +80,6 @@ async fn probe(context: &Arc<Context>, client: &HttpClient) -> Result<Probe, Fau
         detect::HttpVerdict::Legacy | detect::HttpVerdict::MaybeSse => Ok(Probe::Legacy),
         detect::HttpVerdict::Refused => Err(connect_fault(&refusal)),
     }
-}
-
-fn has_legacy(supported: &[String]) -> bool {
-    supported.iter().filter_map(|version| Version::parse(version)).any(|version| version.era() == Era::Legacy)
 }
 
 enum Initialized {

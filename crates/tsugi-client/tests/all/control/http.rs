@@ -15,7 +15,7 @@ use tsugi_testkit::scripted::HttpServer;
 use super::{PATIENCE, careless_http, found};
 use crate::faults_http::{counted, fake, response, said};
 use crate::subject::{Subject, Verdict, all_failed, ensure, never_answers, never_ends};
-use crate::world::{Bench, LIMIT, call, config, http, options, with_client};
+use crate::world::{Bench, LIMIT, SHORT, call, config, http, options, with_client, within};
 
 /// The check passes with tsugi and finds a fault of this kind in the control, where `count` is answered like this.
 async fn check(
@@ -44,7 +44,7 @@ fn one(request: &Recorded) -> String {
 async fn h01_the_control_waits_for_an_address_that_swallows_everything() {
     let hole = BlackHole::new();
     let url = format!("http://{}/mcp", hole.address());
-    let row = async |subject: &Subject| all_failed(&[subject.outcome(call("echo", json!({}))).await?]);
+    let row = async |subject: &Subject| all_failed(&[subject.outcome(within(call("echo", json!({})), SHORT)).await?]);
     let manager = tsugi_client::Manager::new(options());
     let server = manager.register(config("swallowed", http(&url))).unwrap();
     assert_eq!(row(&Subject::new(server, LIMIT)).await, Ok(()));

@@ -45,7 +45,7 @@ async fn fails(subject: &Subject, call: Call) -> Result<tsugi_protocol::answer::
 #[tokio::test]
 async fn f01_the_control_does_not_say_that_a_program_is_missing() {
     let row = async |subject: &Subject| {
-        let fault = fails(subject, call("echo", json!({}))).await?;
+        let fault = fails(subject, within(call("echo", json!({})), SHORT)).await?;
         ensure(fault.code == FaultCode::ServerNotRunning && fault.hint.is_some(), || format!("it only says {fault}"))
     };
     let manager = tsugi_client::Manager::new(options());
