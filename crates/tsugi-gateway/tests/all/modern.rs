@@ -289,6 +289,44 @@ async fn a_trace_in_the_headers_goes_on_in_meta() {
 }
 
 #[tokio::test]
+async fn a_trace_in_the_headers_goes_on_in_meta_also_for_legacy_and_bare_callers() {
+    let handle = serve(script(|call| match call.method {
+        Method::Discover => complete(json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
+        })),
+        _ => {
+            let rest: Value = call.meta.rest.raw().to().unwrap();
+            complete(json!({"resultType": "complete", "content": [], "rest": rest}))
+        }
+    }))
+    .await;
+    let client = Client::of(&handle);
+    let base = [
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+        ("traceparent", "00-1-2-01"),
+    ];
+    let params =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();
+    let got = client.send("POST", "/mcp", &base, &initialize).await;
+    let session = got.header("mcp-session-id").unwrap().to_owned();
+    let in_session = [&base[..], &[("Mcp-Session-Id", session.as_str())]].concat();
+    for own in [json!({}), json!({"_meta": {"com.example/x": 1}}), json!({"_meta": {"traceparent": "00-9-9-00"}})] {
+        let mut params = own.clone();
+        params["name"] = json!("t");
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+        let expected = own["_meta"]["traceparent"].as_str().unwrap_or("00-1-2-01");
+        for (path, headers) in [("/mcp", &in_session[..]), ("/rpc", &base[..])] {
+            let rest = client.send("POST", path, headers, &call).await.json()["result"]["rest"].clone();
+            assert_eq!(rest["traceparent"], expected, "{path} {own}");
+            assert_eq!(rest["com.example/x"], own["_meta"]["com.example/x"], "{path} {own}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn notifications_are_accepted_and_a_vanished_server_is_not_found() {
     let handle = echo().await;
     let client = Client::of(&handle);
