@@ -4,6 +4,7 @@ pub mod clock;
 pub mod feed;
 pub mod migrate;
 
+mod cell;
 pub(crate) mod dialect;
 mod postgres;
 mod sqlite;
@@ -25,7 +26,7 @@ use self::feed::Feed;
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
 use self::tx::Tx;
-use crate::domain::fault::Fault;
+use crate::domain::fault::{Code, Fault};
 
 /// Where the database is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +150,14 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// What kind of refusal it is to a caller.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Storage(fault) => fault.code,
+            _ => Code::Internal,
+        }
+    }
+
     /// What to try.
     pub fn hint(&self) -> &'static str {
         match self {

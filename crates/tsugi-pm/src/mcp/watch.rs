@@ -12,7 +12,7 @@ use crate::domain::event::{EntityType, Event};
 use crate::domain::fault::Fault;
 use crate::domain::id::{TaskId, TaskRef};
 
-/// How often the place in the history is kept up while nobody listens.
+/// How often the place in the history is kept up while nobody watches anything.
 const REST: Duration = Duration::from_millis(250);
 /// How soon the watcher notices that its server is gone, and how long it rests after a database that failed.
 const LOOK_UP: Duration = Duration::from_secs(5);
@@ -25,9 +25,9 @@ pub(super) fn start(service: &Arc<Service>, server: &Arc<Server>, since: i64) {
 
 async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, mut since: i64) {
     while server.strong_count() > 0 {
-        let told = match notifier.listeners() {
-            0 => rest(service, notifier, &mut since).await,
-            _ => tell(service, notifier, &mut since).await,
+        let told = match notifier.is_any_watched() {
+            true => tell(service, notifier, &mut since).await,
+            false => rest(service, notifier, &mut since).await,
         };
         // What dead agents held comes back also while nobody calls.
         if let Err(fault) = told.and(service.pm.sweep_now_and_then().await) {
@@ -37,12 +37,12 @@ async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, mu
     }
 }
 
-/// While nobody listens, only the place in the history is kept up, and not at every change. It is read before we look
-/// again for listeners, so whatever happens after somebody came lies behind it.
+/// While nobody watches anything, only the place in the history is kept up, and not at every change. It is read before
+/// we look again, so whatever happens after somebody came lies behind it.
 async fn rest(service: &Service, notifier: &Notifier, since: &mut i64) -> Result<(), Fault> {
     let mut changes = service.pm.store().changes();
     let newest = service.pm.last_seq().await?;
-    if notifier.listeners() == 0 {
+    if !notifier.is_any_watched() {
         *since = newest;
         tokio::time::sleep(REST).await;
         let _ = tokio::time::timeout(LOOK_UP, changes.changed()).await;
@@ -50,10 +50,10 @@ async fn rest(service: &Service, notifier: &Notifier, since: &mut i64) -> Result
     Ok(())
 }
 
-/// Tells every change until nobody listens any more.
+/// Tells every change until nobody watches any more.
 async fn tell(service: &Service, notifier: &Notifier, since: &mut i64) -> Result<(), Fault> {
     let mut feed = service.pm.subscribe(*since);
-    while notifier.listeners() > 0 {
+    while notifier.is_any_watched() {
         match tokio::time::timeout(LOOK_UP, feed.next()).await {
             Ok(event) => {
                 let event = event?;

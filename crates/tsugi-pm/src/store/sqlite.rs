@@ -2,6 +2,7 @@
 
 mod open;
 mod queue;
+mod reader;
 mod run;
 mod watch;
 
@@ -11,12 +12,12 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rusqlite::Connection;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
-use self::open::{Opened, Reader};
+use self::open::Opened;
 use self::queue::Place;
+use self::reader::Readers;
 use self::run::transact;
 use self::watch::Watch;
 use super::clock::{Clock, SystemClock};
@@ -47,20 +48,6 @@ pub(super) struct Sqlite {
     watch: Watch,
 }
 
-/// Read-only connections, lent one at a time, and opened when they are first needed.
-struct Readers {
-    reader: Reader,
-    idle: Mutex<Vec<Connection>>,
-    permits: Arc<Semaphore>,
-}
-
-impl Readers {
-    fn lend(&self) -> Result<Connection, Fault> {
-        let idle = self.idle.lock().pop();
-        idle.map_or_else(|| self.reader.connect(), Ok)
-    }
-}
-
 impl Sqlite {
     /// Opens the file, migrates it, starts the writer.
     pub(super) async fn open(path: PathBuf, options: Options) -> Result<Self, OpenError> {
@@ -68,7 +55,6 @@ impl Sqlite {
             tokio::task::spawn_blocking(move || open::open(&path, &options).map(|opened| (path, options, opened)));
         let (path, options, opened) = opening.await.map_err(|error| Fault::internal(error.to_string()))??;
         let Opened { writer, reader, watcher } = opened;
-        let permits = Arc::new(Semaphore::new(options.connections.max(1)));
         let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let (writer, writer_thread) = writer.map(start_writer).transpose()?.unzip();
         Ok(Self {
@@ -76,7 +62,7 @@ impl Sqlite {
             setting: Setting { clock, meter: options.meter, longest_wait: options.longest_wait },
             writer,
             writer_thread,
-            readers: Arc::new(Readers { reader, idle: Mutex::default(), permits }),
+            readers: Arc::new(Readers::new(reader, options.connections)),
             watch: Watch::new(watcher),
         })
     }
@@ -85,7 +71,7 @@ impl Sqlite {
     pub(super) async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
         match mode {
             Mode::Write => self.write(work).await,
-            Mode::Read | Mode::Snapshot => self.read(mode, work).await,
+            Mode::Read | Mode::Snapshot => self.readers.run(self.setting.clone(), mode, work).await,
         }
     }
 
@@ -118,22 +104,6 @@ impl Sqlite {
         ended.map_err(|_| Fault::internal("the writer thread died during the call"))?
     }
 
-    async fn read(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
-        let (readers, setting) = (Arc::clone(&self.readers), self.setting.clone());
-        let longest_wait = setting.longest_wait;
-        let free = tokio::time::timeout(longest_wait, Arc::clone(&readers.permits).acquire_owned()).await;
-        let permit = free.map_err(|_| overloaded())?.map_err(|error| Fault::internal(error.to_string()))?;
-        let reading = tokio::task::spawn_blocking(move || {
-            open::wait_until(Instant::now() + longest_wait);
-            let mut connection = readers.lend()?;
-            let (result, _) = transact(&mut connection, &setting, mode, &work);
-            readers.idle.lock().push(connection);
-            drop(permit);
-            result
-        });
-        reading.await.map_err(|error| Fault::internal(error.to_string()))?
-    }
-
     pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.watch.subscribe()
     }
@@ -157,7 +127,7 @@ impl Sqlite {
             }
             Ok(complaints)
         });
-        self.read(Mode::Snapshot, look).await.map(super::unboxed)
+        self.run(Mode::Snapshot, look).await.map(super::unboxed)
     }
 }
 
@@ -165,7 +135,7 @@ impl Drop for Sqlite {
     fn drop(&mut self) {
         // The writer must be the last to close: only a connection that may write folds the log into the file.
         self.watch.stop();
-        self.readers.idle.lock().clear();
+        self.readers.close();
         self.writer = None;
         if let Some(thread) = self.writer_thread.take() {
             // It finishes what was acknowledged or is about to be, so that nothing half-done outlives the store.

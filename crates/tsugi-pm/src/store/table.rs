@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
+use super::cell;
 use super::value::{Row, Value};
 use crate::domain::agent::Agent;
 use crate::domain::claim::Claim;
@@ -177,10 +178,8 @@ pub(crate) trait Record: Serialize + DeserializeOwned + Clone {
     }
 
     fn from_row(row: &Row) -> Result<Self, Fault> {
-        let fields = Self::TABLE.fields(row)?;
-        let name = Self::TABLE.name;
-        serde_json::from_value(Json::Object(fields))
-            .map_err(|error| Fault::internal(format!("bad row in {name}: {error}")))
+        let table = Self::TABLE;
+        cell::record(&table, row).map_err(|error| Fault::internal(format!("bad row in {}: {error}", table.name)))
     }
 }
 

@@ -74,6 +74,11 @@ impl Notifier {
         self.0.lock().listeners.len()
     }
 
+    /// True when somebody asked for updates of any resource: whoever listens to lists alone does not count.
+    pub fn is_any_watched(&self) -> bool {
+        self.0.lock().listeners.iter().any(|(_, listener)| !listener.filter.uris.is_empty())
+    }
+
     /// True when somebody asked for updates of this resource, for servers that must watch something for it.
     pub fn is_watched(&self, uri: &str) -> bool {
         self.0.lock().listeners.iter().any(|(_, listener)| listener.filter.uris.contains(uri))

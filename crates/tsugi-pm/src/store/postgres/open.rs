@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use deadpool_postgres::{ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{GenericClient, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 use tokio_postgres::Config;
 
 use super::run::fault;
@@ -17,6 +17,8 @@ use crate::store::{OpenError, Options};
 /// an acknowledged write is on the server's disk.
 const SETTINGS: &str = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000 -c synchronous_commit=on \
                         -c default_transaction_isolation=read\\ committed";
+/// Whoever waits for another program's migration waits longer than a claim does.
+const PATIENT: &str = "SET LOCAL lock_timeout = 60000";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the address and adds our settings to those it names.
@@ -46,22 +48,53 @@ pub(super) fn pool(config: &Config, tls: &Tls, options: &Options) -> Result<Pool
 
 /// Takes the missing steps, one transaction each, while nobody else migrates the same schema.
 pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), OpenError> {
-    loop {
-        let storage = |error: tokio_postgres::Error| OpenError::Storage(fault(&error));
-        let transaction = client.transaction().await.map_err(storage)?;
-        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tsugi migrate ' || current_schema(), 0))";
-        transaction.execute(lock, &[]).await.map_err(storage)?;
-        transaction.batch_execute(migrate::CREATE_RECORD).await.map_err(storage)?;
-        let rows = transaction.query(migrate::READ_RECORD, &[]).await.map_err(storage)?;
-        let taken: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        let at = migrate::check(&taken, known, |step| step.postgres)?;
-        if at >= known {
-            return transaction.commit().await.map_err(storage);
-        }
-        transaction.batch_execute(STEPS[at].postgres).await.map_err(storage)?;
-        let (version, name, checksum) = migrate::record(at, STEPS[at].postgres);
-        let insert = "INSERT INTO migration (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)";
-        transaction.execute(insert, &[&version, &name, &checksum, &SystemClock.now().0]).await.map_err(storage)?;
-        transaction.commit().await.map_err(storage)?;
+    while steps_taken(&client, known).await? < known {
+        step_forward(&mut client, known).await.map_err(|error| match error {
+            Failed::Open(error) => error,
+            Failed::Postgres(error) => OpenError::Storage(fault(&error)),
+        })?;
     }
+    Ok(())
+}
+
+/// How many steps the schema has taken. Asked without a lock: most programs find nothing to do, and when a whole team
+/// starts at once they need not stand in line for it.
+async fn steps_taken(client: &impl GenericClient, known: usize) -> Result<usize, OpenError> {
+    let storage = |error: tokio_postgres::Error| OpenError::Storage(fault(&error));
+    let is_new = client.query_one("SELECT to_regclass('migration') IS NULL", &[]).await.map_err(storage)?;
+    if is_new.get(0) {
+        return Ok(0);
+    }
+    let rows = client.query(migrate::READ_RECORD, &[]).await.map_err(storage)?;
+    let taken: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    migrate::check(&taken, known, |step| step.postgres)
+}
+
+enum Failed {
+    Open(OpenError),
+    Postgres(tokio_postgres::Error),
+}
+
+impl From<tokio_postgres::Error> for Failed {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Postgres(error)
+    }
+}
+
+/// Takes the next step, seen under the lock; another process may have taken it meanwhile.
+async fn step_forward(client: &mut Object, known: usize) -> Result<(), Failed> {
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(PATIENT).await?;
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tsugi migrate ' || current_schema(), 0))";
+    transaction.execute(lock, &[]).await?;
+    let at = steps_taken(&transaction, known).await.map_err(Failed::Open)?;
+    if at >= known {
+        return Ok(transaction.commit().await?);
+    }
+    transaction.batch_execute(migrate::CREATE_RECORD).await?;
+    transaction.batch_execute(STEPS[at].postgres).await?;
+    let (version, name, checksum) = migrate::record(at, STEPS[at].postgres);
+    let insert = "INSERT INTO migration (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)";
+    transaction.execute(insert, &[&version, &name, &checksum, &SystemClock.now().0]).await?;
+    Ok(transaction.commit().await?)
 }

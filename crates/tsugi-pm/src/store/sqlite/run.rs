@@ -114,7 +114,10 @@ fn value(found: ValueRef<'_>) -> Value {
     match found {
         ValueRef::Integer(number) => Value::Int(number),
         ValueRef::Real(number) => Value::Real(number),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Text(text) => Value::Text(match std::str::from_utf8(text) {
+            Ok(text) => text.to_owned(),
+            Err(_) => String::from_utf8_lossy(text).into_owned(),
+        }),
         ValueRef::Null | ValueRef::Blob(_) => Value::Null,
     }
 }

@@ -214,8 +214,7 @@ fn from_row(row: &Row) -> Result<Event, Fault> {
         session_id: optional(8).map(TryInto::try_into).transpose()?,
         claim_id: optional(9).map(TryInto::try_into).transpose()?,
         reason: optional(10),
-        changes: serde_json::from_value(row.json(11)?)
-            .map_err(|error| Fault::internal(format!("bad event: {error}")))?,
+        changes: serde_json::from_str(row.text(11)?).map_err(|error| Fault::internal(format!("bad event: {error}")))?,
         version_after: row.int(12)?,
         prev_hash: row.text(13)?.to_owned(),
         hash: row.text(14)?.to_owned(),

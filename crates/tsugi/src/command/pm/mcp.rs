@@ -24,6 +24,8 @@ use tsugi_pm::store::{Location, Options};
 const CANNOT_START: u8 = 78;
 /// The last words may take this long; what is not said by then, the lease covers.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// By then a client has usually begun.
+const SETTLED: Duration = Duration::from_secs(2);
 /// One agent, or one person, does little at a time, and a database for a team has many of them.
 const CONNECTIONS: usize = 3;
 /// How often we look whether whoever started us is still there.
@@ -71,6 +73,7 @@ pub(crate) async fn run(args: &Args) -> u8 {
             return CANNOT_START;
         }
     };
+    tokio::spawn(forget_start_up());
     let kind = tokio::select! {
         _ = face::stdio::run(process.clone(), stream::input(), stream::output()) => EndKind::Eof,
         () = until_told() => EndKind::Signal,
@@ -79,6 +82,12 @@ pub(crate) async fn run(args: &Args) -> u8 {
     };
     let _ = tokio::time::timeout(LAST_WORDS, process.end(kind)).await;
     0
+}
+
+/// Many of us may run on one machine, and what only the start needed is of no use any more.
+async fn forget_start_up() {
+    tokio::time::sleep(SETTLED).await;
+    tsugi_process::forget_start_up();
 }
 
 async fn start(args: &Args) -> Result<std::sync::Arc<Process>, Fault> {
@@ -117,7 +126,7 @@ pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, Fault> {
     let options = Options { allow_network_file_system: i_know, connections, ..usual };
     Pm::open(options).await.map_err(|error| {
         let hint = error.hint();
-        Fault::new(Code::Internal, error.to_string()).hint(hint).with("db", db_shown(db))
+        Fault::new(error.code(), error.to_string()).hint(hint).with("db", db_shown(db))
     })
 }
 

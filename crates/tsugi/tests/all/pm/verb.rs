@@ -21,7 +21,7 @@ fn people_move_work_with_the_same_verbs() {
     let handed = asked(at, &["handoff", "WEB-1", "--summary", "half", "--next", "rest", "--agent", "agt_a"]);
     let handoff = handed["handoff"]["id"].as_str().unwrap();
     assert_eq!(asked(at, &["accept", "WEB-1", "--agent", "agt_b"])["handoff"]["id"], handoff, "by the task's name");
-    asked(at, &["accept", handoff, "--agent", "agt_b"]);
+    assert_eq!(pm(at, &["accept", handoff, "--agent", "agt_a"]).status.code(), Some(4), "it is taken");
     asked(at, &["review", "WEB-1", "--summary", "works", "--agent", "agt_b"]);
     assert_eq!(asked(at, &["review", "WEB-1", "--approve", "--agent", "agt_b"])["task"]["status"], "done");
     assert_eq!(asked(at, &["verify"])["problems"], json!([]));

@@ -1,0 +1,93 @@
+//! Threads that read: each has a connection of its own, and the one used last is used again first.
+//!
+//! Tokio's threads for blocking work would do, but it starts another whenever the last is not quite back, and on a busy
+//! machine a server for one agent had thirty.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::open::{Reader, wait_until};
+use super::run::transact;
+use super::{Setting, overloaded};
+use crate::domain::fault::Fault;
+use crate::store::{Boxed, Mode, Work};
+
+/// Work for a reading thread, which may not have got its connection.
+type Job = Box<dyn FnOnce(Result<&mut Connection, Fault>) + Send>;
+
+/// The reading threads of one file, started when they are first needed.
+pub(super) struct Readers {
+    reader: Arc<Reader>,
+    idle: Mutex<Vec<Thread>>,
+    permits: Arc<Semaphore>,
+}
+
+struct Thread {
+    jobs: SyncSender<Job>,
+    handle: JoinHandle<()>,
+}
+
+impl Readers {
+    pub(super) fn new(reader: Reader, most: usize) -> Self {
+        Self { reader: Arc::new(reader), idle: Mutex::default(), permits: Arc::new(Semaphore::new(most.max(1))) }
+    }
+
+    /// Runs a read on a snapshot.
+    pub(super) async fn run(self: &Arc<Self>, setting: Setting, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+        let permit = self.permit(setting.longest_wait).await?;
+        let thread = self.lend()?;
+        let (answer, answered) = oneshot::channel();
+        let (readers, jobs) = (Arc::clone(self), thread.jobs.clone());
+        let job: Job = Box::new(move |connection| {
+            wait_until(Instant::now() + setting.longest_wait);
+            let result = connection.and_then(|connection| transact(connection, &setting, mode, &work).0);
+            readers.idle.lock().push(thread);
+            drop(permit);
+            let _ = answer.send(result);
+        });
+        jobs.send(job).map_err(|_| Fault::internal("a reading thread is gone"))?;
+        answered.await.map_err(|_| Fault::internal("a reading thread died during the call"))?
+    }
+
+    async fn permit(&self, longest_wait: Duration) -> Result<OwnedSemaphorePermit, Fault> {
+        let free = tokio::time::timeout(longest_wait, Arc::clone(&self.permits).acquire_owned()).await;
+        free.map_err(|_| overloaded())?.map_err(|error| Fault::internal(error.to_string()))
+    }
+
+    fn lend(&self) -> Result<Thread, Fault> {
+        let idle = self.idle.lock().pop();
+        idle.map_or_else(|| start(Arc::clone(&self.reader)), Ok)
+    }
+
+    /// Closes every connection that nobody uses at the moment.
+    pub(super) fn close(&self) {
+        let idle = std::mem::take(&mut *self.idle.lock());
+        for Thread { jobs, handle } in idle {
+            drop(jobs);
+            let _ = handle.join();
+        }
+    }
+}
+
+fn start(reader: Arc<Reader>) -> Result<Thread, Fault> {
+    let (sender, jobs) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("pm-reader".to_owned()).spawn(move || serve(&reader, &jobs));
+    let handle = thread.map_err(|error| Fault::internal(format!("cannot start a reading thread: {error}")))?;
+    Ok(Thread { jobs: sender, handle })
+}
+
+fn serve(reader: &Reader, jobs: &Receiver<Job>) {
+    let mut connection = None;
+    while let Ok(job) = jobs.recv() {
+        match &mut connection {
+            Some(connection) => job(Ok(connection)),
+            None => job(reader.connect().map(|new| connection.insert(new))),
+        }
+    }
+}
