@@ -22,7 +22,7 @@ use super::mcp::modern::listen::{self, Subscription};
 use super::mcp::modern::stream::response;
 use super::mcp::modern::{invalid, read_meta, refuse_gone};
 use super::mcp::{names_revision, unreadable_error};
-use super::running::{Cancel, Running, Said};
+use super::running::{Answered, Cancel, Running, Said};
 use crate::config::Limits;
 use crate::drain::{Busy, Drain};
 
@@ -259,7 +259,7 @@ fn turn_stream(turn: Turn) -> impl Stream<Item = Bytes> + Send {
             Said::Message(message) => Some(message),
             Said::Response(response) => {
                 turn = None;
-                Some(response)
+                Some(response.into_bytes())
             }
             Said::Silence => {
                 turn = None;
@@ -298,12 +298,14 @@ impl Asking {
         match self {
             Asking::Subscription { subscription, draining } => match subscription.poll(context) {
                 Poll::Ready(listen::Said::Note(note)) => Poll::Ready(Said::Message(note)),
-                Poll::Ready(listen::Said::End(response)) => Poll::Ready(Said::Response(response)),
-                Poll::Pending => draining.poll_unpin(context).map(|()| Said::Response(subscription.goodbye())),
+                Poll::Ready(listen::Said::End(response)) => Poll::Ready(Said::Response(Answered::Whole(response))),
+                Poll::Pending => {
+                    draining.poll_unpin(context).map(|()| Said::Response(Answered::Whole(subscription.goodbye())))
+                }
             },
             Asking::Call { id, method, running } => running.poll_event(context).map(|event| match event {
                 Event::Note(note) => Said::Message(note.to_bytes()),
-                Event::Done(outcome) => Said::Response(response(id, method, &outcome)),
+                Event::Done(outcome) => Said::Response(Answered::Whole(response(id, method, &outcome))),
             }),
         }
     }
@@ -331,7 +333,7 @@ impl Stream for Cancellable {
             Said::Message(message) => Some(message),
             Said::Response(response) => {
                 self.asking = None;
-                Some(response)
+                Some(response.into_bytes())
             }
             Said::Silence => None,
         })

@@ -9,9 +9,14 @@ use futures_util::task::AtomicWaker;
 
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Note, Outcome, Reply};
 use tsugi_protocol::era::change;
+use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::rpc::{Id, Response};
+
+use super::mcp::modern;
+use crate::body::Body;
 
 /// A reply on its way. Dropping it cancels the call.
 pub(crate) struct Running {
@@ -85,9 +90,35 @@ pub(crate) enum Said {
     /// A notification or a question; more follows.
     Message(Bytes),
     /// The response; nothing follows.
-    Response(Bytes),
+    Response(Answered),
     /// Nothing: the client cancelled the request and expects no response.
     Silence,
+}
+
+/// A response on its way out: a result stays as it is until the wire is known, since HTTP sends it without a copy.
+pub(crate) enum Answered {
+    /// Written on one line.
+    Whole(Bytes),
+    /// A result, and which request it answers.
+    Result(Id, Object),
+}
+
+impl Answered {
+    /// The response on one line, as streams need it.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self {
+            Answered::Whole(response) => response,
+            Answered::Result(id, result) => Response::result(id, result.raw()).to_bytes(),
+        }
+    }
+
+    /// The response as all that an HTTP exchange has to say.
+    pub(crate) fn into_body(self) -> Body {
+        match self {
+            Answered::Whole(response) => Body::one(response),
+            Answered::Result(id, result) => modern::around(&id, &result),
+        }
+    }
 }
 
 /// The switch that ends one turn from outside.

@@ -79,7 +79,7 @@ impl Gathering {
                 Poll::Pending => index += 1,
                 Poll::Ready(Said::Message(message)) => return Some(message),
                 Poll::Ready(Said::Response(response)) => {
-                    self.answers.push(response);
+                    self.answers.push(response.into_bytes());
                     self.turns.swap_remove(index);
                 }
                 Poll::Ready(Said::Silence) => _ = self.turns.swap_remove(index),
@@ -109,7 +109,7 @@ async fn response_of(mut turn: Turn) -> Option<Bytes> {
     loop {
         match turn.next().await {
             Said::Message(_) => {}
-            Said::Response(response) => return Some(response),
+            Said::Response(response) => return Some(response.into_bytes()),
             Said::Silence => return None,
         }
     }

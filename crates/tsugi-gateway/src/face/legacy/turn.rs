@@ -12,10 +12,10 @@ use tokio::time::Sleep;
 use tsugi_protocol::answer::{Event, Failure, Fault, FaultCode, InputRequired, Outcome};
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::input::{Answers, Question};
-use tsugi_protocol::rpc::{Body, Id, Request, Response, RpcError};
+use tsugi_protocol::rpc::{Body, Id, Request, RpcError};
 
 use super::conversation::Conversation;
-use crate::face::running::{Cancel, Running, Said};
+use crate::face::running::{Answered, Cancel, Running, Said};
 use tsugi_protocol::era::{change, round_trip, to_legacy};
 
 /// A request being answered. Dropping it cancels the call.
@@ -99,7 +99,7 @@ impl Turn {
                 State::Failed(error) => {
                     let response = error.response(Some(&self.request.id));
                     self.end();
-                    return Poll::Ready(Said::Response(response));
+                    return Poll::Ready(Said::Response(Answered::Whole(response)));
                 }
                 State::Over => return Poll::Pending,
             }
@@ -111,10 +111,9 @@ impl Turn {
         let response = match outcome {
             Outcome::Complete(complete) => {
                 self.conversation.done(&self.request);
-                let result = to_legacy::result(complete, method, version);
-                Response::result(self.request.id.clone(), result.raw()).to_bytes()
+                Answered::Result(self.request.id.clone(), to_legacy::result(complete, method, version))
             }
-            Outcome::Failed(failure) => self.error(failure).response(Some(&self.request.id)),
+            Outcome::Failed(failure) => Answered::Whole(self.error(failure).response(Some(&self.request.id))),
             Outcome::InputRequired(_) => unreachable!("questions are asked before a response is written"),
         };
         self.end();

@@ -124,7 +124,7 @@ async fn answer(asked: Asked<'_>, session: Arc<Session>, received: Received) -> 
     match first(&mut kept, session.conversation.version(), patience, asked.gateway.alarm()).await {
         First::Said(Said::Response(response)) => {
             kept.0 = None;
-            http::json(StatusCode::OK, Body::one(response))
+            http::json(StatusCode::OK, response.into_body())
         }
         First::Said(Said::Silence) => {
             kept.0 = None;

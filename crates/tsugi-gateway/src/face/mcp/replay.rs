@@ -144,7 +144,7 @@ fn poll_turns(turns: &mut Vec<Turn>, context: &mut Context<'_>) -> Poll<Option<B
             Poll::Ready(Said::Message(message)) => return Poll::Ready(Some(message)),
             Poll::Ready(Said::Response(response)) => {
                 turns.swap_remove(index);
-                return Poll::Ready(Some(response));
+                return Poll::Ready(Some(response.into_bytes()));
             }
             Poll::Ready(Said::Silence) => {
                 turns.swap_remove(index);
