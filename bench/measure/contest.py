@@ -29,13 +29,12 @@ def measure(turns, names=()):
 
 def start(peer, running, failed):
     """Starts one, and lets every mode answer for a moment: what compiles while it runs is measured compiled."""
-    run = Running(peer, free_port(), "stdio")
+    run = running[peer.name] = Running(peer, free_port(), "stdio")
     told = run.wait(60)
     if not told.get("ok"):
         failed[peer.name] = str(told.get("last") or told)
-        run.close()
+        running.pop(peer.name).close()
         return
-    running[peer.name] = run
     for mode in peer.modes:
         load(run.proc.pid, *peer.target(run.port, mode), concurrency=4, seconds=0.8, warm_up=0)
 

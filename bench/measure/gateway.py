@@ -1,5 +1,5 @@
 """What a call through the gateway costs: beside a bare server, beside a relay of bytes, and beside the back end itself."""
-import json
+import contextlib, json
 
 from .peers import Running, Tsugi
 from .process import FLOOR, HTTP, STDIO, free_port
@@ -24,14 +24,13 @@ def as_plain_post(url, mode, method, size=0, **params):
 
 
 def measure(turns):
-    hello, relay = Program(FLOOR, "--port", "PORT", "hello"), Program(FLOOR, "--port", "PORT", "relay", STDIO)
-    back, gateway = Program(HTTP, "--port", "PORT"), Running(Tsugi(), free_port(), "stdio", mode="modern")
-    try:
-        gateway.wait(30)
+    with contextlib.ExitStack() as stack:
+        keep = lambda program: stack.enter_context(contextlib.closing(program))
+        hello = keep(Program(FLOOR, "--port", "PORT", "hello"))
+        relay = keep(Program(FLOOR, "--port", "PORT", "relay", STDIO))
+        back = keep(Program(HTTP, "--port", "PORT"))
+        gateway = keep(Running(Tsugi(), free_port(), "stdio", mode="modern")).ready()
         return {str(size): take(turns, contenders(size, hello, relay, back, gateway)) for size in (200, 1024, 102400)}
-    finally:
-        for program in (hello, relay, back, gateway):
-            program.close()
 
 
 def contenders(size, hello, relay, back, gateway):

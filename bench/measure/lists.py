@@ -1,5 +1,5 @@
 """How fast the tools of twenty servers are listed, beside a server that answers with the same bytes from memory."""
-import json, tempfile
+import contextlib, json, tempfile
 import urllib.request
 
 from .gateway import ERAS, META, as_plain_post
@@ -11,31 +11,29 @@ SERVERS, TOOLS = 20, 50
 
 
 def measure(turns):
-    gateway = Running(Tsugi(), free_port(), "stdio", n=SERVERS, tools=TOOLS, mode="modern")
-    started, contenders = [gateway], {}
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            gateway.wait(60)
-            for mode in ERAS:
-                path = f"{folder}/{mode}.json"
-                with open(path, "wb") as file:
-                    file.write(answer(gateway, mode))
-                floor = Program(FLOOR, "--port", "PORT", "file", path)
-                started.append(floor)
-                plain = as_plain_post(floor.url("/"), mode, "tools/list")
-                contenders[f"same bytes, {mode}"] = lambda floor=floor, plain=plain: load(floor.proc.pid, *plain, concurrency=16)
-                asked = ["--method", "tools/list", *gateway.peer.target(gateway.port, mode, n=SERVERS)]
-                contenders[f"tsugi, {mode}"] = lambda asked=asked: load(gateway.proc.pid, *asked, concurrency=16)
-            return take(turns, contenders)
-        finally:
-            for program in started:
-                program.close()
+    with contextlib.ExitStack() as stack:
+        keep = lambda program: stack.enter_context(contextlib.closing(program))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        gateway = keep(Running(Tsugi(), free_port(), "stdio", n=SERVERS, tools=TOOLS, mode="modern")).ready()
+        floors = {mode: keep(same_bytes(gateway, mode, f"{folder}/{mode}.json")) for mode in ERAS}
+        return take(turns, contenders(gateway, floors))
 
 
-def answer(gateway, mode):
-    """The bytes of the first page of the list, as a client gets them."""
-    post = Poster(gateway.peer.urls(gateway.port, 1)[0], mode)
-    return post("tools/list")
+def same_bytes(gateway, mode, path):
+    """A server that answers everything with what the gateway answers."""
+    with open(path, "wb") as file:
+        file.write(Poster(gateway.peer.urls(gateway.port, 1)[0], mode)("tools/list"))
+    return Program(FLOOR, "--port", "PORT", "file", path)
+
+
+def contenders(gateway, floors):
+    out = {}
+    for mode, floor in floors.items():
+        plain = as_plain_post(floor.url("/"), mode, "tools/list")
+        out[f"same bytes, {mode}"] = lambda floor=floor, plain=plain: load(floor.proc.pid, *plain, concurrency=16)
+        asked = ["--method", "tools/list", *gateway.peer.target(gateway.port, mode, n=SERVERS)]
+        out[f"tsugi, {mode}"] = lambda asked=asked: load(gateway.proc.pid, *asked, concurrency=16)
+    return out
 
 
 class Poster:

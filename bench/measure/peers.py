@@ -373,6 +373,13 @@ class Running:
         return loadgen("wait", "--since-ns", self.since, "--limit", limit, "--timeout-ms", 20000,
                        *self.peer.waits(self.port, self.mode, self.n, self.tools), timeout=limit + 60)
 
+    def ready(self):
+        """Itself, once all its tools are listed."""
+        told = self.wait(60)
+        if not told.get("ok"):
+            raise RuntimeError(f"{self.peer.name} is not ready: {told.get('last')}: {self.tail()}")
+        return self
+
     def tail(self):
         try:
             return (self.work / "log.txt").read_bytes()[-600:].decode(errors="replace")

@@ -38,7 +38,7 @@ def idle_once():
     with tempfile.TemporaryDirectory() as folder:
         gateway = built_in(folder)
         try:
-            time.sleep(1.5)
+            time.sleep(3)
             return {"listening_ms": gateway.listening_ms, "mib": weigh(gateway.proc.pid)["rss"] / MIB,
                     "parts": memory_parts(gateway.proc.pid)}
         finally:
