@@ -103,15 +103,20 @@ impl Pool {
             // No instance is started for a server that is no more; the first one says so.
             _ if self.first.inner().is_let_go() => Ok(self.first.lease()),
             Instances::Shared => Ok(self.first.lease()),
-            Instances::PerSession => self.of_session(Owner::of(call)),
+            Instances::PerSession => self.of_session(Owner::of(call), self.asker(call)),
             Instances::Pool(most) => Ok(self.least_busy(call, most)),
         }
     }
 
     /// The instance of this caller in this session, and of nobody else.
-    fn of_session(&self, owner: Owner) -> Result<Lease, Fault> {
+    fn of_session(&self, owner: Owner, asker: Option<u64>) -> Result<Lease, Fault> {
         let mut more = self.more.lock();
-        if let Some(slot) = more.iter().find(|slot| slot.owner.as_ref() == Some(&owner)) {
+        // An answer goes to the one that asked, also when its caller has learned something meanwhile.
+        let is_its = |slot: &&Slot| match (&slot.owner, asker) {
+            (Some(other), Some(number)) => other.caller == owner.caller && slot.instance.number() == number,
+            (other, _) => other.as_ref() == Some(&owner),
+        };
+        if let Some(slot) = more.iter().find(is_its) {
             return Ok(slot.instance.lease());
         }
         // The first instance has a connection too.
@@ -130,6 +135,11 @@ impl Pool {
         Ok(lease)
     }
 
+    /// The number of the instance that asked what this call brings the answer to.
+    fn asker(&self, call: &Call) -> Option<u64> {
+        self.asked.get(&*call.params.get_str("requestState")?)
+    }
+
     fn full(&self, most: usize) -> Fault {
         let message = format!("all {most} connections for sessions are in use");
         let mut fault = Fault::new(FaultCode::Overloaded, message).on_server(&self.first.inner().config.name);
@@ -141,8 +151,7 @@ impl Pool {
     /// question goes to the one that asked.
     fn least_busy(&self, call: &Call, most: usize) -> Lease {
         let mut more = self.more.lock();
-        let state = call.params.get_str("requestState");
-        if let Some(number) = state.and_then(|state| self.asked.get(&*state)) {
+        if let Some(number) = self.asker(call) {
             let asked = more.iter().map(|slot| &slot.instance).find(|instance| instance.number() == number);
             return asked.unwrap_or(&self.first).lease();
         }

@@ -33,6 +33,8 @@ pub(super) enum Ended {
 struct Todo {
     lists: Lists,
     watches: bool,
+    /// Nothing was fetched yet over this connection.
+    is_new: bool,
     /// What the server was asked to tell is forgotten.
     is_renewed: bool,
     /// Lists that could not be fetched, and when to try again.
@@ -46,7 +48,14 @@ impl Todo {
     }
 
     fn nothing() -> Self {
-        Self { lists: Lists::default(), watches: false, is_renewed: false, again: None, wait: AGAIN_AFTER }
+        Self {
+            lists: Lists::default(),
+            watches: false,
+            is_new: true,
+            is_renewed: false,
+            again: None,
+            wait: AGAIN_AFTER,
+        }
     }
 
     fn is_nothing(&self) -> bool {
@@ -173,7 +182,9 @@ async fn work(
     while !todo.is_nothing() {
         let lists = std::mem::take(&mut todo.lists);
         if lists != Lists::default() {
-            let failed = unless_ended(connection, orders, todo, refresh(inner, connection, lists)).await?;
+            let is_new = std::mem::take(&mut todo.is_new);
+            let failed = unless_ended(connection, orders, todo, refresh(inner, connection, lists, is_new)).await?;
+            todo.is_new = is_new && failed != Lists::default();
             todo.fetched(failed);
         }
         if std::mem::take(&mut todo.watches) {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use tsugi_protocol::answer::Outcome;
 use tsugi_protocol::mcp::{Era, Method};
 
-use super::{Inner, Place};
 use super::status::What;
+use super::{Inner, Place};
 use crate::catalog::{Catalog, Lists, Wire, fetch};
 use crate::connection::Connection;
 use crate::stack;
 
-/// Fetches lists, tells what changed, and gives those that could not be fetched.
-pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: Lists) -> Lists {
+/// Fetches lists, tells what changed, and gives those that could not be fetched. What a server says has changed is
+/// told whatever it reads; over a new connection only what reads differently than before, so that nobody notices a
+/// server that was started again.
+pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: Lists, is_new: bool) -> Lists {
     let source = stack::plain(connection.clone(), &inner.config, &inner.options);
     let old = inner.catalog.load_full();
     let identity = connection.identity();
@@ -30,8 +32,9 @@ pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: 
         inner.parts.tools.fill(&catalog);
     }
     let mut changes = changes_between(old.as_deref(), &catalog, lists.without(failed));
-    if let Some(remembered) = inner.remembered.load_full().filter(|_| old.is_none()) {
-        changes.retain(|what| !reads_the_same(&remembered, &catalog, what));
+    let shown = old.clone().or_else(|| inner.remembered.load_full());
+    if let Some(shown) = shown.filter(|_| is_new) {
+        changes.retain(|what| !reads_the_same(&shown, &catalog, what));
     }
     let catalog = Arc::new(catalog);
     inner.catalog.store(Some(catalog.clone()));
@@ -51,16 +54,19 @@ fn keep(inner: &Arc<Inner>, catalog: Arc<Catalog>) {
     tokio::task::spawn_blocking(move || inner.manifests.save(&inner.config.name, &inner.config.target, &catalog));
 }
 
-/// Whether a list is the one that was shown already, before the server was up.
+/// Whether a list is the one that was shown already, before the server was up or before it was away.
 fn reads_the_same(remembered: &Catalog, new: &Catalog, what: &What) -> bool {
-    let same = |method| match (remembered.answer(&method), new.answer(&method)) {
-        (Some(Outcome::Complete(one)), Some(Outcome::Complete(other))) => one.body.bytes() == other.body.bytes(),
+    // The entries count: a new version of the server that offers the same is no change.
+    let same = |method, key| match (remembered.answer(&method), new.answer(&method)) {
+        (Some(Outcome::Complete(one)), Some(Outcome::Complete(other))) => {
+            one.body.get_bytes(key) == other.body.get_bytes(key)
+        }
         _ => false,
     };
     match what {
-        What::Tools => same(Method::ToolsList),
-        What::Prompts => same(Method::PromptsList),
-        What::Resources => same(Method::ResourcesList) && same(Method::TemplatesList),
+        What::Tools => same(Method::ToolsList, "tools"),
+        What::Prompts => same(Method::PromptsList, "prompts"),
+        What::Resources => same(Method::ResourcesList, "resources") && same(Method::TemplatesList, "resourceTemplates"),
         _ => false,
     }
 }

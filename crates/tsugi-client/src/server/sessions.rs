@@ -136,9 +136,8 @@ impl Sessions {
     }
 
     fn over(&self, session: Arc<Session>, call: Call) -> Reply {
-        *session.used.lock() = Instant::now();
         if session.inner.is_live() {
-            return session.inner.forward(call);
+            return session.forward(call);
         }
         if session.is_shut() || !self.0.make_room() {
             return self.0.usual.answer(call);
@@ -146,7 +145,7 @@ impl Sessions {
         let usual = self.0.usual.clone();
         Reply::from_late(async move {
             match session.open().await {
-                true => session.inner.forward(call),
+                true => session.forward(call),
                 false => usual.answer(call),
             }
         })
@@ -169,8 +168,9 @@ impl Answer for Sessions {
 impl Shared {
     fn way(self: &Arc<Self>, call: &Call) -> Way {
         let Some(identity) = self.first.known_identity() else { return Way::Unknown };
-        if let Some(session) = self.asking(call) {
-            return Way::Over(session);
+        if let Some(held) = self.held(call) {
+            // Whoever asked gets the answer.
+            return self.asking(&held).map_or(Way::Usual, Way::Over);
         }
         let client = &call.meta.client;
         match (identity.version.era(), client.version.era()) {
@@ -184,13 +184,17 @@ impl Shared {
         }
     }
 
-    /// The session that waits for the answer this call brings.
-    fn asking(&self, call: &Call) -> Option<Arc<Session>> {
+    /// What stands behind the state that a call brings back.
+    fn held(&self, call: &Call) -> Option<Held> {
         let state = call.params.get_str("requestState")?;
-        let options = &self.common.options;
-        let Ok(Held::Parked(number)) = options.sealer.open(&self.first.config.name, call, &state) else { return None };
+        self.common.options.sealer.open(&self.first.config.name, call, &state).ok()
+    }
+
+    /// The session in which a call waits for its answer; `None` when it is none of these.
+    fn asking(&self, held: &Held) -> Option<Arc<Session>> {
+        let Held::Parked(number) = held else { return None };
         let sessions = self.sessions.lock();
-        sessions.iter().find(|session| session.inner.context.parked.has(number)).cloned()
+        sessions.iter().find(|session| session.inner.context.parked.has(*number)).cloned()
     }
 
     /// The session for callers that can be asked for this. It is opened when it is used.
@@ -252,6 +256,12 @@ impl Shared {
 impl Session {
     fn is_unused(&self) -> bool {
         self.inner.in_flight() == 0 && !self.inner.is_watched()
+    }
+
+    /// Makes a call, and notes that somebody uses the session.
+    fn forward(&self, call: Call) -> Reply {
+        *self.used.lock() = Instant::now();
+        self.inner.forward(call)
     }
 
     fn is_shut(&self) -> bool {

@@ -12,7 +12,7 @@ use tsugi_protocol::answer::{Fault, FaultCode};
 use super::attend::{Ended, attend};
 use super::connect::connect;
 use super::seats::Seat;
-use super::{Inner, Live, Order};
+use super::{Inner, Live, Order, Place};
 use crate::config::{Restart, Start};
 use crate::connection::Connection;
 use crate::connection::backoff::{Backoff, Verdict};
@@ -155,7 +155,13 @@ async fn ending(orders: &mut Orders) -> (Option<oneshot::Sender<()>>, Next) {
 
 /// Decides what to do after a failure, and waits as long as that says.
 async fn broken(inner: &Arc<Inner>, fault: Fault, orders: &mut Orders, backoff: &mut Backoff) -> Next {
-    tracing::warn!(server = %inner.context.server, %fault, hint = fault.hint, "the server is not connected");
+    match inner.place {
+        Place::First | Place::Further => {
+            tracing::warn!(server = %inner.context.server, %fault, hint = fault.hint, "the server is not connected");
+        }
+        // It is done without.
+        Place::Beside(_) => tracing::debug!(server = %inner.context.server, %fault, "a session is not connected"),
+    }
     let may_retry = inner.config.restart == Restart::OnFailure && is_worth_retrying(&fault);
     let verdict = if may_retry { backoff.failed(Instant::now()) } else { Verdict::GiveUp };
     match verdict {

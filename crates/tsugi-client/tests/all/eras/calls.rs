@@ -185,3 +185,17 @@ async fn a_tool_that_appears_is_listed_after_the_change_is_told() {
         cell.finish().await;
     }
 }
+
+#[tokio::test]
+async fn a_server_that_was_started_again_and_offers_the_same_tells_no_change() {
+    for cell in Cell::all().await {
+        let generation = || cell.server.catalog().unwrap().generation;
+        let (before, mut changes) = (generation(), cell.server.changes());
+        cell.server.restart().await;
+        assert!(wait::until(|| generation() > before).await, "{}", cell.name);
+        while let Ok(change) = changes.try_recv() {
+            assert_eq!(change.what, tsugi_client::What::State, "{}", cell.name);
+        }
+        cell.finish().await;
+    }
+}
