@@ -111,10 +111,23 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
             },
             change = source.next() => running.take(change),
             () = running.doorkeeper.changed() => running.replace_keys(),
-            Some((server, arrived)) = running.arrivals.next() => running.note_arrival(server, arrived),
+            Some((server, arrived)) = running.arrivals.next() => {
+                running.note_arrival(server, arrived);
+                if running.arrivals.is_empty() {
+                    tokio::spawn(forget_start_up());
+                }
+            }
             ready = reload::next(&mut running.coming) => running.finish(ready),
         }
     }
+}
+
+/// What follows upon the last server's arrival, such as writing down what it has, still belongs to the start.
+const SETTLING: Duration = Duration::from_millis(500);
+
+async fn forget_start_up() {
+    tokio::time::sleep(SETTLING).await;
+    tsugi_process::forget_start_up();
 }
 
 impl<'a> Running<'a> {
