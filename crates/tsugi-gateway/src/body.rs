@@ -5,10 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use smallvec::SmallVec;
+use tsugi_protocol::json::Object;
 
 /// A stream of chunks that is pulled as fast as the reader takes them.
 pub trait Chunks: Send {
@@ -18,8 +20,8 @@ pub trait Chunks: Send {
 
 /// A response's body.
 pub enum Body {
-    /// Up to three pieces, written one after another: envelope, result, envelope.
-    Parts([Bytes; 3]),
+    /// Pieces, written one after another: envelope, result, envelope.
+    Parts(SmallVec<[Bytes; 3]>),
     /// Chunks that come over time.
     Stream(Box<dyn Chunks>),
 }
@@ -35,21 +37,54 @@ impl Body {
 
     /// One piece.
     pub fn one(bytes: Bytes) -> Self {
-        Body::Parts([bytes, Bytes::new(), Bytes::new()])
+        Body::Parts(SmallVec::from_iter([bytes]))
     }
 
-    /// The pieces of a head, a payload that may be large, `tail`. A large payload is not copied.
-    pub fn around(head: [&[u8]; 3], payload: &Bytes, tail: &'static [u8]) -> Self {
-        let is_split = payload.len() >= WORTH_SPLITTING;
-        let copied = if is_split { 0 } else { payload.len() + tail.len() };
+    /// Pieces that are there already.
+    pub fn pieces(pieces: [Bytes; 3]) -> Self {
+        Body::Parts(SmallVec::from(pieces))
+    }
+
+    /// The pieces of a head, an object that may be large, `tail`. A large object is not copied.
+    pub fn around(head: [&[u8]; 3], object: &Object, tail: &'static [u8]) -> Self {
+        let is_split = object.bytes().len() >= WORTH_SPLITTING;
+        let copied = if is_split { 1 } else { object.bytes().len() + tail.len() };
         let mut whole = BytesMut::with_capacity(head.iter().map(|piece| piece.len()).sum::<usize>() + copied);
         head.iter().for_each(|piece| whole.extend_from_slice(piece));
         if is_split {
-            return Body::Parts([whole.freeze(), payload.clone(), Bytes::from_static(tail)]);
+            return Self::split(whole, object, tail);
         }
-        whole.extend_from_slice(payload);
+        match object.is_whole() {
+            true => whole.extend_from_slice(object.bytes()),
+            false => {
+                let mut opening = b'{';
+                for run in object.runs() {
+                    whole.put_u8(std::mem::replace(&mut opening, b','));
+                    whole.extend_from_slice(&run);
+                }
+                whole.extend_from_slice(if opening == b'{' { b"{}" } else { b"}" });
+            }
+        }
         whole.extend_from_slice(tail);
         Self::one(whole.freeze())
+    }
+
+    /// The same in pieces.
+    fn split(head: BytesMut, object: &Object, tail: &'static [u8]) -> Self {
+        let mut parts = SmallVec::from_iter([head.freeze()]);
+        match object.is_whole() {
+            true => parts.push(object.bytes().clone()),
+            false => {
+                let mut opening: &'static [u8] = b"{";
+                for run in object.runs() {
+                    parts.push(Bytes::from_static(std::mem::replace(&mut opening, b",")));
+                    parts.push(run);
+                }
+                parts.push(Bytes::from_static(if opening == b"{" { b"{}" } else { b"}" }));
+            }
+        }
+        parts.push(Bytes::from_static(tail));
+        Body::Parts(parts)
     }
 }
 
@@ -135,4 +170,26 @@ async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn text(body: Body) -> String {
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_object_is_written_alike_whole_and_in_pieces() {
+        for size in [10, 2 * WORTH_SPLITTING] {
+            let long = "x".repeat(size);
+            let object = Object::from(serde_json::json!({"a": 1, "b": long, "c": [2], "d": 3}));
+            let empty = object.leaving_out(|_| true);
+            for object in [object.clone(), object.without("a"), object.without("c"), object.without("d"), empty] {
+                let written = text(Body::around([b"<", b"", b"-"], &object, b">")).await;
+                assert_eq!(written, format!("<-{}>", object.raw()));
+            }
+        }
+    }
 }

@@ -4,7 +4,6 @@ pub(crate) mod call;
 
 use ::http::{Response, StatusCode};
 use bytes::Bytes;
-use futures_util::StreamExt;
 use serde_json::Value;
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::json::{Object, Raw, Splice};
@@ -57,7 +56,10 @@ pub(crate) async fn call(asked: &Asked<'_>, directory: &dyn Directory, bytes: By
         Err(fault) => Told::Failed(RestFault::from(&fault)),
     };
     match called {
-        Told::Result(result) => http::json(StatusCode::OK, Body::around([SUCCESS, b"", b""], result.bytes(), b"}")),
+        Told::Result(result) => http::json(
+            StatusCode::OK,
+            Body::pieces([Bytes::from_static(SUCCESS), result.bytes().clone(), Bytes::from_static(b"}")]),
+        ),
         Told::Failed(fault) => fault.response(),
     }
 }
@@ -77,7 +79,7 @@ pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: B
             Err(fault) => Told::Failed(RestFault::from(&fault)),
         }
     });
-    let told: Vec<Told> = futures_util::stream::iter(running).buffered(PARALLEL).collect().await;
+    let told: Vec<Told> = tsugi_client::batch::in_order(running.collect(), PARALLEL, |call| call).await;
     let results: Vec<Raw> = told.iter().map(entry).collect();
     let mut body = Splice::with_capacity(256);
     body.raw("success", &Raw::literal("true")).raw("results", &Raw::from_value(&results));

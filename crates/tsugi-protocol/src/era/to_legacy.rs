@@ -59,17 +59,17 @@ fn needs_older_form(complete: &Complete, version: Version) -> bool {
 }
 
 fn without_modern_members(body: &Object, method: &Method) -> Object {
-    edit::members(body, |key, member| match key {
-        "_meta" => without_server(&body.value(member)),
-        key if is_modern_member(key, method) => Edit::Drop,
-        _ => Edit::Keep,
-    })
-}
-
-fn without_server(meta: &Raw) -> Edit {
-    let Some(meta) = Object::of(meta).filter(|meta| meta.has(SERVER_INFO)) else { return Edit::Keep };
-    let rest = edit::without(&meta, |key| key == SERVER_INFO);
-    if rest.is_empty() { Edit::Drop } else { Edit::Replace(rest.raw()) }
+    let is_unwanted = |key: &str| is_modern_member(key, method);
+    let meta = body.get_object("_meta").filter(|meta| meta.has(SERVER_INFO));
+    match meta.map(|meta| meta.without(SERVER_INFO)) {
+        None => body.leaving_out(is_unwanted),
+        Some(rest) if rest.is_empty() => body.leaving_out(|key| key == "_meta" || is_unwanted(key)),
+        Some(rest) => edit::members(body, |key, _| match key {
+            "_meta" => Edit::Replace(rest.raw()),
+            key if is_unwanted(key) => Edit::Drop,
+            _ => Edit::Keep,
+        }),
+    }
 }
 
 /// An error for a legacy client: the numbers that only modern clients know become the ones that earlier

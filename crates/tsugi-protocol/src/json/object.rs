@@ -248,12 +248,37 @@ impl Object {
 
     /// The same object without this member. Nothing is copied: the bytes are shared, the member is passed over.
     pub fn without(&self, key: &str) -> Object {
-        let mut rest = self.clone();
-        if let Some(left_out) = self.find(key) {
-            rest.members.retain(|member| member.key_start != left_out.key_start);
-            rest.is_partial = true;
-        }
-        rest
+        self.leaving_out(|found| found == key)
+    }
+
+    /// The same object without the members that `is_unwanted` names. Nothing is copied.
+    pub fn leaving_out(&self, is_unwanted: impl Fn(&str) -> bool) -> Object {
+        let kept: Members = self.members.iter().copied().filter(|member| !is_unwanted(&self.key(*member))).collect();
+        let is_partial = self.is_partial || kept.len() < self.members.len();
+        Object { bytes: self.bytes.clone(), members: kept, is_partial }
+    }
+
+    /// The members as they are written, those that lie beside each other together: `"a":1,"b":2`. Put between
+    /// braces, with commas between them, they are the object.
+    pub fn runs(&self) -> impl Iterator<Item = Bytes> {
+        let mut members = self.members.iter().copied().peekable();
+        std::iter::from_fn(move || {
+            let mut run = members.next()?.whole_range();
+            while let Some(next) = members.next_if(|next| self.is_beside(run.end, *next)) {
+                run.end = next.whole_range().end;
+            }
+            Some(self.bytes.slice(run))
+        })
+    }
+
+    /// Whether only a comma lies between `end` and this member.
+    fn is_beside(&self, end: usize, next: Member) -> bool {
+        self.bytes[end..next.whole_range().start].iter().all(|byte| matches!(byte, b',' | b' ' | b'\n' | b'\r' | b'\t'))
+    }
+
+    /// True when the bytes are all of the object and nothing else.
+    pub fn is_whole(&self) -> bool {
+        !self.is_partial
     }
 
     /// The same object in a buffer of its own, for those who keep it for long.
@@ -378,6 +403,10 @@ mod tests {
         assert_eq!(rest.raw().as_str(), r#"{"a":1,"b":[2]}"#);
         assert_eq!(whole.without("c").raw(), whole.raw());
         assert_eq!(rest.without("a").without("b").raw().as_str(), "{}");
+        let runs = |object: &Object| -> Vec<Bytes> { object.runs().collect() };
+        assert_eq!(runs(&rest), [&br#""a":1"#[..], br#""b":[2]"#]);
+        assert_eq!(runs(&whole), [&br#""a":1, "_meta":{"x":1},"b":[2]"#[..]]);
+        assert!(whole.is_whole() && !rest.is_whole());
     }
 
     #[test]

@@ -15,6 +15,8 @@ const DRAFTS: [&str; 3] = [
 /// Words that say nothing about a value.
 const SILENT: [&str; 8] =
     ["$schema", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly"];
+/// Below this every whole number has a float of its own.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 /// More properties than this are left to the whole check.
 const MOST: usize = 64;
 
@@ -56,6 +58,12 @@ struct Rules {
     types: Types,
     /// The only strings that fit; nothing but strings fits then.
     words: Option<Vec<Box<str>>>,
+    /// The least and the greatest number.
+    numbers: (f64, f64),
+    /// The least and the greatest length of strings, in characters.
+    lengths: (u64, u64),
+    /// The least and the greatest length of arrays.
+    counts: (u64, u64),
     properties: Vec<(Box<str>, Node)>,
     /// A bit for every property that must be there.
     required: u64,
@@ -79,6 +87,9 @@ impl Rules {
         let mut rules = Self {
             types: Types::ALL,
             words: None,
+            numbers: (f64::NEG_INFINITY, f64::INFINITY),
+            lengths: (0, u64::MAX),
+            counts: (0, u64::MAX),
             properties: Vec::new(),
             required: 0,
             others: Node::Any,
@@ -98,6 +109,12 @@ impl Rules {
                 ("enum", Value::Array(values)) => {
                     rules.words = Some(values.iter().map(|word| word.as_str().map(Into::into)).collect::<Option<_>>()?);
                 }
+                ("minimum", value) => rules.numbers.0 = value.as_f64()?,
+                ("maximum", value) => rules.numbers.1 = value.as_f64()?,
+                ("minLength", value) => rules.lengths.0 = value.as_u64()?,
+                ("maxLength", value) => rules.lengths.1 = value.as_u64()?,
+                ("minItems", value) => rules.counts.0 = value.as_u64()?,
+                ("maxItems", value) => rules.counts.1 = value.as_u64()?,
                 (keyword, _) if SILENT.contains(&keyword) => {}
                 _ => return None,
             }
@@ -181,6 +198,14 @@ impl Within<'_> {
         if is_fitting { Ok(()) } else { Err(unsure()) }
     }
 
+    /// Whether a number is neither too small nor too great. One that cannot be told from its neighbours is left to
+    /// the whole check.
+    fn within<E: Error>(&self, number: f64) -> Result<(), E> {
+        let (least, most) = self.0.numbers;
+        let is_free = (least, most) == (f64::NEG_INFINITY, f64::INFINITY);
+        self.expect(is_free || (number.abs() < EXACT && (least..=most).contains(&number)))
+    }
+
     /// Whether a value of this type fits, where only strings can be among given words.
     fn plain<E: Error>(&self, kind: Types) -> Result<(), E> {
         self.expect(self.0.types.has(kind) && self.0.words.is_none())
@@ -202,27 +227,35 @@ impl<'de> Visitor<'de> for Within<'_> {
         self.plain(Types::BOOLEAN)
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        self.plain(Types::INTEGER)
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.plain(Types::INTEGER)?;
+        self.within(number as f64)
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        self.plain(Types::INTEGER)
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.plain(Types::INTEGER)?;
+        self.within(number as f64)
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        self.plain(Types::FRACTION)
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.plain(Types::FRACTION)?;
+        self.within(number)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         let is_among = self.0.words.as_ref().is_none_or(|words| words.iter().any(|word| **word == *text));
-        self.expect(self.0.types.has(Types::STRING) && is_among)
+        let (least, most) = self.0.lengths;
+        let is_long = (least, most) == (0, u64::MAX) || (least..=most).contains(&(text.chars().count() as u64));
+        self.expect(self.0.types.has(Types::STRING) && is_among && is_long)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
         self.plain(Types::ARRAY)?;
-        while values.next_element_seed(Look(&self.0.items))?.is_some() {}
-        Ok(())
+        let mut count = 0;
+        while values.next_element_seed(Look(&self.0.items))?.is_some() {
+            count += 1;
+        }
+        self.expect((self.0.counts.0..=self.0.counts.1).contains(&count))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
@@ -280,18 +313,22 @@ mod tests {
         let schema = json!({
             "type": "object",
             "properties": {
-                "size": {"type": "integer", "description": "bytes"},
+                "size": {"type": "integer", "minimum": -2, "description": "bytes"},
+                "name": {"type": "string", "maxLength": 2},
                 "tags": {"type": "array", "items": {"type": "string"}},
                 "mode": {"enum": ["a", "b"]}, "free": true, "far": {"type": "string", "pattern": "^x"}
             },
             "required": ["size"], "additionalProperties": false
         });
-        for fitting in [r#"{"size":1}"#, r#" {"tags":["x"],"size":-2,"mode":"b","free":{"y":[null]}} "#] {
+        for fitting in [r#"{"size":1}"#, r#" {"tags":["x"],"size":-2,"mode":"b","free":{"y":[null]},"name":"éé"} "#] {
             assert!(accepts(schema.clone(), fitting), "{fitting}");
         }
         for other in [
             "{}",
             r#"{"size":1.0}"#,
+            r#"{"size":-3}"#,
+            r#"{"size":9007199254740993}"#,
+            r#"{"size":1,"name":"abc"}"#,
             r#"{"size":"1"}"#,
             r#"{"size":1,"size":2}"#,
             r#"{"size":1,"tags":[1]}"#,
@@ -313,7 +350,7 @@ mod tests {
             json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}),
             json!({"type": "object", "required": ["unlisted"]}),
             json!({"enum": [1, "a"]}),
-            json!({"minimum": 3}),
+            json!({"multipleOf": 3}),
             json!(false),
         ] {
             assert!(!accepts(schema.clone(), "{}") && !accepts(schema.clone(), "5"), "{schema}");

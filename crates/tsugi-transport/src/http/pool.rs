@@ -221,3 +221,6 @@ impl Body for DrivenBody {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,7 +176,7 @@ pub(crate) fn outcome_of(method: &Method, outcome: &Outcome) -> Result<Object, R
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is not copied when it is large.
 pub(crate) fn around(id: &Id, result: &Object) -> Body {
-    Body::around([b"{\"jsonrpc\":\"2.0\",\"id\":", id.raw().bytes(), b",\"result\":"], result.bytes(), b"}")
+    Body::around([b"{\"jsonrpc\":\"2.0\",\"id\":", id.raw().bytes(), b",\"result\":"], result, b"}")
 }
 
 fn refuse_response() -> Response<Body> {

@@ -49,6 +49,9 @@ pub(super) fn call_result(result: &Object, version: Version) -> Object {
     let structured = result.get("structuredContent");
     let is_object = structured.as_ref().is_some_and(Raw::is_object);
     let is_told = is_object && version >= Version::V2025_06_18;
+    if version >= Version::V2025_06_18 && (is_told || structured.is_none()) {
+        return result.clone();
+    }
     let untold = structured.filter(|_| !is_told);
     let old = result.get("content");
     let content = old.as_ref().and_then(|content| edit::map(content, |raw| content::block(raw, version)));

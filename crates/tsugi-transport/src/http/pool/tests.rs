@@ -1,0 +1,109 @@
+//! When connections are used again, and when not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use crate::http::{HttpClient, HttpTarget};
+
+const WHOLE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const BEGUN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{}";
+
+/// A server that answers every request with the same bytes.
+struct Server {
+    accepted: AtomicUsize,
+    asked: AtomicUsize,
+    closed: Notify,
+    answer: &'static [u8],
+    /// Closes each connection after so many answers.
+    answers: usize,
+}
+
+impl Server {
+    async fn start(answer: &'static [u8], answers: usize) -> (Arc<Self>, HttpClient) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp?x=1", listener.local_addr().unwrap()).parse().unwrap();
+        let (accepted, asked, closed) = (AtomicUsize::new(0), AtomicUsize::new(0), Notify::new());
+        let server = Arc::new(Self { accepted, asked, closed, answer, answers });
+        let serving = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                serving.accepted.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serving.clone().serve(stream));
+            }
+        });
+        (server, HttpClient::new(HttpTarget { url, headers: Default::default() }))
+    }
+
+    async fn serve(self: Arc<Self>, mut stream: TcpStream) {
+        let mut buffer = vec![0; 4096];
+        for _ in 0..self.answers {
+            let Ok(length @ 1..) = stream.read(&mut buffer).await else { break };
+            let head = String::from_utf8_lossy(&buffer[..length]).to_lowercase();
+            assert!(head.starts_with("post /mcp?x=1 http/1.1\r\n"), "{head}");
+            assert!(head.contains(&format!("\r\nhost: {}\r\n", stream.local_addr().unwrap())), "{head}");
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            stream.write_all(self.answer).await.unwrap();
+        }
+        drop(stream);
+        self.closed.notify_one();
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.accepted.load(Ordering::SeqCst), self.asked.load(Ordering::SeqCst))
+    }
+}
+
+async fn post(client: &HttpClient) -> Bytes {
+    let response = client.post(Bytes::from_static(b"{}"), Default::default()).await.unwrap();
+    response.bytes().await.unwrap()
+}
+
+#[tokio::test]
+async fn calls_that_follow_each_other_use_one_connection() {
+    let (server, client) = Server::start(WHOLE, usize::MAX).await;
+    for _ in 0..3 {
+        assert_eq!(&post(&client).await[..], b"{}");
+    }
+    assert_eq!(server.counts(), (1, 3));
+}
+
+#[tokio::test]
+async fn calls_at_the_same_time_have_a_connection_each() {
+    let (server, client) = Server::start(WHOLE, usize::MAX).await;
+    futures_util::future::join_all((0..5).map(|_| post(&client))).await;
+    assert_eq!(server.counts(), (5, 5));
+    futures_util::future::join_all((0..5).map(|_| post(&client))).await;
+    assert_eq!(server.counts(), (5, 10));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closed_takes_no_request() {
+    let (server, client) = Server::start(WHOLE, 1).await;
+    for round in 1..4 {
+        post(&client).await;
+        server.closed.notified().await;
+        assert_eq!(server.counts(), (round, round));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_to_its_end_closes_its_connection() {
+    let (server, client) = Server::start(BEGUN, usize::MAX).await;
+    let response = client.post(Bytes::from_static(b"{}"), Default::default()).await.unwrap();
+    drop(response);
+    server.closed.notified().await;
+    assert_eq!(server.counts(), (1, 1));
+}
+
+#[tokio::test]
+async fn nothing_is_kept_once_the_client_is_gone() {
+    let (server, client) = Server::start(WHOLE, usize::MAX).await;
+    post(&client).await;
+    drop(client);
+    server.closed.notified().await;
+}
