@@ -188,6 +188,7 @@ impl App {
         Options {
             max_parallel: settings.options.max_parallel,
             limit: Some(LimitPolicy { in_flight: settings.options.max_in_flight, ..LimitPolicy::default() }),
+            max_connections: settings.options.max_connections,
             timeout: settings.options.timeout,
             max_timeout: settings.options.max_timeout.unwrap_or(MAX_TIMEOUT),
             state_dir: self.state_directory(),

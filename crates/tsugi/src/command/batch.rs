@@ -1,9 +1,10 @@
 //! `tsugi batch`: many calls at once, their results in the order of the calls.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde::Deserialize;
 use serde_json::Value;
 use tsugi_client::ToolResult;
@@ -75,15 +76,23 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let limit = args.max_parallel.map_or(loaded.settings.options.max_parallel, std::num::NonZeroUsize::get);
     let worker = Worker { loaded: &loaded, reached: &reached, failed: &started.failed, talk: &talk };
     let progress = app.output.progress("calling", Some(calls.entries.len() as u64));
-    let mut results = futures_util::stream::iter(calls.entries).map(|entry| worker.call(entry)).buffered(limit.max(1));
+    let numbered = calls.entries.into_iter().enumerate();
+    let running = numbered.map(|(number, entry)| worker.call(entry).map(move |done| (number, done)));
+    let mut results = futures_util::stream::iter(running).buffer_unordered(limit.max(1));
     let mut exit = Exit::Success;
     let mut all = Vec::new();
-    while let Some((result, how)) = results.next().await {
+    // A call that takes long holds up no other, but the results come in the order of the calls.
+    let (mut early, mut next) = (HashMap::new(), 0);
+    while let Some((number, done)) = results.next().await {
         progress.step();
-        exit = if exit == Exit::Success { how } else { exit };
-        match calls.are_lines {
-            true => app.output.json(&result)?,
-            false => all.push(result),
+        early.insert(number, done);
+        while let Some((result, how)) = early.remove(&next) {
+            next += 1;
+            exit = if exit == Exit::Success { how } else { exit };
+            match calls.are_lines {
+                true => app.output.json(&result)?,
+                false => all.push(result),
+            }
         }
     }
     if !calls.are_lines {

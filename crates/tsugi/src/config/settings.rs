@@ -238,6 +238,7 @@ pub(crate) enum EraChoice {
 pub(crate) struct OptionSettings {
     pub(crate) max_parallel: usize,
     pub(crate) max_in_flight: usize,
+    pub(crate) max_connections: Option<usize>,
     #[serde(serialize_with = "milliseconds")]
     pub(crate) timeout: Duration,
     #[serde(serialize_with = "optional_milliseconds")]

@@ -15,6 +15,7 @@ keys! {
     options at "options": "What holds for every server that does not say otherwise."
     MAX_PARALLEL = "maxParallel", "number", "10", "Calls of one batch that run at the same time.";
     MAX_IN_FLIGHT = "maxInFlight", "number", "1024", "Calls under way at the same time, over all servers.";
+    MAX_CONNECTIONS = "maxConnections", "number", "", "Connections over all servers at most; the one unused for longest is closed for a new one, and opened again when it is called. Absent means no limit.";
     TIMEOUT = "timeout", "duration", "30s", "How long a call may be silent. Where it is absent, the variable `DEFAULT_TIMEOUT` is asked first.";
     MAX_TIMEOUT = "maxTimeout", "duration", "", "How long a call may take in all, progress or not.";
     RETRY = "retryPolicy", "map", "", "When and how a call is tried again.";

@@ -19,6 +19,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>) -> OptionSettin
     OptionSettings {
         max_parallel: reader.or_default(&section, &options::MAX_PARALLEL, parse::positive),
         max_in_flight: reader.or_default(&section, &options::MAX_IN_FLIGHT, parse::positive),
+        max_connections: reader.optional(&section, &options::MAX_CONNECTIONS, parse::positive),
         timeout: timeout(reader, &section),
         max_timeout: reader.optional(&section, &options::MAX_TIMEOUT, parse::positive_duration),
         retry: policy::retry(reader, section.get(&options::RETRY), &base.retry),

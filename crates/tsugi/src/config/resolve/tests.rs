@@ -138,9 +138,10 @@ fn json_with_comments_and_toml_load_too() {
 #[test]
 fn what_a_server_does_not_say_comes_from_the_options() {
     let settings = load(
-        "options: {timeout: 7s, maxTimeout: 1m, retryPolicy: {maxRetries: 5, maxDelay: 20s}, cache: off, validate: {results: enforce}, naming: bare}\n\
+        "options: {timeout: 7s, maxTimeout: 1m, maxConnections: 5, retryPolicy: {maxRetries: 5, maxDelay: 20s}, cache: off, validate: {results: enforce}, naming: bare}\n\
          servers:\n- {name: a, command: c}\n- {name: b, command: c, timeout: 1s, retryPolicy: {maxRetries: 1}, cache: {ttl: 5s}, validate: off, naming: prefix}\n",
     );
+    assert_eq!(settings.options.max_connections, Some(5));
     let (a, b) = (&settings.servers[0], &settings.servers[1]);
     assert_eq!((a.timeout.as_secs(), a.max_timeout.unwrap().as_secs(), a.retry.max_retries), (7, 60, 5));
     assert_eq!((a.cache.enabled, a.validate.results, a.naming), (false, Strictness::Enforce, Naming::Bare));
