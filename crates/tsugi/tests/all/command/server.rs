@@ -71,7 +71,7 @@ fn check_says_what_is_wrong_and_where() {
     golden().check("check-problems.txt", &world.plain(&ran.stderr));
     let data = world.run(&["check", "--json"]).expect(2).json();
     assert_eq!(data["valid"], false);
-    assert_eq!((data["problems"][1]["line"].as_u64(), data["problems"][1]["column"].as_u64()), (Some(3), Some(5)));
+    assert_eq!((data["problems"][0]["line"].as_u64(), data["problems"][0]["column"].as_u64()), (Some(3), Some(5)));
 }
 
 #[test]
