@@ -139,7 +139,8 @@ fn failures_end_with_their_code_and_words_on_stderr() {
 fn a_call_that_takes_too_long_is_cancelled_at_the_server() {
     let (scripted, world) = shop();
     world.run(&["call", "shop/sleep", "ms=60000", "--timeout", "300ms"]).expect(4);
-    assert_eq!(scripted.journal().cancelled().len(), 1);
+    // A read that was silent is tried again; each try is cancelled.
+    assert!(!scripted.journal().cancelled().is_empty());
 }
 
 #[test]
