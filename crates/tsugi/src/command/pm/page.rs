@@ -71,14 +71,14 @@ fn line(row: &TaskRow, widest: usize, paint: Paint) -> String {
     format!(
         "{}  {}  {text}{}{}",
         paint.hint(reference),
-        priority(row.priority, paint),
+        priority(row.priority, 8, paint),
         paint.faint(assignee),
         paint.warning(waits)
     )
 }
 
-fn priority(priority: Priority, paint: Paint) -> String {
-    let word = format!("{:<8}", priority.as_str());
+fn priority(priority: Priority, width: usize, paint: Paint) -> String {
+    let word = format!("{:<width$}", priority.as_str());
     match priority {
         Priority::Critical => paint.error(word),
         Priority::High => paint.warning(word),
@@ -102,7 +102,7 @@ pub(super) fn outcome(outcome: &Outcome, now: Moment, paint: Paint) -> String {
     let whose = task.assignee_id.as_ref().map(|agent| format!(" · {agent}")).unwrap_or_default();
     let mut lines = vec![
         format!("{}  {}", paint.hint(&task.reference), paint.strong(printable(&task.title))),
-        format!("{} · {}{whose}", paint.good(state(task)), priority(task.priority, paint).trim_end()),
+        format!("{} · {}{whose}", paint.good(state(task)), priority(task.priority, 0, paint)),
     ];
     lines.extend(outcome.claim.as_ref().map(|claim| holder(claim, now)));
     if let Some(one) = &outcome.handoff {
@@ -119,7 +119,7 @@ pub(super) fn task(detail: &TaskDetail, now: Moment, paint: Paint) -> String {
     let task = &detail.task;
     let mut lines = vec![
         format!("{}  {}", paint.hint(&task.reference), paint.strong(printable(&task.title))),
-        format!("{} · {} · version {}", state(task), priority(task.priority, paint).trim_end(), task.version),
+        format!("{} · {} · version {}", state(task), priority(task.priority, 0, paint), task.version),
         paint.faint(format!("created {}, changed {}", ago(task.created_at, now), ago(task.updated_at, now))),
     ];
     lines.extend(task.assignee_id.as_ref().map(|agent| format!("assigned to {agent}")));
