@@ -144,14 +144,12 @@ impl View {
     }
 
     fn prepared(&self, index: usize, method: &Method) -> Vec<Prepared> {
+        let mut entries = self.names(index).written(|_| true).peekable();
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let entries = self.names(index).written(|_| true);
-            let page =
-                self.limit.page(KEYS[index], entries, after.as_deref()).expect("it begins after an entry it has");
-            let next = page.last.filter(|_| page.next.is_some()).map(str::to_owned);
+            let page = self.limit.cut(KEYS[index], &mut entries);
             pages.push(prepare(after, self.write(index, &page, self.freshness[index]), method));
-            after = next;
+            after = page.last.filter(|_| page.next.is_some()).map(str::to_owned);
             if after.is_none() {
                 return pages;
             }

@@ -3,6 +3,8 @@
 //! A cursor says after which entry the next page begins. Lists may change between two pages: entries that come and go
 //! elsewhere do no harm, nothing is told twice, and when the entry itself is gone the cursor is refused.
 
+use std::iter::Peekable;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tsugi_protocol::answer::{Call, Fault, FaultCode};
@@ -45,6 +47,15 @@ impl PageLimit {
         if let Some(after) = after {
             entries.find(|(name, _)| *name == after)?;
         }
+        Some(self.cut(list, &mut entries))
+    }
+
+    /// The next page of what is left of a list.
+    pub(super) fn cut<'a>(
+        self,
+        list: &str,
+        entries: &mut Peekable<impl Iterator<Item = (&'a str, &'a str)>>,
+    ) -> Page<'a> {
         let (mut items, mut bytes, mut last) = (Vec::new(), 0, None);
         while let Some((name, written)) = entries.next_if(|(_, written)| self.has_room(items.len(), bytes, written)) {
             bytes += written.len() + 1;
@@ -52,7 +63,7 @@ impl PageLimit {
             last = Some(name);
         }
         let next = entries.peek().and(last).map(|last| cursor(list, last));
-        Some(Page { items, last, next })
+        Page { items, last, next }
     }
 
     /// A page has one entry at least, however large that is.

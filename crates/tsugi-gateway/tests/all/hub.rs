@@ -1,5 +1,8 @@
 //! Many servers as one: names, addresses, lists, changes, gates.
 
+mod pages;
+mod subscribe;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
