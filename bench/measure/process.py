@@ -118,7 +118,10 @@ def backends(n, tools, extra=()):
 
 
 def loadgen(*args, timeout=120):
-    r = subprocess.run([LOADGEN, *map(str, args)], capture_output=True, text=True, timeout=timeout)
+    try:
+        r = subprocess.run([LOADGEN, *map(str, args)], capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return {"fatal": f"the load generator did not end within {timeout} s"}
     try:
         return json.loads(r.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
