@@ -38,6 +38,7 @@ impl<A: Answer> Answer for Trace<A> {
             method: call.method.to_string(),
             subject: subject.unwrap_or_default(),
             is_quiet,
+            is_written: false,
             started: Instant::now(),
         };
         Reply::from_source(Traced { reply: self.inner.answer(call), line })
@@ -49,14 +50,15 @@ struct Line {
     method: String,
     subject: String,
     is_quiet: bool,
+    is_written: bool,
     started: Instant,
 }
 
 impl Line {
-    fn write(&self, outcome: &Outcome) {
+    fn write(&mut self, ended: &str) {
+        self.is_written = true;
         let ms = self.started.elapsed().as_secs_f64() * 1000.0;
         let (server, method, subject) = (&self.server, &self.method, &self.subject);
-        let ended = how(outcome);
         if self.is_quiet {
             tracing::debug!(%server, method, subject, ms, ended, "call");
         } else {
@@ -80,11 +82,19 @@ struct Traced {
     line: Line,
 }
 
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if !self.line.is_written {
+            self.line.write("cancelled");
+        }
+    }
+}
+
 impl Source for Traced {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
         let event = std::task::ready!(self.reply.poll_event(context));
         if let Event::Done(outcome) = &event {
-            self.line.write(outcome);
+            self.line.write(&how(outcome));
         }
         Poll::Ready(event)
     }

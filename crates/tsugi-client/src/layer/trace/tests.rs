@@ -50,11 +50,15 @@ impl Subscriber for Listener {
     fn exit(&self, _: &Id) {}
 }
 
+/// Answers at once, but for `wait`.
 struct Server;
 
 impl Answer for Server {
-    fn answer(&self, _: Call) -> Reply {
-        Reply::ready(Outcome::complete(Object::empty()))
+    fn answer(&self, call: Call) -> Reply {
+        match call.subject().as_deref() {
+            Some("wait") => Reply::from_future(std::future::pending()),
+            _ => Reply::ready(Outcome::complete(Object::empty())),
+        }
     }
 }
 
@@ -66,7 +70,7 @@ fn lines(tools: &[&str]) -> Vec<(Level, String)> {
     tracing::subscriber::with_default(Listener(lines.clone()), || {
         for tool in tools {
             let call = Call::tool(tool, Some(&json!({"secret": "canary"}).into()));
-            Trace::new(Server, &config).answer(call).outcome().now_or_never().unwrap();
+            Trace::new(Server, &config).answer(call).outcome().now_or_never();
         }
     });
     let lines = lines.lock().clone();
@@ -83,4 +87,11 @@ fn quiet_tools_are_not_logged_at_info_and_others_are() {
 #[test]
 fn arguments_never_reach_the_log() {
     assert!(lines(&["speak"]).iter().all(|(_, text)| !text.contains("canary")));
+}
+
+#[test]
+fn a_call_that_its_caller_gave_up_has_its_line_too() {
+    let lines = lines(&["wait", "speak"]);
+    let ended: Vec<bool> = lines.iter().map(|(_, text)| text.contains("cancelled")).collect();
+    assert_eq!(ended, [true, false], "{lines:?}");
 }
