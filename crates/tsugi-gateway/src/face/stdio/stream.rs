@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Result;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,7 +58,7 @@ fn kind(stream: BorrowedFd<'_>) -> Result<Kind> {
 
 /// A socket cannot be opened anew; ours was made for us by whoever started us, as Node.js does.
 fn socket(stream: BorrowedFd<'_>) -> Result<UnixStream> {
-    let socket = std::os::unix::net::UnixStream::from(OwnedFd::from(stream.try_clone_to_owned()?));
+    let socket = std::os::unix::net::UnixStream::from(stream.try_clone_to_owned()?);
     socket.set_nonblocking(true)?;
     UnixStream::from_std(socket)
 }
