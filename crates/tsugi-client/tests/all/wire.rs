@@ -11,11 +11,12 @@ use tsugi_client::Target;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::fake::{Fake, Recorded, Steps, reply};
+use tsugi_testkit::wait;
 use tsugi_transport::http::HttpTarget;
 
 use crate::faults_http::{good, is_count, response, said};
 use crate::outcome::{fault, text};
-use crate::world::{Bench, Peer};
+use crate::world::{Bench, Peer, SHORT, call, within};
 
 /// A tool whose arguments are mirrored.
 fn mirrored(name: &str) -> Value {
@@ -198,7 +199,8 @@ async fn a_server_that_names_another_origin_to_post_to_gets_nothing() {
     let sink = Fake::start(|_| reply::status(202, &[], ""));
     let elsewhere: &'static str = format!("event: endpoint\ndata: {}\n\n", sink.url()).leak();
     let bench = Bench::of(silent_sse(elsewhere).await);
-    let fault = fault(&bench.call("echo", json!({"message": "x"})).await);
+    assert!(wait::until(|| bench.server.status().fault.is_some()).await);
+    let fault = fault(&bench.outcome(within(call("echo", json!({"message": "x"})), SHORT)).await);
     assert_eq!(fault.code, FaultCode::ServerNotRunning, "{fault}");
     assert!(fault.message.contains("another origin"), "{fault}");
     assert_eq!(sink.connections(), 0);
