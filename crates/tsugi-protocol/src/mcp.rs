@@ -13,6 +13,6 @@ pub mod subscription;
 pub mod tool;
 pub mod version;
 
-pub use capability::{ClientCapabilities, ClientProfile, ServerCapabilities, ServerIdentity};
+pub use capability::{Askable, ClientCapabilities, ClientProfile, ServerCapabilities, ServerIdentity};
 pub use method::Method;
 pub use version::{Era, Version};

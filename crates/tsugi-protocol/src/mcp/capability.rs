@@ -78,6 +78,18 @@ impl ClientCapabilities {
         self.0.has("roots")
     }
 
+    /// What the client can be asked for.
+    pub fn askable(&self) -> Askable {
+        Askable([
+            self.has_form_elicitation(),
+            self.has_url_elicitation(),
+            self.has_sampling(),
+            self.has_sampling_tools(),
+            self.0.get_object("sampling").is_some_and(|settings| settings.has("context")),
+            self.has_roots(),
+        ])
+    }
+
     /// The capability a question needs, when this client lacks it: its name under `requiredCapabilities`.
     pub fn lacks_for(&self, question: &super::Method, params: Option<&Object>) -> Option<Raw> {
         use super::Method;
@@ -92,6 +104,37 @@ impl ClientCapabilities {
             _ => (false, "{}"),
         };
         (!has).then(|| Raw::literal(needed))
+    }
+}
+
+/// What a client can be asked for, however it wrote that, and nothing else of what it said: forms, addresses,
+/// sampling, sampling with tools, sampling with context, roots. Two clients that compare equal are the same client
+/// to a legacy server that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Askable([bool; 6]);
+
+impl Askable {
+    /// The capabilities of a client that can be asked for exactly this.
+    pub fn to_capabilities(self) -> ClientCapabilities {
+        let [form, url, sampling, tools, context, roots] = self.0;
+        let settings = |all: &[(&str, bool)]| {
+            let mut settings = Splice::with_capacity(32);
+            for (key, _) in all.iter().filter(|(_, is_there)| *is_there) {
+                settings.raw(key, &Raw::literal("{}"));
+            }
+            settings.finish()
+        };
+        let mut capabilities = Splice::with_capacity(96);
+        if form || url {
+            capabilities.raw("elicitation", &settings(&[("form", form), ("url", url)]));
+        }
+        if sampling {
+            capabilities.raw("sampling", &settings(&[("tools", tools), ("context", context)]));
+        }
+        if roots {
+            capabilities.raw("roots", &Raw::literal("{}"));
+        }
+        ClientCapabilities(capabilities.finish_object())
     }
 }
 
@@ -223,6 +266,18 @@ mod tests {
         assert!(!client(serde_json::json!({"elicitation": {"url": {}}})).has_form_elicitation());
         assert!(client(serde_json::json!({"elicitation": {"url": {}}})).has_url_elicitation());
         assert!(!ClientCapabilities::none().has_form_elicitation());
+    }
+
+    #[test]
+    fn clients_that_can_be_asked_for_the_same_are_equal_however_they_wrote_it() {
+        let client = |json| ClientCapabilities::from_object(Object::from(json)).askable();
+        let one = client(serde_json::json!({"elicitation": {}, "sampling": {"tools": {}}, "experimental": {"x": {}}}));
+        assert_eq!(one, client(serde_json::json!({"sampling": {"tools": {"a": 1}}, "elicitation": {"form": {}}})));
+        assert_ne!(one, client(serde_json::json!({"sampling": {}, "elicitation": {}})));
+        assert_eq!(one.to_capabilities().raw().as_str(), r#"{"elicitation":{"form":{}},"sampling":{"tools":{}}}"#);
+        let all = ClientCapabilities::all();
+        assert_eq!(all.askable().to_capabilities().raw().as_str(), all.raw().as_str());
+        assert!(ClientCapabilities::none().askable().to_capabilities().object().is_empty());
     }
 
     #[test]
