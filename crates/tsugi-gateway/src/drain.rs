@@ -1,7 +1,7 @@
 //! Stopping without losing a call: who is busy, and when everybody must go.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ struct Inner {
     draining: CancellationToken,
     /// Connections close.
     closing: CancellationToken,
+    /// The same two for whoever only looks: a token is behind a lock that all requests would share.
+    is_draining: AtomicBool,
+    is_closing: AtomicBool,
     busy: AtomicUsize,
     became_idle: Notify,
     /// When the last byte must be written; known once we close.
@@ -87,7 +90,11 @@ impl Drain {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.0.draining.is_cancelled()
+        self.0.is_draining.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.0.is_closing.load(Ordering::SeqCst)
     }
 
     /// Resolves when no new call is taken any more: streams say goodbye then.
@@ -102,6 +109,7 @@ impl Drain {
 
     /// Refuses new work, waits up to `grace` for what is running, then closes. Gives how many were cut off.
     pub(crate) async fn run(&self, grace: Duration) -> usize {
+        self.0.is_draining.store(true, Ordering::SeqCst);
         self.0.draining.cancel();
         let end = Instant::now() + grace;
         // Whoever is still busy after the grace period is cut off, and counted.
@@ -112,6 +120,7 @@ impl Drain {
         // What was answered in time may be written in what is left of it.
         _ = self.0.end.set(end.max(Instant::now() + LAST_WRITE));
         let left = if has_ended { 0 } else { self.0.busy.load(Ordering::SeqCst) };
+        self.0.is_closing.store(true, Ordering::SeqCst);
         self.0.closing.cancel();
         left
     }
@@ -135,7 +144,7 @@ impl Drain {
 impl Drop for Busy {
     fn drop(&mut self) {
         let inner = &self.drain.0;
-        if inner.busy.fetch_sub(1, Ordering::SeqCst) == 1 && inner.draining.is_cancelled() {
+        if inner.busy.fetch_sub(1, Ordering::SeqCst) == 1 && self.drain.is_draining() {
             inner.became_idle.notify_waiters();
         }
     }

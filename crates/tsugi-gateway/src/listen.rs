@@ -3,9 +3,12 @@
 mod head_clock;
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -15,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::{Config, Limits};
+use crate::drain::Drain;
 use crate::run::Gateway;
 use head_clock::HeadClock;
 
@@ -96,16 +100,16 @@ impl Listening {
         let service = service_fn(|request| {
             clock.stop();
             is_used.store(true, Ordering::Relaxed);
-            let gateway = gateway.clone();
-            async move { Ok::<_, Infallible>(gateway.handle(request).await) }
+            let answering = gateway.clone().handle(request);
+            async move { Ok::<_, Infallible>(answering.await) }
         });
         let http = builder(limits, &clock);
         let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = clock.is_late() => return,
-            () = gateway.drain().closing().cancelled() => {
+        let ended = match until(connection.as_mut(), &clock, gateway.drain()).await {
+            Until::Ended(ended) => ended,
+            Until::Late => return,
+            Until::Closing => {
                 // Whoever has not asked for anything yet is told that we stop, once it has.
                 let patience = if is_used.load(Ordering::Relaxed) { Duration::ZERO } else { FIRST_WORD };
                 if tokio::time::timeout(patience, connection.as_mut()).await.is_ok() {
@@ -122,6 +126,39 @@ impl Listening {
             tracing::debug!(%error, "a connection broke");
         }
     }
+}
+
+/// What comes first for a connection.
+enum Until<T> {
+    /// It ended.
+    Ended(T),
+    /// It was silent for too long.
+    Late,
+    /// We close.
+    Closing,
+}
+
+/// Serves a connection until one of these. It is written out, since waiting for the signal to close takes a lock
+/// that all connections share: it is waited for once, and then only looked at.
+async fn until<C: Future>(mut connection: Pin<&mut C>, clock: &HeadClock, drain: &Drain) -> Until<C::Output> {
+    let mut late = std::pin::pin!(clock.is_late());
+    let mut closing = std::pin::pin!(drain.closing().cancelled());
+    let mut is_waiting = false;
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            return Poll::Ready(Until::Ended(ended));
+        }
+        if late.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Until::Late);
+        }
+        if (!std::mem::replace(&mut is_waiting, true) || drain.is_closing())
+            && closing.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Until::Closing);
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 fn builder(limits: &Limits, clock: &HeadClock) -> auto::Builder<TokioExecutor> {

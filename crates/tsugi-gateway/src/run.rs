@@ -1,5 +1,6 @@
 //! One gateway: what it shares, how a request goes through it, how it starts and stops.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -183,9 +184,18 @@ impl Gateway {
     }
 
     /// Answers one request. Whatever happens inside, exactly one response comes out.
-    pub(crate) async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let version = request.version();
-        let answered = AssertUnwindSafe(self.dispatch(request)).catch_unwind().await;
+    pub(crate) fn handle(
+        self: Arc<Self>,
+        mut request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send + 'static {
+        let upgrade = face::ws::upgrade_of(&mut request);
+        let (parts, body) = request.into_parts();
+        self.guarded(Box::new(parts), body, upgrade)
+    }
+
+    async fn guarded(self: Arc<Self>, parts: Box<Parts>, body: Incoming, upgrade: Option<OnUpgrade>) -> Response<Body> {
+        let version = parts.version;
+        let answered = AssertUnwindSafe(self.dispatch(parts, body, upgrade)).catch_unwind().await;
         let mut response = answered.unwrap_or_else(|_| {
             tracing::error!("a request handler panicked");
             face::fault::refuse(Style::Rpc, &panicked())
@@ -197,9 +207,12 @@ impl Gateway {
     }
 
     /// Finds the route, and counts and logs what came of it.
-    async fn dispatch(self: &Arc<Self>, mut request: Request<Incoming>) -> Response<Body> {
-        let upgrade = face::ws::upgrade_of(&mut request);
-        let (parts, body) = request.into_parts();
+    async fn dispatch(
+        self: &Arc<Self>,
+        parts: Box<Parts>,
+        body: Incoming,
+        upgrade: Option<OnUpgrade>,
+    ) -> Response<Body> {
         let logged = access_log::Entry::begin(&parts.headers);
         let found = route::find(&parts.method, parts.uri.path());
         let (name, style) = match &found {
@@ -251,7 +264,8 @@ impl Gateway {
             None if matches!(entry.route, Route::McpPost | Route::SseMessages) => self.drain.join(),
             None => return Err(draining()),
         };
-        let asked = face::Asked { gateway: self, principal, parts, request_id, busy, upgrade };
+        // In a box: it is handed down through everything that waits, and each of those would have room for it twice.
+        let asked = Box::new(face::Asked { gateway: self, principal, parts, request_id, busy, upgrade });
         self.answer(asked, entry, segments, body).await
     }
 
@@ -271,15 +285,30 @@ impl Gateway {
 
     async fn answer(
         &self,
+        asked: Box<face::Asked<'_>>,
+        entry: &'static Entry,
+        segments: Segments<'_>,
+        body: Incoming,
+    ) -> Result<Response<Body>, Refusal> {
+        if entry.route == Route::McpPost {
+            let (endpoint, place) = self.endpoint(segments.first())?;
+            return face::mcp::post(asked, endpoint, place, body).await;
+        }
+        // Every request has room for what its own route needs, so only the busiest keep theirs beside it.
+        Box::pin(self.answer_rarely(*asked, entry, segments, body)).await
+    }
+
+    async fn answer_rarely(
+        &self,
         asked: face::Asked<'_>,
         entry: &'static Entry,
         segments: Segments<'_>,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
         Ok(match entry.route {
-            Route::McpPost | Route::McpGet | Route::McpDelete => {
-                let (endpoint, place) = self.endpoint(segments.first())?;
-                face::mcp::serve(entry.route, asked, endpoint, place, body).await?
+            Route::McpGet | Route::McpDelete => {
+                let (_, place) = self.endpoint(segments.first())?;
+                face::mcp::other_verb(entry.route, asked, place.as_deref())?
             }
             Route::Sse => face::sse::open(&asked, self.all.clone())?,
             Route::SseMessages => face::sse::post(&asked, asked.json_body(body).await?)?,

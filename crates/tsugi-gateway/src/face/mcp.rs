@@ -6,14 +6,17 @@ pub(crate) mod modern;
 mod replay;
 pub(crate) mod session;
 
+use std::sync::Arc;
+
 use ::http::{HeaderMap, HeaderName, Response, StatusCode};
+use bytes::Bytes;
 use hyper::body::Incoming;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::json::Object;
-use tsugi_protocol::mcp::{Era, Version, meta};
-use tsugi_protocol::rpc::{Message, MessageError, RpcError, code};
+use tsugi_protocol::mcp::{Era, Method, Version, meta};
+use tsugi_protocol::rpc::{Message, MessageError, Request, RpcError, code};
 
-use super::legacy::batch;
+use super::legacy::{Received, batch};
 use super::{Asked, fault};
 use crate::backend::Endpoint;
 use crate::body::Body;
@@ -23,26 +26,21 @@ use crate::run::draining;
 
 pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// Answers one request at an MCP address. `place` is the server's name, or nothing for all together.
-pub(crate) async fn serve(
-    route: Route,
-    asked: Asked<'_>,
-    endpoint: Endpoint,
-    place: Option<String>,
-    body: Incoming,
-) -> Result<Response<Body>, Refusal> {
+/// Answers a GET or a DELETE at an MCP address. `place` is the server's name, or nothing for all together.
+pub(crate) fn other_verb(route: Route, asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body>, Refusal> {
+    let version = asked.parts.headers.get(&PROTOCOL_VERSION);
+    if version.is_some_and(|version| !is_legacy(version.as_bytes())) {
+        return Err(only_post());
+    }
     match route {
-        Route::McpPost => post(asked, endpoint, place, body).await,
-        _ if asked.parts.headers.get(&PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes())) => {
-            Err(only_post())
-        }
-        Route::McpDelete => legacy::delete(&asked, place.as_deref()),
-        _ => legacy::get(asked, place.as_deref()),
+        Route::McpDelete => legacy::delete(&asked, place),
+        _ => legacy::get(asked, place),
     }
 }
 
-async fn post(
-    asked: Asked<'_>,
+/// Answers a POST at an MCP address.
+pub(crate) async fn post(
+    asked: Box<Asked<'_>>,
     endpoint: Endpoint,
     place: Option<String>,
     body: Incoming,
@@ -50,23 +48,46 @@ async fn post(
     let bytes = asked.json_body(body).await?;
     if batch::is_batch(&bytes) {
         expect_time(&asked)?;
-        return legacy::post_batch(asked, place.as_deref(), &bytes).await;
+        return Box::pin(legacy::post_batch(*asked, place.as_deref(), &bytes)).await;
     }
+    match begin(&asked, &endpoint, place.as_deref(), bytes)? {
+        Begun::Modern(modern::Begun::Done(response)) => Ok(response),
+        Begun::Modern(modern::Begun::Listen(id, call)) => Ok(modern::listen::open(*asked, &endpoint, id, *call)),
+        Begun::Modern(modern::Begun::Running(request, running)) => Ok(modern::answer(asked, request, running).await),
+        Begun::Legacy(session, received) => Ok(legacy::answer(asked, session, received).await),
+        Begun::Initialize(request) => Box::pin(legacy::initialize(*asked, endpoint, place, &request)).await,
+    }
+}
+
+/// A POST that was read, up to where somebody has to wait.
+enum Begun {
+    Modern(modern::Begun),
+    Legacy(Arc<session::Session>, Received),
+    Initialize(Box<Request>),
+}
+
+/// Reads a POST and begins what it asks for. Nothing here waits, so that nothing of it is carried along while
+/// somebody does.
+fn begin(asked: &Asked<'_>, endpoint: &Endpoint, place: Option<&str>, bytes: Bytes) -> Result<Begun, Refusal> {
     let (message, params) = match Message::parse_with_params(bytes) {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(unreadable(&error)),
+        Err(error) => return Ok(Begun::Modern(modern::Begun::Done(unreadable(&error)))),
     };
     if matches!(message, Message::Request(_)) {
-        expect_time(&asked)?;
+        expect_time(asked)?;
     }
     // A request of a legacy session says so twice in its head; its body need not be asked.
-    if legacy::is_in_session(&asked.parts.headers) {
-        return legacy::post(asked, endpoint, place, message).await;
+    let is_in_session = legacy::is_in_session(&asked.parts.headers);
+    let own = params.as_ref().filter(|_| !is_in_session).and_then(|params| params.get_object("_meta"));
+    if !is_in_session && is_modern(&asked.parts.headers, own.as_ref()) {
+        return Ok(Begun::Modern(modern::begin(asked, endpoint, message, params, own)));
     }
-    let own = params.as_ref().and_then(|params| params.get_object("_meta"));
-    match is_modern(&asked.parts.headers, own.as_ref()) {
-        true => Ok(modern::post(asked, endpoint, message, params, own).await),
-        false => legacy::post(asked, endpoint, place, message).await,
+    match message {
+        Message::Request(request) if request.method == Method::Initialize => Ok(Begun::Initialize(Box::new(request))),
+        message => {
+            let (session, received) = legacy::receive(asked, place, message)?;
+            Ok(Begun::Legacy(session, received))
+        }
     }
 }
 

@@ -41,23 +41,15 @@ pub(super) fn is_in_session(headers: &HeaderMap) -> bool {
     headers.contains_key(&SESSION_ID) && version.is_some_and(|version| super::is_legacy(version.as_bytes()))
 }
 
-/// Answers a POST of the legacy era.
-pub(super) async fn post(
-    asked: Asked<'_>,
-    endpoint: Endpoint,
-    place: Option<String>,
+/// Takes a message of the legacy era to its session.
+pub(super) fn receive(
+    asked: &Asked<'_>,
+    place: Option<&str>,
     message: Message,
-) -> Result<Response<Body>, Refusal> {
-    match message {
-        Message::Request(request) if request.method == Method::Initialize => {
-            initialize(asked, endpoint, place, &request).await
-        }
-        message => {
-            let session = find(&asked, place.as_deref())?;
-            let received = session.conversation.receive(traced(&asked.parts.headers, message));
-            Ok(answer(asked, session, received).await)
-        }
-    }
+) -> Result<(Arc<Session>, Received), Refusal> {
+    let session = find(asked, place)?;
+    let received = session.conversation.receive(traced(&asked.parts.headers, message));
+    Ok((session, received))
 }
 
 /// A trace that only the headers know goes on in `_meta`, where every transport carries it.
@@ -76,7 +68,8 @@ fn traced(headers: &HeaderMap, message: Message) -> Message {
     Message::Request(request)
 }
 
-async fn initialize(
+/// Opens a session.
+pub(super) async fn initialize(
     asked: Asked<'_>,
     endpoint: Endpoint,
     place: Option<String>,
@@ -110,14 +103,15 @@ fn session_id<'a>(asked: &'a Asked<'_>) -> Result<&'a str, Refusal> {
     }
 }
 
-async fn answer(asked: Asked<'_>, session: Arc<Session>, received: Received) -> Response<Body> {
+/// Answers a message that a session took.
+pub(super) async fn answer(asked: Box<Asked<'_>>, session: Arc<Session>, received: Received) -> Response<Body> {
     let turn = match received {
         Received::Nothing => return http::empty(StatusCode::ACCEPTED),
         Received::Answered(response) => return http::json(StatusCode::OK, Body::one(response)),
         Received::Turn(turn) => turn,
     };
     if http::prefers_events(&asked.parts.headers) {
-        return stream(asked, session, vec![*turn], None);
+        return stream(*asked, session, vec![*turn], None);
     }
     let mut kept = Kept(Some(turn));
     let patience = asked.gateway.config().limits.patience;
@@ -130,8 +124,8 @@ async fn answer(asked: Asked<'_>, session: Arc<Session>, received: Received) -> 
             kept.0 = None;
             http::empty(StatusCode::ACCEPTED)
         }
-        First::Said(Said::Message(message)) => stream(asked, session, kept.take(), Some(message)),
-        First::Quiet => stream(asked, session, kept.take(), None),
+        First::Said(Said::Message(message)) => stream(*asked, session, kept.take(), Some(message)),
+        First::Quiet => stream(*asked, session, kept.take(), None),
     }
 }
 

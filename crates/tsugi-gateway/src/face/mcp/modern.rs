@@ -20,24 +20,34 @@ use crate::face::{Asked, fault, http};
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Answers one modern POST.
-pub(super) async fn post(
-    asked: Asked<'_>,
-    endpoint: Endpoint,
+/// A modern POST that was read, up to where somebody has to wait.
+pub(super) enum Begun {
+    /// There is nothing to wait for.
+    Done(Response<Body>),
+    /// A subscription.
+    Listen(Id, Box<Call>),
+    /// A call under way.
+    Running(Request, Running),
+}
+
+/// Reads one modern POST and begins what it asks for.
+pub(super) fn begin(
+    asked: &Asked<'_>,
+    endpoint: &Endpoint,
     message: Message,
     params: Option<Object>,
     own: Option<Object>,
-) -> Response<Body> {
+) -> Begun {
     let request = match message {
         Message::Request(request) => request,
         // No revision defines a notification from the client here, but one that comes is accepted.
-        Message::Notification(_) => return http::empty(StatusCode::ACCEPTED),
-        Message::Response(_) => return refuse_response(),
+        Message::Notification(_) => return Begun::Done(http::empty(StatusCode::ACCEPTED)),
+        Message::Response(_) => return Begun::Done(refuse_response()),
     };
-    match read(&asked, &endpoint, &request, params, own) {
-        Ok(call) if call.method == Method::Listen => listen::open(asked, &endpoint, request.id, call),
-        Ok(call) => answer(asked, &endpoint, request, call).await,
-        Err(error) => fault::rpc_error(refused_status(&error), Some(&request.id), &error),
+    match read(asked, endpoint, &request, params, own) {
+        Ok(call) if call.method == Method::Listen => Begun::Listen(request.id, Box::new(call)),
+        Ok(call) => Begun::Running(request, Running::start(&*endpoint.answer, call)),
+        Err(error) => Begun::Done(fault::rpc_error(refused_status(&error), Some(&request.id), &error)),
     }
 }
 
@@ -147,11 +157,11 @@ pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
     own.rest = rest.finish_object();
 }
 
-async fn answer(asked: Asked<'_>, endpoint: &Endpoint, request: Request, call: Call) -> Response<Body> {
-    let mut running = Running::start(&*endpoint.answer, call);
+/// Waits for a call.
+pub(super) async fn answer(asked: Box<Asked<'_>>, request: Request, mut running: Running) -> Response<Body> {
     match running.next().await {
         Event::Done(outcome) => done(&request.id, &request.method, &outcome),
-        Event::Note(first) => http::events(stream::CallStream::new(asked, request, running, first)),
+        Event::Note(first) => http::events(stream::CallStream::new(*asked, request, running, first)),
     }
 }
 

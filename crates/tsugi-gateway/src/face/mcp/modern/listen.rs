@@ -38,7 +38,7 @@ pub(crate) fn too_many() -> RpcError {
 }
 
 /// Opens the stream.
-pub(super) fn open(asked: Asked<'_>, endpoint: &Endpoint, id: Id, call: Call) -> Response<Body> {
+pub(crate) fn open(asked: Asked<'_>, endpoint: &Endpoint, id: Id, call: Call) -> Response<Body> {
     let room = match asked.gateway.take_stream() {
         Ok(room) => room,
         Err(refusal) => return fault::rpc_error(refusal.status, Some(&id), &refusal.to_fault().to_rpc()),
