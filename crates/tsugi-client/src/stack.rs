@@ -60,7 +60,7 @@ pub(crate) fn build(
             stack = Arc::new(Deadline::new(stack, name.clone(), limits.clone(), None));
             limits = limits.whole_only();
         }
-        stack = Arc::new(Retry::new(stack, name.clone(), parts.tools.clone(), policy.clone()));
+        stack = Arc::new(Retry::new(stack, name.clone(), parts.tools.clone(), policy.clone(), config.restart));
     }
     if let Some(breaker) = &parts.breaker {
         stack = Arc::new(Guard::new(stack, name.clone(), breaker.clone()));

@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, SentState, Source};
 use tsugi_protocol::mcp::Method;
 
-use crate::config::RetryPolicy;
+use crate::config::{Restart, RetryPolicy};
 use crate::tools::{Repeat, Tools};
 use budget::Budget;
 
@@ -25,13 +25,20 @@ struct Shared {
     server: Arc<str>,
     tools: Arc<Tools>,
     policy: RetryPolicy,
+    restart: Restart,
     budget: Budget,
 }
 
 impl Retry {
-    /// Around `inner`.
-    pub fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<Tools>, policy: RetryPolicy) -> Self {
-        Self(Arc::new(Shared { inner, server, tools, policy, budget: Budget::default() }))
+    /// Around `inner`, for a server that is started again like this.
+    pub fn new(
+        inner: Arc<dyn Answer>,
+        server: Arc<str>,
+        tools: Arc<Tools>,
+        policy: RetryPolicy,
+        restart: Restart,
+    ) -> Self {
+        Self(Arc::new(Shared { inner, server, tools, policy, restart, budget: Budget::default() }))
     }
 }
 
@@ -92,7 +99,7 @@ impl Shared {
             Failure::Fault(fault) => fault.sent,
             Failure::Upstream(_) => SentState::Failed,
         };
-        if !self.is_safe(call, sent) {
+        if !self.is_safe(call, sent) || (self.restart == Restart::Never && is_down(failure)) {
             return None;
         }
         if is_unlucky(failure) && retries == 0 {
@@ -121,6 +128,12 @@ impl Shared {
             None => Some(random),
         }
     }
+}
+
+/// The server's process is gone: where nobody starts it again, another try can only say so less well.
+fn is_down(failure: &Failure) -> bool {
+    let Failure::Fault(fault) = failure else { return false };
+    matches!(fault.code, FaultCode::ServerCrashed | FaultCode::ServerNotRunning)
 }
 
 /// The connection broke just when the call was to be sent: nothing happened, and the next connection takes it.

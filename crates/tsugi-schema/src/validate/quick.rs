@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// The drafts whose words mean here what they mean in 2020-12.
@@ -70,6 +70,19 @@ struct Rules {
     others: Node,
     items: Node,
 }
+
+/// The rules that everything fits.
+static EVERYTHING: Rules = Rules {
+    types: Types::ALL,
+    words: None,
+    numbers: (f64::NEG_INFINITY, f64::INFINITY),
+    lengths: (0, u64::MAX),
+    counts: (0, u64::MAX),
+    properties: Vec::new(),
+    required: 0,
+    others: Node::Any,
+    items: Node::Any,
+};
 
 impl Node {
     fn of(schema: &Value) -> Self {
@@ -179,7 +192,8 @@ impl<'de> DeserializeSeed<'de> for Look<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match self.0 {
-            Node::Any => deserializer.deserialize_ignored_any(IgnoredAny).map(drop),
+            // Read all the same: what is no text, such as half a surrogate pair, must not slip through.
+            Node::Any => deserializer.deserialize_any(Within(&EVERYTHING)),
             Node::Unsure => Err(unsure()),
             Node::Rules(rules) => deserializer.deserialize_any(Within(rules)),
         }
@@ -336,6 +350,8 @@ mod tests {
             r#"{"size":1,"more":1}"#,
             r#"{"size":1,"far":"x"}"#,
             r#"{"size":1} x"#,
+            r#"{"size":1,"free":{"y":"\ud800"}}"#,
+            r#"{"size":1,"free":{"\ud800":1}}"#,
             "[]",
             "{",
         ] {

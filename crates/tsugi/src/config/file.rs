@@ -76,7 +76,7 @@ mod tests {
     fn a_missing_file_and_a_file_that_is_no_text_are_said_to_be_so() {
         let directory = directory(&[]);
         let missing = read(&directory.path().join("none.yaml")).unwrap_err().to_string();
-        assert!(missing.contains("none.yaml` cannot be read") && missing.contains("hint: `tsugi import`"), "{missing}");
+        assert!(missing.contains("none.yaml` cannot be read") && missing.contains("hint: `tsugi init`"), "{missing}");
         std::fs::write(directory.path().join("x.yaml"), [0xff, 0xfe, 0x00]).unwrap();
         assert!(read(&directory.path().join("x.yaml")).unwrap_err().to_string().contains("UTF-8"));
     }

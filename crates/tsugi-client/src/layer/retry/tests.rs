@@ -72,6 +72,10 @@ struct World {
 }
 
 fn world(script: &[Act], policy: RetryPolicy) -> World {
+    world_with(script, policy, Restart::OnFailure)
+}
+
+fn world_with(script: &[Act], policy: RetryPolicy, restart: Restart) -> World {
     let server = Arc::new(Scripted {
         script: Mutex::new(script.iter().copied().collect()),
         asked: AtomicUsize::new(0),
@@ -88,7 +92,7 @@ fn world(script: &[Act], policy: RetryPolicy) -> World {
         {"name": "read", "annotations": {"readOnlyHint": true}},
         {"name": "put", "annotations": {"idempotentHint": true}},
     ])));
-    World { layer: Retry::new(server.clone(), "s".into(), Arc::new(tools), policy), server }
+    World { layer: Retry::new(server.clone(), "s".into(), Arc::new(tools), policy, restart), server }
 }
 
 fn three() -> RetryPolicy {
@@ -129,6 +133,15 @@ async fn what_may_have_happened_is_not_tried_again_and_says_that_its_fate_is_unk
     let fault = fault(world.call("write").await);
     assert_eq!((fault.code, fault.sent), (FaultCode::ServerCrashed, SentState::Unknown));
     assert_eq!((world.asked(), world.effects()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_nobody_starts_again_is_not_asked_again_after_it_crashed() {
+    let world = world_with(&[Act::DoneThenLost], three(), Restart::Never);
+    assert_eq!(fault(world.call("read").await).code, FaultCode::ServerCrashed);
+    assert_eq!(world.asked(), 1);
+    let other = world_with(&[Act::Busy(1)], three(), Restart::Never);
+    assert!(matches!(other.call("read").await, Outcome::Complete(_)));
 }
 
 #[tokio::test(start_paused = true)]
