@@ -5,11 +5,13 @@
 //! bytes, and the connection goes back to the others with the end of the answer's body.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::task::AtomicWaker;
 use http::{Request, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
@@ -24,6 +26,8 @@ use super::connector::{BoxError, Connector, Stream};
 const IDLE: Duration = Duration::from_secs(60);
 /// How many connections that nobody uses are kept.
 const KEPT: usize = 256;
+/// How many steps are made at once for one who waits.
+const STEPS: usize = 8;
 /// How often kept connections are looked at, so that those the server closed do not stay half open.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -45,6 +49,53 @@ struct Kept {
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: Pin<Box<http1::Connection<Stream, Full<Bytes>>>>,
+    /// Nothing is moved any more.
+    is_over: bool,
+    bell: Arc<Bell>,
+    /// Rings the bell.
+    waker: Waker,
+}
+
+/// Wakes whoever uses a connection, but not while they are at it: the two ends of a connection wake each other at
+/// every step, and both are polled by the same task.
+#[derive(Debug, Default)]
+struct Bell {
+    task: AtomicWaker,
+    is_polling: AtomicBool,
+    has_rung: AtomicBool,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.has_rung.store(true, Ordering::SeqCst);
+        if !self.is_polling.load(Ordering::SeqCst) {
+            self.task.wake();
+        }
+    }
+}
+
+impl Bell {
+    /// Polls `step` for this task until nothing more happens at once.
+    fn poll<T>(&self, waker: &Waker, task: &Context<'_>, mut step: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+        self.task.register(task.waker());
+        let mut context = Context::from_waker(waker);
+        for _ in 0..STEPS {
+            self.has_rung.store(false, Ordering::SeqCst);
+            self.is_polling.store(true, Ordering::SeqCst);
+            let polled = step(&mut context);
+            self.is_polling.store(false, Ordering::SeqCst);
+            if polled.is_ready() || !self.has_rung.load(Ordering::SeqCst) {
+                return polled;
+            }
+        }
+        // Others should have their turn too.
+        task.waker().wake_by_ref();
+        Poll::Pending
+    }
 }
 
 /// Why there is no answer.
@@ -57,14 +108,10 @@ pub(super) enum PoolError {
 }
 
 impl Connection {
-    /// Moves what can be moved now. `false` when the connection is over.
-    fn is_alive(&mut self, context: &mut Context<'_>) -> bool {
-        self.driver.as_mut().poll(context).is_pending()
-    }
-
     /// Whether it can take a request now.
     fn is_free(&mut self) -> bool {
-        self.is_alive(&mut Context::from_waker(Waker::noop())) && self.sender.is_ready()
+        self.is_over = self.is_over || self.driver.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        !self.is_over && self.sender.is_ready()
     }
 }
 
@@ -97,7 +144,9 @@ impl Pool {
     async fn connect(&self, uri: Uri) -> Result<Connection, PoolError> {
         let stream = self.connector.clone().call(uri).await.map_err(PoolError::Connect)?;
         let (sender, driver) = http1::handshake(stream).await.map_err(PoolError::Broke)?;
-        Ok(Connection { sender, driver: Box::pin(driver) })
+        let bell = Arc::<Bell>::default();
+        let waker = Waker::from(bell.clone());
+        Ok(Connection { sender, driver: Box::pin(driver), is_over: false, bell, waker })
     }
 
     /// The connection that was used last and can take a request.
@@ -158,15 +207,14 @@ async fn exchange(
     connection: &mut Connection,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Incoming>, (hyper::Error, Unsent)> {
-    let mut answer = std::pin::pin!(connection.sender.try_send_request(request));
-    let driver = &mut connection.driver;
-    let mut is_over = false;
-    std::future::poll_fn(|context| {
-        if !is_over {
+    let Connection { sender, driver, is_over, bell, waker } = connection;
+    let mut answer = std::pin::pin!(sender.try_send_request(request));
+    std::future::poll_fn(|task| {
+        bell.poll(waker, task, |context| {
             // How it ended is told to the one who waits for the answer.
-            is_over = driver.as_mut().poll(context).is_ready();
-        }
-        answer.as_mut().poll(context)
+            *is_over = *is_over || driver.as_mut().poll(context).is_ready();
+            answer.as_mut().poll(context)
+        })
     })
     .await
     .map_err(|mut error| {
@@ -201,12 +249,15 @@ impl Body for DrivenBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Some(connection) = &mut self.connection
-            && !connection.is_alive(context)
-        {
-            self.connection = None;
-        }
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let this = &mut *self;
+        let frame = match &mut this.connection {
+            None => Pin::new(&mut this.body).poll_frame(context),
+            Some(Connection { driver, is_over, bell, waker, .. }) => bell.poll(waker, context, |context| {
+                *is_over = *is_over || driver.as_mut().poll(context).is_ready();
+                Pin::new(&mut this.body).poll_frame(context)
+            }),
+        };
+        let frame = std::task::ready!(frame);
         if frame.is_none() || self.body.is_end_stream() {
             self.ended();
         }
