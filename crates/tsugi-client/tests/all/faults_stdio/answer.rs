@@ -197,7 +197,7 @@ async fn f30_capabilities_that_are_lies_cost_the_lists_and_nothing_else() {
 async fn f30_a_server_that_changes_its_era_on_restart_is_asked_again_and_its_lists_are_new() {
     for (first, then, version) in [("legacy", "modern", "2026-07-28"), ("modern", "legacy", "2025-11-25")] {
         let script = Script {
-            launches: vec![json!({"era": first})],
+            launches: vec![json!({"era": first, "extra_tools": 1})],
             extra_tools: 3,
             ..serde_json::from_value(json!({"era": then})).unwrap()
         };
