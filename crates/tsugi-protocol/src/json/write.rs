@@ -39,15 +39,18 @@ impl Splice {
     }
 
     /// Adds a member whose value `write` writes.
-    fn member(&mut self, key: &str, write: impl FnOnce(&mut BytesMut)) -> &mut Self {
+    fn member(&mut self, key: &str, write: impl FnOnce(&mut Self)) -> &mut Self {
         self.separate();
         let quote = self.out.len();
         write_string(&mut self.out, key);
         let key_end = self.out.len() - 1;
         self.out.extend_from_slice(b":");
         let value_start = self.out.len();
-        write(&mut self.out);
-        self.remember(key, quote, key_end, value_start);
+        write(self);
+        if let Some(members) = &mut self.members {
+            let is_escaped = key_end - quote - 1 != key.len();
+            members.push(Member::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
+        }
         self
     }
 
@@ -58,43 +61,30 @@ impl Splice {
 
     /// Adds a member whose value is these JSON bytes.
     pub(crate) fn json(&mut self, key: &str, value: &[u8]) -> &mut Self {
-        self.member(key, |out| out.extend_from_slice(value))
+        self.member(key, |splice| splice.out.extend_from_slice(value))
     }
 
     /// Adds a member with a string.
     pub fn string(&mut self, key: &str, value: &str) -> &mut Self {
-        self.member(key, |out| write_string(out, value))
+        self.member(key, |splice| write_string(&mut splice.out, value))
     }
 
     /// Adds a member with a number.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
-        self.member(key, |out| write_number(out, value))
+        self.member(key, |splice| write_number(&mut splice.out, value))
     }
 
     /// Adds a member that is an object of its own, which `write` fills.
     pub fn object(&mut self, key: &str, write: impl FnOnce(&mut Self)) -> &mut Self {
-        self.separate();
-        let quote = self.out.len();
-        write_string(&mut self.out, key);
-        let key_end = self.out.len() - 1;
-        self.out.extend_from_slice(b":");
-        let value_start = self.out.len();
-        self.out.extend_from_slice(b"{");
-        let members = self.members.take();
-        self.is_first = true;
-        write(self);
-        self.out.extend_from_slice(b"}");
-        (self.is_first, self.members) = (false, members);
-        self.remember(key, quote, key_end, value_start);
-        self
-    }
-
-    /// Remembers the member that was just written.
-    fn remember(&mut self, key: &str, quote: usize, key_end: usize, value_start: usize) {
-        if let Some(members) = &mut self.members {
-            let is_escaped = key_end - quote - 1 != key.len();
-            members.push(Member::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
-        }
+        self.member(key, |splice| {
+            splice.out.extend_from_slice(b"{");
+            // The places of the inner members are nobody's to find.
+            let members = splice.members.take();
+            splice.is_first = true;
+            write(splice);
+            splice.out.extend_from_slice(b"}");
+            (splice.is_first, splice.members) = (false, members);
+        })
     }
 
     /// Adds `"key":value` pairs that are written already, such as the unknown members of an envelope.

@@ -71,18 +71,7 @@ struct Rules {
     items: Node,
 }
 
-/// The rules that everything fits.
-static EVERYTHING: Rules = Rules {
-    types: Types::ALL,
-    words: None,
-    numbers: (f64::NEG_INFINITY, f64::INFINITY),
-    lengths: (0, u64::MAX),
-    counts: (0, u64::MAX),
-    properties: Vec::new(),
-    required: 0,
-    others: Node::Any,
-    items: Node::Any,
-};
+static EVERYTHING: Rules = Rules::none();
 
 impl Node {
     fn of(schema: &Value) -> Self {
@@ -95,9 +84,9 @@ impl Node {
 }
 
 impl Rules {
-    /// Nothing, when a word is not understood here.
-    fn of(keywords: &Map<String, Value>) -> Option<Self> {
-        let mut rules = Self {
+    /// Everything fits.
+    const fn none() -> Self {
+        Self {
             types: Types::ALL,
             words: None,
             numbers: (f64::NEG_INFINITY, f64::INFINITY),
@@ -107,7 +96,12 @@ impl Rules {
             required: 0,
             others: Node::Any,
             items: Node::Any,
-        };
+        }
+    }
+
+    /// Nothing, when a word is not understood here.
+    fn of(keywords: &Map<String, Value>) -> Option<Self> {
+        let mut rules = Self::none();
         let mut required: &[Value] = &[];
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
