@@ -153,6 +153,30 @@ impl World {
     async fn get(&self, path: &str) -> Got {
         self.client.send("GET", path, &[], "").await
     }
+
+    /// A legacy session at this address.
+    async fn legacy<'a>(&'a self, path: &'a str) -> Legacy<'a> {
+        let mut session = Legacy { client: &self.client, path, id: None };
+        let client = json!({"name": "t", "version": "1"});
+        let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+        session.id = session.post("initialize", initialize).await.header("mcp-session-id").map(str::to_owned);
+        session
+    }
+}
+
+struct Legacy<'a> {
+    client: &'a Client,
+    path: &'a str,
+    id: Option<String>,
+}
+
+impl Legacy<'_> {
+    async fn post(&self, method: &str, params: Value) -> Got {
+        let mut headers = vec![("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+        headers.extend(self.id.as_deref().map(|id| ("Mcp-Session-Id", id)));
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        self.client.send("POST", self.path, &headers, &body).await
+    }
 }
 
 #[tokio::test]

@@ -50,18 +50,8 @@ async fn a_long_list_comes_in_pages_with_every_entry_once() {
 async fn a_legacy_client_follows_the_same_cursors() {
     let world = World::of(&["a", "b"], Config::on_free_port(), paging()).await;
     for (path, expected) in [("/mcp", 8), ("/servers/a/mcp", 4)] {
-        let post = async |session: Option<&str>, method: &str, params: Value| {
-            let mut headers =
-                vec![("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
-            headers.extend(session.map(|id| ("Mcp-Session-Id", id)));
-            let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-            world.client.send("POST", path, &headers, &body).await
-        };
-        let client = json!({"name": "t", "version": "1"});
-        let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-        let opened = post(None, "initialize", initialize).await;
-        let session = opened.header("mcp-session-id").map(str::to_owned);
-        let pages = walk(async |params| post(session.as_deref(), "tools/list", params).await.json()).await;
+        let session = world.legacy(path).await;
+        let pages = walk(async |params| session.post("tools/list", params).await.json()).await;
         assert_eq!(pages.concat().len(), expected, "{path}");
         assert!(pages.iter().all(|page| page.len() <= LIMIT.items));
     }

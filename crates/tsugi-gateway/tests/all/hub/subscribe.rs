@@ -24,21 +24,11 @@ async fn a_server_that_does_not_promise_subscriptions_is_asked_and_its_answer_pa
     let server = world.manager.register(ServerConfig::new("modest", Target::InProcess(modest()))).unwrap();
     server.ready(std::time::Duration::from_secs(60)).await.unwrap();
     for path in ["/servers/modest/mcp", "/mcp"] {
-        let post = async |session: Option<&str>, method: &str, params: Value| {
-            let mut headers =
-                vec![("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
-            headers.extend(session.map(|id| ("Mcp-Session-Id", id)));
-            let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-            world.client.send("POST", path, &headers, &body).await
-        };
-        let client = json!({"name": "t", "version": "1"});
-        let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-        let opened = post(None, "initialize", initialize).await;
-        let session = opened.header("mcp-session-id");
+        let session = world.legacy(path).await;
         for method in ["resources/subscribe", "resources/unsubscribe"] {
-            let taken = post(session, method, json!({"uri": "test://watched"})).await.json();
+            let taken = session.post(method, json!({"uri": "test://watched"})).await.json();
             assert_eq!(taken["result"], json!({}), "{path} {method}: {taken}");
-            let refused = post(session, method, json!({"uri": "test://other"})).await.json();
+            let refused = session.post(method, json!({"uri": "test://other"})).await.json();
             assert_eq!(refused["error"]["code"], -32601, "{path} {method}: {refused}");
         }
     }
