@@ -1,5 +1,6 @@
 //! Messages over the standard streams of a child process.
 
+mod buffers;
 mod reader;
 mod writer;
 

@@ -4,19 +4,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tsugi_protocol::codec::CodecError;
 use tsugi_protocol::codec::framing::{Framing, Kind};
 use tsugi_protocol::codec::limit::Limits;
 
+use super::buffers::Buffers;
 use crate::error::{ErrorKind, TransportError};
 use crate::link::Received;
 
-/// A quiet connection holds this much; a busy one grows.
-const SMALL_BUFFER: usize = 8 << 10;
-const LARGE_BUFFER: usize = 256 << 10;
 /// How much is kept of a message that is too large: enough to see whose answer it would have been.
 const HEAD: usize = 256;
 
@@ -44,7 +42,7 @@ impl SharedFraming {
 #[derive(Debug)]
 pub struct PipeReader {
     pipe: Receiver,
-    buffer: BytesMut,
+    buffers: Buffers,
     framing: Framing,
     shared: SharedFraming,
     is_learned: bool,
@@ -52,7 +50,7 @@ pub struct PipeReader {
 
 impl PipeReader {
     pub(super) fn new(pipe: Receiver, shared: SharedFraming) -> Self {
-        Self { pipe, buffer: BytesMut::new(), framing: Framing::new(Limits::LINE), shared, is_learned: false }
+        Self { pipe, buffers: Buffers::default(), framing: Framing::new(Limits::LINE), shared, is_learned: false }
     }
 
     /// Appends at least one message to `batch`; `Err(None)` is the end of the stream.
@@ -69,9 +67,10 @@ impl PipeReader {
     /// Takes every whole message out of the buffer. Of a message over the limit only the beginning is kept;
     /// the messages after it are fine.
     fn decode(&mut self, batch: &mut Vec<Received>) -> Result<(), Option<TransportError>> {
+        let buffer = &mut self.buffers.current;
         loop {
-            let head = (self.buffer.len() > Limits::LINE).then(|| Bytes::copy_from_slice(&self.buffer[..HEAD]));
-            match self.framing.next(&mut self.buffer) {
+            let head = (buffer.len() > Limits::LINE).then(|| Bytes::copy_from_slice(&buffer[..HEAD]));
+            match self.framing.next(buffer) {
                 Some(Ok(message)) => batch.push(Received::Message(message)),
                 Some(Err(error)) => batch.push(Received::Unreadable(head.unwrap_or_default(), unreadable(&error))),
                 None => break,
@@ -86,20 +85,14 @@ impl PipeReader {
 
     /// Not `try_read`: tokio knows a short read to be the last, and so saves the one that would find nothing.
     async fn read(&mut self) -> Result<(), Option<TransportError>> {
-        self.make_room();
-        match self.pipe.read_buf(&mut self.buffer).await {
+        self.buffers.make_room();
+        match self.pipe.read_buf(&mut self.buffers.current).await {
             Ok(0) => Err(None),
-            Ok(_) => Ok(()),
+            Ok(bytes) => {
+                self.buffers.has_read(bytes);
+                Ok(())
+            }
             Err(error) => Err(Some(broken(&error))),
-        }
-    }
-
-    /// Grows with the traffic: a message that did not fit the small buffer brings the large one.
-    fn make_room(&mut self) {
-        if self.buffer.capacity() - self.buffer.len() > 0 && !self.buffer.is_empty() {
-            self.buffer.reserve(LARGE_BUFFER);
-        } else if self.buffer.capacity() < SMALL_BUFFER {
-            self.buffer.reserve(SMALL_BUFFER);
         }
     }
 }
