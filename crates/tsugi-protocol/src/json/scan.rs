@@ -4,7 +4,11 @@
 //! but it also reports where each member of the outermost object lies, so that one pass is both the
 //! proof and the index.
 
+mod string;
+
 use std::fmt;
+
+pub use string::skip_string;
 
 /// How deep arrays and objects may nest. Deeper input is refused, not followed.
 pub const MAX_DEPTH: usize = 128;
@@ -217,81 +221,6 @@ pub fn skip_key(bytes: &[u8], at: usize) -> Scan<(usize, usize)> {
     }
 }
 
-/// The offset just after the string that starts at `at` (its opening quote).
-pub fn skip_string(bytes: &[u8], at: usize) -> Scan<usize> {
-    let mut at = at + 1;
-    loop {
-        at = skip_plain(bytes, at);
-        match bytes.get(at) {
-            Some(b'"') => return Ok(at + 1),
-            Some(b'\\') => at = skip_escape(bytes, at)?,
-            Some(_) => return fail(at, ScanErrorKind::Unexpected),
-            None => return fail(at, ScanErrorKind::Truncated),
-        }
-    }
-}
-
-/// True for the bytes that end a plain run inside a string: quote, backslash, control characters.
-#[inline]
-fn is_special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
-}
-
-/// Skips plain string bytes, sixteen at a time: this is where most of the time of a large payload goes.
-#[inline]
-fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(chunk) = bytes[at..].first_chunk::<16>() {
-        match specials(chunk) {
-            0 => at += 16,
-            found => return at + found.trailing_zeros() as usize,
-        }
-    }
-    let rest = bytes[at..].iter().position(|byte| is_special(*byte));
-    rest.map_or(bytes.len(), |offset| at + offset)
-}
-
-/// A bit for every special byte of sixteen.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[expect(unsafe_code, reason = "vector instructions; without them a large payload costs twice as much to prove")]
-fn specials(chunk: &[u8; 16]) -> u32 {
-    use std::arch::x86_64::{
-        _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
-    };
-    #[inline]
-    #[target_feature(enable = "sse2")]
-    fn look(chunk: &[u8; 16]) -> u32 {
-        let both = u128::from_le_bytes(*chunk);
-        let bytes = _mm_set_epi64x((both >> 64) as i64, both as i64);
-        let quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
-        let backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
-        let control = _mm_cmpeq_epi8(bytes, _mm_min_epu8(bytes, _mm_set1_epi8(0x1f)));
-        _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control)) as u32
-    }
-    // SAFETY: every x86-64 processor has SSE2.
-    unsafe { look(chunk) }
-}
-
-/// A bit for every special byte of sixteen.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn specials(chunk: &[u8; 16]) -> u32 {
-    chunk.iter().enumerate().fold(0, |found, (index, byte)| found | u32::from(is_special(*byte)) << index)
-}
-
-fn skip_escape(bytes: &[u8], at: usize) -> Scan<usize> {
-    match bytes.get(at + 1) {
-        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
-        Some(b'u') => match bytes.get(at + 2..at + 6) {
-            Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => Ok(at + 6),
-            Some(_) => fail(at + 2, ScanErrorKind::Unexpected),
-            None => fail(bytes.len(), ScanErrorKind::Truncated),
-        },
-        Some(_) => fail(at + 1, ScanErrorKind::Unexpected),
-        None => fail(at + 1, ScanErrorKind::Truncated),
-    }
-}
-
 fn skip_digits(bytes: &[u8], at: usize) -> Scan<usize> {
     let mut end = at;
     while let Some(b'0'..=b'9') = bytes.get(end) {
@@ -402,26 +331,6 @@ mod tests {
         let error = prove(deep(MAX_DEPTH + 1).as_bytes()).unwrap_err();
         assert_eq!(error.kind, ScanErrorKind::TooDeep);
         assert_eq!(prove("[".repeat(200_000).as_bytes()).unwrap_err().kind, ScanErrorKind::TooDeep);
-    }
-
-    #[test]
-    fn special_bytes_are_found_wherever_they_lie() {
-        for position in 0..100usize {
-            let mut text = "x".repeat(100);
-            text.replace_range(position..=position, "\n");
-            assert_eq!(prove(format!("\"{text}\"").as_bytes()).unwrap_err().at, position + 1);
-        }
-    }
-
-    #[test]
-    fn every_byte_is_judged_alike_alone_and_among_others() {
-        for byte in 0..=255u8 {
-            for position in 0..16 {
-                let mut chunk = [b'x'; 16];
-                chunk[position] = byte;
-                assert_eq!(specials(&chunk), u32::from(is_special(byte)) << position, "{byte:#x}");
-            }
-        }
     }
 
     #[test]
