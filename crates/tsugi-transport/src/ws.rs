@@ -1,6 +1,6 @@
 //! Messages over a WebSocket: one message per text frame, subprotocol `mcp`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
 use crate::error::{ErrorKind, TransportError, chain};
 use crate::http::HttpTarget;
+use crate::http::headers::retry_after;
 use crate::link::{Inbox, Link, Outbox};
 
 /// A message larger than this ends the connection.
@@ -79,7 +80,8 @@ where
 
 fn upgrade_error(error: &WsError) -> TransportError {
     if let WsError::Http(response) = error {
-        let kind = ErrorKind::Status { status: response.status().as_u16(), retry_after: None };
+        let retry_after = retry_after(response.headers(), SystemTime::now());
+        let kind = ErrorKind::Status { status: response.status().as_u16(), retry_after };
         return TransportError::unsent(kind, format!("the server answered {} to the upgrade", response.status()));
     }
     TransportError::unsent(ErrorKind::Connect, format!("the WebSocket handshake failed: {}", chain(error)))
@@ -126,4 +128,26 @@ async fn carry<S>(
 fn frame_error(error: &WsError) -> TransportError {
     let kind = if matches!(error, WsError::Capacity(_)) { ErrorKind::TooLarge } else { ErrorKind::Lost };
     TransportError::sent(kind, format!("the WebSocket broke: {}", chain(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refused_upgrade_says_how_long_the_server_asks_to_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            let answer = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 9\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        let error = connect(&HttpTarget { url, headers: Default::default() }).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Status { status: 503, retry_after: Some(Duration::from_secs(9)) });
+    }
 }

@@ -122,6 +122,7 @@ impl HttpClient {
         match pool.send(&uri, request).await {
             Ok(response) => Ok(response.map(AnyBody::Driven)),
             Err(PoolError::Connect(error)) => Err(connect_error(&chain(&*error), url)),
+            Err(PoolError::Unsent(error)) => Err(TransportError { may_be_sent: false, ..broke(&chain(&error), url) }),
             Err(PoolError::Broke(error)) => Err(broke(&chain(&error), url)),
         }
     }

@@ -1,8 +1,12 @@
-//! The headers that mirror a request's body, and values that cannot stand in a header as they are.
+//! The headers that mirror a request's body, values that cannot stand in a header as they are, and what an answer's
+//! headers ask for.
+
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue};
 
 /// The revision of a request.
 pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
@@ -48,9 +52,39 @@ pub fn decode(value: &[u8]) -> Option<String> {
     }
 }
 
+/// How long an answer asks to wait: in seconds, or until a time, which may have passed
+/// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#name-retry-after)).
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    Some(until.duration_since(now).unwrap_or(Duration::ZERO))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_may_ask_to_wait_in_seconds_or_until_a_time() {
+        // The example of RFC 9110, a minute before it.
+        let date = "Fri, 31 Dec 1999 23:59:59 GMT";
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(946_684_799 - 60);
+        for (text, seconds) in [
+            ("120", Some(120)),
+            (" 7 ", Some(7)),
+            (date, Some(60)),
+            ("Fri, 31 Dec 1999 23:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-3", None),
+        ] {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            assert_eq!(retry_after(&headers, now), seconds.map(Duration::from_secs), "{text:?}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
 
     #[test]
     fn values_are_written_as_the_specification_shows() {

@@ -35,7 +35,16 @@ const SWEEP: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Pool {
     connector: Connector,
-    kept: Mutex<Vec<Kept>>,
+    shelf: Mutex<Shelf>,
+}
+
+/// The connections that nobody uses.
+#[derive(Debug, Default)]
+struct Shelf {
+    kept: Vec<Kept>,
+    /// Whether a task looks after them: calls that follow each other empty and fill the shelf every time, and each
+    /// would start another one.
+    is_swept: bool,
 }
 
 #[derive(Debug)]
@@ -48,12 +57,28 @@ struct Kept {
 #[derive(Debug)]
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    driver: Pin<Box<http1::Connection<Stream, Full<Bytes>>>>,
-    /// Nothing is moved any more.
-    is_over: bool,
+    driver: Driver,
     bell: Arc<Bell>,
     /// Rings the bell.
     waker: Waker,
+}
+
+/// What moves the bytes, until nothing is moved any more. It is dropped as soon as it is done: only then is a request
+/// given back that was queued and never taken.
+#[derive(Debug)]
+struct Driver(Option<Pin<Box<http1::Connection<Stream, Full<Bytes>>>>>);
+
+impl Driver {
+    fn turn(&mut self, context: &mut Context<'_>) {
+        // How it ended is told to the one who waits for the answer.
+        if self.0.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
+            self.0 = None;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_none()
+    }
 }
 
 /// Wakes whoever uses a connection, but not while they are at it: the two ends of a connection wake each other at
@@ -103,6 +128,8 @@ impl Bell {
 pub(super) enum PoolError {
     /// There was no connection.
     Connect(BoxError),
+    /// The connection closed before it took the request.
+    Unsent(hyper::Error),
     /// The connection broke, perhaps after it took the request.
     Broke(hyper::Error),
 }
@@ -110,14 +137,14 @@ pub(super) enum PoolError {
 impl Connection {
     /// Whether it can take a request now.
     fn is_free(&mut self) -> bool {
-        self.is_over = self.is_over || self.driver.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        !self.is_over && self.sender.is_ready()
+        self.driver.turn(&mut Context::from_waker(Waker::noop()));
+        !self.driver.is_over() && self.sender.is_ready()
     }
 }
 
 impl Pool {
     pub(super) fn new(connector: Connector) -> Arc<Self> {
-        Arc::new(Self { connector, kept: Mutex::default() })
+        Arc::new(Self { connector, shelf: Mutex::default() })
     }
 
     /// Sends a request and gives the head of its answer. A kept connection that closed before it took the request
@@ -131,13 +158,13 @@ impl Pool {
             match exchange(&mut connection, request).await {
                 Ok(response) => return Ok(self.driven(response, connection)),
                 Err((_, Some(unsent))) => request = unsent,
-                Err((error, None)) => return Err(PoolError::Broke(error)),
+                Err(failure) => return Err(broken(failure)),
             }
         }
         let mut connection = self.connect(server.clone()).await?;
         match exchange(&mut connection, request).await {
             Ok(response) => Ok(self.driven(response, connection)),
-            Err((error, _)) => Err(PoolError::Broke(error)),
+            Err(failure) => Err(broken(failure)),
         }
     }
 
@@ -146,13 +173,13 @@ impl Pool {
         let (sender, driver) = http1::handshake(stream).await.map_err(PoolError::Broke)?;
         let bell = Arc::<Bell>::default();
         let waker = Waker::from(bell.clone());
-        Ok(Connection { sender, driver: Box::pin(driver), is_over: false, bell, waker })
+        Ok(Connection { sender, driver: Driver(Some(Box::pin(driver))), bell, waker })
     }
 
     /// The connection that was used last and can take a request.
     fn take(&self) -> Option<Connection> {
         loop {
-            let Kept { mut connection, since } = self.kept.lock().pop()?;
+            let Kept { mut connection, since } = self.shelf.lock().kept.pop()?;
             if since.elapsed() < IDLE && connection.is_free() {
                 return Some(connection);
             }
@@ -161,7 +188,14 @@ impl Pool {
 
     fn driven(self: &Arc<Self>, response: Response<Incoming>, connection: Connection) -> Response<DrivenBody> {
         let pool = Arc::downgrade(self);
-        response.map(|body| DrivenBody { body, connection: Some(connection), pool })
+        response.map(|body| {
+            let mut body = DrivenBody { body, connection: Some(connection), pool };
+            // Nobody reads a body that is not there, so nobody would find its end.
+            if body.is_end_stream() {
+                body.ended();
+            }
+            body
+        })
     }
 
     /// Takes a connection back whose answer was read to the end.
@@ -169,23 +203,24 @@ impl Pool {
         if !connection.is_free() {
             return;
         }
-        let mut kept = self.kept.lock();
-        if kept.len() >= KEPT {
+        let mut shelf = self.shelf.lock();
+        if shelf.kept.len() >= KEPT {
             return;
         }
-        kept.push(Kept { connection, since: Instant::now() });
-        let is_first = kept.len() == 1;
-        drop(kept);
-        if is_first {
+        shelf.kept.push(Kept { connection, since: Instant::now() });
+        let is_swept = std::mem::replace(&mut shelf.is_swept, true);
+        drop(shelf);
+        if !is_swept {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
     }
 
     /// Forgets what is too old or was closed by the server; `false` when nothing is left to look at.
     fn forget_gone(&self) -> bool {
-        let mut kept = self.kept.lock();
-        kept.retain_mut(|kept| kept.since.elapsed() < IDLE && kept.connection.is_free());
-        !kept.is_empty()
+        let mut shelf = self.shelf.lock();
+        shelf.kept.retain_mut(|kept| kept.since.elapsed() < IDLE && kept.connection.is_free());
+        shelf.is_swept = !shelf.kept.is_empty();
+        shelf.is_swept
     }
 }
 
@@ -201,18 +236,24 @@ async fn sweep(pool: Weak<Pool>) {
 
 type Unsent = Option<Request<Full<Bytes>>>;
 
+fn broken((error, unsent): (hyper::Error, Unsent)) -> PoolError {
+    match unsent {
+        Some(_) => PoolError::Unsent(error),
+        None => PoolError::Broke(error),
+    }
+}
+
 /// Sends a request on a connection and moves bytes until the head of the answer is there. With an error comes the
 /// request, when it was certainly not sent.
 async fn exchange(
     connection: &mut Connection,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Incoming>, (hyper::Error, Unsent)> {
-    let Connection { sender, driver, is_over, bell, waker } = connection;
+    let Connection { sender, driver, bell, waker } = connection;
     let mut answer = std::pin::pin!(sender.try_send_request(request));
     std::future::poll_fn(|task| {
         bell.poll(waker, task, |context| {
-            // How it ended is told to the one who waits for the answer.
-            *is_over = *is_over || driver.as_mut().poll(context).is_ready();
+            driver.turn(context);
             answer.as_mut().poll(context)
         })
     })
@@ -252,8 +293,8 @@ impl Body for DrivenBody {
         let this = &mut *self;
         let frame = match &mut this.connection {
             None => Pin::new(&mut this.body).poll_frame(context),
-            Some(Connection { driver, is_over, bell, waker, .. }) => bell.poll(waker, context, |context| {
-                *is_over = *is_over || driver.as_mut().poll(context).is_ready();
+            Some(Connection { driver, bell, waker, .. }) => bell.poll(waker, context, |context| {
+                driver.turn(context);
                 Pin::new(&mut this.body).poll_frame(context)
             }),
         };

@@ -2,16 +2,17 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tsugi_protocol::codec::sse;
 
+use super::headers::retry_after;
 use super::pool::DrivenBody;
 use crate::error::{ErrorKind, TransportError, chain};
 
@@ -91,9 +92,9 @@ impl HttpResponse {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// How long the server asks to wait. Only the form in seconds is understood.
+    /// How long the server asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.header(RETRY_AFTER.as_str())?.trim().parse().ok().map(Duration::from_secs)
+        retry_after(&self.headers, SystemTime::now())
     }
 
     /// The error for a status that is not an answer.
