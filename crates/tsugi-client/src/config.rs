@@ -33,6 +33,8 @@ pub struct Options {
     pub handshake_timeout: Duration,
     /// How long a server may take to answer the question which era it speaks, before it counts as legacy.
     pub probe_timeout: Duration,
+    /// The legacy revision that is offered first.
+    pub legacy_version: Version,
     /// How long a server's question waits for its answer.
     pub input_lifetime: Duration,
     /// Where to remember what was found out about servers; nowhere when absent.
@@ -59,6 +61,7 @@ impl Default for Options {
             max_timeout: Duration::from_secs(600),
             handshake_timeout: Duration::from_secs(30),
             probe_timeout: Duration::from_secs(10),
+            legacy_version: Version::LATEST_LEGACY,
             input_lifetime: Duration::from_secs(600),
             state_dir: None,
             profile: Arc::new(own_profile(ClientCapabilities::all())),
@@ -117,6 +120,8 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// How long connecting and the handshake may take together, where it differs from the manager's.
     pub handshake_timeout: Option<Duration>,
+    /// The legacy revision that is offered first, where it differs from the manager's.
+    pub legacy_version: Option<Version>,
 }
 
 impl ServerConfig {
@@ -142,15 +147,20 @@ impl ServerConfig {
             max_connections: 10,
             idle_timeout: None,
             handshake_timeout: None,
+            legacy_version: None,
         }
     }
 
     /// A manager's options as they hold for this server.
     pub(crate) fn over(&self, options: &Arc<Options>) -> Arc<Options> {
-        match self.handshake_timeout {
-            Some(handshake_timeout) => Arc::new(Options { handshake_timeout, ..Options::clone(options) }),
-            None => options.clone(),
+        if self.handshake_timeout.is_none() && self.legacy_version.is_none() {
+            return options.clone();
         }
+        Arc::new(Options {
+            handshake_timeout: self.handshake_timeout.unwrap_or(options.handshake_timeout),
+            legacy_version: self.legacy_version.unwrap_or(options.legacy_version),
+            ..Options::clone(options)
+        })
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// Whether the dashboard is offered at `/`.
     pub dashboard: bool,
+    /// Whether the numbers are offered at `/metrics`.
+    pub metrics: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -48,6 +50,7 @@ impl Default for Config {
             allowed_origins: Vec::new(),
             keys: Vec::new(),
             dashboard: true,
+            metrics: true,
             limits: Limits::default(),
         }
     }
@@ -62,6 +65,11 @@ impl Config {
     /// True when every address is reachable from this machine alone.
     pub fn is_local(&self) -> bool {
         self.listen.iter().all(|address| address.ip().is_loopback())
+    }
+
+    /// True when nobody may come in without a key: others can reach an address, and nobody said that this is meant.
+    pub fn needs_keys(&self) -> bool {
+        !self.is_local() && self.exposure == Exposure::Guarded
     }
 }
 
@@ -86,8 +94,10 @@ pub struct Limits {
     pub sessions_per_caller: usize,
     /// How long an unused session lives.
     pub session_idle: Duration,
-    /// Messages in one batch.
+    /// Messages in one batch, and calls in one of REST.
     pub batch: usize,
+    /// Calls of one REST batch that run at once.
+    pub parallel: usize,
     /// Bytes of a stream kept for a reader that comes back.
     pub replay: usize,
     /// How long a finished stream is kept for a reader that comes back.
@@ -115,6 +125,7 @@ impl Default for Limits {
             sessions_per_caller: 1_000,
             session_idle: Duration::from_secs(30 * 60),
             batch: 50,
+            parallel: 10,
             replay: 1 << 20,
             replay_age: Duration::from_secs(5 * 60),
             rounds: 10,

@@ -69,6 +69,18 @@ impl Default for HubConfig {
     }
 }
 
+impl HubConfig {
+    /// How the public names of a server are formed.
+    pub(crate) fn naming_of(&self, server: &str) -> Naming {
+        self.shapes.get(server).and_then(Shape::naming).unwrap_or(self.naming)
+    }
+
+    /// True when callers do not get a server's instructions.
+    pub(crate) fn is_silent(&self, server: &str) -> bool {
+        self.shapes.get(server).is_some_and(Shape::is_silent)
+    }
+}
+
 /// All servers of a manager as one. Cheap to clone.
 #[derive(Clone)]
 pub struct Hub(Arc<Inner>);

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,17 +17,18 @@ use hyper::upgrade::OnUpgrade;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tsugi_client::alarm::Alarm;
-use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::answer::{Answer, Fault, FaultCode};
 
 use crate::admin;
 use crate::backend::{Backend, Control, Endpoint};
 use crate::body::Body;
-use crate::config::{Config, Exposure};
+use crate::config::Config;
 use crate::dashboard;
 use crate::drain::Drain;
 use crate::face;
 use crate::face::mcp::session::Table;
 use crate::guard::Guard;
+use crate::guard::allowance::Allowed;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::Refusal;
 use crate::listen::{self, Listening};
@@ -51,6 +53,9 @@ pub enum StartError {
         error: std::io::Error,
     },
 }
+
+/// The end of a stream that would stay open otherwise.
+pub(crate) type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What all requests share.
 pub struct Gateway {
@@ -103,8 +108,8 @@ impl Gateway {
         let sessions = Table::new(&config.limits);
         let metrics = backend.metrics();
         let gateway = Arc::new(Self {
+            all: allowed(backend.all(), &guard, &metrics),
             guard,
-            all: backend.all(),
             backend,
             drain: Drain::new(config.inherited.is_some()),
             sessions,
@@ -162,6 +167,27 @@ impl Gateway {
         let message = "there are too many streams";
         let refusal = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message);
         self.streams.clone().try_acquire_owned().map_err(|_| refusal().retry_after(Duration::from_secs(1)))
+    }
+
+    /// Ends with `end`, or before it when this caller would not be let in any more.
+    pub(crate) fn until(&self, end: impl Future<Output = ()> + Send + 'static, principal: &Principal) -> Ending {
+        let dismissal = self.guard.dismissal(principal);
+        Box::pin(async move {
+            tokio::select! {
+                () = end => {}
+                () = dismissal => {}
+            }
+        })
+    }
+
+    /// The same answer, asked no more than each caller's key allows.
+    pub(crate) fn allowed(&self, answer: Arc<dyn Answer>) -> Arc<dyn Answer> {
+        Arc::new(Allowed { guard: self.guard.clone(), metrics: self.metrics.clone(), answer })
+    }
+
+    /// Counts a call that is no call of MCP, such as a list over REST.
+    pub(crate) fn begin(&self, principal: &Principal) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+        self.guard.begin(principal.caller().principal(), &tsugi_protocol::mcp::Method::ToolsList)
     }
 
     pub(crate) fn alarm(&self) -> &Alarm {
@@ -269,9 +295,10 @@ impl Gateway {
         self.answer(asked, entry, segments, body).await
     }
 
-    /// The dashboard can be switched off, and some keys are for nothing else.
+    /// The dashboard and the numbers can be switched off, and some keys are for nothing but looking.
     fn expect_allowed(&self, principal: &Principal, route: Route) -> Result<(), Refusal> {
-        if route.is_dashboard() && !self.config.dashboard {
+        let is_off = route.is_dashboard() && !self.config.dashboard || route == Route::Metrics && !self.config.metrics;
+        if is_off {
             return Err(no_such_path());
         }
         let is_harmless = route.is_dashboard() || matches!(route, Route::Healthz | Route::Readyz);
@@ -397,7 +424,7 @@ impl Gateway {
         let Some(server) = server else { return Ok((self.all.clone(), None)) };
         let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
         match self.backend.server(&name) {
-            Some(endpoint) => Ok((endpoint, Some(name.into_owned()))),
+            Some(endpoint) => Ok((allowed(endpoint, &self.guard, &self.metrics), Some(name.into_owned()))),
             None => Err(Refusal::new(
                 StatusCode::NOT_FOUND,
                 FaultCode::ServerNotFound,
@@ -428,8 +455,13 @@ impl Handle {
     }
 }
 
+fn allowed(endpoint: Endpoint, guard: &Arc<Guard>, metrics: &Arc<Metrics>) -> Endpoint {
+    let answer = Allowed { guard: guard.clone(), metrics: metrics.clone(), answer: endpoint.answer };
+    Endpoint { answer: Arc::new(answer), ..endpoint }
+}
+
 fn refuse_exposure(config: &Config) -> Result<(), StartError> {
-    if !config.keys.is_empty() || config.exposure == Exposure::Insecure {
+    if !config.keys.is_empty() || !config.needs_keys() {
         return Ok(());
     }
     match config.listen.iter().find(|address| !address.ip().is_loopback()) {

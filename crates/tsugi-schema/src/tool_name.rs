@@ -50,14 +50,19 @@ impl NameMap {
 
     /// As [`NameMap::build`], with names of at most `longest` characters (16 or more).
     pub fn build_within(targets: impl IntoIterator<Item = Target>, naming: Naming, longest: usize) -> Self {
-        let mut targets: Vec<Target> = targets.into_iter().collect();
-        targets.sort();
-        targets.dedup();
-        let wanted = wanted_names(&targets, naming);
+        Self::build_each(targets.into_iter().map(|target| (target, naming)), longest)
+    }
+
+    /// As [`NameMap::build_within`], where each tool says how it is to be named.
+    pub fn build_each(targets: impl IntoIterator<Item = (Target, Naming)>, longest: usize) -> Self {
+        let mut targets: Vec<(Target, Naming)> = targets.into_iter().collect();
+        targets.sort_by(|(one, _), (other, _)| one.cmp(other));
+        targets.dedup_by(|(one, _), (other, _)| one == other);
+        let wanted = wanted_names(&targets);
         let uses = count(wanted.iter().map(String::as_str));
         let mut map = Self::default();
         let mut crowded = Vec::new();
-        for (target, wanted) in targets.into_iter().zip(&wanted) {
+        for ((target, _), wanted) in targets.into_iter().zip(&wanted) {
             if uses[wanted.as_str()] > 1 || wanted.len() > longest {
                 crowded.push((target, wanted));
             } else {
@@ -150,10 +155,12 @@ pub fn is_safe(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && sanitize(name) == name
 }
 
-fn wanted_names(targets: &[Target], naming: Naming) -> Vec<String> {
-    let bare: Vec<String> = targets.iter().map(|target| sanitize(&target.tool)).collect();
-    let uses = count(bare.iter().map(String::as_str));
-    let choose = |(target, bare): (&Target, &String)| match naming {
+fn wanted_names(targets: &[(Target, Naming)]) -> Vec<String> {
+    let bare: Vec<String> = targets.iter().map(|(target, _)| sanitize(&target.tool)).collect();
+    // A tool that has its server's name in any case is in nobody's way.
+    let may_be_bare = targets.iter().zip(&bare).filter(|((_, naming), _)| *naming != Naming::Prefix);
+    let uses = count(may_be_bare.map(|(_, bare)| bare.as_str()));
+    let choose = |((target, naming), bare): (&(Target, Naming), &String)| match naming {
         Naming::Bare => bare.clone(),
         Naming::PrefixOnConflict if uses[bare.as_str()] == 1 => bare.clone(),
         _ => prefixed(&target.server, &target.tool),
@@ -194,6 +201,16 @@ mod tests {
 
     fn build(pairs: &[(&str, &str)], naming: Naming) -> NameMap {
         NameMap::build(pairs.iter().map(|(server, tool)| Target::new(*server, *tool)), naming)
+    }
+
+    #[test]
+    fn each_tool_is_named_as_its_server_asks() {
+        let named =
+            [("a", "read", Naming::Prefix), ("b", "read", Naming::PrefixOnConflict), ("c", "list", Naming::Bare)];
+        let pairs = named.map(|(server, tool, naming)| (Target::new(server, tool), naming));
+        let map = NameMap::build_each(pairs, MAX_NAME);
+        let name = |server: &str, tool: &str| map.name(&Target::new(server, tool)).unwrap().to_owned();
+        assert_eq!([name("a", "read"), name("b", "read"), name("c", "list")], ["a__read", "read", "list"]);
     }
 
     #[test]

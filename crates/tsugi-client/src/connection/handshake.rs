@@ -121,7 +121,7 @@ pub(crate) fn discover_params(context: &Context) -> Raw {
 
 /// The legacy handshake.
 async fn initialize(context: &Context, mux: &Mux) -> Result<ServerIdentity, Fault> {
-    let params = session::initialize_params(&context.options.profile, Version::LATEST_LEGACY);
+    let params = session::initialize_params(&context.options.profile, context.options.legacy_version);
     let body = mux.request(&Method::Initialize, Some(&params)).await?;
     if let Body::Error(error) = &body
         && error.code() == code::UNSUPPORTED_VERSION

@@ -8,10 +8,10 @@ use tsugi_schema::tool_name::safe_name;
 
 use crate::backend::ToolInfo;
 
-/// The whole document for these tools.
-pub(crate) fn document(tools: &[ToolInfo]) -> Value {
+/// The whole document for these tools, where a batch has so many calls at most.
+pub(crate) fn document(tools: &[ToolInfo], batch: usize) -> Value {
     let mut paths = fixed_paths();
-    let mut schemas = fixed_schemas();
+    let mut schemas = fixed_schemas(batch);
     for tool in tools {
         let name = safe_name(&tool.server, &tool.name);
         let mut operation = schema_of(&name, tool.description.as_deref(), tool.input_schema.as_ref(), &mut schemas);
@@ -101,7 +101,7 @@ fn fixed_paths() -> Map<String, Value> {
     }
 }
 
-fn fixed_schemas() -> Map<String, Value> {
+fn fixed_schemas(batch: usize) -> Map<String, Value> {
     let call = json!({
         "type": "object", "required": ["toolName"],
         "properties": {
@@ -124,7 +124,7 @@ fn fixed_schemas() -> Map<String, Value> {
         "Call": call,
         "Batch": {
             "type": "object", "required": ["calls"],
-            "properties": {"calls": {"type": "array", "maxItems": 256, "items": {"$ref": "#/components/schemas/Call"}}},
+            "properties": {"calls": {"type": "array", "maxItems": batch, "items": {"$ref": "#/components/schemas/Call"}}},
         },
         "Success": {"type": "object", "required": ["success", "result"], "properties": {"success": {"const": true}, "result": {}}},
         "Results": {

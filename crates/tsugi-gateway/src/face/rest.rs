@@ -14,13 +14,12 @@ use super::{Asked, http};
 use crate::backend::{Directory, ToolInfo};
 use crate::body::Body;
 
-/// How many calls one batch may have.
-const BATCH: usize = 256;
-/// How many calls of a batch run at once.
-const PARALLEL: usize = 10;
-
 /// `GET /mcp/tools`
 pub(crate) async fn tools(asked: &Asked<'_>, directory: &dyn Directory) -> Response<Body> {
+    let _room = match asked.gateway.begin(&asked.principal) {
+        Ok(room) => room,
+        Err(fault) => return RestFault::from(&fault).response(),
+    };
     let wanted = query(asked, "server");
     let tools = directory.tools(asked.principal.caller()).await;
     let shown = tools.iter().filter(|tool| wanted.as_ref().is_none_or(|wanted| *wanted == tool.server));
@@ -68,7 +67,8 @@ const SUCCESS: &[u8] = b"{\"success\":true,\"result\":";
 
 /// `POST /mcp/batch`: results in the order of the calls; one that fails does not fail the others.
 pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: Bytes) -> Response<Body> {
-    let calls = match read_batch(bytes) {
+    let limits = &asked.gateway.config().limits;
+    let calls = match read_batch(bytes, limits.batch) {
         Ok(calls) => calls,
         Err(fault) => return RestFault::from(&fault).response(),
     };
@@ -79,19 +79,19 @@ pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: B
             Err(fault) => Told::Failed(RestFault::from(&fault)),
         }
     });
-    let told: Vec<Told> = tsugi_client::batch::in_order(running.collect(), PARALLEL, |call| call).await;
+    let told: Vec<Told> = tsugi_client::batch::in_order(running.collect(), limits.parallel, |call| call).await;
     let results: Vec<Raw> = told.iter().map(entry).collect();
     let mut body = Splice::with_capacity(256);
     body.raw("success", &Raw::literal("true")).raw("results", &Raw::from_value(&results));
     http::json(StatusCode::OK, Body::one(body.finish().bytes().clone()))
 }
 
-fn read_batch(bytes: Bytes) -> Result<Vec<Raw>, Fault> {
+fn read_batch(bytes: Bytes, most: usize) -> Result<Vec<Raw>, Fault> {
     let body = Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
     let calls: Option<Vec<Raw>> = body.get("calls").and_then(|calls| calls.to().ok());
     match calls {
-        Some(calls) if calls.len() <= BATCH => Ok(calls),
-        Some(_) => Err(invalid(&format!("a batch has at most {BATCH} calls"))),
+        Some(calls) if calls.len() <= most => Ok(calls),
+        Some(_) => Err(invalid(&format!("a batch has at most {most} calls"))),
         None => Err(invalid("`calls` must be an array")),
     }
 }
@@ -147,7 +147,11 @@ fn invalid(message: &str) -> Fault {
 
 /// `GET /openapi.json`
 pub(crate) async fn openapi(asked: &Asked<'_>, directory: &dyn Directory) -> Response<Body> {
+    let _room = match asked.gateway.begin(&asked.principal) {
+        Ok(room) => room,
+        Err(fault) => return RestFault::from(&fault).response(),
+    };
     let tools = directory.tools(asked.principal.caller()).await;
-    let document: Value = super::openapi::document(&tools);
+    let document: Value = super::openapi::document(&tools, asked.gateway.config().limits.batch);
     http::json(StatusCode::OK, Body::one(document.to_string().into()))
 }

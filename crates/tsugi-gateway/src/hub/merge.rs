@@ -13,7 +13,7 @@ use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
 use tsugi_protocol::mcp::tool::Tool;
 use tsugi_protocol::mcp::{Era, Method, ServerCapabilities, ServerIdentity, Version, meta};
 use tsugi_schema::header_param::HeaderParams;
-use tsugi_schema::tool_name::{NameMap, Naming, Target};
+use tsugi_schema::tool_name::{MAX_NAME, NameMap, Target};
 
 use super::HubConfig;
 use super::page::{self, Page, PageLimit};
@@ -119,7 +119,7 @@ impl View {
             servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
         let mut view = Self {
             tools: tools(&known, config, metrics),
-            prompts: prompts(&known, config.naming),
+            prompts: prompts(&known, config),
             resources: resources(&known),
             templates: templates(&known),
             own_tools: HashMap::new(),
@@ -128,7 +128,7 @@ impl View {
                 .iter()
                 .map(|server| (server.name().to_owned(), metrics.other(server.name())))
                 .collect(),
-            discover: discover(&known),
+            discover: discover(&known, config),
             servers_told: known.iter().map(|(server, _)| server.name().to_owned()).collect(),
             // Asked of what is in this view, and not of the servers once more: one that tells what it has just now
             // would make a view complete that does not have it.
@@ -249,7 +249,8 @@ fn tools(known: &Known<'_>, config: &HubConfig, metrics: &Metrics) -> Names {
         tools.map(|tool| ((*server).clone(), tool.clone())).collect::<Vec<_>>()
     };
     let all: Vec<(Server, Tool)> = known.iter().flat_map(offered).collect();
-    let map = NameMap::build(all.iter().map(|(server, tool)| shown(server, tool)), config.naming);
+    let named = all.iter().map(|(server, tool)| (shown(server, tool), config.naming_of(server.name())));
+    let map = NameMap::build_each(named, MAX_NAME);
     let mut names = Names::default();
     for (server, tool) in &all {
         let Some(name) = map.name(&shown(server, tool)) else { continue };
@@ -278,14 +279,15 @@ fn header_params(tool: &Tool) -> Option<Arc<HeaderParams>> {
     (!params.is_empty()).then(|| Arc::new(params))
 }
 
-fn prompts(known: &Known<'_>, naming: Naming) -> Names {
+fn prompts(known: &Known<'_>, config: &HubConfig) -> Names {
     let of = |(server, catalog): &(&Server, Arc<Catalog>)| {
         let prompts = catalog.prompts.items.iter();
         prompts.map(|prompt| ((*server).clone(), prompt.clone())).collect::<Vec<_>>()
     };
     let all: Vec<_> = known.iter().flat_map(of).collect();
     let target = |server: &Server, name: &str| Target::new(server.name(), name);
-    let map = NameMap::build(all.iter().map(|(server, prompt)| target(server, prompt.name())), naming);
+    let named = all.iter().map(|(server, prompt)| (target(server, prompt.name()), config.naming_of(server.name())));
+    let map = NameMap::build_each(named, MAX_NAME);
     let mut names = Names::default();
     for (server, prompt) in &all {
         let Some(name) = map.name(&target(server, prompt.name())) else { continue };
@@ -348,12 +350,12 @@ fn own_info() -> Raw {
     Raw::from(serde_json::json!({"name": "tsugi", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-fn discover(known: &Known<'_>) -> Object {
+fn discover(known: &Known<'_>, config: &HubConfig) -> Object {
     let identity = ServerIdentity {
         info: Some(own_info()),
         version: Version::LATEST,
         capabilities: capabilities(known),
-        instructions: instructions(known),
+        instructions: instructions(known, config),
         supported_versions: Version::ALL.iter().rev().map(|version| version.as_str().to_owned()).collect(),
     };
     session::discover_result(&identity)
@@ -376,9 +378,9 @@ fn capabilities(known: &Known<'_>) -> ServerCapabilities {
     ServerCapabilities::union([&union].into_iter().chain(&lists))
 }
 
-fn instructions(known: &Known<'_>) -> Option<String> {
-    let told =
-        known.iter().filter_map(|(server, catalog)| Some((server.name(), catalog.identity.instructions.as_ref()?)));
+fn instructions(known: &Known<'_>, config: &HubConfig) -> Option<String> {
+    let heard = known.iter().filter(|(server, _)| !config.is_silent(server.name()));
+    let told = heard.filter_map(|(server, catalog)| Some((server.name(), catalog.identity.instructions.as_ref()?)));
     let told: Vec<(&str, &String)> = told.collect();
     match told.as_slice() {
         [] => None,

@@ -68,6 +68,19 @@ impl OneServer {
         is_small && !call.params.has("cursor") && !self.is_restricted(call)
     }
 
+    /// Who the server is, without its instructions.
+    fn discover(&self, call: Call) -> Reply {
+        let asked = self.ask(call);
+        Reply::from_future(async move {
+            match asked.outcome().await {
+                Outcome::Complete(complete) => {
+                    Outcome::Complete(Complete { body: complete.body.without("instructions"), ..complete })
+                }
+                other => other,
+            }
+        })
+    }
+
     /// A page of the server's list, without what this caller may not see.
     fn list(self: Arc<Self>, call: Call) -> Reply {
         Reply::from_future(async move {
@@ -113,6 +126,9 @@ impl Answer for OneServer {
             call.method,
             Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList
         );
+        if call.method == Method::Discover && self.hub.config().is_silent(self.server.name()) {
+            return self.discover(call);
+        }
         if is_list && !self.is_whole(&call) {
             return Arc::new(Self::new(self.hub.clone(), self.server.clone())).list(call);
         }

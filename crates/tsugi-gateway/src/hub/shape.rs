@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use tsugi_schema::tool_name::Naming;
+
 use crate::guard::permit::{PatternError, Permit};
 
 /// What is changed about a server on its way out.
@@ -10,6 +12,8 @@ pub struct Shape {
     tools: Permit,
     names: HashMap<String, String>,
     descriptions: HashMap<String, String>,
+    naming: Option<Naming>,
+    is_silent: bool,
 }
 
 impl Shape {
@@ -29,6 +33,28 @@ impl Shape {
     pub fn describe(mut self, own: impl Into<String>, description: impl Into<String>) -> Self {
         self.descriptions.insert(own.into(), description.into());
         self
+    }
+
+    /// Forms the public names of this server in another way than those of the others.
+    pub fn named(mut self, naming: Naming) -> Self {
+        self.naming = Some(naming);
+        self
+    }
+
+    /// Keeps the server's instructions from callers.
+    pub fn silent(mut self) -> Self {
+        self.is_silent = true;
+        self
+    }
+
+    /// How its public names are formed, where it is not as the hub forms them.
+    pub fn naming(&self) -> Option<Naming> {
+        self.naming
+    }
+
+    /// True when callers do not get the server's instructions.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent
     }
 
     /// True when the tool is shown at all.

@@ -1,6 +1,7 @@
 //! Many servers as one: names, addresses, lists, changes, gates.
 
 mod pages;
+mod settings;
 mod subscribe;
 
 use std::collections::VecDeque;

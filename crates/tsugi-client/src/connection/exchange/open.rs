@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use tsugi_protocol::answer::{Fault, FaultCode, Stage};
 use tsugi_protocol::era::{detect, session};
-use tsugi_protocol::mcp::{Era, Method, Version};
+use tsugi_protocol::mcp::{Era, Method};
 use tsugi_protocol::rpc::message::write_numbered;
 use tsugi_protocol::rpc::{Body, Message, Notification};
 use tsugi_transport::TransportError;
@@ -88,7 +88,7 @@ enum Initialized {
 }
 
 async fn initialize(context: &Arc<Context>, client: &HttpClient) -> Result<Initialized, Fault> {
-    let params = session::initialize_params(&context.options.profile, Version::LATEST_LEGACY);
+    let params = session::initialize_params(&context.options.profile, context.options.legacy_version);
     let message = write_numbered(0, Method::Initialize.as_str(), Some(&params));
     let response = client.post(message, HeaderMap::new()).await.map_err(|error| connect_fault(&error))?;
     let refusal = connect_fault(&response.status_error()).at(Stage::Handshake);
