@@ -1,9 +1,11 @@
 //! The door: every request passes here before any face sees it.
 //!
 //! Order: [`origin`] (is this address meant for us, may this web page ask), [`token`], [`api_key`] and
-//! [`session`] (who asks), [`quota`] (not too often). What a caller may see and call is [`permit`], asked by the hub, since only
-//! the hub knows which server a public name stands for.
+//! [`session`] (who asks). What a caller may see and call is [`permit`], asked by the hub, since only the hub knows which
+//! server a public name stands for. How many calls a caller may make is [`allowance`], asked where a call begins, since one
+//! request may bring many.
 
+pub(crate) mod allowance;
 pub mod api_key;
 pub mod origin;
 pub mod permit;
@@ -13,13 +15,17 @@ pub mod refusal;
 pub mod session;
 pub mod token;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::request::Parts;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tsugi_protocol::answer::Fault;
+use tsugi_protocol::mcp::Method;
 
-use api_key::KeyTable;
+use api_key::{KeyTable, WhenEmpty};
 use origin::OriginGuard;
 use permit::Permit;
 use principal::Principal;
@@ -33,6 +39,10 @@ use crate::config::Config;
 pub struct Guard {
     origin: OriginGuard,
     keys: ArcSwap<KeyTable>,
+    /// What it means when the last key goes.
+    empty: WhenEmpty,
+    /// Told when the keys were replaced, so that open connections can be looked at again.
+    replaced: watch::Sender<()>,
     tokens: Option<Arc<dyn Tokens>>,
     sessions: Sessions,
 }
@@ -40,10 +50,12 @@ pub struct Guard {
 impl Guard {
     /// The guard that a configuration asks for.
     pub fn new(config: &Config) -> Self {
-        let keys = ArcSwap::from_pointee(KeyTable::new(config.keys.clone()));
+        let empty = if config.needs_keys() { WhenEmpty::Shut } else { WhenEmpty::Open };
         Self {
             origin: OriginGuard::new(config),
-            keys,
+            keys: ArcSwap::from_pointee(KeyTable::new(config.keys.clone(), empty)),
+            empty,
+            replaced: watch::Sender::new(()),
             tokens: None,
             sessions: Sessions::new(config.limits.session_idle),
         }
@@ -57,12 +69,10 @@ impl Guard {
     /// Lets a request in and says who asks, or refuses it.
     pub async fn admit(&self, parts: &Parts) -> Result<Principal, Refusal> {
         self.origin.check(parts)?;
-        let principal = match self.identify(&parts.headers).await {
-            Ok(principal) => principal,
-            Err(refusal) => self.of_cookie(parts)?.ok_or(refusal)?,
-        };
-        principal.spend()?;
-        Ok(principal)
+        match self.identify(&parts.headers).await {
+            Ok(principal) => Ok(principal),
+            Err(refusal) => self.of_cookie(parts)?.ok_or(refusal),
+        }
     }
 
     /// Lets a request in to a page that is for everybody, and says who asks if they say so.
@@ -91,16 +101,38 @@ impl Guard {
 
     /// Whether callers have to say who they are.
     pub fn asks_for_keys(&self) -> bool {
-        !self.keys.load().is_empty()
+        !self.keys.load().admits_anybody()
     }
 
-    /// Whether somebody who was let in would be let in now. Asking counts as use of a sign-in.
+    /// True when this gateway may never be without keys: others can reach it, and nobody said that this is meant.
+    pub fn needs_keys(&self) -> bool {
+        self.empty == WhenEmpty::Shut
+    }
+
+    /// True when no key lets anybody in: the last one is gone, and without it everybody could come.
+    pub fn is_shut(&self) -> bool {
+        self.keys.load().is_shut()
+    }
+
+    /// Whether somebody who was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
         let keys = self.keys.load();
+        let is_same = |digest: &[u8; 32]| keys.holder(digest).is_some_and(|now| now.is_like(principal));
         match (principal.session(), principal.digest()) {
-            (Some(session), _) => self.sessions.key(&session).is_some_and(|digest| keys.holder(&digest).is_some()),
-            (None, Some(digest)) => keys.holder(digest).is_some() || self.is_of_token(principal),
-            (None, None) => keys.is_empty(),
+            (Some(session), _) => self.sessions.key(&session).is_some_and(|digest| is_same(&digest)),
+            (None, Some(digest)) => is_same(digest) || self.is_of_token(principal),
+            (None, None) => keys.admits_anybody(),
+        }
+    }
+
+    /// Waits until somebody who was let in would not be let in any more, since the keys were replaced.
+    pub(crate) fn dismissal(self: &Arc<Self>, principal: &Principal) -> impl Future<Output = ()> + Send + 'static {
+        let (guard, principal, mut replaced) = (self.clone(), principal.clone(), self.replaced.subscribe());
+        async move {
+            while guard.still_admits(&principal) {
+                // The guard that we hold has the other end.
+                let _ = replaced.changed().await;
+            }
         }
     }
 
@@ -144,14 +176,24 @@ impl Guard {
         self.keys.load().identify(headers)
     }
 
-    /// Replaces the keys; requests already let in are not affected.
+    /// Replaces the keys. Calls under way are not affected; connections of callers who have no key any more end.
     pub fn replace_keys(&self, keys: Vec<api_key::Key>) {
-        self.keys.store(Arc::new(KeyTable::new(keys)));
+        let table = KeyTable::new(keys, self.empty).after(&self.keys.load());
+        self.keys.store(Arc::new(table));
+        self.replaced.send_replace(());
     }
 
     /// What the caller of this name may use; `None` when nothing restricts it.
     pub fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
         let of_token = self.tokens.as_ref().and_then(|tokens| tokens.permit(principal));
         of_token.or_else(|| self.keys.load().permit(principal))
+    }
+
+    /// Counts a call that begins against what its caller's key allows. Greetings and listening cost nothing.
+    pub(crate) fn begin(&self, principal: &str, method: &Method) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+        match self.keys.load().allowance(principal) {
+            Some(allowance) if !matches!(method, Method::Discover | Method::Listen) => allowance.begin(),
+            _ => Ok(None),
+        }
     }
 }

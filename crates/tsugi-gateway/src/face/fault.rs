@@ -24,10 +24,15 @@ pub(crate) fn refuse(style: Style, refusal: &Refusal) -> Response<Body> {
     if refusal.status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    if let Some(time) = refusal.retry_after {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(time.as_millis().div_ceil(1000) as u64));
-    }
+    say_when(&mut response, refusal.retry_after.map(|time| time.as_millis() as u64));
     response
+}
+
+/// Says when to come back, if that is known.
+pub(crate) fn say_when(response: &mut Response<Body>, milliseconds: Option<u64>) {
+    if let Some(milliseconds) = milliseconds {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(milliseconds.div_ceil(1000)));
+    }
 }
 
 fn refusal_word(refusal: &Refusal) -> &'static str {

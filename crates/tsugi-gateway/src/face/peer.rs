@@ -25,6 +25,7 @@ use super::mcp::{names_revision, unreadable_error};
 use super::running::{Answered, Cancel, Running, Said};
 use crate::config::Limits;
 use crate::drain::{Busy, Drain};
+use crate::telemetry::access_log;
 
 /// How many requests of one client may be in progress.
 const IN_PROGRESS: usize = 1024;
@@ -101,7 +102,7 @@ impl Peer {
                 (Ok(Message::Request(request)), Err(fault)) => {
                     gathering.answer(fault.to_rpc().response(Some(&request.id)));
                 }
-                (Ok(message), _) => gathering.add(conversation.receive(message)),
+                (Ok(message), _) => gathering.add(conversation.receive(message, access_log::own_id())),
                 (Err(error), _) => gathering.answer(unreadable_error(&error).response(None)),
             }
         }
@@ -177,7 +178,7 @@ impl Peer {
             let Message::Request(request) = message else { return None };
             return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
         };
-        match conversation.receive(message) {
+        match conversation.receive(message, access_log::own_id()) {
             Received::Nothing => None,
             Received::Answered(response) => Some(response),
             Received::Turn(turn) => {
@@ -197,7 +198,7 @@ impl Peer {
             params: params.without("_meta"),
             meta,
             caller: self.caller.clone(),
-            options: CallOptions { face: "stream", ..CallOptions::default() },
+            options: CallOptions { face: "stream", request_id: access_log::own_id(), ..CallOptions::default() },
         };
         listen::expect_few(&call)?;
         let cancel = Arc::new(Cancel::default());

@@ -2,8 +2,6 @@
 //! ([HTTP with SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse)).
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -22,6 +20,7 @@ use super::{Asked, http};
 use crate::backend::Endpoint;
 use crate::body::{Body, Chunks};
 use crate::guard::refusal::Refusal;
+use crate::run::Ending;
 
 /// How many posted messages may wait for the stream to take them.
 const INBOX: usize = 256;
@@ -53,7 +52,7 @@ pub(crate) fn open(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Response<Bod
     let peer = Peer::new(endpoint.answer, caller.clone(), Arc::new(limits.clone())).until(gateway.drain());
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
     let keep_alive = KeepAlive::new(limits.keep_alive);
-    let closing = Box::pin(gateway.drain().closing().clone().cancelled_owned());
+    let closing = gateway.until(gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
     Ok(http::events(PeerStream { id, greeting, posted, waiting, peer, keep_alive, closing, _room: room, gateway }))
 }
 
@@ -94,7 +93,7 @@ struct PeerStream {
     waiting: Arc<AtomicUsize>,
     peer: Peer,
     keep_alive: KeepAlive,
-    closing: Pin<Box<dyn Future<Output = ()> + Send>>,
+    closing: Ending,
     _room: OwnedSemaphorePermit,
     gateway: Arc<crate::run::Gateway>,
 }

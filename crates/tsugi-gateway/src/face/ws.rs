@@ -13,6 +13,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -27,7 +28,7 @@ use super::{Asked, http};
 use crate::backend::Endpoint;
 use crate::body::Body;
 use crate::guard::refusal::Refusal;
-use crate::run::Gateway;
+use crate::run::{Ending, Gateway};
 
 /// How long a client that does not read may hold us up.
 const STALL: Duration = CodecLimits::STALL;
@@ -45,9 +46,11 @@ pub(crate) fn open(mut asked: Asked<'_>, endpoint: Endpoint) -> Result<Response<
         let message = "this address speaks WebSocket";
         return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, FaultCode::InvalidRequest, message));
     };
+    let room = asked.gateway.take_stream()?;
     let limits = Arc::new(asked.gateway.config().limits.clone());
+    let ending = asked.gateway.until(asked.gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
     let peer = Peer::new(endpoint.answer, asked.principal.caller().clone(), limits).until(asked.gateway.drain());
-    asked.gateway.tasks().spawn(serve(asked.gateway.clone(), upgrade, peer));
+    asked.gateway.tasks().spawn(serve(asked.gateway.clone(), upgrade, peer, ending, room));
     let mut response = http::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -71,7 +74,15 @@ fn offers_mcp(headers: &HeaderMap) -> bool {
     offered.flat_map(|value| value.split(',')).any(|protocol| protocol.trim() == "mcp")
 }
 
-async fn serve(gateway: Arc<Gateway>, upgrade: OnUpgrade, mut peer: Peer) {
+/// Serves one socket until its client, its key or the gateway is gone. It takes the room of a stream: the connection's
+/// own was given back when it became a WebSocket.
+async fn serve(
+    gateway: Arc<Gateway>,
+    upgrade: OnUpgrade,
+    mut peer: Peer,
+    mut ending: Ending,
+    _room: OwnedSemaphorePermit,
+) {
     let Ok(upgraded) = upgrade.await else { return };
     let config =
         WebSocketConfig::default().max_message_size(Some(CodecLimits::LINE)).max_frame_size(Some(CodecLimits::LINE));
@@ -86,7 +97,7 @@ async fn serve(gateway: Arc<Gateway>, upgrade: OnUpgrade, mut peer: Peer) {
             },
             message = peer.next() => send(&mut socket, &message).await,
             _ = pings.tick() => write(&mut socket, Message::Ping(Bytes::new())).await,
-            () = gateway.drain().closing().cancelled() => false,
+            () = &mut ending => false,
         };
         if !is_open {
             // Whoever is gone need not hear goodbye.

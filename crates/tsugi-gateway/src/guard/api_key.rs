@@ -3,20 +3,19 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, StatusCode};
-use parking_lot::Mutex;
+use http::{HeaderMap, HeaderName};
 use ring::digest::{SHA256, digest};
-use tsugi_protocol::answer::{Caller, FaultCode};
+use tsugi_protocol::answer::Caller;
 
+use super::allowance::Allowance;
 use super::origin::{Single, single};
 use super::permit::Permit;
 use super::principal::Principal;
-use super::quota::{Bucket, Quota};
+use super::quota::Quota;
 use super::refusal::Refusal;
 
 /// What a key is for.
@@ -40,7 +39,8 @@ pub struct Key {
     /// What it may use; `None` means everything.
     pub permit: Option<Arc<Permit>>,
     digest: [u8; 32],
-    quota: Option<(Quota, Arc<Mutex<Bucket>>)>,
+    quota: Option<Quota>,
+    in_flight: Option<usize>,
 }
 
 impl Key {
@@ -54,7 +54,7 @@ impl Key {
 
     /// A key from its secret. A plain digest suffices because secrets are long and random.
     pub fn of_secret(name: impl Into<String>, secret: &str) -> Self {
-        Self { name: name.into(), role: Role::User, permit: None, digest: sha256(secret), quota: None }
+        Self::with_digest(name, sha256(secret))
     }
 
     /// A key from its digest in hexadecimal, as it is stored; `None` when that is no SHA-256.
@@ -66,7 +66,11 @@ impl Key {
         for (index, byte) in digest.iter_mut().enumerate() {
             *byte = u8::from_str_radix(&hex[index * 2..index * 2 + 2], 16).ok()?;
         }
-        Some(Self { name: name.into(), role: Role::User, permit: None, digest, quota: None })
+        Some(Self::with_digest(name, digest))
+    }
+
+    fn with_digest(name: impl Into<String>, digest: [u8; 32]) -> Self {
+        Self { name: name.into(), role: Role::User, permit: None, digest, quota: None, in_flight: None }
     }
 
     /// The digest in hexadecimal, for storing.
@@ -88,7 +92,13 @@ impl Key {
 
     /// No more often than this.
     pub fn with_quota(mut self, quota: Quota) -> Self {
-        self.quota = Some((quota, Arc::new(Mutex::new(Bucket::full(quota, Instant::now())))));
+        self.quota = Some(quota);
+        self
+    }
+
+    /// With no more calls at once than this.
+    pub fn with_max_in_flight(mut self, calls: usize) -> Self {
+        self.in_flight = Some(calls);
         self
     }
 
@@ -104,12 +114,10 @@ impl Key {
         }
     }
 
-    pub(super) fn spend(&self) -> Result<(), Refusal> {
-        let Some((quota, bucket)) = &self.quota else { return Ok(()) };
-        bucket.lock().take(*quota, Instant::now()).map_err(|wait| {
-            let message = format!("the key {:?} has used up its {} calls a minute", self.name, quota.per_minute);
-            Refusal::new(StatusCode::TOO_MANY_REQUESTS, FaultCode::RateLimitExceeded, message).retry_after(wait)
-        })
+    /// What its calls may take; nothing when they may take anything.
+    fn allowance(&self) -> Option<Allowance> {
+        (self.quota.is_some() || self.in_flight.is_some())
+            .then(|| Allowance::new(&self.name, self.quota, self.in_flight))
     }
 }
 
@@ -127,22 +135,57 @@ pub(super) fn sha256(secret: &str) -> [u8; 32] {
 #[derive(Debug)]
 pub struct KeyTable {
     by_digest: HashMap<[u8; 32], (Arc<Key>, Caller)>,
-    permits: HashMap<String, Arc<Permit>>,
+    /// What the holders of keys may use, by name; everything where it says nothing.
+    permits: HashMap<String, Option<Arc<Permit>>>,
+    /// What the calls of single holders may take, by name.
+    allowances: HashMap<String, Arc<Allowance>>,
+    /// What somebody may use who is not in the table.
+    nothing: Arc<Permit>,
+    empty: WhenEmpty,
+}
+
+/// What a table without keys means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenEmpty {
+    /// Nobody has to say who they are.
+    Open,
+    /// Nobody comes in: others can reach the address.
+    Shut,
 }
 
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 impl KeyTable {
-    /// A table of these keys. Without any, everybody is let in.
-    pub fn new(keys: Vec<Key>) -> Self {
-        let permits = keys.iter().filter_map(|key| Some((key.name.clone(), key.permit.clone()?))).collect();
+    /// A table of these keys. `empty` says what it means that there are none.
+    pub fn new(keys: Vec<Key>, empty: WhenEmpty) -> Self {
+        let mut permits: HashMap<String, Option<Arc<Permit>>> = HashMap::new();
+        let mut allowances = HashMap::new();
+        for key in &keys {
+            // Of keys with one name, one that restricts holds for all: calls carry the name alone.
+            let permit = permits.entry(key.name.clone()).or_default();
+            *permit = key.permit.clone().or(permit.take());
+            if let Some(allowance) = key.allowance() {
+                allowances.entry(key.name.clone()).or_insert_with(|| Arc::new(allowance));
+            }
+        }
         let with_caller = |key: Key| (key.digest, (Arc::new(key.clone()), key.caller()));
-        Self { by_digest: keys.into_iter().map(with_caller).collect(), permits }
+        let by_digest = keys.into_iter().map(with_caller).collect();
+        Self { by_digest, permits, allowances, nothing: Arc::new(Permit::nothing()), empty }
+    }
+
+    /// The same table, in which what was used up under the table before it stays used up.
+    pub(super) fn after(mut self, before: &Self) -> Self {
+        for (name, allowance) in &mut self.allowances {
+            if let Some(same) = before.allowances.get(name).filter(|before| before.is_like(allowance)) {
+                *allowance = same.clone();
+            }
+        }
+        self
     }
 
     /// Who sends these headers.
     pub fn identify(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
-        if self.by_digest.is_empty() {
+        if self.admits_anybody() {
             return Ok(Principal::anonymous());
         }
         let secret = secret_of(headers)?;
@@ -153,8 +196,13 @@ impl KeyTable {
     }
 
     /// True when nobody has to say who they are.
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_digest.is_empty()
+    pub(super) fn admits_anybody(&self) -> bool {
+        self.by_digest.is_empty() && self.empty == WhenEmpty::Open
+    }
+
+    /// True when no key lets anybody in.
+    pub(super) fn is_shut(&self) -> bool {
+        self.by_digest.is_empty() && self.empty == WhenEmpty::Shut
     }
 
     /// The digest by which a secret's key is found, when there is such a key.
@@ -167,8 +215,19 @@ impl KeyTable {
         self.by_digest.get(digest).map(|(key, caller)| Principal::of_key(key.clone(), caller.clone()))
     }
 
+    /// What the caller of this name may use; `None` when nothing restricts it. Somebody whose key is gone may use
+    /// nothing, although a connection of theirs may still be open.
     pub(super) fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
-        self.permits.get(principal).cloned()
+        if self.admits_anybody() {
+            return None;
+        }
+        self.permits.get(principal).map_or_else(|| Some(self.nothing.clone()), Clone::clone)
+    }
+
+    /// What the calls of this name may take; `None` when they may take anything.
+    pub(super) fn allowance(&self, principal: &str) -> Option<&Arc<Allowance>> {
+        // Most gateways limit nobody, and every call comes by here.
+        if self.allowances.is_empty() { None } else { self.allowances.get(principal) }
     }
 }
 
@@ -200,6 +259,8 @@ fn bearer(value: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -214,7 +275,7 @@ mod tests {
     fn only_the_secret_itself_opens_the_door() {
         let (secret, key) = Key::generate("ann");
         let stored = Key::of_digest("ann", &key.digest_hex()).unwrap();
-        let table = KeyTable::new(vec![stored]);
+        let table = KeyTable::new(vec![stored], WhenEmpty::Open);
         let bearer = format!("bearer {secret}");
         for good in [("authorization", bearer.as_str()), ("x-api-key", secret.as_str())] {
             let principal = table.identify(&headers(&[good])).unwrap();
@@ -237,9 +298,33 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_everybody_is_anonymous() {
-        let principal = KeyTable::new(Vec::new()).identify(&HeaderMap::new()).unwrap();
+    fn without_keys_everybody_is_anonymous_unless_the_door_is_shut() {
+        let principal = KeyTable::new(Vec::new(), WhenEmpty::Open).identify(&HeaderMap::new()).unwrap();
         assert!(!principal.is_authenticated() && principal.is_admin());
+        let shut = KeyTable::new(Vec::new(), WhenEmpty::Shut);
+        assert_eq!(shut.identify(&HeaderMap::new()).unwrap_err().status, StatusCode::UNAUTHORIZED);
+        assert!(!shut.permit("anonymous").unwrap().allows("any", "thing"));
+    }
+
+    #[test]
+    fn a_name_without_a_key_may_use_nothing() {
+        let restricted = Key::generate("ann").1.with_permit(Permit::new(&["files"], &[]).unwrap());
+        let before = KeyTable::new(vec![restricted, Key::generate("bob").1], WhenEmpty::Open);
+        assert!(before.permit("ann").unwrap().allows("files", "read") && before.permit("bob").is_none());
+        let after = KeyTable::new(vec![Key::generate("bob").1], WhenEmpty::Open);
+        assert!(!after.permit("ann").unwrap().allows("files", "read"), "her key is gone");
+        assert!(!after.permit("anonymous").unwrap().allows("files", "read"), "and nobody is anonymous here");
+    }
+
+    #[test]
+    fn what_was_used_up_stays_used_up_when_keys_are_read_again() {
+        let key = Key::generate("ann").1.with_quota(Quota::per_minute(1));
+        let first = KeyTable::new(vec![key.clone()], WhenEmpty::Open);
+        assert!(first.allowance("ann").unwrap().begin().is_ok());
+        let again = KeyTable::new(vec![key.clone()], WhenEmpty::Open).after(&first);
+        assert!(again.allowance("ann").unwrap().begin().is_err());
+        let wider = KeyTable::new(vec![key.with_quota(Quota::per_minute(2))], WhenEmpty::Open).after(&again);
+        assert!(wider.allowance("ann").unwrap().begin().is_ok(), "another quota begins anew");
     }
 
     #[test]

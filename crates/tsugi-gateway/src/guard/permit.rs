@@ -32,6 +32,11 @@ impl Permit {
         Ok(Self { allow: read(allow)?, deny: read(deny)? })
     }
 
+    /// Nothing at all.
+    pub fn nothing() -> Self {
+        Self::new(&[] as &[&str], &["*"]).expect("a star is a pattern")
+    }
+
     /// True when this name of this server may be seen and used.
     pub fn allows(&self, server: &str, name: &str) -> bool {
         let is_in = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(server, name));

@@ -6,7 +6,6 @@ use tsugi_protocol::answer::Caller;
 
 use super::api_key::{Key, Role};
 use super::permit::Permit;
-use super::refusal::Refusal;
 use super::session::SessionId;
 
 /// An admitted caller.
@@ -94,11 +93,9 @@ impl Principal {
         self.key.as_ref().and_then(|key| key.permit.as_deref())
     }
 
-    /// Counts one request against the key's quota.
-    pub(super) fn spend(&self) -> Result<(), Refusal> {
-        match &self.key {
-            Some(key) => key.spend(),
-            None => Ok(()),
-        }
+    /// True when a key makes both the same one to servers and to the control routes.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let standing = |of: &Self| of.key.as_ref().map(|key| key.role);
+        self.caller.principal() == other.caller.principal() && standing(self) == standing(other)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// Nothing at all when nobody reads the log: a request then pays for one check.
     pub(crate) fn begin(headers: &HeaderMap) -> Option<Self> {
-        if !tracing::event_enabled!(target: TARGET, tracing::Level::INFO) {
+        if !is_read() {
             return None;
         }
         Some(Self { id: request_id(headers).into(), started: Instant::now() })
@@ -38,6 +38,20 @@ impl Entry {
     }
 }
 
+fn is_read() -> bool {
+    tracing::event_enabled!(target: TARGET, tracing::Level::INFO)
+}
+
+/// An id for a request that came over a wire where none has headers; none when nobody reads the log.
+pub(crate) fn own_id() -> Option<Arc<str>> {
+    is_read().then(|| next_id().into())
+}
+
+fn next_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("{:08x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// The caller's own id when it is short and plain, so that nobody can forge log lines; else one of ours.
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get("x-request-id").and_then(|id| id.to_str().ok());
@@ -46,10 +60,7 @@ fn request_id(headers: &HeaderMap) -> String {
     };
     match given.filter(is_plain) {
         Some(id) => id.to_owned(),
-        None => {
-            static NEXT: AtomicU64 = AtomicU64::new(1);
-            format!("{:08x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-        }
+        None => next_id(),
     }
 }
 

@@ -5,6 +5,7 @@ mod dashboard;
 mod edge;
 mod faults;
 mod hub;
+mod keys;
 mod legacy;
 mod modern;
 mod wires;

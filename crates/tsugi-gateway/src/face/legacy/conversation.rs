@@ -139,10 +139,10 @@ impl Conversation {
         self.version
     }
 
-    /// Takes one message from the client.
-    pub(crate) fn receive(self: &Arc<Self>, message: Message) -> Received {
+    /// Takes one message from the client, which has this id in the access log.
+    pub(crate) fn receive(self: &Arc<Self>, message: Message, request_id: Option<Arc<str>>) -> Received {
         match message {
-            Message::Request(request) => self.request(request),
+            Message::Request(request) => self.request(request, request_id),
             Message::Notification(notification) => {
                 self.notification(&notification);
                 Received::Nothing
@@ -154,7 +154,7 @@ impl Conversation {
         }
     }
 
-    fn request(self: &Arc<Self>, request: Request) -> Received {
+    fn request(self: &Arc<Self>, request: Request, request_id: Option<Arc<str>>) -> Received {
         let answered = match request.method {
             Method::Ping => Ok(()),
             Method::SetLevel => self.set_level(&request),
@@ -164,7 +164,7 @@ impl Conversation {
             Method::Discover | Method::Listen => {
                 Err(RpcError::new(code::METHOD_NOT_FOUND, &format!("method not found: {}", request.method)))
             }
-            _ => return Received::Turn(Box::new(Turn::start(self.clone(), request))),
+            _ => return Received::Turn(Box::new(Turn::start(self.clone(), request, request_id))),
         };
         Received::Answered(match answered {
             Ok(()) => Response::result(request.id, Raw::literal("{}")).to_bytes(),
@@ -231,7 +231,7 @@ impl Conversation {
     }
 
     /// The call that a request stands for, as it is now: a retry sees the log level of today.
-    pub(super) fn call(&self, request: &Request) -> Result<Call, RpcError> {
+    pub(super) fn call(&self, request: &Request, request_id: Option<Arc<str>>) -> Result<Call, RpcError> {
         let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
         let own = params.get_object("_meta");
         let level = self.state.lock().level;
@@ -240,7 +240,7 @@ impl Conversation {
             meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
             params: params.without("_meta"),
             caller: self.caller.clone(),
-            options: CallOptions { face: "legacy", ..CallOptions::default() },
+            options: CallOptions { face: "legacy", request_id, ..CallOptions::default() },
         })
     }
 

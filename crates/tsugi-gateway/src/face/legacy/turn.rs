@@ -22,6 +22,8 @@ use tsugi_protocol::era::{change, round_trip, to_legacy};
 pub(crate) struct Turn {
     conversation: Arc<Conversation>,
     request: Request,
+    /// Its id in the access log, which a retry keeps.
+    request_id: Option<Arc<str>>,
     state: State,
     rounds: usize,
     /// There once the turn has had to wait: a turn that never waits costs no entry in the table.
@@ -46,12 +48,12 @@ struct Asking {
 }
 
 impl Turn {
-    pub(super) fn start(conversation: Arc<Conversation>, request: Request) -> Self {
-        let state = match conversation.call(&request) {
+    pub(super) fn start(conversation: Arc<Conversation>, request: Request, request_id: Option<Arc<str>>) -> Self {
+        let state = match conversation.call(&request, request_id.clone()) {
             Ok(call) => State::Calling(Running::start(&*conversation.answer, call)),
             Err(error) => State::Failed(error),
         };
-        Self { conversation, request, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
+        Self { conversation, request, request_id, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
     }
 
     /// The conversation it belongs to.
@@ -168,7 +170,7 @@ impl Turn {
     fn retry(&mut self) {
         let State::Asking(asking) = std::mem::replace(&mut self.state, State::Over) else { return };
         let responses = asking.has_answers.then(|| asking.answers.finish());
-        self.state = match self.conversation.call(&self.request) {
+        self.state = match self.conversation.call(&self.request, self.request_id.clone()) {
             Ok(call) => {
                 let call = call.retry_with(responses.as_ref(), asking.state.as_deref());
                 State::Calling(Running::start(&*self.conversation.answer, call))

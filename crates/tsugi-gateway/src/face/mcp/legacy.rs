@@ -1,8 +1,6 @@
 //! The legacy era over HTTP: sessions, answers as JSON or as a stream, a stream for changes
 //! ([Streamable HTTP](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http)).
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -29,6 +27,7 @@ use crate::face::running::Said;
 use crate::face::{Asked, fault, http};
 use crate::guard::origin::{Single, single};
 use crate::guard::refusal::Refusal;
+use crate::run::Ending;
 
 static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -48,7 +47,7 @@ pub(super) fn receive(
     message: Message,
 ) -> Result<(Arc<Session>, Received), Refusal> {
     let session = find(asked, place)?;
-    let received = session.conversation.receive(traced(&asked.parts.headers, message));
+    let received = session.conversation.receive(traced(&asked.parts.headers, message), asked.request_id.clone());
     Ok((session, received))
 }
 
@@ -204,7 +203,7 @@ pub(super) async fn post_batch(
     };
     let (mut turns, mut answers) = (Vec::new(), Vec::new());
     for message in messages {
-        match session.conversation.receive(message) {
+        match session.conversation.receive(message, asked.request_id.clone()) {
             Received::Nothing => {}
             Received::Answered(answer) => answers.push(answer),
             Received::Turn(turn) => turns.push(*turn),
@@ -272,7 +271,7 @@ pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body
     };
     let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
     let greeting = Some(event::COMMENT);
-    let closing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(asked.gateway.drain().draining());
+    let closing = asked.gateway.until(asked.gateway.drain().draining(), &asked.principal);
     Ok(http::events(SessionStream {
         greeting,
         reader,
@@ -313,8 +312,8 @@ struct SessionStream {
     _session: Arc<Session>,
     /// Stopping waits for requests, not for streams of changes.
     _busy: Option<Busy>,
-    /// Streams of changes end when we begin to stop.
-    closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Streams of changes end when we begin to stop, and when their caller is not let in any more.
+    closing: Option<Ending>,
     /// A stream that stays open takes room that others may lack.
     _room: Option<OwnedSemaphorePermit>,
 }

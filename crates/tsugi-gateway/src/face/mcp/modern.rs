@@ -169,7 +169,13 @@ pub(super) async fn answer(asked: Box<Asked<'_>>, request: Request, mut running:
 fn done(id: &Id, method: &Method, outcome: &Outcome) -> Response<Body> {
     match outcome_of(method, outcome) {
         Ok(result) => http::json(StatusCode::OK, around(id, &result)),
-        Err(error) => fault::rpc_error(fault::modern_status(&error), Some(id), &error),
+        Err(error) => {
+            let mut response = fault::rpc_error(fault::modern_status(&error), Some(id), &error);
+            if let Outcome::Failed(Failure::Fault(fault)) = outcome {
+                fault::say_when(&mut response, fault.retry_after_ms);
+            }
+            response
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::answer::{Caller, FaultCode};
 
 use super::replay::{Replay, Source};
 use crate::config::Limits;
@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pub(super) conversation: Arc<Conversation>,
     pub(super) standing: Arc<Replay>,
     /// Whose it is.
-    caller: String,
+    caller: Caller,
     /// Which address it was opened at: the name of a server, or nothing for all together.
     place: Option<String>,
     streams: Mutex<Vec<Arc<Replay>>>,
@@ -111,7 +111,7 @@ impl Table {
         let session = Arc::new(Session {
             conversation: Arc::new(conversation),
             standing: Arc::new(Replay::new(0, self.limits.replay, None)),
-            caller: principal.caller().principal().to_owned(),
+            caller: principal.caller().clone(),
             place,
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
@@ -119,7 +119,8 @@ impl Table {
             used_at: Mutex::new(Instant::now()),
         });
         let mut inner = self.inner.lock();
-        if principal.is_authenticated() && inner.count_of(&session.caller) >= self.limits.sessions_per_caller {
+        if principal.is_authenticated() && inner.count_of(session.caller.principal()) >= self.limits.sessions_per_caller
+        {
             return Err(too_many("this caller has too many sessions"));
         }
         if inner.entries.len() >= self.limits.sessions && !inner.evict_one() {
@@ -133,7 +134,10 @@ impl Table {
     pub(super) fn find(&self, id: &str, principal: &Principal, place: Option<&str>) -> Option<Arc<Session>> {
         let inner = self.inner.lock();
         let (_, session) = &inner.entries[*inner.places.get(id)?];
-        let is_theirs = session.caller == principal.caller().principal() && session.place.as_deref() == place;
+        // What a session's calls may do was settled when it began: a key that controls less now begins another.
+        let (own, asking) = (&session.caller, principal.caller());
+        let is_same = own.principal() == asking.principal() && own.is_operator() == asking.is_operator();
+        let is_theirs = is_same && session.place.as_deref() == place;
         is_theirs.then(|| {
             session.touch();
             session.clone()
@@ -173,7 +177,7 @@ impl Inner {
     }
 
     fn insert(&mut self, id: Arc<str>, session: Arc<Session>) {
-        *self.per_caller.entry(session.caller.clone()).or_default() += 1;
+        *self.per_caller.entry(session.caller.principal().to_owned()).or_default() += 1;
         self.places.insert(id.clone(), self.entries.len());
         self.entries.push((id, session));
     }
@@ -184,10 +188,10 @@ impl Inner {
         if let Some((moved, _)) = self.entries.get(place) {
             self.places.insert(moved.clone(), place);
         }
-        if let Some(count) = self.per_caller.get_mut(&session.caller) {
+        if let Some(count) = self.per_caller.get_mut(session.caller.principal()) {
             *count -= 1;
             if *count == 0 {
-                self.per_caller.remove(&session.caller);
+                self.per_caller.remove(session.caller.principal());
             }
         }
         Some(session)

@@ -92,7 +92,8 @@ impl Asking {
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
-        match Running::start(&*found.answer, call).outcome().await {
+        let answer = asked.gateway.allowed(found.answer);
+        match Running::start(&*answer, call).outcome().await {
             Outcome::Complete(complete) => result(&complete.body, form),
             Outcome::InputRequired(input) => Told::Failed(questions(&input)),
             Outcome::Failed(failure) => Told::Failed(RestFault::from(&failure)),

@@ -122,7 +122,7 @@ async fn t06_a_session_of_another_does_not_exist() {
 #[tokio::test]
 async fn d05_streams_of_every_kind_share_one_cap_and_room_comes_back() {
     let mut config = Config::on_free_port();
-    config.limits.streams = 6;
+    config.limits.streams = 7;
     let subject = Subject::with(config).await;
     let session = open_session(&subject.client, "2025-11-25", &[]).await;
     let listen = modern(json!(1), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
@@ -137,6 +137,9 @@ async fn d05_streams_of_every_kind_share_one_cap_and_room_comes_back() {
         stream.read_until("event: endpoint").await;
         open.push(stream);
     }
+    let socket = format!("ws://{}/ws", subject.client.0);
+    let held = tokio_tungstenite::connect_async(&socket).await.expect("there is room for one");
+    assert!(tokio_tungstenite::connect_async(&socket).await.unwrap_err().to_string().contains("503"));
     let refused = subject.client.modern("/mcp", &listen).await;
     assert_eq!((refused.status, refused.error_code()), (503, -31002), "a subscription too many");
     for path in ["/mcp", "/sse"] {
@@ -144,6 +147,8 @@ async fn d05_streams_of_every_kind_share_one_cap_and_room_comes_back() {
         assert_eq!((refused.status, refused.error_code()), (503, -31002), "{path}");
     }
     subject.works().await.unwrap();
+    drop(held);
+    while tokio_tungstenite::connect_async(&socket).await.is_err() {}
     drop(open);
     loop {
         let mut again = subject.client.open_modern("/mcp", &listen).await;

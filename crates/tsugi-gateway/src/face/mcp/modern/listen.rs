@@ -1,8 +1,6 @@
 //! `subscriptions/listen`: a stream that stays open, acknowledged first, tagged throughout, ended politely
 //! ([Subscriptions](https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions)).
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use ::http::Response;
@@ -20,6 +18,7 @@ use crate::body::{Body, Chunks};
 use crate::face::event::{self, KeepAlive};
 use crate::face::running::Running;
 use crate::face::{Asked, fault, http};
+use crate::run::Ending;
 
 /// How many resources one client may watch.
 pub(crate) const SUBSCRIPTIONS: usize = 1024;
@@ -47,7 +46,7 @@ pub(crate) fn open(asked: Asked<'_>, endpoint: &Endpoint, id: Id, call: Call) ->
     http::events(ListenStream {
         subscription: Some(subscription),
         keep_alive: KeepAlive::new(asked.gateway.config().limits.keep_alive),
-        draining: Box::pin(asked.gateway.drain().draining()),
+        ending: asked.gateway.until(asked.gateway.drain().draining(), &asked.principal),
         _room: room,
     })
 }
@@ -114,7 +113,7 @@ impl Subscription {
 struct ListenStream {
     subscription: Option<Subscription>,
     keep_alive: KeepAlive,
-    draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ending: Ending,
     _room: OwnedSemaphorePermit,
 }
 
@@ -131,7 +130,7 @@ impl Chunks for ListenStream {
                 }
             };
         }
-        if self.draining.as_mut().poll(context).is_ready() {
+        if self.ending.as_mut().poll(context).is_ready() {
             let goodbye = event::message(&subscription.goodbye());
             self.subscription = None;
             return Poll::Ready(Some(goodbye));

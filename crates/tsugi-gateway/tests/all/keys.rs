@@ -1,0 +1,256 @@
+//! Keys while the gateway runs: what they allow, what their calls may take, and what happens when they are taken away.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tsugi_client::{Manager, Options, ServerConfig, Target};
+use tsugi_gateway::guard::Guard;
+use tsugi_gateway::guard::api_key::{Key, Role};
+use tsugi_gateway::guard::permit::Permit;
+use tsugi_gateway::guard::quota::Quota;
+use tsugi_gateway::{Config, Gateway, Handle, Hub, HubConfig};
+use tsugi_protocol::answer::{Answer, Call, Reply};
+use tsugi_protocol::mcp::Method;
+
+use crate::faults::{BASE, JSON, legacy_call, open_session, tool_call};
+use crate::world::*;
+
+/// The tools `echo`, `secret` and `never`; the last one stays silent.
+fn server(drops: Drops) -> Arc<dyn Answer> {
+    script(move |call: Call| match call.method {
+        Method::Discover => complete(json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "instructions": "the words of a server",
+            "capabilities": {"tools": {}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
+        })),
+        Method::ToolsList => complete(json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public", "tools": [
+            {"name": "echo", "inputSchema": {"type": "object"}}, {"name": "secret", "inputSchema": {"type": "object"}},
+            {"name": "never", "inputSchema": {"type": "object"}}
+        ]})),
+        Method::ToolsCall if call.subject().as_deref() == Some("never") => {
+            Reply::from_source(Events(VecDeque::new(), Some(drops.guard())))
+        }
+        Method::ToolsCall => complete(text("done")),
+        _ => complete(json!({"resultType": "complete"})),
+    })
+}
+
+struct World {
+    client: Client,
+    guard: Arc<Guard>,
+    drops: Drops,
+    _manager: Manager,
+    _handle: Handle,
+}
+
+impl World {
+    /// The servers `up` and `other` behind a gateway with these settings.
+    async fn of(config: Config) -> Self {
+        let manager = Manager::new(Options::default());
+        let drops = Drops::default();
+        for name in ["up", "other"] {
+            let added = manager.register(ServerConfig::new(name, Target::InProcess(server(drops.clone()))));
+            added.unwrap().ready(std::time::Duration::from_secs(60)).await.unwrap();
+        }
+        let guard = Arc::new(Guard::new(&config));
+        let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
+        let handle = Gateway::serve_guarded(config, Arc::new(hub), guard.clone()).await.unwrap();
+        let client = Client(SocketAddr::new([127, 0, 0, 1].into(), handle.addresses()[0].port()));
+        Self { client, guard, drops, _manager: manager, _handle: handle }
+    }
+
+    async fn with_keys(keys: Vec<Key>) -> Self {
+        Self::of(Config { keys, ..Config::on_free_port() }).await
+    }
+
+    async fn call(&self, secret: &str, tool: &str) -> Got {
+        let message = tool_call(json!(1), tool, json!({}));
+        let own = modern_headers(&message);
+        let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        headers.push(("X-Api-Key", secret));
+        self.client.send("POST", "/mcp", &headers, &message.to_string()).await
+    }
+
+    async fn socket(&self, secret: &str) -> Socket {
+        let mut request = format!("ws://{}/ws", self.client.0).into_client_request().unwrap();
+        request.headers_mut().insert("x-api-key", secret.parse().unwrap());
+        Socket(tokio_tungstenite::connect_async(request).await.unwrap().0)
+    }
+
+    /// A stream that stays open, with what shows that it is.
+    async fn stream(&self, verb: &str, path: &str, headers: &[(&str, &str)], body: &str, shows: &str) -> Exchange {
+        let mut stream = Exchange::send(self.client.0, &self.client.request(verb, path, headers, body)).await;
+        stream.read_until(shows).await;
+        stream
+    }
+}
+
+struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+impl Socket {
+    async fn send(&mut self, message: &Value) {
+        self.0.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    async fn ask(&mut self, message: Value) -> Value {
+        self.send(&message).await;
+        serde_json::from_str(self.0.next().await.unwrap().unwrap().to_text().unwrap()).unwrap()
+    }
+
+    /// Waits until the gateway has closed it.
+    async fn closed(&mut self) {
+        let closing = async { while let Some(Ok(_)) = self.0.next().await {} };
+        tokio::time::timeout(std::time::Duration::from_secs(10), closing).await.expect("the socket is closed");
+    }
+}
+
+fn restricted(name: &str) -> (String, Key) {
+    let (secret, key) = Key::generate(name);
+    (secret, key.with_permit(Permit::new(&["up/*"], &["up/secret"]).unwrap()))
+}
+
+#[tokio::test]
+async fn a_socket_whose_key_is_taken_away_gains_nothing_and_is_closed() {
+    let (ann, key) = restricted("ann");
+    let world = World::with_keys(vec![key.clone(), Key::generate("bob").1]).await;
+    let mut socket = world.socket(&ann).await;
+    assert_eq!(socket.ask(tool_call(json!(1), "up__secret", json!({}))).await["error"]["code"], -31008);
+    // What others change does not concern her.
+    world.guard.replace_keys(vec![key]);
+    assert_eq!(socket.ask(tool_call(json!(2), "up__echo", json!({}))).await["id"], 2);
+    let permit = |name: &str| world.guard.permit(name).expect("a name without a key is restricted");
+    world.guard.replace_keys(vec![Key::generate("bob").1]);
+    assert!(!permit("ann").allows("up", "secret") && !permit("ann").allows("up", "echo"));
+    socket.closed().await;
+}
+
+#[tokio::test]
+async fn streams_of_every_kind_end_with_the_key_that_opened_them() {
+    let (ann, key) = Key::generate("ann");
+    let world = World::with_keys(vec![key]).await;
+    let with_key = ("X-Api-Key", ann.as_str());
+    let session = open_session(&world.client, "2025-11-25", &[with_key]).await;
+    let changes = [BASE[1], with_key, ("Mcp-Session-Id", session.as_str())];
+    let listen = modern(json!(1), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let own = modern_headers(&listen);
+    let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    headers.push(with_key);
+    let streams = [
+        world.stream("GET", "/sse", &[("Accept", "text/event-stream"), with_key], "", "event: endpoint").await,
+        world.stream("GET", "/mcp", &changes, "", ":\n\n").await,
+        world.stream("POST", "/mcp", &headers, &listen.to_string(), "acknowledged").await,
+    ];
+    world.guard.replace_keys(vec![Key::generate("bob").1]);
+    for stream in streams {
+        stream.read_to_end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_made_smaller_keeps_neither_its_socket_nor_its_session() {
+    let (ann, key) = Key::generate("ann");
+    let world = World::with_keys(vec![key.clone().with_role(Role::Admin)]).await;
+    let with_key = ("X-Api-Key", ann.as_str());
+    let session = open_session(&world.client, "2025-11-25", &[with_key]).await;
+    let mut socket = world.socket(&ann).await;
+    world.guard.replace_keys(vec![key]);
+    socket.closed().await;
+    let headers = [BASE[0], BASE[1], with_key, ("Mcp-Session-Id", session.as_str())];
+    let body = legacy_call(json!(1), "up__echo", json!({})).to_string();
+    assert_eq!(world.client.send("POST", "/mcp", &headers, &body).await.status, 404);
+}
+
+#[tokio::test]
+async fn the_last_key_that_goes_shuts_a_door_that_others_can_reach() {
+    let (ann, key) = Key::generate("ann");
+    let listen = vec!["0.0.0.0:0".parse().unwrap()];
+    let world = World::of(Config { listen, keys: vec![key.clone()], ..Config::on_free_port() }).await;
+    assert_eq!(world.call(&ann, "up__echo").await.status, 200);
+    let mut socket = world.socket(&ann).await;
+    world.guard.replace_keys(Vec::new());
+    assert!(world.guard.is_shut() && world.guard.asks_for_keys());
+    socket.closed().await;
+    assert_eq!(world.call(&ann, "up__echo").await.status, 401, "the key is gone");
+    assert_eq!(world.client.send("GET", "/healthz", &[], "").await.status, 401, "and nobody comes in without one");
+    world.guard.replace_keys(vec![key]);
+    assert_eq!(world.call(&ann, "up__echo").await.status, 200);
+    let local = World::with_keys(vec![Key::generate("ann").1]).await;
+    local.guard.replace_keys(Vec::new());
+    assert_eq!(local.client.send("GET", "/healthz", &[], "").await.status, 200, "on this machine it opens");
+}
+
+#[tokio::test]
+async fn a_key_that_calls_too_often_is_told_when_to_come_back() {
+    let (ann, key) = Key::generate("ann");
+    let world = World::with_keys(vec![key.with_quota(Quota { per_minute: 1, burst: 2 })]).await;
+    let headers = [JSON, ("X-Api-Key", ann.as_str())];
+    for _ in 0..5 {
+        assert_eq!(world.client.send("GET", "/healthz", &headers, "").await.status, 200, "looking is no call");
+    }
+    for expected in [200, 200, 429] {
+        let got = world.call(&ann, "up__echo").await;
+        assert_eq!(got.status, expected);
+        if expected == 429 {
+            assert!(got.header("retry-after").unwrap().parse::<u64>().unwrap() <= 60);
+            assert_eq!(got.json()["error"]["data"]["kind"], "RATE_LIMIT_EXCEEDED");
+        }
+    }
+    let rest = world.client.send("POST", "/tools/up/echo", &headers, "{}").await;
+    assert_eq!((rest.status, rest.json()["error"]["code"].clone()), (429, json!("RATE_LIMIT_EXCEEDED")));
+    assert!(rest.header("retry-after").is_some());
+    assert_eq!(world.client.send("GET", "/mcp/tools", &headers, "").await.status, 429);
+}
+
+#[tokio::test]
+async fn every_call_of_a_socket_and_of_a_batch_counts() {
+    let quota = Quota { per_minute: 1, burst: 2 };
+    let (ann, of_ann) = Key::generate("ann");
+    let (bob, of_bob) = Key::generate("bob");
+    let (cid, of_cid) = Key::generate("cid");
+    let keys = [of_ann, of_bob, of_cid].map(|key| key.with_quota(quota));
+    let world = World::with_keys(keys.to_vec()).await;
+    let mut socket = world.socket(&ann).await;
+    let mut refused = Vec::new();
+    for id in 0..3 {
+        refused.push(socket.ask(tool_call(json!(id), "up__echo", json!({}))).await["error"]["code"].as_i64());
+    }
+    assert_eq!(refused, [None, None, Some(-31009)]);
+
+    let calls = json!({"calls": vec![json!({"server": "up", "toolName": "echo", "input": {}}); 3]}).to_string();
+    let batch = world.client.send("POST", "/mcp/batch", &[JSON, ("X-Api-Key", &bob)], &calls).await.json();
+    let told: Vec<bool> = (0..3).map(|index| batch["results"][index]["success"].as_bool().unwrap()).collect();
+    assert_eq!(told.iter().filter(|worked| **worked).count(), 2, "{batch}");
+
+    let with_key = ("X-Api-Key", cid.as_str());
+    let session = open_session(&world.client, "2025-03-26", &[with_key]).await;
+    let calls: Vec<Value> = (0..3).map(|id| legacy_call(json!(id), "up__echo", json!({}))).collect();
+    let headers = [JSON, ("Accept", "application/json"), with_key, ("Mcp-Session-Id", session.as_str())];
+    let got = world.client.send("POST", "/mcp", &headers, &json!(calls).to_string()).await;
+    assert_eq!(got.body.matches("has used up").count(), 1, "{got:?}");
+}
+
+#[tokio::test]
+async fn a_key_has_only_so_many_calls_in_flight() {
+    let (ann, key) = Key::generate("ann");
+    let world = World::with_keys(vec![key.with_max_in_flight(2)]).await;
+    let mut socket = world.socket(&ann).await;
+    for id in ["a", "b"] {
+        socket.send(&tool_call(json!(id), "up__never", json!({}))).await;
+    }
+    let refused = socket.ask(tool_call(json!("c"), "up__echo", json!({}))).await;
+    assert_eq!(
+        (refused["id"].as_str(), refused["error"]["data"]["kind"].as_str()),
+        (Some("c"), Some("RATE_LIMIT_EXCEEDED"))
+    );
+    assert_eq!(world.call(&ann, "up__echo").await.status, 429, "whichever way it comes");
+    socket.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}})).await;
+    world.drops.wait_for(1).await;
+    assert_eq!(world.call(&ann, "up__echo").await.status, 200, "there is room again");
+}
