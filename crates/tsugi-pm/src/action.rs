@@ -21,6 +21,7 @@ pub mod name;
 pub mod people;
 pub mod presence;
 pub mod project;
+mod ready;
 pub mod session;
 pub mod status;
 pub mod sweep;
@@ -202,7 +203,11 @@ impl Pm {
         let (output, fresh) = self.carry_out(caller, deed, Notices::Shown).await?;
         if !fresh.is_empty() {
             let ids: Vec<i64> = fresh.iter().map(|notice| notice.id).collect();
-            self.store.write(move |tx| ids.iter().try_for_each(|id| tx.notice_shown(*id))).await?;
+            let counted = self.store.write(move |tx| ids.iter().try_for_each(|id| tx.notice_shown(*id))).await;
+            if let Err(fault) = counted {
+                // The deed is done and must be answered as done; at worst a notice is shown once more.
+                tracing::warn!(%fault, "it could not be counted that notices were shown");
+            }
         }
         Ok((output, fresh))
     }
@@ -214,7 +219,7 @@ impl Pm {
         notices: Notices,
     ) -> Result<(Box<dyn Output>, Vec<Notice>), Fault> {
         if deed.effect.wants_sweep() {
-            self.sweep_now_and_then().await?;
+            self.sweep_before(deed.effect).await?;
         }
         let (effect, touch, looker) = (deed.effect, deed.touch.clone(), caller.clone());
         let caller = caller.clone();
@@ -240,6 +245,18 @@ impl Pm {
     /// Sweeps if it was not done lately and there is anything to do: for a process that has a moment.
     pub async fn sweep_now_and_then(&self) -> Result<(), Fault> {
         if self.is_sweep_due() { self.sweep_quietly().await } else { Ok(()) }
+    }
+
+    /// Sweeps before a deed. Who only looks hears an answer also where nothing can be written: the disk is full, or
+    /// somebody holds the lock.
+    async fn sweep_before(&self, effect: Effect) -> Result<(), Fault> {
+        match self.sweep_now_and_then().await {
+            Err(fault) if !effect.is_write() => {
+                tracing::warn!(%fault, "what dead agents held could not be brought back");
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Whether a caller may know of an event: of its own deeds, and of what happens in its projects.

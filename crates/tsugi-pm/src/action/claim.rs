@@ -13,9 +13,8 @@ use crate::domain::handoff::Handoff;
 use crate::domain::id::{ProjectId, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::permission::Power;
-use crate::domain::project::ProjectStatus;
 use crate::domain::session::Session;
-use crate::domain::task::TaskStatus;
+use crate::domain::task::{Task, TaskStatus};
 use crate::store::tx::ReadyPick;
 
 /// How much context comes with a claim.
@@ -97,7 +96,24 @@ impl ClaimTask {
     /// The best ready task of the projects in question, locked. One that the session already holds comes first: an
     /// agent that asks for work after a restart should go on, not begin something new.
     fn next(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Option<OpenTask>, Fault> {
-        let agent = desk.agent()?;
+        if let Some(open) = self.in_hand(desk, session)? {
+            return Ok(Some(open));
+        }
+        let projects = match &self.project_id {
+            Some(id) => vec![id.clone()],
+            None => desk.projects_of_all(Power::Work)?,
+        };
+        if let Some(open) = self.best(desk, &projects)? {
+            return Ok(Some(open));
+        }
+        // What dead agents held is work too, also when nobody has swept yet.
+        match desk.expire_due(Some(&projects))? {
+            0 => Ok(None),
+            _ => self.best(desk, &projects),
+        }
+    }
+
+    fn in_hand(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Option<OpenTask>, Fault> {
         let projects = desk.projects(self.project_id.as_ref())?;
         for claim in desk.tx.claim_of_session(&session.id)? {
             if projects.contains(&claim.project_id) && self.labels.is_empty() {
@@ -107,31 +123,29 @@ impl ClaimTask {
                 }
             }
         }
-        for project in &projects {
-            if self.project_id.is_none() && !self.is_workable(desk, project)? {
-                continue;
-            }
-            let (found, role) = desk.project_to_change(project, Power::Work)?;
+        Ok(None)
+    }
+
+    fn best(&self, desk: &mut Desk<'_, '_>, projects: &[ProjectId]) -> Result<Option<OpenTask>, Fault> {
+        let agent = desk.agent()?;
+        let capabilities = Some(agent.capabilities.as_slice());
+        let pick = ReadyPick { agent: &agent.id, capabilities, labels: &self.labels };
+        for project in desk.best_first(&pick, projects.to_vec())? {
+            let (found, role) = desk.project_to_change(&project, Power::Work)?;
             found.check_workable()?;
-            let pick = ReadyPick { agent: &agent.id, project, capabilities: &agent.capabilities, labels: &self.labels };
-            if let Some(task) = pick_one(desk, &pick)? {
+            if let Some(task) = pick_one(desk, &pick, &project)? {
                 return Ok(Some(OpenTask { task, project: found, role, claim: None }));
             }
         }
         Ok(None)
     }
-
-    fn is_workable(&self, desk: &mut Desk<'_, '_>, project: &ProjectId) -> Result<bool, Fault> {
-        let may_work = desk.role(project)?.may(Power::Work);
-        Ok(may_work && desk.tx.project_get(project)?.status == ProjectStatus::Active)
-    }
 }
 
 /// Locks the best ready task. Finding none may mean that others hold every candidate right now, so look again.
-fn pick_one(desk: &mut Desk<'_, '_>, pick: &ReadyPick<'_>) -> Result<Option<crate::domain::task::Task>, Fault> {
+fn pick_one(desk: &mut Desk<'_, '_>, pick: &ReadyPick<'_>, project: &ProjectId) -> Result<Option<Task>, Fault> {
     for look in 0..LOOKS {
-        let found = desk.tx.task_ready_lock(pick)?;
-        if found.is_some() || desk.tx.task_ready(pick, 1)?.is_empty() {
+        let found = desk.tx.task_ready_lock(pick, project)?;
+        if found.is_some() || desk.tx.task_ready(pick, project, 1)?.is_empty() {
             return Ok(found);
         }
         std::thread::sleep(std::time::Duration::from_micros(rand::random_range(500..4_000 << look)));
@@ -195,6 +209,9 @@ pub struct ReleaseTask {
 pub struct Released {
     /// The task.
     pub task: TaskView,
+    /// The session that held it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
 }
 
 impl Action for ReleaseTask {
@@ -216,6 +233,6 @@ impl Action for ReleaseTask {
         }
         let change = Change { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
         let task = desk.change_status(&open, Some(&session.id), &change)?;
-        Ok(Released { task: TaskView::brief(&task) })
+        Ok(Released { task: TaskView::brief(&task), session_id: Some(session.id) })
     }
 }

@@ -170,8 +170,11 @@ impl<'d, 'c> Desk<'d, 'c> {
         let mut claim = self.tx.claim_live(&task.id)?;
         let now = self.tx.now;
         if let Some(due) = claim.take_if(|claim| claim.is_due(now)) {
+            let is_first = !self.tx.is_changed();
             task = self.expire_claim(&task, &due, &project, "the lease ran out")?;
-            self.tx.keep()?;
+            if is_first {
+                self.tx.keep()?;
+            }
         }
         Ok(OpenTask { task, project, role, claim })
     }
@@ -206,9 +209,25 @@ impl<'d, 'c> Desk<'d, 'c> {
     pub(crate) fn session_if_any(&mut self, named: Option<&SessionId>) -> Result<Option<Session>, Fault> {
         let Some(id) = self.session_id(named)? else { return Ok(None) };
         let session = self.session_mine(&id)?;
+        // A process outlives its session when that is ended or expires: it then has none until it needs one, which is
+        // its own again. Another session of the same agent is another process's, and is not taken for it.
+        if named.is_none() && session.is_over() {
+            return Ok(None);
+        }
         let session = self.session_wake(session)?;
         self.tx.stamp.session = Some(session.id.clone());
         Ok(Some(session))
+    }
+
+    /// The session a call carries that cannot name one, when there is no doubt which.
+    pub(crate) fn session_if_clear(&mut self) -> Result<Option<Session>, Fault> {
+        if self.agent_id().is_none() {
+            return Ok(None);
+        }
+        match self.session_if_any(None) {
+            Err(fault) if fault.code == Code::SessionAmbiguous => Ok(None),
+            other => other,
+        }
     }
 
     /// A session of the caller's own, locked. Somebody else's does not exist: a handle is a name, not a capability.
@@ -239,13 +258,13 @@ impl<'d, 'c> Desk<'d, 'c> {
     fn session_wake(&mut self, session: Session) -> Result<Session, Fault> {
         let state = session::next(session.state, Signal::Call)?;
         if state != session.state {
+            // The process that hosted it is gone: whoever carries it now writes its signs of life, or nobody does.
             let woken = Session {
                 state,
                 disconnected_at: None,
                 end_kind: None,
                 last_activity_at: self.tx.now,
-                heartbeat_at: session.heartbeat_at.map(|_| self.tx.now),
-                ..session.clone()
+                ..session.clone().hosted_by(self.caller.host.as_ref(), self.tx.now)
             };
             return self.tx.update(&session, woken, what("session.revived"));
         }
@@ -265,7 +284,6 @@ impl<'d, 'c> Desk<'d, 'c> {
         resumes: Option<SessionId>,
     ) -> Result<Session, Fault> {
         let agent = self.agent()?;
-        let host = self.caller.host.clone();
         let session = Session {
             id: SessionId::mint(Tx::bits()),
             agent_id: agent.id,
@@ -275,12 +293,12 @@ impl<'d, 'c> Desk<'d, 'c> {
             client_name: self.caller.client_name.clone(),
             client_version: self.caller.client_version.clone(),
             client_note,
-            host: host.as_ref().map(|one| one.host.clone()),
-            pid: host.as_ref().map(|one| one.pid),
-            process_nonce: host.as_ref().map(|one| one.process_nonce.clone()),
+            host: None,
+            pid: None,
+            process_nonce: None,
             started_at: self.tx.now,
             last_activity_at: self.tx.now,
-            heartbeat_at: host.is_some().then_some(self.tx.now),
+            heartbeat_at: None,
             disconnected_at: None,
             ended_at: None,
             end_kind: None,
@@ -289,6 +307,7 @@ impl<'d, 'c> Desk<'d, 'c> {
             end_result: None,
             version: 1,
         };
+        let session = session.hosted_by(self.caller.host.as_ref(), self.tx.now);
         self.tx.stamp.session = Some(session.id.clone());
         self.tx.insert(&session, what("session.started"))?;
         Ok(session)

@@ -124,13 +124,7 @@ impl Action for UpdateTask {
     }
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Updated, Fault> {
-        let session = match desk.agent_id() {
-            Some(_) => desk.session_if_any(None).or_else(|fault| match fault.code {
-                Code::SessionAmbiguous => Ok(None),
-                _ => Err(fault),
-            })?,
-            None => None,
-        };
+        let session = desk.session_if_clear()?;
         let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
         check_version(&open.task, self.expected_version)?;
         self.check_free_text(desk, &open.task)?;
@@ -262,6 +256,7 @@ impl Action for UpdateDependencies {
     }
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Dependencies, Fault> {
+        let session = desk.session_if_clear()?;
         let seen = desk.task_to_read(&self.task_id)?;
         desk.tx.dependency_lock_graph(&seen.project_id)?;
         let mut ids = vec![seen.id.clone()];
@@ -270,6 +265,7 @@ impl Action for UpdateDependencies {
         }
         desk.tx.task_lock_all(&ids)?;
         let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
+        desk.touch_hold(&open, session.as_ref())?;
         for name in &self.remove {
             self.drop_edge(desk, &open, name)?;
         }

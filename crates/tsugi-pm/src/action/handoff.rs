@@ -17,7 +17,7 @@ use crate::domain::permission::Power;
 use crate::domain::session::Session;
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::time::Moment;
-use crate::store::tx::{Tx, what};
+use crate::store::tx::{Stamp, Tx, what};
 
 /// How much of each handoff a list shows.
 const LIST_BYTES: usize = 3 * limit::KIB;
@@ -58,6 +58,9 @@ pub struct Handed {
     pub handoff: Handoff,
     /// The task.
     pub task: TaskView,
+    /// The session that handed it over, which may have begun with this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
 }
 
 impl Action for CreateHandoff {
@@ -72,7 +75,8 @@ impl Action for CreateHandoff {
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Handed, Fault> {
         let session = desk.session(self.session_id.as_ref())?;
         let (handoff, task) = desk.hand_over(&session, self)?;
-        Ok(Handed { handoff: handoff_within(handoff, LIST_BYTES), task: TaskView::brief(&task) })
+        let handoff = handoff_within(handoff, LIST_BYTES);
+        Ok(Handed { handoff, task: TaskView::brief(&task), session_id: Some(session.id) })
     }
 }
 
@@ -81,6 +85,7 @@ impl Desk<'_, '_> {
     pub(super) fn hand_over(&mut self, session: &Session, wish: &CreateHandoff) -> Result<(Handoff, Task), Fault> {
         let open = self.task_to_change(&wish.task_id, Power::HandOff)?;
         self.check_may_hand_over(&open, session)?;
+        let open = self.without_due_handoff(&open)?;
         if let Some(pending) = self.tx.handoff_pending(&open.task.id)? {
             return Err(Fault::new(
                 Code::HandoffExists,
@@ -168,7 +173,34 @@ impl Desk<'_, '_> {
         let seen = self.tx.handoff_get(id)?;
         self.role(&seen.project_id).map_err(hidden)?;
         let open = self.task_to_change(&seen.task_id.into(), Power::HandOff)?;
+        let open = self.without_due_handoff(&open)?;
         Ok((self.tx.handoff_get(id)?, open))
+    }
+
+    /// A task whose handoff has waited for too long is opened without it, for good.
+    pub(super) fn without_due_handoff(&mut self, open: &OpenTask) -> Result<OpenTask, Fault> {
+        let now = self.tx.now;
+        let due = self.tx.handoff_pending(&open.task.id)?.filter(|handoff| handoff.is_due(now));
+        let Some(handoff) = due else { return Ok(open.clone()) };
+        let is_first = !self.tx.is_changed();
+        let task = self.expire_handoff(&open.task, &handoff)?;
+        if is_first {
+            self.tx.keep()?;
+        }
+        Ok(OpenTask { task, ..open.clone() })
+    }
+
+    /// Ends a handoff that nobody took in time. The system does this, whoever noticed.
+    pub(super) fn expire_handoff(&mut self, task: &Task, handoff: &Handoff) -> Result<Task, Fault> {
+        let expired = handoff.answered(Answer::Expire)?;
+        let system = Stamp { session: handoff.from_session_id.clone(), ..Stamp::default() };
+        let caller = std::mem::replace(&mut self.tx.stamp, system);
+        self.tx.update(handoff, expired, what("handoff.expired"))?;
+        let task = self.free_for_all(task, handoff, "nobody took the handoff in time")?;
+        let text = format!("nobody took your handoff of {} in time", task.reference);
+        self.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffExpired, handoff.id.as_str(), &text)?;
+        self.tx.stamp = caller;
+        Ok(task)
     }
 }
 
@@ -268,7 +300,8 @@ impl Action for RejectHandoff {
         let task = desk.free_for_all(&open.task, &handoff, "handoff rejected")?;
         let text = format!("{} rejected your handoff of {}: {}", agent.id, task.reference, self.reason);
         desk.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffRejected, handoff.id.as_str(), &text)?;
-        Ok(Handed { handoff: handoff_within(rejected, LIST_BYTES), task: TaskView::brief(&task) })
+        let handoff = handoff_within(rejected, LIST_BYTES);
+        Ok(Handed { handoff, task: TaskView::brief(&task), session_id: None })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
 use crate::domain::project::Project;
 use crate::domain::session::Session;
-use crate::domain::task::{Task, TaskStatus};
+use crate::domain::task::{Task, TaskStatus, machine};
 use crate::store::tx::{ReadyPick, Stamp, Tx, what};
 
 /// A new hold on a task, and the handoff it answers.
@@ -21,14 +21,28 @@ pub(super) struct Grant {
 }
 
 impl Desk<'_, '_> {
-    /// Gives a session the hold on a task, or says exactly why not. Holding it already is fine.
+    /// Gives a session the hold on a task that is to be done, or says exactly why not. Holding it already is fine.
     pub(super) fn grant(&mut self, session: &Session, open: &OpenTask, ttl_s: Option<i64>) -> Result<Grant, Fault> {
+        if open.claim.is_none() && open.task.status != TaskStatus::Todo {
+            return Err(self.not_to_be_done(session, open)?);
+        }
+        self.grant_moved(session, open, ttl_s)
+    }
+
+    /// The same for a task whose move to `in_progress` the machine has allowed: also its assignee's blocked one.
+    pub(super) fn grant_moved(
+        &mut self,
+        session: &Session,
+        open: &OpenTask,
+        ttl_s: Option<i64>,
+    ) -> Result<Grant, Fault> {
         if let Some(claim) = &open.claim {
             return self.grant_again(session, open, claim);
         }
-        self.check_grantable(session, open)?;
-        let pending = self.tx.handoff_pending(&open.task.id)?;
-        let handoff = pending.map(|handoff| self.accept(session, &handoff)).transpose()?;
+        let is_others = open.task.assignee_id.as_ref().is_some_and(|owner| *owner != session.agent_id);
+        let freed = if is_others { self.without_due_handoff(open)? } else { open.clone() };
+        self.check_grantable(session, &freed)?;
+        let (before, handoff) = self.answer_pending(session, freed.task)?;
         let claim = self.new_claim(session, open, ttl_s);
         self.tx.stamp.claim = Some(claim.id.clone());
         self.tx.insert(&claim, what("claim.granted"))?;
@@ -37,11 +51,21 @@ impl Desk<'_, '_> {
             assignee_id: Some(session.agent_id.clone()),
             fence: claim.fence,
             blocked_reason: None,
-            started_at: open.task.started_at.or(Some(self.tx.now)),
-            ..open.task.clone()
+            started_at: before.started_at.or(Some(self.tx.now)),
+            ..before.clone()
         };
-        let task = self.tx.task_update(&open.task, task, what("task.claimed"))?;
+        let task = self.tx.task_update(&before, task, what("task.claimed"))?;
         Ok(Grant { task, claim, handoff })
+    }
+
+    /// Takes the handoff that waits on a task, unless it has waited for too long.
+    fn answer_pending(&mut self, session: &Session, task: Task) -> Result<(Task, Option<Handoff>), Fault> {
+        let now = self.tx.now;
+        match self.tx.handoff_pending(&task.id)? {
+            Some(handoff) if handoff.is_due(now) => Ok((self.expire_handoff(&task, &handoff)?, None)),
+            Some(handoff) => self.accept(session, &handoff).map(|handoff| (task, Some(handoff))),
+            None => Ok((task, None)),
+        }
     }
 
     fn new_claim(&self, session: &Session, open: &OpenTask, ttl_s: Option<i64>) -> Claim {
@@ -74,17 +98,13 @@ impl Desk<'_, '_> {
         }
         let renewed = claim.renewed(self.tx.now);
         self.tx.touch(claim, &renewed)?;
-        let handoff = self.tx.handoff_accepted(&open.task.id, &session.id)?;
+        let handoff = self.tx.handoff_accepted(claim)?;
         Ok(Grant { task: open.task.clone(), claim: renewed, handoff })
     }
 
     fn check_grantable(&mut self, session: &Session, open: &OpenTask) -> Result<(), Fault> {
         let (agent, task) = (self.agent()?, &open.task);
         open.project.check_workable()?;
-        if !matches!(task.status, TaskStatus::Todo | TaskStatus::Blocked) {
-            let message = format!("{} is {}", task.reference, task.status);
-            return Err(Fault::new(Code::InvalidTransition, message).hint("only tasks to be done can be claimed"));
-        }
         if let Some(owner) = task.assignee_id.as_ref().filter(|owner| **owner != agent.id) {
             return Err(self.not_yours(task, owner)?);
         }
@@ -106,6 +126,20 @@ impl Desk<'_, '_> {
                 .with("max", most));
         }
         Ok(())
+    }
+
+    fn not_to_be_done(&mut self, session: &Session, open: &OpenTask) -> Result<Fault, Fault> {
+        let standing = self.standing(open, Some(&session.id))?;
+        let allowed = machine::allowed(open.task.status, &standing);
+        let hint = match open.task.blocked_reason.as_ref().filter(|_| open.task.status == TaskStatus::Blocked) {
+            Some(reason) => format!("{reason}; when that is over, move it to todo with update_task_status"),
+            None => "only tasks to be done can be claimed".to_owned(),
+        };
+        Ok(Fault::new(Code::InvalidTransition, format!("{} is {}", open.task.reference, open.task.status))
+            .hint(hint)
+            .with("from", open.task.status)
+            .with("to", TaskStatus::InProgress)
+            .with("allowed", allowed))
     }
 
     fn not_yours(&mut self, task: &Task, owner: &AgentId) -> Result<Fault, Fault> {
@@ -133,9 +167,12 @@ impl Desk<'_, '_> {
     /// The loser learns who holds it, since when, until when, and what else could be done.
     fn already_claimed(&mut self, open: &OpenTask, claim: &Claim) -> Result<Fault, Fault> {
         let agent = self.agent()?;
-        let pick =
-            ReadyPick { agent: &agent.id, project: &open.project.id, capabilities: &agent.capabilities, labels: &[] };
-        let others: Vec<TaskRow> = self.tx.task_ready(&pick, 3)?.iter().map(TaskRow::new).collect();
+        let pick = ReadyPick { agent: &agent.id, capabilities: Some(&agent.capabilities), labels: &[] };
+        let others = match open.project.check_workable() {
+            Ok(()) => self.tx.task_ready(&pick, &open.project.id, 3)?,
+            Err(_) => Vec::new(),
+        };
+        let others: Vec<TaskRow> = others.iter().map(TaskRow::new).collect();
         Ok(Fault::new(Code::AlreadyClaimed, format!("{} is held by {}", open.task.reference, claim.agent_id))
             .hint("take one of the alternatives")
             .with("holder", &claim.agent_id)
@@ -196,7 +233,7 @@ impl Desk<'_, '_> {
     /// Ends a claim; work that is finished completes the handoff it began with.
     pub(super) fn end_claim(&mut self, claim: &Claim, state: ClaimState, reason: &str) -> Result<Claim, Fault> {
         let handoff = match state {
-            ClaimState::Completed => self.tx.handoff_accepted(&claim.task_id, &claim.session_id)?,
+            ClaimState::Completed => self.tx.handoff_accepted(claim)?,
             _ => None,
         };
         if let Some(handoff) = handoff {

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::desk::Desk;
 use super::view::{TaskRow, cursor, page, place, rows};
 use super::{Action, Effect};
-use crate::domain::fault::Fault;
-use crate::domain::id::{AgentId, ProjectId, TaskRef};
+use crate::domain::claim::Claim;
+use crate::domain::fault::{Code, Fault};
+use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
 use crate::domain::task::{Task, TaskSort, TaskStatus};
 use crate::domain::word::words;
 use crate::store::tx::{ReadyPick, TaskFilter};
@@ -210,6 +211,8 @@ pub struct GetReadyTasks {
     pub capability_match: Option<bool>,
     /// How many; ten unless said otherwise.
     pub limit: Option<i64>,
+    /// Whose holds are shown.
+    pub session_id: Option<SessionId>,
 }
 
 /// Why more is not ready.
@@ -241,48 +244,43 @@ impl Action for GetReadyTasks {
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Ready, Fault> {
         let wanted = self.limit.map_or(Ok(10), |limit| rows(Some(limit)))?;
         let agent = desk.agent()?;
-        let projects = desk.projects(self.project_id.as_ref())?;
-        let able = if self.capability_match.unwrap_or(true) {
-            agent.capabilities.clone()
-        } else {
-            desk.all_capabilities(&projects)?
-        };
-        let mut ready = Ready {
-            in_hand: Vec::new(),
-            tasks: Vec::new(),
-            blocked_summary: BlockedSummary { n: 0, top_blockers: Vec::new() },
-        };
-        for claim in
-            desk.tx.claim_of_agent(&agent.id)?.iter().filter(|claim| projects.contains(&claim.project_id)).take(10)
-        {
-            ready.in_hand.push(TaskRow::new(&desk.tx.task_get(&claim.task_id.clone().into())?));
-        }
+        let projects = desk.projects_at_work(self.project_id.as_ref())?;
+        let is_able = self.capability_match.unwrap_or(true);
+        let capabilities = is_able.then_some(agent.capabilities.as_slice());
+        let pick = ReadyPick { agent: &agent.id, capabilities, labels: &self.labels };
+        let mut summary = BlockedSummary { n: 0, top_blockers: Vec::new() };
         for project in &projects {
-            let pick = ReadyPick { agent: &agent.id, project, capabilities: &able, labels: &self.labels };
-            let room = wanted - ready.tasks.len() as i64;
-            if room > 0 {
-                ready.tasks.extend(desk.tx.task_ready(&pick, room)?.iter().map(TaskRow::new));
-            }
-            ready.blocked_summary.n += desk.tx.task_waiting_count(project, COUNT_UP_TO)?;
+            summary.n += desk.tx.task_waiting_count(project, COUNT_UP_TO)?;
             let blockers = desk.tx.task_top_blockers(project, 3)?;
-            ready.blocked_summary.top_blockers.extend(blockers.iter().map(TaskRow::new));
+            summary.top_blockers.extend(blockers.iter().map(TaskRow::new));
         }
-        ready.blocked_summary.top_blockers.truncate(3);
-        Ok(ready)
+        summary.top_blockers.truncate(3);
+        Ok(Ready {
+            in_hand: self.in_hand(desk, &agent.id)?,
+            tasks: desk.ready(&pick, &projects, wanted)?.iter().map(TaskRow::new).collect(),
+            blocked_summary: summary,
+        })
     }
 }
 
-impl Desk<'_, '_> {
-    /// Every capability that any agent of these projects has: what somebody could do.
-    fn all_capabilities(&mut self, projects: &[ProjectId]) -> Result<Vec<String>, Fault> {
-        let mut all = Vec::new();
-        for project in projects {
-            for agent in self.tx.agent_list(Some(project), "", 1000)? {
-                all.extend(agent.capabilities);
-            }
+impl GetReadyTasks {
+    /// What the caller's session holds; nothing when it is not clear which session that is. What another session of
+    /// the same agent holds is that one's work.
+    fn in_hand(&self, desk: &mut Desk<'_, '_>, agent: &AgentId) -> Result<Vec<TaskRow>, Fault> {
+        let held = desk.tx.claim_of_agent(agent)?;
+        let is_here = |claim: &&Claim| self.project_id.as_ref().is_none_or(|project| claim.project_id == *project);
+        let mut held: Vec<&Claim> = held.iter().filter(is_here).collect();
+        if held.is_empty() {
+            return Ok(Vec::new());
         }
-        all.sort();
-        all.dedup();
-        Ok(all)
+        let session = match desk.session_id(self.session_id.as_ref()) {
+            Err(fault) if fault.code == Code::SessionAmbiguous => None,
+            other => other?,
+        };
+        held.retain(|claim| session.as_ref() == Some(&claim.session_id));
+        held.iter()
+            .take(10)
+            .map(|claim| desk.tx.task_get(&claim.task_id.clone().into()).map(|task| TaskRow::new(&task)))
+            .collect()
     }
 }

@@ -1,5 +1,7 @@
 //! Beginning and ending a stretch of work, and the signs of life in between.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::desk::Desk;
@@ -21,6 +23,9 @@ use crate::store::tx::{ReadyPick, what};
 
 /// How much of each pending handoff a new session sees.
 const HANDOFF_BYTES: usize = 2 * limit::KIB;
+
+/// How many ready tasks a new session sees.
+const PREVIEW: i64 = 5;
 
 /// Begins a session, perhaps taking over from an earlier one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -78,33 +83,18 @@ impl Action for StartSession {
             None => Policy::default(),
         };
         let pending = desk.tx.handoff_for(&agent.id, &projects, true, (Moment(0), ""), 5)?;
+        let pick = ReadyPick { agent: &agent.id, capabilities: Some(&agent.capabilities), labels: &[] };
+        let at_work = desk.projects_at_work(self.project_id.as_ref())?;
+        let ready = desk.ready(&pick, &at_work, PREVIEW)?;
         Ok(Started {
             session_id: session.id,
             resumed_claims: resumed.iter().map(ClaimView::new).collect(),
             pending_handoffs: pending.into_iter().map(|one| handoff_within(one, HANDOFF_BYTES)).collect(),
-            ready_preview: ready_preview(desk, &agent.id, &agent.capabilities, &projects)?,
+            ready_preview: ready.iter().map(TaskRow::new).collect(),
             note: format!("sessions end after 12 h without a call; claims after {} s", policy.claim_idle_ttl_s),
             policy,
         })
     }
-}
-
-fn ready_preview(
-    desk: &mut Desk<'_, '_>,
-    agent: &AgentId,
-    capabilities: &[String],
-    projects: &[ProjectId],
-) -> Result<Vec<TaskRow>, Fault> {
-    let mut rows = Vec::new();
-    for project in projects {
-        let pick = ReadyPick { agent, project, capabilities, labels: &[] };
-        let room = 5 - rows.len() as i64;
-        rows.extend(desk.tx.task_ready(&pick, room)?.iter().map(TaskRow::new));
-        if rows.len() >= 5 {
-            break;
-        }
-    }
-    Ok(rows)
 }
 
 impl Desk<'_, '_> {
@@ -202,10 +192,11 @@ impl Action for EndSession {
         if let Some(first) = named.as_ref().map(|id| desk.first_end(id)).transpose()?.flatten() {
             return Ok(first);
         }
-        let session = desk.session_if_any(named.as_ref())?;
+        let session = desk.session_if_any(self.session_id.as_ref())?;
         let session = session.ok_or_else(|| {
             Fault::new(Code::SessionRequired, "you have no active session").hint("there is nothing to end")
         })?;
+        self.open_all(desk, &session)?;
         let handoffs = self.hand_over(desk, &session)?;
         let (released, kept) = self.let_go(desk, &session)?;
         desk.finish_session(
@@ -218,6 +209,17 @@ impl Action for EndSession {
 }
 
 impl EndSession {
+    /// Opens every task that is handed over or given back before any of them changes, always in the same order: a
+    /// lease that is over ends here, and stays ended although the rest may be refused.
+    fn open_all(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<(), Fault> {
+        let held = desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id);
+        let mut ids: BTreeSet<TaskId> = held.collect();
+        for one in &self.handoffs {
+            ids.insert(desk.task_to_read(&one.task_id)?.id);
+        }
+        ids.into_iter().try_for_each(|id| desk.task_to_change(&id.into(), Power::Read).map(drop))
+    }
+
     fn hand_over(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Vec<HandoffId>, Fault> {
         let mut ids = Vec::new();
         for one in &self.handoffs {

@@ -88,6 +88,7 @@ impl Action for UpdateTaskStatus {
         let open = desk.task_to_change(&self.task_id, Power::Read)?;
         let holder = session.as_ref().map(|one| one.id.clone());
         if is_there_already(&open, self.status, holder.as_ref()) {
+            desk.touch_hold(&open, session.as_ref())?;
             return Ok(Moved {
                 task: TaskView::brief(&open.task),
                 changed: false,
@@ -99,7 +100,9 @@ impl Action for UpdateTaskStatus {
         if self.status == TaskStatus::InProgress {
             return self.claim(desk, &open, session);
         }
-        self.refuse_stale(desk, &open, holder.as_ref())?;
+        // A process whose session is over may still believe in a claim of it.
+        let believer = holder.clone().or_else(|| desk.caller.default_session.clone());
+        self.refuse_stale(desk, &open, believer.as_ref())?;
         let reason = desk.reason(self.reason.as_deref());
         let change = Change { to: self.status, reason: reason.as_deref(), result: self.result.as_ref() };
         let task = desk.change_status(&open, holder.as_ref(), &change)?;
@@ -129,7 +132,7 @@ impl UpdateTaskStatus {
             let standing = desk.standing(open, Some(&session.id))?;
             machine::next(open.task.status, TaskStatus::InProgress, &standing)?;
         }
-        let grant = desk.grant(&session, open, None)?;
+        let grant = desk.grant_moved(&session, open, None)?;
         desk.moved(&grant.task, Some(session.id))
     }
 

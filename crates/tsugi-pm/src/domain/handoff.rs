@@ -141,6 +141,11 @@ pub fn next(status: HandoffStatus, answer: Answer) -> Result<HandoffStatus, Faul
 }
 
 impl Handoff {
+    /// Whether it has waited for too long although nobody has recorded it yet.
+    pub fn is_due(&self, now: Moment) -> bool {
+        self.status == HandoffStatus::Pending && self.expires_at <= now
+    }
+
     /// Whether this agent may take it.
     pub fn is_for(&self, agent_id: &AgentId) -> bool {
         self.to_agent_id.as_ref().is_none_or(|target| target == agent_id)

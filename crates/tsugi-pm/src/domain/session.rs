@@ -134,6 +134,23 @@ impl Session {
         self.process_nonce.is_some()
     }
 
+    /// Whether it has come to its end, from which nothing wakes it.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, SessionState::Ended | SessionState::Expired)
+    }
+
+    /// The session in the hands of a process, or of none.
+    #[must_use]
+    pub fn hosted_by(self, host: Option<&Host>, now: Moment) -> Self {
+        Self {
+            host: host.map(|one| one.host.clone()),
+            pid: host.map(|one| one.pid),
+            process_nonce: host.map(|one| one.process_nonce.clone()),
+            heartbeat_at: host.map(|_| now),
+            ..self
+        }
+    }
+
     /// Whether it has been silent for so long that it counts as disconnected.
     pub fn is_silent(&self, now: Moment) -> bool {
         match self.heartbeat_at.filter(|_| self.is_hosted()) {

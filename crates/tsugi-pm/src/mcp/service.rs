@@ -101,6 +101,8 @@ impl Service {
         let answer = object_of(output.to_json());
         if tool.name == StartSession::NAME {
             self.follow(&caller, &answer).await;
+        } else if arguments.get("session_id").is_none() {
+            self.adopt(&caller, &answer);
         }
         Ok(self.answer(&caller, answer, &notices))
     }
@@ -117,12 +119,20 @@ impl Service {
         }
     }
 
+    /// A legacy client whose session was over was given a new one by its call, and means that from then on.
+    fn adopt(&self, caller: &Caller, answer: &Map<String, Value>) {
+        let used = session_of(answer).filter(|used| caller.default_session.as_ref().is_some_and(|left| left != used));
+        if let Some(used) = used {
+            *self.begun_session.lock() = Some(used);
+        }
+    }
+
     /// The one tool that waits.
     pub(super) async fn wait(&self, known: &[String], arguments: Object, context: Context) -> Answered {
         let wish: GetNotifications = read(known, &arguments).map_err(told)?;
         let caller = self.caller(&context).await.map_err(told)?;
         let output = self.pm.wait_for_notifications(&caller, wish).await.map_err(told)?;
-        Ok(written(object_of(json!(output))))
+        Ok(self.answer(&caller, object_of(json!(output)), &[]))
     }
 
     fn answer(&self, caller: &Caller, mut answer: Map<String, Value>, notices: &[Notice]) -> ToolOutput {

@@ -1,5 +1,7 @@
 //! The few places where the two engines say the same thing in different words.
 
+use crate::domain::policy::Policy;
+
 /// Which SQL is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -41,6 +43,28 @@ impl Dialect {
             ),
             Self::Postgres => format!("({part} = '[]' OR CAST({whole} AS jsonb) @> CAST({part} AS jsonb))"),
         }
+    }
+
+    /// A number in the JSON object in `column`.
+    fn number_in(self, column: &str, field: &str) -> String {
+        match self {
+            Self::Sqlite => format!("CAST(json_extract({column}, '$.{field}') AS INTEGER)"),
+            Self::Postgres => format!("CAST(CAST({column} AS jsonb) ->> '{field}' AS bigint)"),
+        }
+    }
+
+    /// A condition on a session `t`: it is gone, and at the moment `?1` a project in which it holds something has
+    /// waited long enough; or, when it holds nothing, its own project has.
+    pub(crate) fn is_grace_over(self) -> String {
+        let grace = self.number_in("p.policy", "resume_grace_s");
+        let usual = Policy::default().resume_grace_s;
+        format!(
+            "t.state = 'disconnected' AND t.disconnected_at <= ?1 AND (EXISTS (SELECT 1 FROM claim c \
+             JOIN project p ON p.id = c.project_id WHERE c.session_id = t.id AND c.state = 'live' \
+             AND t.disconnected_at + 1000 * {grace} <= ?1) OR (t.disconnected_at + 1000 * COALESCE((SELECT {grace} \
+             FROM project p WHERE p.id = t.project_id), {usual}) <= ?1 AND NOT EXISTS (SELECT 1 FROM claim c \
+             WHERE c.session_id = t.id AND c.state = 'live')))"
+        )
     }
 
     /// The name of a parameter: both engines number them, with different signs.

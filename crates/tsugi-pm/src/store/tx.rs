@@ -24,7 +24,7 @@ use serde_json::{Map, Value as Json};
 
 pub(crate) use event::{EventFilter, hex_digest};
 pub(crate) use search::{Hit, SearchFilter};
-pub(crate) use side::Remembered;
+pub(crate) use side::{REMEMBER_S, Remembered};
 pub(crate) use task::{ReadyPick, TaskFilter};
 
 use super::dialect::Dialect;
@@ -82,6 +82,7 @@ pub(crate) struct Tx<'c> {
     pub(crate) stamp: Stamp,
     has_events: bool,
     is_kept: bool,
+    is_changed: bool,
 }
 
 impl<'c> Tx<'c> {
@@ -89,7 +90,14 @@ impl<'c> Tx<'c> {
     pub(crate) fn new(sql: &'c mut dyn Sql, clock: Moment) -> Result<Self, Fault> {
         let last = sql.rows("SELECT at FROM event ORDER BY seq DESC LIMIT 1", &[])?;
         let last = last.first().map(|row| row.int(0)).transpose()?.map(Moment);
-        Ok(Self { sql, now: clamp(clock, last), stamp: Stamp::default(), has_events: false, is_kept: false })
+        Ok(Self {
+            sql,
+            now: clamp(clock, last),
+            stamp: Stamp::default(),
+            has_events: false,
+            is_kept: false,
+            is_changed: false,
+        })
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
@@ -105,12 +113,18 @@ impl<'c> Tx<'c> {
         self.is_kept
     }
 
+    /// Whether something happened that would be undone if the use-case failed now.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
     /// Keeps what was done so far, even if the use-case fails afterwards.
     ///
-    /// A lease found to be over is ended and stays ended, although the call that found it is refused.
+    /// A lease found to be over is ended and stays ended, although the call that found it is refused. A use-case that
+    /// has changed something by itself must not do this: it is one whole, and would be undone only in half.
     pub(crate) fn keep(&mut self) -> Result<(), Fault> {
         self.run("SAVEPOINT kept", &[])?;
-        self.is_kept = true;
+        (self.is_kept, self.is_changed) = (true, false);
         Ok(())
     }
 
@@ -249,7 +263,7 @@ impl<'c> Tx<'c> {
         what: What<'_>,
         changes: Vec<Change>,
     ) -> Result<(), Fault> {
-        self.has_events = true;
+        (self.has_events, self.is_changed) = (true, true);
         self.event_append(table, &table.entity_id(fields), record.project(), record.version(), what, changes)
     }
 }

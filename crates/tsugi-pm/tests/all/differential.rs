@@ -174,7 +174,7 @@ impl Model {
             return Ok(());
         }
         let one = &self.tasks[task];
-        if !matches!(one.status, TaskStatus::Todo | TaskStatus::Blocked) {
+        if one.status != TaskStatus::Todo {
             return Err(Code::InvalidTransition);
         }
         if one.assignee.is_some_and(|owner| owner != who) {

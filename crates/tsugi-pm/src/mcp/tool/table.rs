@@ -66,7 +66,7 @@ pub(super) const STANDARD: &[Spec] = &[
         Core,
         "What can be started now, best first, and what blocks the rest.",
         "今すぐ着手できるタスク（優先順）",
-        r#""project_id":@text,"labels":@texts,"capability_match":@flag,"limit":@limit"#,
+        r#""project_id":@text,"labels":@texts,"capability_match":@flag,"limit":@limit,"session_id":@text"#,
     ),
     tool::<ListTasks>(
         Standard,

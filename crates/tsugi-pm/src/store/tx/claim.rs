@@ -1,9 +1,11 @@
 //! Claims in a transaction. Whoever changes one holds its task's row.
 
 use super::Tx;
+use super::event::one_of;
 use crate::domain::claim::Claim;
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskId};
+use crate::store::value::Value;
 
 impl Tx<'_> {
     /// The claim that holds a task now.
@@ -51,10 +53,14 @@ impl Tx<'_> {
         self.number(sql, &[session.as_str().into(), now.into()])
     }
 
-    /// Claims whose lease has run out, longest first.
-    pub(crate) fn claim_due(&mut self, limit: i64) -> Result<Vec<Claim>, Fault> {
-        let tail = "WHERE t.state = 'live' AND t.expires_at <= ?1 ORDER BY t.expires_at LIMIT ?2";
-        let now = self.now;
-        self.select(tail, &[now.into(), limit.into()])
+    /// Claims whose lease has run out, longest first; of some projects when they are named.
+    pub(crate) fn claim_due(&mut self, projects: Option<&[ProjectId]>, limit: i64) -> Result<Vec<Claim>, Fault> {
+        let mut values: Vec<Value> = vec![self.now.into(), limit.into()];
+        let projects = match projects {
+            None => String::new(),
+            Some(some) => one_of("t.project_id", some.iter().map(ProjectId::as_str), &mut values),
+        };
+        let tail = format!("WHERE t.state = 'live' AND t.expires_at <= ?1{projects} ORDER BY t.expires_at LIMIT ?2");
+        self.select(&tail, &values)
     }
 }

@@ -2,10 +2,11 @@
 
 use super::Tx;
 use super::event::one_of;
+use crate::domain::claim::Claim;
 use crate::domain::context::Context;
 use crate::domain::fault::Fault;
 use crate::domain::handoff::Handoff;
-use crate::domain::id::{AgentId, ContextId, HandoffId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{AgentId, ContextId, HandoffId, ProjectId, TaskId};
 use crate::domain::time::Moment;
 use crate::store::value::Value;
 
@@ -25,11 +26,15 @@ impl Tx<'_> {
         self.select(tail, &[task.as_str().into(), limit.into()])
     }
 
-    /// The handoff that a session's hold on a task began with.
-    pub(crate) fn handoff_accepted(&mut self, task: &TaskId, session: &SessionId) -> Result<Option<Handoff>, Fault> {
-        let tail = "WHERE t.task_id = ?1 AND t.accepted_session_id = ?2 AND t.status = 'accepted' \
+    /// The handoff that a hold on a task began with. The session is not asked for: a hold goes over to the session
+    /// that resumes.
+    pub(crate) fn handoff_accepted(&mut self, claim: &Claim) -> Result<Option<Handoff>, Fault> {
+        let tail = "WHERE t.task_id = ?1 AND t.accepted_by = ?2 AND t.accepted_at >= ?3 AND t.status = 'accepted' \
                     ORDER BY t.accepted_at DESC, t.id LIMIT 1";
-        self.select_one(tail, &[task.as_str().into(), session.as_str().into()])
+        self.select_one(
+            tail,
+            &[claim.task_id.as_str().into(), claim.agent_id.as_str().into(), claim.acquired_at.into()],
+        )
     }
 
     /// Handoffs that wait for an agent, oldest first: addressed to it and, if wished, open ones in its projects.

@@ -90,6 +90,13 @@ impl Tx<'_> {
         self.select("WHERE t.agent_id = ?1 ORDER BY t.project_id", &[agent.as_str().into()])
     }
 
+    /// An agent's memberships in projects where work goes on.
+    pub(crate) fn membership_at_work(&mut self, agent: &AgentId) -> Result<Vec<Membership>, Fault> {
+        let tail = "JOIN project p ON p.id = t.project_id WHERE t.agent_id = ?1 AND p.status = 'active' \
+                    ORDER BY t.project_id";
+        self.select(tail, &[agent.as_str().into()])
+    }
+
     /// A project's memberships.
     pub(crate) fn membership_of_project(&mut self, project: &ProjectId) -> Result<Vec<Membership>, Fault> {
         self.select("WHERE t.project_id = ?1 ORDER BY t.agent_id", &[project.as_str().into()])

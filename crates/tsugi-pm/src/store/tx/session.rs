@@ -39,12 +39,11 @@ impl Tx<'_> {
         self.select(&tail, &[heartbeat_limit.into(), call_limit.into(), limit.into()])
     }
 
-    /// Disconnected sessions, longest gone first.
+    /// Sessions for which somebody has waited long enough, longest gone first.
     pub(crate) fn session_gone(&mut self, limit: i64) -> Result<Vec<Session>, Fault> {
-        let tail = format!(
-            "WHERE t.state = 'disconnected' AND t.disconnected_at <= ?1 ORDER BY t.disconnected_at LIMIT ?2{}",
-            self.dialect().skip_locked()
-        );
+        let dialect = self.dialect();
+        let (over, lock) = (dialect.is_grace_over(), dialect.skip_locked());
+        let tail = format!("WHERE {over} ORDER BY t.disconnected_at LIMIT ?2{lock}");
         let now: Moment = self.now;
         self.select(&tail, &[now.into(), limit.into()])
     }

@@ -5,11 +5,13 @@ use crate::domain::fault::Fault;
 use crate::domain::id::AgentId;
 use crate::domain::limit;
 use crate::domain::notice::{Notice, NoticeKind};
-use crate::domain::time::Moment;
 use crate::store::value::Row;
 
 /// How often a notice is shown unasked.
 const SHOWN_AT_MOST: i64 = 2;
+
+/// Answers to calls with a key are remembered this long.
+pub(crate) const REMEMBER_S: i64 = 24 * 3600;
 
 /// The answer of an earlier call with the same key.
 #[derive(Clone, Debug)]
@@ -61,8 +63,10 @@ impl Tx<'_> {
 
     /// The answer of an earlier call with this key.
     pub(crate) fn idempotency_find(&mut self, agent: &str, tool: &str, key: &str) -> Result<Option<Remembered>, Fault> {
-        let sql = "SELECT args_hash, result FROM idempotency WHERE agent_id = ?1 AND tool = ?2 AND key = ?3";
-        let rows = self.rows(sql, &[agent.into(), tool.into(), key.into()])?;
+        let sql = "SELECT args_hash, result FROM idempotency WHERE agent_id = ?1 AND tool = ?2 AND key = ?3 \
+                   AND created_at >= ?4";
+        let since = self.now.plus_seconds(-REMEMBER_S);
+        let rows = self.rows(sql, &[agent.into(), tool.into(), key.into(), since.into()])?;
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some(Remembered { args_hash: row.text(0)?.to_owned(), result: row.text(1)?.to_owned() }))
     }
@@ -76,7 +80,9 @@ impl Tx<'_> {
         answer: &Remembered,
     ) -> Result<(), Fault> {
         let sql = "INSERT INTO idempotency (agent_id, tool, key, args_hash, result, created_at) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (agent_id, tool, key) DO NOTHING";
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (agent_id, tool, key) DO UPDATE SET \
+                   args_hash = excluded.args_hash, result = excluded.result, created_at = excluded.created_at \
+                   WHERE idempotency.created_at < ?7";
         let now = self.now;
         let values = [
             agent.into(),
@@ -85,12 +91,14 @@ impl Tx<'_> {
             answer.args_hash.as_str().into(),
             answer.result.as_str().into(),
             now.into(),
+            now.plus_seconds(-REMEMBER_S).into(),
         ];
         if self.run(sql, &values)? == 1 { Ok(()) } else { Err(self.overtaken("idempotency key")) }
     }
 
-    /// Forgets answers older than a moment, a bounded number at a time.
-    pub(crate) fn idempotency_forget(&mut self, before: Moment) -> Result<u64, Fault> {
+    /// Forgets answers that were remembered for long enough, a bounded number at a time.
+    pub(crate) fn idempotency_forget(&mut self) -> Result<u64, Fault> {
+        let before = self.now.plus_seconds(-REMEMBER_S);
         let sql = "DELETE FROM idempotency WHERE (agent_id, tool, key) IN \
                    (SELECT agent_id, tool, key FROM idempotency WHERE created_at < ?1 LIMIT 100)";
         self.run(sql, &[before.into()])

@@ -1,11 +1,13 @@
 //! Tasks and dependencies in a transaction.
 
+use std::cmp::Reverse;
+
 use super::event::one_of;
 use super::{Tx, What};
 use crate::domain::dependency::{Dependency, DependencyKind};
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
-use crate::domain::task::{Task, TaskSort, TaskStatus};
+use crate::domain::task::{Priority, Task, TaskSort, TaskStatus};
 use crate::domain::time::Moment;
 use crate::store::value::Value;
 
@@ -79,44 +81,53 @@ impl Tx<'_> {
     }
 
     /// Ready tasks of a project for one agent, best first: those assigned to the agent (also by a handoff), then free ones.
-    pub(crate) fn task_ready(&mut self, pick: &ReadyPick<'_>, limit: i64) -> Result<Vec<Task>, Fault> {
-        let mut tasks = self.task_ready_part(pick, "t.assignee_id = ?1", limit, "")?;
+    pub(crate) fn task_ready(
+        &mut self,
+        pick: &ReadyPick<'_>,
+        project: &ProjectId,
+        limit: i64,
+    ) -> Result<Vec<Task>, Fault> {
+        let mut tasks = self.task_ready_part(pick, project, "t.assignee_id = ?1", limit, "")?;
         let rest = limit - tasks.len() as i64;
         if rest > 0 {
-            tasks.extend(self.task_ready_part(pick, "t.assignee_id IS NULL", rest, "")?);
+            tasks.extend(self.task_ready_part(pick, project, "t.assignee_id IS NULL", rest, "")?);
         }
         Ok(tasks)
     }
 
     /// The best ready task, locked; on PostgreSQL passing over those that other claimers hold at this moment.
-    pub(crate) fn task_ready_lock(&mut self, pick: &ReadyPick<'_>) -> Result<Option<Task>, Fault> {
+    pub(crate) fn task_ready_lock(&mut self, pick: &ReadyPick<'_>, project: &ProjectId) -> Result<Option<Task>, Fault> {
         let lock = self.dialect().skip_locked();
-        let mine = self.task_ready_part(pick, "t.assignee_id = ?1", 1, lock)?;
+        let mine = self.task_ready_part(pick, project, "t.assignee_id = ?1", 1, lock)?;
         if let Some(task) = mine.into_iter().next() {
             return Ok(Some(task));
         }
-        Ok(self.task_ready_part(pick, "t.assignee_id IS NULL", 1, lock)?.into_iter().next())
+        Ok(self.task_ready_part(pick, project, "t.assignee_id IS NULL", 1, lock)?.into_iter().next())
     }
 
     fn task_ready_part(
         &mut self,
         pick: &ReadyPick<'_>,
+        project: &ProjectId,
         whose: &str,
         limit: i64,
         lock: &str,
     ) -> Result<Vec<Task>, Fault> {
         let dialect = self.dialect();
-        let able = dialect.has_all("CAST(?3 AS TEXT)", "t.required_capabilities");
+        // A parameter is named even where it is not used, so that every form of the query has the same list.
+        let able = match pick.capabilities {
+            Some(_) => dialect.has_all("CAST(?3 AS TEXT)", "t.required_capabilities"),
+            None => "CAST(?3 AS TEXT) IS NOT NULL".to_owned(),
+        };
         let labelled = dialect.has_all("t.labels", "CAST(?4 AS TEXT)");
-        // The first parameter is named even where it is not used, so that both halves have the same list.
         let tail = format!(
             "WHERE t.project_id = ?2 AND {READY} AND {whose} AND CAST(?1 AS TEXT) IS NOT NULL AND {able} AND {labelled} \
              {READY_ORDER} LIMIT ?5{lock}"
         );
         let values = [
             pick.agent.as_str().into(),
-            pick.project.as_str().into(),
-            json_list(pick.capabilities).into(),
+            project.as_str().into(),
+            json_list(pick.capabilities.unwrap_or_default()).into(),
             json_list(pick.labels).into(),
             limit.into(),
         ];
@@ -322,13 +333,22 @@ impl Tx<'_> {
     }
 }
 
-/// For whom, where and with which labels ready tasks are looked for.
+/// For whom and with which labels ready tasks are looked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadyPick<'a> {
     pub(crate) agent: &'a AgentId,
-    pub(crate) project: &'a ProjectId,
-    pub(crate) capabilities: &'a [String],
+    /// What the one who asks is able to do; unset when that does not matter.
+    pub(crate) capabilities: Option<&'a [String]>,
     pub(crate) labels: &'a [String],
+}
+
+impl ReadyPick<'_> {
+    /// A task's place among ready ones, also those of other projects: the order of the query, in words of this
+    /// language.
+    pub(crate) fn place(&self, task: &Task) -> (bool, Priority, Reverse<i64>, Moment, TaskId) {
+        let is_others = task.assignee_id.as_ref() != Some(self.agent);
+        (is_others, task.priority, Reverse(task.unblocks), task.created_at, task.id.clone())
+    }
 }
 
 fn json_list(items: &[String]) -> String {
