@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::command;
+use crate::logging::LogFormat;
 use crate::output::Form;
 
 const EXAMPLES: &str = "\
@@ -62,6 +63,9 @@ pub(crate) struct Common {
     /// Say nothing but errors
     #[arg(short, long, global = true, help_heading = "Talk", conflicts_with = "verbose")]
     pub(crate) quiet: bool,
+    /// What log lines look like; TSUGI_LOG_FORMAT says it too
+    #[arg(long, value_name = "FORMAT", global = true, help_heading = "Talk")]
+    pub(crate) log_format: Option<LogFormat>,
     /// Never ask anything, even on a terminal
     #[arg(long, global = true, help_heading = "Talk")]
     pub(crate) no_input: bool,

@@ -1,35 +1,67 @@
-//! Where log lines go and which: to stderr, from warnings on, more with `-v`, or as `TSUGI_LOG` says.
+//! Where log lines go, which, and in which form: to stderr, from warnings on, more with `-v`, or as `TSUGI_LOG` says.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::Common;
-use crate::config::env::TSUGI_LOG;
+use crate::args::Cli;
+use crate::config::env::{TSUGI_LOG, TSUGI_LOG_FORMAT};
 use crate::willing::Willing;
 
+/// What a log line looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object per line, for programs
+    Json,
+}
+
 /// Starts the log of this process.
-pub(crate) fn start(common: &Common) {
-    let filter = EnvFilter::try_from_env(TSUGI_LOG.name).unwrap_or_else(|_| EnvFilter::new(level(common)));
+pub(crate) fn start(cli: &Cli) {
+    let common = &cli.common;
+    let filter =
+        EnvFilter::try_from_env(TSUGI_LOG.name).unwrap_or_else(|_| EnvFilter::new(level(common.quiet, common.verbose)));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // A call never waits for whoever reads the log.
         .with_writer(|| Willing::new(Duration::ZERO))
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
-    match common.verbose {
-        0 | 1 => lines.without_time().compact().init(),
-        _ => lines.init(),
+    match format(common.log_format, std::env::var(TSUGI_LOG_FORMAT.name).ok().as_deref()) {
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
+        // Whoever reads the log of a service reads it later; a command's lines are about now.
+        LogFormat::Text if cli.command.is_service() || common.verbose > 1 => lines.init(),
+        LogFormat::Text => lines.without_time().compact().init(),
     }
 }
 
+/// The flag, then the variable, then lines for people.
+fn format(flag: Option<LogFormat>, variable: Option<&str>) -> LogFormat {
+    let of_variable = || variable.and_then(|word| LogFormat::from_str(word, true).ok());
+    flag.or_else(of_variable).unwrap_or(LogFormat::Text)
+}
+
 /// The commands tell of failing servers themselves, with hints; the library's own warning would say it twice.
-fn level(common: &Common) -> &'static str {
-    match (common.quiet, common.verbose) {
+fn level(is_quiet: bool, verbose: u8) -> &'static str {
+    match (is_quiet, verbose) {
         (true, _) => "error",
         (false, 0) => "warn,tsugi_client=error",
         (false, 1) => "info",
         (false, _) => "debug",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_wins_over_the_variable_and_nonsense_means_text() {
+        assert_eq!(format(Some(LogFormat::Text), Some("json")), LogFormat::Text);
+        assert_eq!((format(None, Some("JSON")), format(None, Some("xml"))), (LogFormat::Json, LogFormat::Text));
+        assert_eq!(format(None, None), LogFormat::Text);
     }
 }

@@ -33,7 +33,7 @@ const THREADS: usize = 2;
 
 fn main() -> ExitCode {
     let cli = args::parse();
-    logging::start(&cli.common);
+    logging::start(&cli);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if !cli.command.is_service() {
         builder.worker_threads(THREADS);

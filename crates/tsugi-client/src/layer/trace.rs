@@ -37,6 +37,7 @@ impl<A: Answer> Answer for Trace<A> {
             server: self.server.clone(),
             method: call.method.to_string(),
             subject: subject.unwrap_or_default(),
+            request_id: call.options.request_id.clone(),
             is_quiet,
             is_written: false,
             started: Instant::now(),
@@ -49,6 +50,8 @@ struct Line {
     server: Arc<str>,
     method: String,
     subject: String,
+    /// By which the line of the request is found that brought the call.
+    request_id: Option<Arc<str>>,
     is_quiet: bool,
     is_written: bool,
     started: Instant,
@@ -59,10 +62,11 @@ impl Line {
         self.is_written = true;
         let ms = self.started.elapsed().as_secs_f64() * 1000.0;
         let (server, method, subject) = (&self.server, &self.method, &self.subject);
+        let request_id = self.request_id.as_deref();
         if self.is_quiet {
-            tracing::debug!(%server, method, subject, ms, ended, "call");
+            tracing::debug!(request_id, %server, method, subject, ms, ended, "call");
         } else {
-            tracing::info!(%server, method, subject, ms, ended, "call");
+            tracing::info!(request_id, %server, method, subject, ms, ended, "call");
         }
     }
 }

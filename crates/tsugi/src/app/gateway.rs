@@ -18,16 +18,15 @@ use tsugi_gateway::{Config, HubConfig, Limits};
 use tsugi_schema::tool_name::Naming;
 
 use crate::config::secret::Secret;
-use crate::config::settings::{
-    self, AuthSettings, Credential, Filter, GatewaySettings, KeySettings, ServerSettings, Settings,
-};
+use crate::config::settings::{self, AuthSettings, Credential, Filter, KeySettings, ServerSettings, Settings};
 use crate::failure::Failure;
 
 /// The name under which `gateway.auth.adminKey` appears.
 const ADMIN: &str = "admin";
 
 /// Where it listens, and what it holds at most.
-pub(crate) fn config(gateway: &GatewaySettings, keys: Vec<Key>) -> Config {
+pub(crate) fn config(settings: &Settings, keys: Vec<Key>) -> Config {
+    let gateway = &settings.gateway;
     let limits = Limits {
         body: gateway.limits.body as usize,
         head: gateway.limits.headers as usize,
@@ -35,6 +34,7 @@ pub(crate) fn config(gateway: &GatewaySettings, keys: Vec<Key>) -> Config {
         streams: gateway.limits.streams,
         sessions: gateway.limits.sessions,
         batch: gateway.limits.batch,
+        parallel: settings.options.max_parallel,
         session_idle: gateway.session_idle,
         keep_alive: gateway.keep_alive,
         ..Limits::default()
@@ -47,6 +47,7 @@ pub(crate) fn config(gateway: &GatewaySettings, keys: Vec<Key>) -> Config {
         allowed_origins: gateway.allowed_origins.clone(),
         keys,
         dashboard: gateway.dashboard,
+        metrics: gateway.metrics,
         limits,
     }
 }
@@ -65,9 +66,6 @@ pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<Key>, Failure> {
 }
 
 fn key(settings: &KeySettings) -> Result<Key, Failure> {
-    if settings.max_in_flight.is_some() {
-        return Err(unsupported("gateway.auth.keys[].maxInFlight"));
-    }
     let key = match &settings.credential {
         Credential::Key(secret) => Key::of_secret(&settings.name, secret.expose()),
         Credential::Hash(hash) => Key::of_digest(&settings.name, hash.expose()).ok_or_else(|| bad_hash(settings))?,
@@ -77,7 +75,11 @@ fn key(settings: &KeySettings) -> Result<Key, Failure> {
         (false, true) => Role::Admin,
         (false, false) => Role::User,
     };
-    limited(key.with_role(role), &settings.filter, settings.per_minute)
+    let key = limited(key.with_role(role), &settings.filter, settings.per_minute)?;
+    Ok(match settings.max_in_flight {
+        Some(calls) => key.with_max_in_flight(calls),
+        None => key,
+    })
 }
 
 /// With access to these tools alone, and so often.
@@ -121,11 +123,7 @@ pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerCo
 
 /// How the servers are shown together.
 pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConfig, Failure> {
-    let naming = match all.gateway.naming {
-        settings::Naming::Prefix => Naming::Prefix,
-        settings::Naming::PrefixOnConflict => Naming::PrefixOnConflict,
-        settings::Naming::Bare => Naming::Bare,
-    };
+    let naming = naming(all.gateway.naming);
     let mut shapes = HashMap::new();
     for server in servers {
         if let Some(shape) = shape(server)? {
@@ -136,6 +134,15 @@ pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConf
     let limits = &all.gateway.limits;
     let page = PageLimit { items: limits.page_items, bytes: usize::try_from(limits.page_bytes).unwrap_or(usize::MAX) };
     Ok(HubConfig { naming, shapes, settings, page, ..HubConfig::default() })
+}
+
+/// How names are formed, in the words of the library.
+pub(crate) fn naming(naming: settings::Naming) -> Naming {
+    match naming {
+        settings::Naming::Prefix => Naming::Prefix,
+        settings::Naming::PrefixOnConflict => Naming::PrefixOnConflict,
+        settings::Naming::Bare => Naming::Bare,
+    }
 }
 
 /// The settings as people may read them. What is secret in one place is hidden wherever else it stands.
@@ -157,12 +164,15 @@ fn mask(value: &mut Value, secrets: &[Secret]) {
 /// What is changed about a server; nothing at all for most.
 pub(super) fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
     let is_touched = |tool: &settings::ToolSettings| tool.hidden || tool.rename.is_some() || tool.description.is_some();
-    if is_everything(&server.filter) && !server.tools.values().any(is_touched) {
+    let is_plain = server.naming.is_none() && server.instructions;
+    if is_plain && is_everything(&server.filter) && !server.tools.values().any(is_touched) {
         return Ok(None);
     }
     let hidden = server.tools.iter().filter(|(_, tool)| tool.hidden).map(|(name, _)| globset::escape(name));
     let deny: Vec<String> = server.filter.deny.iter().cloned().chain(hidden).collect();
     let shape = Shape::new(&server.filter.allow, &deny).map_err(|error| Failure::usage(error.to_string()))?;
+    let shape = server.naming.into_iter().fold(shape, |shape, own| shape.named(naming(own)));
+    let shape = if server.instructions { shape } else { shape.silent() };
     Ok(Some(server.tools.iter().fold(shape, |shape, (own, tool)| {
         let shape = tool.rename.iter().fold(shape, |shape, shown| shape.rename(own, shown));
         tool.description.iter().fold(shape, |shape, text| shape.describe(own, text))

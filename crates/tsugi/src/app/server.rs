@@ -13,6 +13,7 @@ use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::{Era, Version};
 use tsugi_transport::http::HttpTarget;
 
+use super::MAX_TIMEOUT;
 use crate::builtin;
 use crate::builtin::pm::Boards;
 use crate::config::secret::Text;
@@ -32,7 +33,8 @@ pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -
     let grace = Grace { stdin: GRACE, ..Grace::default() };
     Ok(ServerConfig {
         timeout: Some(server.timeout),
-        max_timeout: server.max_timeout,
+        // Always said, so that a reload which takes it out of `options` takes it from the server too.
+        max_timeout: Some(server.max_timeout.unwrap_or(MAX_TIMEOUT)),
         tools: server.tools.iter().map(|(name, tool)| (name.clone(), policy::tool(tool))).collect(),
         restart: match server.restart {
             settings::Restart::OnFailure => Restart::OnFailure,
@@ -42,10 +44,12 @@ pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -
         // Only servers that are needed are registered at all, so each is needed at once.
         start: Start::Eager,
         era: era(server),
+        legacy_version: version(server).filter(|version| version.era() == Era::Legacy),
         job: JobSettings(JobOptions { redact, grace, ..JobOptions::default() }),
         validate: policy::validate(server.validate),
         retry: Some(policy::retry(&server.retry)),
         cache: policy::cache(&server.cache),
+        breaker: server.breaker.map(policy::breaker),
         limit: Some(LimitPolicy { in_flight: server.max_in_flight, ..LimitPolicy::default() }),
         instances: policy::instances(server.instances),
         max_connections: server.max_connections,
@@ -57,12 +61,16 @@ pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -
 
 /// A revision that is asked for decides the era where nothing else does.
 fn era(server: &ServerSettings) -> EraChoice {
-    let of_version = || server.protocol_version.as_deref().and_then(Version::parse).map(Version::era);
-    match (server.era, of_version()) {
+    match (server.era, version(server).map(Version::era)) {
         (settings::EraChoice::Modern, _) | (settings::EraChoice::Auto, Some(Era::Modern)) => EraChoice::Modern,
         (settings::EraChoice::Legacy, _) | (settings::EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
         (settings::EraChoice::Auto, None) => EraChoice::Auto,
     }
+}
+
+/// The revision that is offered first, where one is asked for.
+fn version(server: &ServerSettings) -> Option<Version> {
+    server.protocol_version.as_deref().and_then(Version::parse)
 }
 
 fn target(name: &str, target: &settings::Target, boards: &Boards) -> Result<Target, Fault> {
@@ -102,4 +110,43 @@ fn headers(remote: &RemoteTarget) -> Result<HeaderMap, Fault> {
         headers.append(key, value);
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::document::{Document, Format};
+    use crate::config::resolve::resolve;
+    use tsugi_client::config::{BreakerPolicy, Strictness, ValidatePolicy};
+
+    fn configured(fields: &str) -> ServerConfig {
+        let text = format!("servers: [{{name: a, command: c, {fields}}}]");
+        let document = Document::parse("tsugi.yaml".as_ref(), text, Format::Yaml).unwrap();
+        let settings = resolve(&document, &Default::default()).unwrap().settings;
+        config(&settings.servers[0], Redact::new(Vec::<String>::new()), &Boards::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_about_a_server_reaches_the_library() {
+        assert_eq!(configured("breaker: off").breaker, None);
+        let breaker = BreakerPolicy { failures: 2, ..BreakerPolicy::default() };
+        assert_eq!(configured("breaker: {failures: 2}").breaker, Some(breaker));
+        let tool = configured("tools: {t: {validate: {arguments: off}}}").tools["t"].clone();
+        assert_eq!(tool.validate, Some(ValidatePolicy { arguments: Strictness::Off, results: Strictness::Warn }));
+        assert_eq!(configured("maxTimeout: 5s").max_timeout, Some(Duration::from_secs(5)));
+        assert_eq!(configured("timeout: 5s").max_timeout, Some(MAX_TIMEOUT));
+    }
+
+    #[test]
+    fn a_revision_that_is_asked_for_is_offered_first() {
+        for (fields, era, version) in [
+            ("protocolVersion: 2025-03-26", EraChoice::Legacy, Version::parse("2025-03-26")),
+            ("protocolVersion: 2026-07-28", EraChoice::Modern, None),
+            ("era: legacy", EraChoice::Legacy, None),
+            ("timeout: 5s", EraChoice::Auto, None),
+        ] {
+            let config = configured(fields);
+            assert_eq!((config.era, config.legacy_version), (era, version), "{fields}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::RwLock;
 use tokio::sync::broadcast::error::RecvError;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::State;
@@ -22,11 +23,13 @@ use tsugi_gateway::guard::Guard;
 use tsugi_gateway::{Config, Gateway, Handle, Hub, StartError};
 use tsugi_protocol::answer::Fault;
 
-use crate::app::gateway::{self, keep::Keeper, offered::Offered};
+use crate::app::gateway::{self, keep::Keeper, offered::Offered, offered::Terms};
 use crate::app::{App, profile_of_gateway};
 use crate::config::layer::Loaded;
 use crate::config::parse;
+use crate::config::problem::Problem;
 use crate::failure::{Failure, warning};
+use crate::report;
 use crate::report::exit::Exit;
 use clients::Clients;
 use doorkeeper::Doorkeeper;
@@ -88,6 +91,8 @@ struct Running<'a> {
     arrivals: FuturesUnordered<Arrival>,
     /// Writes down servers that are added and removed over HTTP.
     keeper: Arc<Keeper>,
+    /// What holds for servers that are added over HTTP.
+    terms: Arc<RwLock<Terms>>,
     /// Settings that will hold as soon as their servers are ready.
     coming: Option<Coming>,
     /// Settings that could not be taken over. They may be tried again as they are.
@@ -136,16 +141,17 @@ impl<'a> Running<'a> {
         let doorkeeper = Doorkeeper::new(app)?;
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
         let plan = Plan::make(app, &loaded, &manager, None)?;
-        let mut config = gateway::config(&loaded.settings.gateway, doorkeeper.keys(&loaded.settings)?);
+        let mut config = gateway::config(&loaded.settings, doorkeeper.keys(&loaded.settings)?);
         inherit(&mut config)?;
         expect_free(&config)?;
         manager.hold_back();
         manager.reconcile(plan.servers);
         let guard = Arc::new(Guard::new(&config).with_tokens(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
-        let admin = loaded.settings.gateway.admin_api;
+        let terms = Arc::new(RwLock::new(Terms::of(&loaded.settings)));
         let keeper = Arc::new(Keeper::new(app, &loaded));
-        let offered = Offered { hub: hub.clone(), admin, boards: app.boards.clone(), keeper: keeper.clone() };
+        let offered =
+            Offered { hub: hub.clone(), terms: terms.clone(), boards: app.boards.clone(), keeper: keeper.clone() };
         let handle = Gateway::serve_guarded(config, Arc::new(offered), guard.clone()).await.map_err(not_started)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
         Ok(Running {
@@ -159,6 +165,7 @@ impl<'a> Running<'a> {
             doorkeeper,
             arrivals,
             keeper,
+            terms,
             coming: None,
             refused: None,
         })
@@ -211,8 +218,20 @@ impl<'a> Running<'a> {
     /// The keys that hold from now on; damaged ones change nothing.
     fn replace_keys(&mut self) {
         match self.doorkeeper.keys(&self.loaded.settings) {
-            Ok(keys) => self.guard.replace_keys(keys),
+            Ok(keys) => {
+                self.guard.replace_keys(keys);
+                self.tell_if_shut();
+            }
             Err(failure) => _ = failure.tell(&self.app.output),
+        }
+    }
+
+    /// Without its last key a gateway that others can reach would be open to all of them.
+    fn tell_if_shut(&self) {
+        if self.guard.is_shut() {
+            let problem = Problem::new("there is no key any more, and others can reach this address: nobody is let in")
+                .with_hint("`tsugi key add NAME` makes a key; `tsugi serve --insecure` does without");
+            self.app.output.say(|paint| report::warnings(&[problem], paint));
         }
     }
 

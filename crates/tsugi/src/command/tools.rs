@@ -11,9 +11,8 @@ use tsugi_schema::dialect::{self, Converted, Dialect, NamedTool, OpenAiStyle};
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
 
 use super::first_line;
-use crate::app::{App, is_offered, shown};
+use crate::app::{App, gateway, is_offered, shown};
 use crate::config::layer::{Loaded, Origin};
-use crate::config::settings;
 use crate::failure::Failure;
 use crate::find::reach_all;
 use crate::output::Form;
@@ -64,7 +63,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let (ready, exit) = reach_all(app, &loaded).await?;
     let offered = offered(&loaded, &ready);
     match (args.dialect, app.output.form()) {
-        (Some(dialect), _) => convert(app, args, dialect, &offered, naming(&loaded))?,
+        (Some(dialect), _) => convert(app, args, dialect, &loaded, &offered)?,
         (None, Form::Json) => {
             let tools: Vec<Value> = offered.iter().map(described).collect();
             app.output.json(&json!({"tools": tools}))?;
@@ -105,18 +104,20 @@ fn described(offered: &Offered) -> Value {
     described
 }
 
-/// Where a file holds, its choice; for servers on the spot, names as the servers have them where that is clear.
-fn naming(loaded: &Loaded) -> Naming {
-    match (&loaded.origin, loaded.settings.options.naming) {
-        (Origin::Spot | Origin::Variable, _) | (_, settings::Naming::PrefixOnConflict) => Naming::PrefixOnConflict,
-        (_, settings::Naming::Prefix) => Naming::Prefix,
-        (_, settings::Naming::Bare) => Naming::Bare,
+/// Where a file holds, its choice for the server or for all; for servers on the spot, names as the servers have them
+/// where that is clear.
+fn naming(loaded: &Loaded, server: &str) -> Naming {
+    if matches!(loaded.origin, Origin::Spot | Origin::Variable) {
+        return Naming::PrefixOnConflict;
     }
+    let own = loaded.settings.servers.iter().find(|settings| settings.name == server).and_then(|own| own.naming);
+    gateway::naming(own.unwrap_or(loaded.settings.gateway.naming))
 }
 
-fn convert(app: &App, args: &Args, dialect: Dialect, offered: &[Offered], naming: Naming) -> Result<(), Failure> {
+fn convert(app: &App, args: &Args, dialect: Dialect, loaded: &Loaded, offered: &[Offered]) -> Result<(), Failure> {
     let target = |offered: &Offered| Target::new(offered.server.name(), offered.tool.name());
-    let names = NameMap::build_within(offered.iter().map(target), naming, dialect.longest_name());
+    let named = offered.iter().map(|offered| (target(offered), naming(loaded, offered.server.name())));
+    let names = NameMap::build_each(named, dialect.longest_name());
     let schemas: Vec<Value> = offered.iter().map(|offered| schema_of(&offered.tool)).collect();
     let descriptions: Vec<String> =
         offered.iter().map(|offered| offered.tool.description().unwrap_or_default()).collect();

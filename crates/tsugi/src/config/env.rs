@@ -28,6 +28,11 @@ pub(crate) static MCP_URLS: Variable = Variable {
     meaning: "Addresses of servers, separated by commas: a configuration of its own, used instead of a file that would be found. \
               Names come from the host, with the port where two are alike; an address that ends in `/sse` is spoken to over SSE.",
 };
+/// Tools that are not logged, for servers without a file (seed 003).
+pub(crate) static MCP_QUIET: Variable = Variable {
+    name: "MCP_QUIET",
+    meaning: "Tools of the servers of `MCP_URLS` whose calls are not logged at info, separated by commas: what `quiet` is in a file.",
+};
 /// The timeout where no file gives one (seed 001).
 pub(crate) static DEFAULT_TIMEOUT: Variable = Variable {
     name: "DEFAULT_TIMEOUT",
@@ -47,6 +52,11 @@ pub(crate) static XDG_STATE_HOME: Variable = Variable {
 pub(crate) static TSUGI_LOG: Variable = Variable {
     name: "TSUGI_LOG",
     meaning: "Which log lines go to stderr, such as `info` or `tsugi_client=debug`; it wins over `-v` and `-q`.",
+};
+/// What log lines look like.
+pub(crate) static TSUGI_LOG_FORMAT: Variable = Variable {
+    name: "TSUGI_LOG_FORMAT",
+    meaning: "What log lines look like, where `--log-format` does not say it: `text`, or `json` for one object per line.",
 };
 /// Where the running gateway is.
 pub(crate) static TSUGI_GATEWAY: Variable = Variable {
@@ -68,10 +78,12 @@ pub(crate) static CLICOLOR_FORCE: Variable = Variable {
 pub(crate) static VARIABLES: &[&Variable] = &[
     &TSUGI_CONFIG,
     &MCP_URLS,
+    &MCP_QUIET,
     &DEFAULT_TIMEOUT,
     &XDG_CONFIG_HOME,
     &XDG_STATE_HOME,
     &TSUGI_LOG,
+    &TSUGI_LOG_FORMAT,
     &TSUGI_GATEWAY,
     &TSUGI_KEY,
     &NO_COLOR,

@@ -9,7 +9,7 @@ mod top;
 mod upstream;
 
 pub(crate) use downstream::{admin, api_key, auth, gateway, jwt, limits};
-pub(crate) use policy::{cache, pool, retry, sandbox, validate};
+pub(crate) use policy::{breaker, cache, pool, retry, sandbox, validate};
 pub(crate) use top::{options, root};
 pub(crate) use upstream::{server, tool};
 
@@ -44,6 +44,7 @@ pub(crate) static TABLES: &[&Table] = &[
     &retry::TABLE,
     &cache::TABLE,
     &validate::TABLE,
+    &breaker::TABLE,
     &sandbox::TABLE,
     &pool::TABLE,
     &options::TABLE,

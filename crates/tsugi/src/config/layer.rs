@@ -109,7 +109,8 @@ pub(crate) fn load(wish: &Wish, surroundings: &Surroundings) -> Result<Loaded, P
         Origin::Spot => resolve::resolve(&spot::from_flags(wish)?, environment),
         Origin::Variable => {
             let value = environment.filled(env::MCP_URLS.name).unwrap_or_default();
-            resolve::resolve(&spot::from_urls(value), environment)
+            let quiet = environment.filled(env::MCP_QUIET.name).unwrap_or_default();
+            resolve::resolve(&spot::from_urls(value, quiet), environment)
         }
         Origin::Nothing => resolve::resolve_nothing(environment),
     };
@@ -189,6 +190,22 @@ mod tests {
         assert!(
             matches!(&loaded.settings.servers[0].target, Target::Remote(remote) if remote.transport == RemoteTransport::Sse)
         );
+    }
+
+    #[test]
+    fn the_quiet_tools_of_seed_003_can_be_named_beside_the_urls() {
+        let pairs = [("MCP_URLS", "http://a/sse,http://b/sse"), ("MCP_QUIET", "get_comments, get_time,")];
+        let servers = load_pairs(Wish::default(), &pairs).unwrap().settings.servers;
+        for server in &servers {
+            let quiet: Vec<&str> =
+                server.tools.iter().filter(|(_, tool)| tool.quiet).map(|(name, _)| &**name).collect();
+            assert_eq!(quiet, ["get_comments", "get_time"], "{}", server.name);
+        }
+        assert_eq!(servers.len(), 2);
+        let alone = load_pairs(Wish::default(), &pairs[..1]).unwrap().settings.servers;
+        assert!(alone.iter().all(|server| server.tools.is_empty()));
+        let bad = load_pairs(Wish::default(), &[pairs[0], ("MCP_QUIET", "no name")]).unwrap_err();
+        assert!(bad.to_string().contains("`quiet` cannot be `no name`"), "{bad}");
     }
 
     #[test]

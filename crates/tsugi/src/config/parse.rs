@@ -8,7 +8,7 @@ use std::time::Duration;
 use tsugi_process::{Caches, Isolation, Net};
 
 use super::key::nearest;
-use super::settings::{Builtin, EraChoice, Naming, Pin, RemoteTransport, Restart, Start, Strictness, Tri};
+use super::settings::{Builtin, EraChoice, Naming, RemoteTransport, Restart, Start, Strictness, Tri};
 
 /// What a value should have been.
 #[derive(Debug, PartialEq, Eq)]
@@ -189,7 +189,6 @@ words! {
     Net: "none" => None, "loopback" => Loopback, "all" => All;
     Caches: "none" => None, "read" => Read, "write" => Write;
     Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;
-    Pin: "off" => Off, "report" => Report, "enforce" => Enforce;
     Builtin: "pm" => Pm, "demo" => Demo;
     Tri: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
     RemoteTransport: "auto" => Auto, "http" => Http, "streamable-http" => Http, "streamableHttp" => Http,

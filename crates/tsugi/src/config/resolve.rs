@@ -47,12 +47,15 @@ pub(crate) fn resolve(document: &Document, environment: &Environment) -> Result<
 /// One server that was sent to us over the network, as a map with a `name`.
 ///
 /// No variable of ours is expanded and no file of ours is read for it, so that nobody can fetch them
-/// this way; a `command` is refused unless the configuration allows it.
-pub(crate) fn resolve_posted(document: &Document, allow_commands: bool) -> Result<ServerSettings, Problems> {
+/// this way; a `command` is refused unless the configuration allows it. What it leaves out comes from `options`.
+pub(crate) fn resolve_posted(
+    document: &Document,
+    allow_commands: bool,
+    options: &OptionSettings,
+) -> Result<ServerSettings, Problems> {
     let expander = Expander::new(Environment::default(), Path::new(""));
     let mut reader = Reader::new(&document.source, expander, Trust::Posted { allow_commands });
-    let options = options::read(&mut reader, None);
-    let server = server::read(&mut reader, &document.root, None, &options);
+    let server = server::read(&mut reader, &document.root, None, options);
     let Reader { mut problems, secrets, .. } = reader;
     problems.iter_mut().for_each(|problem| problem.redact(&secrets));
     server.filter(|_| problems.is_empty()).ok_or(Problems(problems))

@@ -41,6 +41,8 @@ pub(crate) struct ServerSettings {
     pub(crate) retry: RetrySettings,
     pub(crate) cache: CacheSettings,
     pub(crate) validate: ValidateSettings,
+    /// When it is left alone; `None` means never.
+    pub(crate) breaker: Option<BreakerSettings>,
     pub(crate) restart: Restart,
     pub(crate) start: Start,
     pub(crate) instances: Instances,
@@ -48,7 +50,8 @@ pub(crate) struct ServerSettings {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) max_connections: usize,
     pub(crate) max_in_flight: usize,
-    pub(crate) naming: Naming,
+    /// How its tools are named, where it is not as the gateway names them.
+    pub(crate) naming: Option<Naming>,
     pub(crate) era: EraChoice,
     pub(crate) protocol_version: Option<String>,
     /// Whether the server's instructions are passed on.
@@ -131,6 +134,7 @@ pub(crate) struct ToolSettings {
     pub(crate) timeout: Option<Duration>,
     pub(crate) retry: Tri,
     pub(crate) cache: Tri,
+    pub(crate) validate: Option<ValidateSettings>,
     pub(crate) read_only: Option<bool>,
     pub(crate) idempotent: Option<bool>,
     pub(crate) hidden: bool,
@@ -178,6 +182,17 @@ pub(crate) struct CacheSettings {
 pub(crate) struct ValidateSettings {
     pub(crate) arguments: Strictness,
     pub(crate) results: Strictness,
+}
+
+/// When a server that keeps failing is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BreakerSettings {
+    pub(crate) failures: u32,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) window: Duration,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) pause: Duration,
 }
 
 /// What happens to a value that does not fit its schema.
@@ -269,7 +284,6 @@ pub(crate) struct GatewaySettings {
     pub(crate) admin_api: AdminSettings,
     pub(crate) dashboard: bool,
     pub(crate) metrics: bool,
-    pub(crate) pin: Pin,
 }
 
 /// Who may ask.
@@ -318,7 +332,6 @@ pub(crate) struct JwtSettings {
 pub(crate) struct LimitSettings {
     /// In bytes.
     pub(crate) body: u64,
-    pub(crate) depth: usize,
     /// In bytes.
     pub(crate) headers: u64,
     pub(crate) connections: usize,
@@ -336,15 +349,6 @@ pub(crate) struct LimitSettings {
 pub(crate) struct AdminSettings {
     pub(crate) enabled: bool,
     pub(crate) allow_commands: bool,
-}
-
-/// What happens when a server's tools differ from `tsugi.lock`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Pin {
-    Off,
-    Report,
-    Enforce,
 }
 
 fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -99,7 +99,12 @@ impl World {
 
     /// Starts `tsugi serve` on a free port and waits until it listens.
     pub(crate) fn serve(&self, args: &[&str]) -> Serving {
-        let all = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        self.serve_as_written(&[&["--listen", "127.0.0.1:0"], args].concat())
+    }
+
+    /// Starts `tsugi serve` with nothing but these arguments, so that the configuration says where it listens.
+    pub(crate) fn serve_as_written(&self, args: &[&str]) -> Serving {
+        let all = [&["serve"], args].concat();
         Serving::of(self.command(&all).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 

@@ -69,7 +69,8 @@ fn lines(tools: &[&str]) -> Vec<(Level, String)> {
     config.tools.insert("get_comments".into(), ToolConfig { is_quiet: true, ..ToolConfig::default() });
     tracing::subscriber::with_default(Listener(lines.clone()), || {
         for tool in tools {
-            let call = Call::tool(tool, Some(&json!({"secret": "canary"}).into()));
+            let mut call = Call::tool(tool, Some(&json!({"secret": "canary"}).into()));
+            call.options.request_id = Some("abc-1".into());
             Trace::new(Server, &config).answer(call).outcome().now_or_never();
         }
     });
@@ -82,6 +83,11 @@ fn quiet_tools_are_not_logged_at_info_and_others_are() {
     let lines = lines(&["speak", "get_comments"]);
     assert_eq!(lines.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::INFO, Level::DEBUG]);
     assert!(lines[0].1.contains("\"speak\"") && lines[1].1.contains("\"get_comments\""), "{lines:?}");
+}
+
+#[test]
+fn a_line_carries_the_id_of_the_request_that_brought_the_call() {
+    assert!(lines(&["speak"])[0].1.contains("request_id=\"abc-1\""));
 }
 
 #[test]

@@ -210,7 +210,8 @@ mod tests {
         let document =
             Document::parse(Path::new("(request)"), definition.to_string(), crate::config::document::Format::Json)
                 .unwrap();
-        crate::config::resolve::resolve_posted(&document, true).unwrap()
+        let options = crate::config::resolve::resolve_nothing(&Default::default()).unwrap().settings.options;
+        crate::config::resolve::resolve_posted(&document, true, &options).unwrap()
     }
 
     #[test]

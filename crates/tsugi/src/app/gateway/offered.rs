@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use parking_lot::RwLock;
 use serde_json::Value;
 use tsugi_gateway::Hub;
 use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint, Kept, Looker, Order};
@@ -21,14 +22,27 @@ use crate::config::document::{Document, Format};
 use crate::config::problem::Problems;
 use crate::config::resolve::resolve_posted;
 use crate::config::secret::{Secret, Text};
-use crate::config::settings::{AdminSettings, ServerSettings, Target};
+use crate::config::settings::{AdminSettings, OptionSettings, ServerSettings, Settings, Target};
 
 /// The hub, as far as it is offered.
 pub(crate) struct Offered {
     pub(crate) hub: Hub,
-    pub(crate) admin: AdminSettings,
+    pub(crate) terms: Arc<RwLock<Terms>>,
     pub(crate) boards: Arc<Boards>,
     pub(crate) keeper: Arc<Keeper>,
+}
+
+/// What holds for servers that are posted; a reload changes it.
+pub(crate) struct Terms {
+    pub(crate) admin: AdminSettings,
+    pub(crate) options: OptionSettings,
+}
+
+impl Terms {
+    /// Those of a configuration.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Terms { admin: settings.gateway.admin_api, options: settings.options.clone() }
+    }
 }
 
 impl Backend for Offered {
@@ -45,7 +59,7 @@ impl Backend for Offered {
     }
 
     fn control(&self) -> Option<&dyn Control> {
-        self.admin.enabled.then_some(self)
+        self.admin().enabled.then_some(self)
     }
 
     fn observe(&self) -> Option<&dyn Observe> {
@@ -101,20 +115,25 @@ impl Control for Offered {
     }
 
     fn allows_commands(&self) -> bool {
-        self.admin.allow_commands
+        self.admin().allow_commands
     }
 }
 
 impl Offered {
+    fn admin(&self) -> AdminSettings {
+        self.terms.read().admin
+    }
+
     fn read(&self, definition: &Value) -> Result<ServerSettings, Fault> {
-        if definition.get("command").is_some() && !self.admin.allow_commands {
+        let terms = self.terms.read();
+        if definition.get("command").is_some() && !terms.admin.allow_commands {
             let message = "a command cannot be added over the network";
             let hint =
                 "allow it with `gateway.adminApi.allowCommands: true`, or write the server into the configuration";
             return Err(Fault::new(FaultCode::PermissionDenied, message).with_hint(hint));
         }
         let parsed = Document::parse(Path::new("(request)"), definition.to_string(), Format::Json).map_err(Problems);
-        let read = parsed.and_then(|document| resolve_posted(&document, self.admin.allow_commands));
+        let read = parsed.and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options));
         read.map_err(|problems| unfit(&problems))
     }
 

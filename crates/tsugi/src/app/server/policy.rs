@@ -1,9 +1,11 @@
 //! How calls are checked, repeated, kept and shared out, from the words of the configuration to those of the library.
 
 use tsugi_client::ToolConfig;
-use tsugi_client::config::{CachePolicy, Instances, RetryPolicy, Strictness, Switch, ValidatePolicy};
+use tsugi_client::config::{BreakerPolicy, CachePolicy, Instances, RetryPolicy, Strictness, Switch, ValidatePolicy};
 
-use crate::config::settings::{self, CacheSettings, RetrySettings, ToolSettings, Tri, ValidateSettings};
+use crate::config::settings::{
+    self, BreakerSettings, CacheSettings, RetrySettings, ToolSettings, Tri, ValidateSettings,
+};
 
 /// What differs for one tool.
 pub(super) fn tool(tool: &ToolSettings) -> ToolConfig {
@@ -14,6 +16,7 @@ pub(super) fn tool(tool: &ToolSettings) -> ToolConfig {
         cache: switch(tool.cache),
         read_only: tool.read_only,
         idempotent: tool.idempotent,
+        validate: tool.validate.map(validate),
         ..ToolConfig::default()
     }
 }
@@ -50,6 +53,10 @@ pub(super) fn retry(retry: &RetrySettings) -> RetryPolicy {
 
 pub(super) fn cache(cache: &CacheSettings) -> Option<CachePolicy> {
     cache.enabled.then_some(CachePolicy { max_entries: cache.max_entries as u64, ttl: cache.ttl })
+}
+
+pub(super) fn breaker(breaker: BreakerSettings) -> BreakerPolicy {
+    BreakerPolicy { failures: breaker.failures, window: breaker.window, pause: breaker.pause }
 }
 
 pub(super) fn instances(instances: settings::Instances) -> Instances {

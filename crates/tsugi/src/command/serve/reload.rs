@@ -10,8 +10,10 @@ use tsugi_protocol::answer::Fault;
 use super::plan::Plan;
 use super::source::Source;
 use super::{Running, arrival};
+use crate::app::gateway::offered::Terms;
 use crate::config::layer::Loaded;
 use crate::config::problem::Problem;
+use crate::config::settings::{LimitSettings, Settings};
 use crate::config::watch::Change;
 use crate::failure::Failure;
 use crate::report;
@@ -75,6 +77,7 @@ impl Running<'_> {
         self.coming = None;
         let plan = Plan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
         let keys = self.doorkeeper.keys(&loaded.settings)?;
+        self.expect_keys(&keys)?;
         let patience = plan.servers.iter().map(|server| self.app.patience(server)).max().unwrap_or_default();
         let (servers, hub) = (self.manager.prepare(plan.servers), plan.hub);
         let coming = async move {
@@ -83,6 +86,16 @@ impl Running<'_> {
         };
         self.coming = Some(coming.boxed());
         Ok(())
+    }
+
+    /// Settings that would leave an address that others can reach without any key are not taken over.
+    fn expect_keys(&self, keys: &[Key]) -> Result<(), Failure> {
+        if !keys.is_empty() || !self.guard.needs_keys() || self.guard.is_shut() {
+            return Ok(());
+        }
+        let address = self.handle.addresses()[0];
+        let message = format!("others can reach {address}, and these settings have no key for anybody");
+        Err(Failure::usage(message).with_hint("keep a key, or start again with `--insecure`"))
     }
 
     /// Swaps, now that the new servers can be called; or keeps the old ones, now that it is known that they cannot.
@@ -95,22 +108,19 @@ impl Running<'_> {
         let steps = self.manager.adopt(ready.servers);
         self.hub.reconfigure(ready.hub);
         self.guard.replace_keys(ready.keys);
+        *self.terms.write() = Terms::of(&ready.loaded.settings);
         self.loaded = ready.loaded;
         self.refused = None;
         self.tell_steps(&steps);
     }
 
-    /// Some settings are of the socket itself, which must not be closed.
+    /// Some settings are of the socket itself, which must not be closed, or of calls under way.
     fn warn_of_what_waits(&self, new: &Loaded) {
-        let (old, new) = (&self.loaded.settings.gateway, &new.settings.gateway);
-        let is_same = old.listen == new.listen
-            && old.limits == new.limits
-            && old.allowed_hosts == new.allowed_hosts
-            && old.allowed_origins == new.allowed_origins
-            && old.admin_api == new.admin_api
-            && (old.session_idle, old.keep_alive) == (new.session_idle, new.keep_alive);
-        if !is_same {
-            let problem = Problem::new("the address, the limits and the allowed hosts hold from the next start on");
+        let waiting = waiting(&self.loaded.settings, &new.settings);
+        if !waiting.is_empty() {
+            let names: Vec<String> = waiting.iter().map(|key| format!("`{key}`")).collect();
+            let verb = if names.len() == 1 { "holds" } else { "hold" };
+            let problem = Problem::new(format!("{} {verb} from the next start on", names.join(", ")));
             self.app.output.say(|paint| report::warnings(&[problem], paint));
         }
     }
@@ -129,5 +139,59 @@ impl Running<'_> {
         }
         let kept = steps.iter().filter(|step| matches!(step, Step::Keep(_))).count();
         self.app.output.say(|paint| paint.faint(format!("configuration taken over; {kept} servers untouched")));
+    }
+}
+
+/// The keys that differ and that a running gateway does not take over.
+fn waiting(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let (before, after) = (&old.gateway, &new.gateway);
+    // How long pages are is a matter of the hub, which takes it over.
+    let limits = LimitSettings {
+        page_items: before.limits.page_items,
+        page_bytes: before.limits.page_bytes,
+        ..after.limits.clone()
+    };
+    let differs = [
+        ("gateway.listen", before.listen != after.listen),
+        ("gateway.insecure", before.insecure != after.insecure),
+        ("gateway.allowedHosts", before.allowed_hosts != after.allowed_hosts),
+        ("gateway.allowedOrigins", before.allowed_origins != after.allowed_origins),
+        ("gateway.limits", before.limits != limits),
+        ("gateway.sessionIdle", before.session_idle != after.session_idle),
+        ("gateway.keepAlive", before.keep_alive != after.keep_alive),
+        ("gateway.dashboard", before.dashboard != after.dashboard),
+        ("gateway.metrics", before.metrics != after.metrics),
+        ("options.maxParallel", old.options.max_parallel != new.options.max_parallel),
+        ("options.maxInFlight", old.options.max_in_flight != new.options.max_in_flight),
+        ("options.maxConnections", old.options.max_connections != new.options.max_connections),
+    ];
+    differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::document::{Document, Format};
+    use crate::config::resolve::resolve;
+
+    fn settings(text: &str) -> Settings {
+        let document = Document::parse("tsugi.yaml".as_ref(), text.to_owned(), Format::Yaml).unwrap();
+        resolve(&document, &Default::default()).unwrap().settings
+    }
+
+    #[test]
+    fn what_a_reload_leaves_for_the_next_start_is_named() {
+        let old = settings("servers: []");
+        for (text, expected) in [
+            ("gateway: {listen: 127.0.0.1:1, insecure: yes}", &["gateway.listen", "gateway.insecure"][..]),
+            ("gateway: {dashboard: off, metrics: off}", &["gateway.dashboard", "gateway.metrics"]),
+            ("gateway: {limits: {body: 1MiB}, keepAlive: 1s}", &["gateway.limits", "gateway.keepAlive"]),
+            ("options: {maxParallel: 2, maxInFlight: 3}", &["options.maxParallel", "options.maxInFlight"]),
+            ("options: {maxConnections: 4}", &["options.maxConnections"]),
+            ("gateway: {naming: bare, drain: 1s, adminApi: {enabled: no}, limits: {pageItems: 5}}", &[]),
+            ("options: {timeout: 1s, cache: on}", &[]),
+        ] {
+            assert_eq!(waiting(&old, &settings(text)), expected, "{text}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::keys;
 
 keys! {
     gateway at "gateway": "How `tsugi serve` offers the servers to callers."
-    LISTEN = "listen", "address", "127.0.0.1:7600", "Where to listen. An address that others can reach needs `auth` or `insecure`.";
+    LISTEN = "listen", "address", "127.0.0.1:7600", "Where to listen. An address that others can reach needs a key (`auth`, `tsugi key add`) or `insecure`.";
     INSECURE = "insecure", "`true` or `false`", "false", "Listen where others can reach it, although nobody has to say who they are.";
     NAMING = "naming", "`prefix`, `prefix-on-conflict`, or `bare`", "", "How tools are named together. Default: `options.naming`.";
     ALLOWED_HOSTS = "allowedHosts", "list of text", "[]", "Names under which it may be asked, besides its own address and loopback.";
@@ -17,7 +17,6 @@ keys! {
     ADMIN_API = "adminApi", "map", "", "What may be changed over HTTP.";
     DASHBOARD = "dashboard", "`on` or `off`", "on", "Offer the dashboard at `/`.";
     METRICS = "metrics", "`on` or `off`", "on", "Offer `/metrics`.";
-    PIN = "pin", "`off`, `report`, or `enforce`", "report", "What happens when a server's tools differ from `tsugi.lock`.";
 }
 
 keys! {
@@ -36,8 +35,8 @@ keys! {
     READ_ONLY = "readOnly", "`true` or `false`", "false", "May look at the dashboard but not call or control.";
     ALLOW = "allow", "list of globs", "[\"*\"]", "Which `server/tool` it may use.";
     DENY = "deny", "list of globs", "[]", "Which `server/tool` it may not use; wins over `allow`.";
-    PER_MINUTE = "perMinute", "number", "", "Calls in a minute at most.";
-    MAX_IN_FLIGHT = "maxInFlight", "number", "", "Calls at the same time at most.";
+    PER_MINUTE = "perMinute", "number", "", "Calls in a minute at most, whichever way they come; each call of a batch or a WebSocket counts.";
+    MAX_IN_FLIGHT = "maxInFlight", "number", "", "Calls at the same time at most; one more is refused with `RATE_LIMIT_EXCEEDED`.";
 }
 
 keys! {
@@ -51,12 +50,11 @@ keys! {
 keys! {
     limits at "gateway.limits": "How much callers may send and hold."
     BODY = "body", "size", "4MiB", "The body of a request, after decompression.";
-    DEPTH = "depth", "number", "128", "How deep JSON may be nested.";
     HEADERS = "headers", "size", "64KiB", "All headers of a request.";
     CONNECTIONS = "connections", "number", "10000", "Connections at the same time.";
-    STREAMS = "streams", "number", "10000", "Open event streams at the same time.";
+    STREAMS = "streams", "number", "10000", "Open event streams and WebSockets at the same time.";
     SESSIONS = "sessions", "number", "10000", "Legacy sessions at the same time.";
-    BATCH = "batch", "number", "50", "Calls in one batch.";
+    BATCH = "batch", "number", "50", "Calls in one batch, also of `POST /mcp/batch`.";
     PAGE_ITEMS = "pageItems", "number", "1000", "Entries of a list in one answer; a longer list comes in pages.";
     PAGE_BYTES = "pageBytes", "size", "8MiB", "Bytes of a list in one answer; a larger list comes in pages.";
 }

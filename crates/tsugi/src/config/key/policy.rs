@@ -1,4 +1,4 @@
-//! The keys of what servers and options share: retry, cache, validation, sandbox, pool.
+//! The keys of what servers and options share: retry, cache, validation, breaker, sandbox, pool.
 
 use super::keys;
 
@@ -19,9 +19,17 @@ keys! {
 }
 
 keys! {
-    validate at "validate": "How values are checked against schemas: in `options` and in a server. A single word means both."
+    validate at "validate": "How values are checked against schemas: in `options`, in a server and in a tool. A single word means both."
     ARGUMENTS = "arguments", "`off`, `warn`, or `enforce`", "enforce", "Arguments, before they are sent.";
     RESULTS = "results", "`off`, `warn`, or `enforce`", "warn", "Results, where the tool says what they look like.";
+}
+
+keys! {
+    breaker at "servers[].breaker": "When a server that keeps failing is left alone: its calls then fail at once, until one of them may try again."
+    ENABLED = "enabled", "`true` or `false`", "true", "Leave it alone at all.";
+    FAILURES = "failures", "number", "5", "After so many failed calls within `window`, if they are at least half of all.";
+    WINDOW = "window", "duration", "30s", "The time in which failures are counted.";
+    PAUSE = "pause", "duration", "5s", "How long it is left alone; doubled with every try that fails, up to eight times.";
 }
 
 keys! {

@@ -13,7 +13,7 @@ keys! {
 
 keys! {
     options at "options": "What holds for every server that does not say otherwise."
-    MAX_PARALLEL = "maxParallel", "number", "10", "Calls of one batch that run at the same time.";
+    MAX_PARALLEL = "maxParallel", "number", "10", "Calls of one batch that run at the same time, also of `POST /mcp/batch`.";
     MAX_IN_FLIGHT = "maxInFlight", "number", "1024", "Calls under way at the same time, over all servers.";
     MAX_CONNECTIONS = "maxConnections", "number", "", "Connections over all servers at most; the one unused for longest is closed for a new one, and opened again when it is called. Absent means no limit.";
     TIMEOUT = "timeout", "duration", "30s", "How long a call may be silent. Where it is absent, the variable `DEFAULT_TIMEOUT` is asked first.";

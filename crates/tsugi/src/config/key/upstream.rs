@@ -28,13 +28,14 @@ keys! {
     SANDBOX = "sandbox", "`off`, `default`, or map", "off", "What the program may reach.";
     CACHE = "cache", "`on`, `off`, or map", "", "Whether results of read-only tools are kept. What is absent comes from `options.cache`.";
     VALIDATE = "validate", "`off`, `warn`, `enforce`, or map", "", "How arguments and results are checked. What is absent comes from `options.validate`.";
+    BREAKER = "breaker", "`on`, `off`, or map", "on", "Whether it is left alone for a while when it keeps failing.";
     ALLOW = "allow" | "includeTools" | "include_tools" | "enabledTools" | "enabled_tools", "list of globs", "[\"*\"]", "Only these tools are offered.";
     DENY = "deny" | "excludeTools" | "exclude_tools" | "disabledTools" | "disabled_tools", "list of globs", "[]", "These tools are not offered; it wins over `allow`.";
     DISABLED = "disabled", "`true` or `false`", "false", "Keep the entry but do not use it.";
     ENABLED = "enabled", "`true` or `false`", "true", "The opposite of `disabled`.";
-    NAMING = "naming", "`prefix`, `prefix-on-conflict`, or `bare`", "", "How this server's tools are named. Default: `options.naming`.";
+    NAMING = "naming", "`prefix`, `prefix-on-conflict`, or `bare`", "", "How this server's tools and prompts are named among those of the others. Default: `gateway.naming`.";
     ERA = "era", "`auto`, `modern`, or `legacy`", "auto", "Which kind of protocol it speaks, where asking it does not work.";
-    PROTOCOL_VERSION = "protocolVersion", "revision", "", "The revision to offer first: `2024-11-05`, `2025-03-26`, `2025-06-18`, `2025-11-25` or `2026-07-28`.";
+    PROTOCOL_VERSION = "protocolVersion", "revision", "", "The revision to offer first, and with it the era: `2024-11-05`, `2025-03-26`, `2025-06-18`, `2025-11-25` or `2026-07-28`.";
     INSTRUCTIONS = "instructions", "`on` or `off`", "on", "Whether its instructions are passed on to callers.";
 }
 
@@ -43,6 +44,7 @@ keys! {
     TIMEOUT = "timeout", "duration", "", "How long a call may be silent. Default: that of the server.";
     RETRY = "retry", "`auto`, `on`, or `off`", "auto", "Whether a call may be tried again; `auto` trusts only what was not sent, or is read-only or idempotent.";
     CACHE = "cache", "`auto`, `on`, or `off`", "auto", "Whether results are kept; `auto` means those of read-only tools.";
+    VALIDATE = "validate", "`off`, `warn`, `enforce`, or map", "", "How its arguments and results are checked. What is absent comes from the server's `validate`.";
     READ_ONLY = "readOnly", "`true` or `false`", "", "Overrules the tool's own `readOnlyHint`.";
     IDEMPOTENT = "idempotent", "`true` or `false`", "", "Overrules the tool's own `idempotentHint`.";
     HIDDEN = "hidden", "`true` or `false`", "false", "Do not offer it.";

@@ -19,8 +19,8 @@ pub(super) fn from_flags(wish: &Wish) -> Result<Document, Problems> {
     }
 }
 
-/// The servers of `MCP_URLS`.
-pub(super) fn from_urls(value: &str) -> Document {
+/// The servers of `MCP_URLS`; what `MCP_QUIET` names is quiet in each of them.
+pub(super) fn from_urls(value: &str, quiet: &str) -> Document {
     let mut start = 0;
     let mut urls = Vec::new();
     for part in value.split(',') {
@@ -35,8 +35,19 @@ pub(super) fn from_urls(value: &str) -> Document {
         let name = name_among(url, &urls, &names);
         names.push(name);
     }
-    let servers = urls.iter().zip(names).map(|((url, offset), name)| server(url_parts(url, *offset), name)).collect();
-    document(MCP_URLS.name, value, servers)
+    let servers = urls.iter().zip(names).map(|((url, offset), name)| {
+        let mut parts = url_parts(url, *offset);
+        parts.extend(quiet_part(quiet, parts[0].node.span));
+        server(parts, name)
+    });
+    document(MCP_URLS.name, value, servers.collect())
+}
+
+/// The tools that a server is quiet about; a complaint points at its address, where it belongs.
+fn quiet_part(names: &str, span: Span) -> Option<Entry> {
+    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let items: Vec<Node> = names.map(|name| scalar(name, span)).collect();
+    (!items.is_empty()).then(|| entry("quiet", Node { span, value: Value::List(items) }))
 }
 
 /// The host; with its port where two have the same host; with a number where even that is taken.

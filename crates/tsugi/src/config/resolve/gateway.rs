@@ -13,7 +13,7 @@ use crate::config::settings::{
 /// Reads `gateway`.
 pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>, options: &OptionSettings) -> GatewaySettings {
     let section = Section::open(reader, node, &gateway::TABLE);
-    let settings = GatewaySettings {
+    GatewaySettings {
         listen: reader.or_default(&section, &gateway::LISTEN, parse::address),
         insecure: reader.or_default(&section, &gateway::INSECURE, parse::flag),
         naming: reader.optional(&section, &gateway::NAMING, parse::word).unwrap_or(options.naming),
@@ -27,22 +27,6 @@ pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>, options: &Optio
         admin_api: read_admin(reader, section.get(&gateway::ADMIN_API)),
         dashboard: reader.or_default(&section, &gateway::DASHBOARD, parse::flag),
         metrics: reader.or_default(&section, &gateway::METRICS, parse::flag),
-        pin: reader.or_default(&section, &gateway::PIN, parse::word),
-    };
-    refuse_open_door(reader, &section, &settings);
-    settings
-}
-
-/// An address that others can reach, and nobody asked who they are: said aloud or not at all.
-fn refuse_open_door(reader: &mut Reader<'_>, section: &Section<'_>, settings: &GatewaySettings) {
-    if settings.listen.ip().is_loopback() || settings.insecure || section.get(&gateway::AUTH).is_some() {
-        return;
-    }
-    if let Some(node) = section.get(&gateway::LISTEN) {
-        let message = format!("`{}` can be reached by others, and nobody has to say who they are", settings.listen);
-        let hint = "give `gateway.auth`, listen on 127.0.0.1, or say `insecure: true`";
-        let problem = reader.source.problem(node.span, message).with_hint(hint);
-        reader.problems.push(problem);
     }
 }
 
@@ -64,8 +48,9 @@ fn read_auth(reader: &mut Reader<'_>, node: &Node) -> AuthSettings {
     let section = Section::open(reader, Some(node), &auth::TABLE);
     let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
     let jwt = section.get(&auth::JWT).and_then(|node| read_jwt(reader, node));
-    if section.get(&auth::KEYS).is_none() && section.get(&auth::JWT).is_none() {
-        reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `jwt`");
+    let lets_in = [&auth::KEYS, &auth::JWT, &auth::ADMIN_KEY];
+    if lets_in.iter().all(|key| section.get(key).is_none()) {
+        reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `jwt` nor `adminKey`");
     }
     let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_secret(reader, node));
     AuthSettings { keys, jwt, admin_key }
@@ -148,7 +133,6 @@ fn read_limits(reader: &mut Reader<'_>, node: Option<&Node>) -> LimitSettings {
     let section = Section::open(reader, node, &limits::TABLE);
     LimitSettings {
         body: reader.or_default(&section, &limits::BODY, parse::size),
-        depth: reader.or_default(&section, &limits::DEPTH, parse::positive),
         headers: reader.or_default(&section, &limits::HEADERS, parse::size),
         connections: reader.or_default(&section, &limits::CONNECTIONS, parse::positive),
         streams: reader.or_default(&section, &limits::STREAMS, parse::positive),

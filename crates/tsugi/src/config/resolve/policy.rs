@@ -1,10 +1,10 @@
-//! Retry, cache and validation: read the same way in `options` and in a server, each key over a base.
+//! Retry, cache, validation and breaker: read the same way wherever they stand, each key over a base.
 
 use super::reader::{Reader, Section, default};
 use crate::config::document::Node;
-use crate::config::key::{cache, options, retry, validate};
+use crate::config::key::{breaker, cache, options, retry, validate};
 use crate::config::parse::{self, Parsed, expected};
-use crate::config::settings::{CacheSettings, RetrySettings, Strictness, ValidateSettings};
+use crate::config::settings::{BreakerSettings, CacheSettings, RetrySettings, Strictness, ValidateSettings};
 
 /// What holds where nothing is written.
 pub(super) struct Base {
@@ -92,4 +92,20 @@ pub(super) fn validate(reader: &mut Reader<'_>, node: Option<&Node>, base: Valid
         arguments: reader.optional(&section, &validate::ARGUMENTS, parse::word).unwrap_or(base.arguments),
         results: reader.optional(&section, &validate::RESULTS, parse::word).unwrap_or(base.results),
     }
+}
+
+/// Reads a `breaker`: a switch or a map.
+pub(super) fn breaker(reader: &mut Reader<'_>, node: Option<&Node>) -> Option<BreakerSettings> {
+    let word = node.filter(|node| node.text().is_some());
+    let section = Section::open(reader, node.filter(|_| word.is_none()), &breaker::TABLE);
+    let is_on = match word {
+        Some(node) => reader.value("breaker", node, parse::flag).unwrap_or(true),
+        None => reader.or_default(&section, &breaker::ENABLED, parse::flag),
+    };
+    let settings = BreakerSettings {
+        failures: reader.or_default(&section, &breaker::FAILURES, parse::positive),
+        window: reader.or_default(&section, &breaker::WINDOW, parse::positive_duration),
+        pause: reader.or_default(&section, &breaker::PAUSE, parse::positive_duration),
+    };
+    is_on.then_some(settings)
 }

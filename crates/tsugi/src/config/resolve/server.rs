@@ -22,25 +22,27 @@ pub(super) fn read(
     node.entries()?;
     let name = name(reader, node, entry, &section);
     let target = target::read(reader, node, entry, &section);
+    let validate = policy::validate(reader, section.get(&server::VALIDATE), options.validate);
     let settings = ServerSettings {
         enabled: enabled(reader, &section),
         timeout: reader.optional(&section, &server::TIMEOUT, parse::positive_duration).unwrap_or(options.timeout),
         max_timeout: reader.optional(&section, &server::MAX_TIMEOUT, parse::positive_duration).or(options.max_timeout),
-        tools: tool::read(reader, &section),
+        tools: tool::read(reader, &section, validate),
         filter: Filter {
             allow: reader.list_or_default(&section, &server::ALLOW, parse::glob),
             deny: reader.list_or_default(&section, &server::DENY, parse::glob),
         },
         retry: policy::retry(reader, section.get(&server::RETRY), &options.retry),
         cache: policy::cache(reader, section.get(&server::CACHE), &options.cache),
-        validate: policy::validate(reader, section.get(&server::VALIDATE), options.validate),
+        validate,
+        breaker: policy::breaker(reader, section.get(&server::BREAKER)),
         restart: reader.or_default(&section, &server::RESTART, parse::word),
         start: reader.or_default(&section, &server::START, parse::word),
         instances: instances(reader, &section),
         idle_timeout: reader.optional(&section, &server::IDLE_TIMEOUT, parse::positive_duration),
         max_connections: reader.or_default(&section, &server::MAX_CONNECTIONS, parse::positive),
         max_in_flight: reader.or_default(&section, &server::MAX_IN_FLIGHT, parse::positive),
-        naming: reader.optional(&section, &server::NAMING, parse::word).unwrap_or(options.naming),
+        naming: reader.optional(&section, &server::NAMING, parse::word),
         era: reader.or_default(&section, &server::ERA, parse::word),
         protocol_version: reader.optional(&section, &server::PROTOCOL_VERSION, parse::revision),
         instructions: reader.or_default(&section, &server::INSTRUCTIONS, parse::flag),

@@ -144,10 +144,10 @@ fn what_a_server_does_not_say_comes_from_the_options() {
     assert_eq!(settings.options.max_connections, Some(5));
     let (a, b) = (&settings.servers[0], &settings.servers[1]);
     assert_eq!((a.timeout.as_secs(), a.max_timeout.unwrap().as_secs(), a.retry.max_retries), (7, 60, 5));
-    assert_eq!((a.cache.enabled, a.validate.results, a.naming), (false, Strictness::Enforce, Naming::Bare));
+    assert_eq!((a.cache.enabled, a.validate.results, a.naming), (false, Strictness::Enforce, None));
     assert_eq!((b.timeout.as_secs(), b.retry.max_retries, b.retry.max_delay.as_secs()), (1, 1, 20));
     assert_eq!((b.cache.enabled, b.cache.ttl.as_secs(), b.cache.max_entries), (true, 5, 1000));
-    assert_eq!((b.validate.arguments, b.naming), (Strictness::Off, Naming::Prefix));
+    assert_eq!((b.validate.arguments, b.naming), (Strictness::Off, Some(Naming::Prefix)));
 }
 
 #[test]
@@ -265,7 +265,6 @@ fn mistakes_elsewhere_are_pointed_at() {
         ("servers: {a: {name: b, command: c}}\n", "1:21", "called `a` already"),
         ("serverz: []\n", "1:1", "did you mean `servers`?"),
         ("mcp_servers: {}\n", "1:1", "looks like a file of Codex"),
-        ("gateway: {listen: '0.0.0.0:80'}\n", "1:19", "can be reached by others"),
         ("gateway: {auth: {}}\n", "1:17", "lets nobody in"),
         ("gateway: {auth: {keys: [{name: x}]}}\n", "1:25", "exactly one of `key` and `hash`"),
         ("gateway: {auth: {keys: [{key: abc}]}}\n", "1:25", "`name` is missing"),
@@ -282,6 +281,15 @@ fn mistakes_elsewhere_are_pointed_at() {
     ] {
         check(text, &[(place, words)]);
     }
+}
+
+#[test]
+fn who_may_come_in_is_not_known_from_the_file_alone() {
+    // Keys of `tsugi key add`, `--listen` and `--insecure` decide it when the gateway starts.
+    let settings = load_as("gateway: {listen: '0.0.0.0:80'}\n", Format::Yaml).unwrap().settings;
+    assert_eq!(settings.gateway.listen.to_string(), "0.0.0.0:80");
+    let settings = load_as("gateway: {auth: {adminKey: s3cret-enough}}\n", Format::Yaml).unwrap().settings;
+    assert!(settings.gateway.auth.admin_key.is_some());
 }
 
 #[test]
@@ -380,7 +388,41 @@ fn a_file_cut_off_anywhere_neither_panics_nor_leaks() {
 
 fn posted(text: &str, allow_commands: bool) -> Result<ServerSettings, Problems> {
     let document = Document::parse(Path::new("(request)"), text.to_owned(), Format::Json).map_err(Problems)?;
-    resolve_posted(&document, allow_commands)
+    resolve_posted(&document, allow_commands, &load("servers: []").options)
+}
+
+#[test]
+fn what_an_entry_from_the_network_leaves_out_comes_from_the_options() {
+    let options = load("options: {timeout: 7s, cache: on, validate: off, retryPolicy: {maxRetries: 1}}").options;
+    let text = r#"{"name": "a", "url": "http://h/", "validate": {"results": "enforce"}}"#;
+    let document = Document::parse(Path::new("(request)"), text.to_owned(), Format::Json).unwrap();
+    let server = resolve_posted(&document, false, &options).unwrap();
+    assert_eq!((server.timeout, server.cache.enabled, server.retry.max_retries), (Duration::from_secs(7), true, 1));
+    assert_eq!((server.validate.arguments, server.validate.results), (Strictness::Off, Strictness::Enforce));
+}
+
+#[test]
+fn a_tool_can_be_checked_in_another_way_than_its_server() {
+    let server =
+        &load(&with_server("command: c\nvalidate: warn\ntools: {a: {validate: {results: off}}, b: {quiet: yes}}"))
+            .servers[0];
+    let own = ValidateSettings { arguments: Strictness::Warn, results: Strictness::Off };
+    assert_eq!((server.tools["a"].validate, server.tools["b"].validate), (Some(own), None));
+}
+
+#[test]
+fn a_breaker_can_be_set_and_switched_off() {
+    let breaker = |line: &str| load(&with_server(&format!("command: c\n{line}"))).servers[0].breaker;
+    let usual = BreakerSettings { failures: 5, window: Duration::from_secs(30), pause: Duration::from_secs(5) };
+    assert_eq!((breaker("breaker: on"), breaker("timeout: 1s")), (Some(usual), Some(usual)));
+    assert_eq!((breaker("breaker: off"), breaker("breaker: {enabled: no}")), (None, None));
+    assert_eq!(breaker("breaker: {failures: 2}"), Some(BreakerSettings { failures: 2, ..usual }));
+}
+
+#[test]
+fn keys_that_did_nothing_are_no_longer_known() {
+    check("gateway: {pin: enforce}\n", &[("1:11", "unknown key `pin`")]);
+    check("gateway: {limits: {depth: 3}}\n", &[("1:20", "unknown key `depth`")]);
 }
 
 #[test]

@@ -2,32 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use super::{Reader, Section};
+use super::{Reader, Section, policy};
 use crate::config::document::{Entry, Node};
 use crate::config::key::{server, tool};
 use crate::config::parse::{self, Parsed, expected};
-use crate::config::settings::ToolSettings;
+use crate::config::settings::{ToolSettings, ValidateSettings};
 
 /// Reads `tools`, and `quiet`, which is the short way to say `quiet: true` of several tools.
-pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> BTreeMap<String, ToolSettings> {
-    let mut tools = section.get(&server::TOOLS).map(|node| read_map(reader, node)).unwrap_or_default();
+/// What a tool's `validate` leaves out comes from the server's.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    section: &Section<'_>,
+    validate: ValidateSettings,
+) -> BTreeMap<String, ToolSettings> {
+    let mut tools = section.get(&server::TOOLS).map(|node| read_map(reader, node, validate)).unwrap_or_default();
     for name in reader.list_or_default(section, &server::QUIET, tool_name) {
         tools.entry(name).or_default().quiet = true;
     }
     tools
 }
 
-fn read_map(reader: &mut Reader<'_>, node: &Node) -> BTreeMap<String, ToolSettings> {
+fn read_map(reader: &mut Reader<'_>, node: &Node, validate: ValidateSettings) -> BTreeMap<String, ToolSettings> {
     let Some(entries) = node.entries() else {
         reader.problem(node, format!("`tools` must be a map by tool name, but this is {}", node.kind()));
         return BTreeMap::new();
     };
-    entries.iter().map(|entry| (entry.key.clone(), read_tool(reader, entry))).collect()
+    entries.iter().map(|entry| (entry.key.clone(), read_tool(reader, entry, validate))).collect()
 }
 
-fn read_tool(reader: &mut Reader<'_>, entry: &Entry) -> ToolSettings {
+fn read_tool(reader: &mut Reader<'_>, entry: &Entry, validate: ValidateSettings) -> ToolSettings {
     let section = Section::open(reader, Some(&entry.node), &tool::TABLE);
+    let own = section.get(&tool::VALIDATE);
     ToolSettings {
+        validate: own.map(|node| policy::validate(reader, Some(node), validate)),
         timeout: reader.optional(&section, &tool::TIMEOUT, parse::positive_duration),
         retry: reader.or_default(&section, &tool::RETRY, parse::word),
         cache: reader.or_default(&section, &tool::CACHE, parse::word),

@@ -1,0 +1,90 @@
+//! Keys of the configuration, each seen to have its effect on a running gateway.
+
+use serde_json::{Value, json};
+
+use crate::world::{Serving, World, until};
+
+fn serve(world: &World, text: &str) -> Serving {
+    let config = world.write("tsugi.yaml", text);
+    world.serve(&["--config", config.to_str().unwrap()])
+}
+
+fn rpc(serving: &Serving, method: &str, params: Value) -> Value {
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    serde_json::from_str(&serving.ask("POST", "/rpc", &[], &message).1).unwrap()
+}
+
+fn status(serving: &Serving, verb: &str, path: &str, body: &str) -> u16 {
+    serving.ask(verb, path, &[], body).0.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn numbers_can_be_switched_off() {
+    let world = World::new();
+    let serving = serve(&world, "servers: [{name: demo, builtin: demo}]\ngateway: {metrics: off}\n");
+    assert_eq!((status(&serving, "GET", "/metrics", ""), status(&serving, "GET", "/healthz", "")), (404, 200));
+}
+
+#[test]
+fn a_server_is_named_as_its_own_entry_says() {
+    let world = World::new();
+    let serving = serve(&world, "servers: [{name: one, builtin: demo, naming: bare}, {name: two, builtin: demo}]\n");
+    serving.connected("two");
+    let list = rpc(&serving, "tools/list", json!({})).to_string();
+    assert!(list.contains("\"echo\"") && list.contains("\"two__echo\"") && !list.contains("one__"), "{list}");
+}
+
+#[test]
+fn instructions_can_be_kept_back() {
+    let world = World::new();
+    let serving =
+        serve(&world, "servers: [{name: demo, builtin: demo, instructions: off}, {name: other, builtin: demo}]\n");
+    serving.connected("other");
+    let said =
+        rpc(&serving, "server/discover", json!({}))["result"]["instructions"].as_str().unwrap_or_default().to_owned();
+    assert!(said.starts_with("other: ") && !said.contains("demo: "), "{said}");
+}
+
+#[test]
+fn the_revision_that_is_asked_for_is_offered_first() {
+    let world = World::new();
+    let entry = world.entry("far").replace("name: far", "name: far, protocolVersion: 2025-03-26");
+    let serving = serve(&world, &format!("servers: [{entry}]\n"));
+    assert_eq!(serving.connected("far")["protocolVersion"], "2025-03-26");
+}
+
+#[test]
+fn a_batch_obeys_the_limits_of_the_configuration() {
+    let world = World::new();
+    let serving = serve(&world, "servers: [{name: demo, builtin: demo}]\ngateway: {limits: {batch: 2}}\n");
+    let batch = |count: usize| json!({"calls": vec![json!({"toolName": "echo", "input": {"message": "x"}}); count]});
+    let status = |count: usize| status(&serving, "POST", "/mcp/batch", &batch(count).to_string());
+    assert_eq!((status(2), status(3)), (200, 400));
+}
+
+#[test]
+fn a_server_added_over_http_has_the_options_of_the_file() {
+    let world = World::new();
+    let text = "servers: [{name: demo, builtin: demo}]\noptions: {timeout: 7s}\n";
+    let serving = serve(&world, text);
+    let added = r#"{"name": "late", "builtin": "demo"}"#;
+    assert_eq!(status(&serving, "POST", "/servers", added), 200);
+    serving.connected("late");
+    let listed = || serving.ask("GET", "/mcp/tools?server=late", &[], "").1;
+    until(|| listed().contains("\"timeout\":7000"), listed);
+}
+
+#[test]
+fn a_reload_takes_control_away_and_names_what_it_leaves() {
+    let world = World::new();
+    let text = "servers: [{name: demo, builtin: demo}]\n";
+    let serving = serve(&world, text);
+    assert_eq!(status(&serving, "GET", "/servers", ""), 200);
+    world.write(
+        "tsugi.yaml",
+        &format!("{text}options: {{maxParallel: 3}}\ngateway: {{dashboard: off, adminApi: {{enabled: false}}}}\n"),
+    );
+    serving.wait_for("configuration taken over");
+    serving.wait_for("`gateway.dashboard`, `options.maxParallel` hold from the next start on");
+    assert_eq!(status(&serving, "GET", "/servers", ""), 404);
+}
