@@ -126,8 +126,10 @@ pub(crate) struct Inner {
     is_let_go: AtomicBool,
     /// What the layers know; shared by all instances of the server.
     pub(crate) parts: Arc<Parts>,
-    /// It is stopped because it was idle: whoever calls it waits until it can start again.
+    /// It is stopped, or being stopped, because it was idle: whoever calls it waits until it can start again.
     is_resting: AtomicBool,
+    /// There was an attempt to connect it.
+    was_started: AtomicBool,
     /// Its use of the manager's connections, where they are limited.
     usage: Option<Usage>,
 }
@@ -158,6 +160,8 @@ pub(crate) struct Newest {
 enum Order {
     /// Connect, if not connected.
     Start,
+    /// Stop, unless somebody uses it by now.
+    Rest,
     /// Stop, and tell when done.
     Stop(oneshot::Sender<()>),
     /// Stop and start, and tell when stopped.
@@ -320,6 +324,7 @@ impl Server {
         if let Some(breaker) = &self.inner.parts.breaker {
             breaker.reset();
         }
+        self.inner.is_resting.store(false, Ordering::Relaxed);
         self.inner.order_and_wait(Order::Restart).await;
     }
 
@@ -413,6 +418,7 @@ impl Inner {
             is_let_go: AtomicBool::new(false),
             parts,
             is_resting: AtomicBool::new(false),
+            was_started: AtomicBool::new(false),
             usage,
         });
         let running = task::run(inner.clone(), common.may_start.subscribe(), inbox, told);
@@ -473,10 +479,20 @@ impl Inner {
         self.live.load().as_ref().map_or(0, |live| live.connection.in_flight())
     }
 
-    /// Stops the connection without waiting, once its calls have ended. `false` when the task has too much to do.
+    /// Stops the connection without waiting, unless it is used by then. `false` when the task has too much to do.
     pub(crate) fn rest(&self) -> bool {
-        self.is_resting.store(true, Ordering::Relaxed);
-        self.orders.try_send(Order::Stop(oneshot::channel().0)).is_ok()
+        self.orders.try_send(Order::Rest).is_ok()
+    }
+
+    /// Whether a connection that is to rest still may. A call that came meanwhile keeps it: while such a call ended,
+    /// nobody else could have made one.
+    fn begin_rest(&self, connection: &Connection) -> bool {
+        let may_rest = connection.in_flight() == 0 && !self.is_watched();
+        if !may_rest && let Some(usage) = &self.usage {
+            usage.stay(self);
+        }
+        self.is_resting.store(may_rest, Ordering::Relaxed);
+        may_rest
     }
 
     /// Stops the connection and waits until its process is gone.
@@ -620,3 +636,6 @@ impl Server {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

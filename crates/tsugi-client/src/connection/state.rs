@@ -34,8 +34,6 @@ pub enum Happening {
     Broke,
     /// The attempt, the handshake or the wire failed for good.
     GaveUp,
-    /// The waiting time before the next attempt is over.
-    TimeToRetry,
     /// It is to be closed once idle.
     Drain,
     /// It is closed.
@@ -53,7 +51,7 @@ impl State {
             (Initializing, Agreed) => Connected,
             (Connecting | Initializing | Connected, Broke) => Reconnecting,
             (Connecting | Initializing | Connected | Reconnecting, GaveUp) => Failed,
-            (Reconnecting, TimeToRetry | Wanted) => Connecting,
+            (Reconnecting, Wanted) => Connecting,
             (Connected, Drain) => Draining,
             (Connecting | Initializing | Reconnecting, Drain) => Disconnected,
             (Draining, Broke | GaveUp) => Disconnected,
@@ -89,7 +87,7 @@ mod tests {
     use super::*;
 
     const STATES: [State; 7] = [Disconnected, Connecting, Initializing, Connected, Reconnecting, Draining, Failed];
-    const HAPPENINGS: [Happening; 8] = [Wanted, WireUp, Agreed, Broke, GaveUp, TimeToRetry, Drain, Closed];
+    const HAPPENINGS: [Happening; 7] = [Wanted, WireUp, Agreed, Broke, GaveUp, Drain, Closed];
 
     /// Every legal move. What is not here cannot happen.
     const MOVES: &[(State, Happening, State)] = &[
@@ -109,7 +107,6 @@ mod tests {
         (Connected, GaveUp, Failed),
         (Connected, Drain, Draining),
         (Connected, Closed, Disconnected),
-        (Reconnecting, TimeToRetry, Connecting),
         (Reconnecting, Wanted, Connecting),
         (Reconnecting, GaveUp, Failed),
         (Reconnecting, Drain, Disconnected),

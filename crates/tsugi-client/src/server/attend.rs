@@ -63,9 +63,11 @@ impl Todo {
     }
 
     /// Takes an order; one that ends the connection comes back.
-    fn order(&mut self, order: Option<Order>) -> Option<Ended> {
+    fn order(&mut self, inner: &Inner, connection: &Connection, order: Option<Order>) -> Option<Ended> {
         match order {
             Some(Order::Start) => {}
+            Some(Order::Rest) if inner.begin_rest(connection) => return Some(Ended::Ordered(None, Next::Idle)),
+            Some(Order::Rest) => {}
             Some(Order::Refresh) => self.lists = Lists::ALL,
             Some(Order::Watches) => self.watches = true,
             Some(Order::Stop(done)) => return Some(Ended::Ordered(Some(done), Next::Idle)),
@@ -155,7 +157,7 @@ pub(super) async fn attend(
         tokio::select! {
             biased;
             fault = connection.lost() => return Ended::Lost((*fault).clone()),
-            order = orders.recv() => if let Some(ended) = todo.order(order) {
+            order = orders.recv() => if let Some(ended) = todo.order(inner, connection, order) {
                 return ended;
             },
             Some(notice) = notices.recv() => {
@@ -183,7 +185,8 @@ async fn work(
         let lists = std::mem::take(&mut todo.lists);
         if lists != Lists::default() {
             let is_new = std::mem::take(&mut todo.is_new);
-            let failed = unless_ended(connection, orders, todo, refresh(inner, connection, lists, is_new)).await?;
+            let failed =
+                unless_ended(inner, connection, orders, todo, refresh(inner, connection, lists, is_new)).await?;
             todo.is_new = is_new && failed != Lists::default();
             todo.fetched(failed);
         }
@@ -191,7 +194,7 @@ async fn work(
             if std::mem::take(&mut todo.is_renewed) {
                 *subscription = Subscription::default();
             }
-            unless_ended(connection, orders, todo, subscription.renew(inner, connection)).await?;
+            unless_ended(inner, connection, orders, todo, subscription.renew(inner, connection)).await?;
         }
     }
     Ok(())
@@ -200,6 +203,7 @@ async fn work(
 /// Waits for `work` and listens to orders meanwhile. The loss of the connection is looked at first: what was
 /// fetched from a server that died is not worth keeping.
 async fn unless_ended<T>(
+    inner: &Inner,
     connection: &Connection,
     orders: &mut Orders,
     todo: &mut Todo,
@@ -210,7 +214,7 @@ async fn unless_ended<T>(
         tokio::select! {
             biased;
             fault = connection.lost() => return Err(Ended::Lost((*fault).clone())),
-            order = orders.recv() => if let Some(ended) = todo.order(order) {
+            order = orders.recv() => if let Some(ended) = todo.order(inner, connection, order) {
                 return Err(ended);
             },
             done = &mut work => return Ok(done),

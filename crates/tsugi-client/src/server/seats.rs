@@ -22,15 +22,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(crate) struct Seats {
     most: usize,
     free: Arc<Semaphore>,
-    taken: Mutex<Vec<Taken>>,
+    pub(super) taken: Mutex<Vec<Taken>>,
     waiting: AtomicUsize,
     /// Counts uses, so that their order is known without a clock.
     uses: AtomicU64,
 }
 
-struct Taken {
+pub(super) struct Taken {
     inner: Weak<Inner>,
-    is_leaving: bool,
+    pub(super) is_leaving: bool,
 }
 
 impl Seats {
@@ -99,7 +99,7 @@ impl Drop for Seat {
 
 /// How one instance uses the seats of its manager.
 pub(super) struct Usage {
-    seats: Arc<Seats>,
+    pub(super) seats: Arc<Seats>,
     last: AtomicU64,
     /// Who uses the connection or waits for it: it is not taken away from them.
     users: AtomicUsize,
@@ -112,6 +112,14 @@ impl Usage {
         let seats = seats.filter(|_| !matches!(target, Target::InProcess(_)))?.clone();
         let (last, users, is_waiting) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         Some(Self { seats, last, users, is_waiting })
+    }
+
+    /// The connection does not leave: somebody needs it after all.
+    pub(super) fn stay(&self, inner: &Inner) {
+        let mut taken = self.seats.taken.lock();
+        if let Some(taken) = taken.iter_mut().find(|taken| std::ptr::eq(taken.inner.as_ptr(), inner)) {
+            taken.is_leaving = false;
+        }
     }
 }
 
@@ -175,7 +183,7 @@ impl Inner {
     }
 
     /// Whether nobody would miss the connection now: it is up, what it offers is known, and nothing is under way.
-    fn may_leave(&self) -> bool {
+    pub(super) fn may_leave(&self) -> bool {
         let is_known = matches!(self.place, Place::Beside(_)) || self.catalog.load().is_some();
         let is_used = self.usage.as_ref().is_some_and(|usage| usage.users.load(SeqCst) > 0);
         self.is_live() && is_known && !is_used && self.in_flight() == 0 && !self.is_watched()

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Answer, Call, Reply, Stage};
@@ -56,12 +57,21 @@ struct Session {
     used: Mutex<Instant>,
     /// Until then it is not tried, as it failed.
     shut_until: Mutex<Option<Instant>>,
+    opening: Mutex<Option<Opening>>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// An attempt to open a session, under way for everybody who wants it: how it ends is remembered also when nobody
+/// waits for it any more.
+struct Opening {
+    /// Whether it went well, once it is over.
+    outcome: watch::Receiver<Option<bool>>,
+    task: AbortHandle,
 }
 
 impl Drop for Shared {
@@ -111,12 +121,13 @@ impl Sessions {
     /// Ends all of them and waits until that is done.
     pub(super) async fn stop(&self) {
         let sessions = std::mem::take(&mut *self.0.sessions.lock());
-        join_all(sessions.iter().map(|session| session.inner.stop())).await;
+        join_all(sessions.iter().map(|session| session.stop())).await;
     }
 
     /// Ends all of them without waiting.
     pub(super) fn let_go(&self) {
         for session in std::mem::take(&mut *self.0.sessions.lock()) {
+            session.give_up();
             session.inner.let_go();
         }
     }
@@ -143,8 +154,10 @@ impl Sessions {
             return self.0.usual.answer(call);
         }
         let usual = self.0.usual.clone();
+        // The other half of its time is for the call itself, whichever way it goes.
+        let patience = self.0.first.wait_limit(&call) / 2;
         Reply::from_late(async move {
-            match session.open().await {
+            match session.is_open_within(patience).await {
                 true => session.forward(call),
                 false => usual.answer(call),
             }
@@ -167,6 +180,10 @@ impl Answer for Sessions {
 
 impl Shared {
     fn way(self: &Arc<Self>, call: &Call) -> Way {
+        // No session is opened for a server that is no more; the first one says so.
+        if self.first.is_let_go() {
+            return Way::Usual;
+        }
         let Some(identity) = self.first.known_identity() else { return Way::Unknown };
         if let Some(held) = self.held(call) {
             // Whoever asked gets the answer.
@@ -213,7 +230,8 @@ impl Shared {
         let place = Place::Beside(self.first.context.notices.clone());
         let (inner, task) = Inner::spawn(config, &common, None, self.first.parts.clone(), place);
         let used = Mutex::new(Instant::now());
-        let session = Arc::new(Session { askable, inner, task, used, shut_until: Mutex::default() });
+        let (shut_until, opening) = (Mutex::default(), Mutex::default());
+        let session = Arc::new(Session { askable, inner, task, used, shut_until, opening });
         sessions.push(session.clone());
         drop(sessions);
         self.look_after();
@@ -266,6 +284,41 @@ impl Session {
 
     fn is_shut(&self) -> bool {
         self.shut_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Whether it is open after so long at most. The attempt goes on without those who do not wait for its end.
+    async fn is_open_within(self: &Arc<Self>, patience: Duration) -> bool {
+        let mut outcome = self.opening();
+        let waiting = outcome.wait_for(|outcome| outcome.is_some());
+        match tokio::time::timeout(patience, waiting).await {
+            Ok(Ok(outcome)) => *outcome == Some(true),
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    /// The attempt that is under way, or a new one.
+    fn opening(self: &Arc<Self>) -> watch::Receiver<Option<bool>> {
+        let mut opening = self.opening.lock();
+        if let Some(opening) = opening.as_ref().filter(|opening| !opening.task.is_finished()) {
+            return opening.outcome.clone();
+        }
+        let (told, outcome) = watch::channel(None);
+        let session = self.clone();
+        let task = tokio::spawn(async move { told.send_replace(Some(session.open().await)) }).abort_handle();
+        *opening = Some(Opening { outcome: outcome.clone(), task });
+        outcome
+    }
+
+    /// Ends an attempt that is under way.
+    fn give_up(&self) {
+        if let Some(opening) = self.opening.lock().take() {
+            opening.task.abort();
+        }
+    }
+
+    async fn stop(&self) {
+        self.give_up();
+        self.inner.stop().await;
     }
 
     /// Connects; false when that fails, and then it is not tried again for a while.

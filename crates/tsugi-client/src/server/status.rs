@@ -31,7 +31,7 @@ pub struct Status {
     pub pid: Option<u32>,
     /// What makes sure that no descendant of the process survives.
     pub tier: Option<&'static str>,
-    /// How often it was connected anew after a failure.
+    /// How often it was started again, whether that went well or not. One that rested is not counted.
     pub restarts: u32,
     /// Why it is not connected, or why it was not the last time.
     pub fault: Option<Fault>,
@@ -153,7 +153,7 @@ impl StatusCell {
         self.tell(What::State);
     }
 
-    /// Counts another attempt after a failure.
+    /// Counts another attempt.
     pub(super) fn count_restart(&self) {
         self.status.lock().restarts += 1;
     }

@@ -68,7 +68,7 @@ async fn held_back(inner: &Inner, mut may_start: watch::Receiver<bool>, orders: 
                 return Next::Idle;
             }
             Some(Order::Restart(done)) => _ = done.send(()),
-            Some(Order::Start | Order::Refresh | Order::Watches) => {}
+            Some(Order::Start | Order::Rest | Order::Refresh | Order::Watches) => {}
             None => return Next::Gone,
         }
     }
@@ -87,7 +87,7 @@ async fn idle(inner: &Inner, orders: &mut Orders) -> Next {
                 inner.status.happen(Happening::Closed, None);
                 let _ = done.send(());
             }
-            Some(Order::Refresh | Order::Watches) => {}
+            Some(Order::Rest | Order::Refresh | Order::Watches) => {}
             None => return Next::Gone,
         }
     }
@@ -96,6 +96,7 @@ async fn idle(inner: &Inner, orders: &mut Orders) -> Next {
 /// One attempt and, if it succeeds, the life of the connection.
 async fn live(inner: &Arc<Inner>, orders: &mut Orders, notices: &mut Notices, backoff: &mut Backoff) -> Next {
     inner.status.happen(Happening::Wanted, None);
+    inner.count_start();
     let (connected, ordered) = attempt(inner, orders, backoff).await;
     match (connected, ordered) {
         (Ok(connected), None) => {
@@ -147,7 +148,7 @@ async fn ending(orders: &mut Orders) -> (Option<oneshot::Sender<()>>, Next) {
         match orders.recv().await {
             Some(Order::Stop(done)) => return (Some(done), Next::Idle),
             Some(Order::Restart(done)) => return (Some(done), Next::Connect),
-            Some(Order::Start | Order::Refresh | Order::Watches) => {}
+            Some(Order::Start | Order::Rest | Order::Refresh | Order::Watches) => {}
             None => return (None, Next::Gone),
         }
     }
@@ -169,11 +170,11 @@ async fn broken(inner: &Arc<Inner>, fault: Fault, orders: &mut Orders, backoff: 
             let asked = fault.retry_after_ms.map_or(Duration::ZERO, Duration::from_millis);
             let wait = wait.max(asked.min(LONGEST_ASKED));
             inner.status.happen(Happening::Broke, Some(fault));
-            pause(inner, wait, Happening::TimeToRetry, orders, backoff).await
+            pause(inner, wait, orders, backoff).await
         }
         Verdict::Pause(wait) => {
             inner.status.happen(Happening::GaveUp, Some(fault));
-            pause(inner, wait, Happening::Wanted, orders, backoff).await
+            pause(inner, wait, orders, backoff).await
         }
         Verdict::GiveUp => {
             inner.status.happen(Happening::GaveUp, Some(fault));
@@ -188,23 +189,11 @@ fn is_worth_retrying(fault: &Fault) -> bool {
 }
 
 /// Waits before the next attempt. Somebody who asks for a start or a restart ends the waiting.
-async fn pause(
-    inner: &Arc<Inner>,
-    wait: Duration,
-    then: Happening,
-    orders: &mut Orders,
-    backoff: &mut Backoff,
-) -> Next {
+async fn pause(inner: &Arc<Inner>, wait: Duration, orders: &mut Orders, backoff: &mut Backoff) -> Next {
     let until = Instant::now() + wait;
     loop {
         let order = tokio::select! {
-            () = tokio::time::sleep_until(until) => {
-                // The move itself is made by the attempt: it begins with "wanted", which is legal here too.
-                if then == Happening::TimeToRetry {
-                    inner.status.count_restart();
-                }
-                return Next::Connect;
-            }
+            () = tokio::time::sleep_until(until) => return Next::Connect,
             order = orders.recv() => order,
         };
         match order {
@@ -219,7 +208,7 @@ async fn pause(
                 let _ = done.send(());
                 return Next::Idle;
             }
-            Some(Order::Refresh | Order::Watches) => {}
+            Some(Order::Rest | Order::Refresh | Order::Watches) => {}
             None => return Next::Gone,
         }
     }
@@ -259,11 +248,19 @@ async fn serve(
 }
 
 impl Inner {
+    /// Counts an attempt. One that only rested was not started again, but woken.
+    fn count_start(&self) {
+        if self.was_started.swap(true, Ordering::Relaxed) && !self.is_resting.load(Ordering::Relaxed) {
+            self.status.count_restart();
+        }
+    }
+
     fn go_live(&self, connection: Connection) {
         // A server that was away may have changed, and could not tell.
         if let Some(cache) = self.parts.cache.as_ref().filter(|_| self.catalog.load().is_some()) {
             cache.forget_all();
         }
+        self.is_resting.store(false, Ordering::Relaxed);
         self.live.store(Some(Arc::new(Live { connection })));
         // The manager may have let go just now, and then nobody else would end this connection.
         if self.is_let_go() {

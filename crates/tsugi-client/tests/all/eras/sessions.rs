@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_client::config::own_profile;
-use tsugi_client::{Manager, Server, ServerConfig};
-use tsugi_protocol::answer::{Answer, Call, Outcome};
+use tsugi_client::connection::state::State;
+use tsugi_client::{Manager, Options, Server, ServerConfig};
+use tsugi_protocol::answer::{Answer, Call, FaultCode, Outcome};
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, Version};
-use tsugi_testkit::script::{Eras, Script};
+use tsugi_testkit::script::{Action, Eras, Rule, Script};
 use tsugi_testkit::scripted::HttpServer;
 use tsugi_testkit::wait;
 
 use super::questions::{answered, form};
-use crate::outcome::{end_of, text};
-use crate::world::{LIMIT, Peer, config, options};
+use crate::outcome::{end_of, fault, text};
+use crate::world::{LIMIT, Peer, SHORT, config, options, within};
 
 struct World {
     peer: HttpServer,
@@ -26,10 +27,14 @@ struct World {
 
 impl World {
     async fn new(era: Eras, settings: impl FnOnce(&mut ServerConfig)) -> Self {
-        let peer = HttpServer::start(&Script { era, ..Script::default() });
+        Self::of(Script { era, ..Script::default() }, options(), settings).await
+    }
+
+    async fn of(script: Script, options: Options, settings: impl FnOnce(&mut ServerConfig)) -> Self {
+        let peer = HttpServer::start(&script);
         let mut config = config("tested", peer.target());
         settings(&mut config);
-        let manager = Manager::new(options());
+        let manager = Manager::new(options);
         let server = manager.register(config).unwrap();
         server.ready(LIMIT).await.unwrap();
         Self { peer, manager, server }
@@ -151,4 +156,28 @@ async fn without_room_for_a_session_a_caller_is_served_over_the_shared_one() {
     assert!(text(&refused).contains("-32601"), "{}", text(&refused));
     assert_eq!(world.declared().len(), 1);
     world.manager.stop().await;
+}
+
+#[tokio::test]
+async fn callers_in_a_hurry_are_served_though_no_session_is_opened_in_time() {
+    let silent = Script { era: Eras::Both, ..Script::default() }.rule(Rule::on("initialize").act(Action::Silence));
+    let options = Options { handshake_timeout: SHORT * 2, ..options() };
+    let world = World::of(silent, options, |_| {}).await;
+    for _ in 0..3 {
+        let outcome = world.outcome(within(legacy(json!({}), "echo"), SHORT)).await;
+        assert_eq!(era_of(&outcome), Era::Modern);
+    }
+    assert_eq!(world.declared().len(), 1, "one attempt for all of them");
+    world.manager.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_whose_manager_went_while_it_rested_gets_no_session() {
+    let world = World::new(Eras::Both, |config| config.idle_timeout = Some(Duration::from_millis(20))).await;
+    assert!(wait::until(|| world.server.status().state == State::Disconnected).await);
+    let World { peer, manager, server } = world;
+    drop(manager);
+    let gone = fault(&end_of(server.answer(legacy(json!({}), "echo")), LIMIT).await.expect("the call ends"));
+    assert_eq!((gone.code, gone.retryable), (FaultCode::ServerNotRunning, false), "{gone}");
+    assert!(peer.journal().received("initialize").is_empty());
 }
