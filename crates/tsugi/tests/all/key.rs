@@ -32,3 +32,33 @@ fn a_running_gateway_follows_the_keys() {
     until(|| status(&key) == "401", || status(&key));
     assert_eq!(world.run(&["key", "revoke", "ann"]).status.code(), Some(2));
 }
+
+#[test]
+fn the_last_key_that_is_revoked_opens_no_gateway_that_others_can_reach() {
+    let world = World::new();
+    let made = world.run(&["key", "add", "ann"]);
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let config = world.write("tsugi.yaml", "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0'}\n");
+    let serving = world.serve_as_written(&["--config", config.to_str().unwrap()]);
+    let status = |key: &str| {
+        let (head, _) = serving.ask("GET", "/mcp/tools", &[("X-Api-Key", key)], "");
+        head.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!((status(&key), status("")), ("200".to_owned(), "401".to_owned()));
+    assert!(world.run(&["key", "revoke", "ann"]).status.success());
+    serving.wait_for("nobody is let in");
+    assert_eq!((status(&key), status("")), ("401".to_owned(), "401".to_owned()));
+}
+
+#[test]
+fn a_configuration_without_keys_is_not_taken_over_where_others_can_reach_it() {
+    let world = World::new();
+    let with_key = "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0', auth: {adminKey: a-key-of-some-length}}\n";
+    let config = world.write("tsugi.yaml", with_key);
+    let serving = world.serve_as_written(&["--config", config.to_str().unwrap()]);
+    world.write("tsugi.yaml", "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0'}\n");
+    serving.wait_for("nothing was changed");
+    assert!(serving.talk().contains("these settings have no key"), "{}", serving.talk());
+    let (head, _) = serving.ask("GET", "/mcp/tools", &[("X-Api-Key", "a-key-of-some-length")], "");
+    assert!(head.contains("200"), "{head}");
+}

@@ -53,6 +53,15 @@ fn an_address_that_others_can_reach_needs_a_key_or_a_word() {
     let talk = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2));
     assert!(talk.contains("without authentication") && talk.contains("--insecure"), "{talk}");
+
+    // What the file says is not the last word: the command line and `tsugi key` have theirs.
+    let config = world.write("open.yaml", "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0'}\n");
+    let config = ["--config", config.to_str().unwrap()];
+    assert_eq!(world.run(&[&["serve"][..], &config].concat()).status.code(), Some(2));
+    world.serve_as_written(&[&["--insecure"][..], &config].concat());
+    world.serve(&config);
+    assert!(world.run(&["key", "add", "ann"]).status.success());
+    world.serve_as_written(&config);
 }
 
 #[test]
