@@ -27,7 +27,7 @@ pub struct Options {
     pub max_parallel: usize,
     /// How long a call may be silent, unless the server or the tool says otherwise.
     pub timeout: Duration,
-    /// How long a call may take whatever happens.
+    /// How long a call may take whatever happens, unless the server says it or the call may be silent for longer.
     pub max_timeout: Duration,
     /// How long connecting and the handshake may take together.
     pub handshake_timeout: Duration,
@@ -88,7 +88,7 @@ pub struct ServerConfig {
     pub target: Target,
     /// How long a call may be silent.
     pub timeout: Option<Duration>,
-    /// How long a call may take whatever happens.
+    /// How long a call may take whatever happens; no other limit goes beyond it.
     pub max_timeout: Option<Duration>,
     /// Settings of single tools.
     pub tools: HashMap<String, ToolConfig>,
@@ -106,7 +106,7 @@ pub struct ServerConfig {
     pub validate: ValidatePolicy,
     /// When a call is tried again; `None` means never.
     pub retry: Option<RetryPolicy>,
-    /// How results of reads are kept; `None` means not at all.
+    /// How results of reads are kept; `None` means only those of tools that say so.
     pub cache: Option<CachePolicy>,
     /// How many calls at once; `None` means no limit.
     pub limit: Option<LimitPolicy>,
@@ -271,7 +271,7 @@ pub struct ToolConfig {
     pub is_quiet: bool,
     /// Whether a call may be tried again. `On` vouches that repeating it does no harm.
     pub retry: Switch,
-    /// Whether results are kept, where the server's are; `Auto` means those of read-only tools.
+    /// Whether results are kept; `Auto` means those of read-only tools where the server's are kept.
     pub cache: Switch,
     /// How long a result is kept, where it differs from the server's.
     pub cache_ttl: Option<Duration>,

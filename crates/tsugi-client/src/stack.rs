@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tsugi_protocol::answer::Answer;
 
-use crate::config::{Options, ServerConfig, Strictness, ValidatePolicy};
+use crate::config::{CachePolicy, Options, ServerConfig, Strictness, Switch, ValidatePolicy};
 use crate::layer::breaker::{Breaker, Guard};
-use crate::layer::cache::{Cache, Store};
+use crate::layer::cache::{Cache, Keeps, Store};
 use crate::layer::can_execute::CanExecute;
 use crate::layer::deadline::{Deadline, Limits};
 use crate::layer::limit::{Gate, Limit};
@@ -28,7 +28,7 @@ impl Parts {
     pub(crate) fn of(config: &ServerConfig) -> Self {
         Self {
             tools: Arc::new(Tools::new(config)),
-            cache: config.cache.map(|policy| Arc::new(Store::new(policy))),
+            cache: cache_of(config).map(|policy| Arc::new(Store::new(policy))),
             breaker: config.breaker.map(|policy| Arc::new(Breaker::new(policy))),
             gate: config.limit.map(Gate::new),
         }
@@ -70,7 +70,8 @@ pub(crate) fn build(
         stack = Arc::new(Validate::new(stack, name.clone(), parts.tools.clone()));
     }
     if let Some(store) = &parts.cache {
-        stack = Arc::new(Cache::new(stack, parts.tools.clone(), store.clone(), config.instances));
+        let keeps = if config.cache.is_some() { Keeps::Reads } else { Keeps::Configured };
+        stack = Arc::new(Cache::new(stack, parts.tools.clone(), store.clone(), config.instances, keeps));
     }
     let deadline = Deadline::new(stack, name, limits, parts.breaker.clone());
     Arc::new(Trace::new(deadline, config))
@@ -86,6 +87,12 @@ fn is_checking(config: &ServerConfig) -> bool {
     let checks = |policy: &ValidatePolicy| policy.arguments != Strictness::Off || policy.results != Strictness::Off;
     checks(&config.validate) || config.tools.values().filter_map(|tool| tool.validate.as_ref()).any(checks)
 }
+/// How results are kept: a single tool may want that where its server does not.
+fn cache_of(config: &ServerConfig) -> Option<CachePolicy> {
+    let is_wanted = config.tools.values().any(|tool| tool.cache == Switch::On);
+    config.cache.or_else(|| is_wanted.then(CachePolicy::default))
+}
+
 
 #[cfg(test)]
 mod tests;

@@ -39,9 +39,6 @@ use interrupt::Interrupts;
 pub(crate) use offer::{is_offered, is_shown_as, offers, own_name, shown, shown_name};
 pub(crate) use select::{named, select};
 
-/// How long a call may take in all where no configuration says it.
-const MAX_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// How long stopping a server that did not become ready may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -190,7 +187,7 @@ impl App {
             limit: Some(LimitPolicy { in_flight: settings.options.max_in_flight, ..LimitPolicy::default() }),
             max_connections: settings.options.max_connections,
             timeout: settings.options.timeout,
-            max_timeout: settings.options.max_timeout.unwrap_or(MAX_TIMEOUT),
+            // `maxTimeout` is told to each server, so that a reload which takes it out of `options` takes it from them.
             state_dir: self.state_directory(),
             profile,
             handshake_timeout: self.patience.get().copied().unwrap_or(Options::default().handshake_timeout),

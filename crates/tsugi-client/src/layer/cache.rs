@@ -25,12 +25,28 @@ pub struct Cache {
     tools: Arc<Tools>,
     store: Arc<Store>,
     instances: Instances,
+    keeps: Keeps,
+}
+
+/// What is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// Every read.
+    Reads,
+    /// Only the results of tools for which that is configured.
+    Configured,
 }
 
 impl Cache {
     /// Around `inner`.
-    pub fn new(inner: Arc<dyn Answer>, tools: Arc<Tools>, store: Arc<Store>, instances: Instances) -> Self {
-        Self { inner, tools, store, instances }
+    pub fn new(
+        inner: Arc<dyn Answer>,
+        tools: Arc<Tools>,
+        store: Arc<Store>,
+        instances: Instances,
+        keeps: Keeps,
+    ) -> Self {
+        Self { inner, tools, store, instances, keeps }
     }
 
     /// How long the result of this call may be kept; `None` when it may not.
@@ -40,13 +56,13 @@ impl Cache {
             return None;
         }
         match call.method {
-            Method::ResourcesRead => Some(Lifetime::AsServerSays),
+            Method::ResourcesRead => (self.keeps == Keeps::Reads).then_some(Lifetime::AsServerSays),
             Method::ToolsCall => {
                 let tool = self.tools.get(&call.subject()?)?;
                 let is_kept = match tool.settings.cache {
                     Switch::On => true,
                     Switch::Off => false,
-                    Switch::Auto => tool.is_read_only,
+                    Switch::Auto => tool.is_read_only && self.keeps == Keeps::Reads,
                 };
                 is_kept.then(|| Lifetime::Fixed(tool.settings.cache_ttl.unwrap_or(self.store.ttl())))
             }

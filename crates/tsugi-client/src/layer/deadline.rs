@@ -21,6 +21,8 @@ pub struct Limits {
     idle: Duration,
     /// How long it may take whatever happens.
     total: Duration,
+    /// Whether somebody said so: a limit that nobody set gives way to a longer one on silence.
+    is_total_given: bool,
     tools: Vec<(String, Duration)>,
     /// Whether silence is left to another deadline further in.
     is_whole_only: bool,
@@ -33,6 +35,7 @@ impl Limits {
         Self {
             idle: config.timeout.unwrap_or(options.timeout),
             total: config.max_timeout.unwrap_or(options.max_timeout),
+            is_total_given: config.max_timeout.is_some(),
             tools,
             is_whole_only: false,
         }
@@ -43,11 +46,15 @@ impl Limits {
         Self { is_whole_only: true, ..self }
     }
 
+    /// How long this call may be silent, and how long it may take in all.
+    fn for_call(&self, call: &Call) -> (Duration, Duration) {
+        let idle = self.idle_for(call);
+        let total = if self.is_total_given { self.total } else { self.total.max(idle) };
+        (if self.is_whole_only { total } else { idle }, total)
+    }
+
     /// The call's own limit, else the tool's, else the server's.
     fn idle_for(&self, call: &Call) -> Duration {
-        if self.is_whole_only {
-            return self.total;
-        }
         if let Some(timeout) = call.options.timeout {
             return timeout;
         }
@@ -87,7 +94,7 @@ impl<A: Answer> Answer for Deadline<A> {
         if call.method == Method::Listen {
             return self.inner.answer(call);
         }
-        let idle = self.limits.idle_for(&call);
+        let (idle, total) = self.limits.for_call(&call);
         let wants_progress = call.meta.progress_token.is_some();
         let tool = if call.method == Method::ToolsCall { call.params.get("name") } else { None };
         match self.inner.answer(call).into_ready() {
@@ -96,7 +103,7 @@ impl<A: Answer> Answer for Deadline<A> {
                 reply,
                 tool,
                 idle,
-                total: self.limits.total.max(idle),
+                total,
                 started: None,
                 bell: None,
                 wants_progress,
@@ -218,9 +225,14 @@ mod tests {
         Duration::from_secs(count)
     }
 
+    fn limits() -> Limits {
+        let tools = vec![("slow".into(), seconds(90))];
+        Limits { idle: seconds(30), total: seconds(600), is_total_given: false, tools, is_whole_only: false }
+    }
+
     async fn outcome(waits: &[u64], total: u64) -> Outcome {
         let slow = Slow(waits.iter().map(|count| seconds(*count)).collect());
-        let limits = Limits { idle: seconds(30), total: seconds(total), tools: Vec::new(), is_whole_only: false };
+        let limits = Limits { total: seconds(total), ..limits() };
         Deadline::new(slow, "s".into(), limits, None).answer(Call::tool("t", None)).outcome().await
     }
 
@@ -245,16 +257,34 @@ mod tests {
 
     #[test]
     fn the_calls_own_limit_comes_before_the_tools_and_the_servers() {
-        let limits = Limits {
-            idle: seconds(30),
-            total: seconds(600),
-            tools: vec![("slow".into(), seconds(90))],
-            is_whole_only: false,
-        };
+        let limits = limits();
         assert_eq!(limits.idle_for(&Call::tool("slow", None)), seconds(90));
         assert_eq!(limits.idle_for(&Call::tool("other", None)), seconds(30));
         let mut call = Call::tool("slow", None);
         call.options.timeout = Some(seconds(5));
         assert_eq!(limits.idle_for(&call), seconds(5));
+    }
+
+    #[test]
+    fn a_limit_on_the_whole_that_somebody_set_is_not_exceeded_and_another_gives_way() {
+        let slow = Call::tool("slow", None);
+        let check = |is_total_given, is_whole_only, total, expected: (u64, u64)| {
+            let limits = Limits { total: seconds(total), is_total_given, is_whole_only, ..limits() };
+            assert_eq!(limits.for_call(&slow), (seconds(expected.0), seconds(expected.1)), "{limits:?}");
+        };
+        check(false, false, 600, (90, 600));
+        check(false, false, 60, (90, 90));
+        check(true, false, 60, (90, 60));
+        // Where every try has its own limit on silence.
+        check(false, true, 600, (600, 600));
+        check(false, true, 60, (90, 90));
+        check(true, true, 60, (60, 60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_on_the_whole_may_be_shorter_than_that_on_silence() {
+        let limits = Limits { total: seconds(5), is_total_given: true, ..limits() };
+        let reply = Deadline::new(Slow(vec![seconds(20)]), "s".into(), limits, None).answer(Call::tool("t", None));
+        assert_eq!(timed_out(&reply.outcome().await), Some("the call took longer than 5s in all"));
     }
 }

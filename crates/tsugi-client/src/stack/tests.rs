@@ -14,7 +14,9 @@ use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
 use tsugi_protocol::serve::{self, Contents, Resource, Structured, Text, Tool};
 use tsugi_testkit::wait;
 
-use crate::config::{BreakerPolicy, CachePolicy, LimitPolicy, RetryPolicy, Strictness, ToolConfig, ValidatePolicy};
+use crate::config::{
+    BreakerPolicy, CachePolicy, LimitPolicy, RetryPolicy, Strictness, Switch, ToolConfig, ValidatePolicy,
+};
 use crate::manager::Execution;
 use crate::{Manager, Options, Server, ServerConfig, Target};
 
@@ -130,6 +132,22 @@ async fn kept_results_are_used_until_the_server_tells_of_a_change_and_the_status
     }
     assert!(changed, "the change of tools was not heard");
     assert_eq!(read(&server).await, news, "resources did not change");
+}
+
+#[tokio::test]
+async fn a_tool_that_is_to_be_kept_is_kept_though_its_server_is_not() {
+    let (inner, _) = adder();
+    let mut config = config(inner);
+    let (manager, server) = manager(config.clone()).await;
+    let sum = |manager: Manager| async move {
+        manager.execute("add", &json!({"a": 1, "b": 2})).await.data.unwrap()["calls"].clone()
+    };
+    assert_ne!(sum(manager.clone()).await, sum(manager).await);
+    assert_eq!(server.status().cache, None);
+    config.tools.insert("add".into(), ToolConfig { cache: Switch::On, ..ToolConfig::default() });
+    let (manager, server) = self::manager(config).await;
+    assert_eq!(sum(manager.clone()).await, sum(manager.clone()).await);
+    assert_ne!(read(&server).await, read(&server).await, "nothing else is kept");
 }
 
 #[tokio::test]

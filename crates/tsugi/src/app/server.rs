@@ -13,7 +13,6 @@ use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::{Era, Version};
 use tsugi_transport::http::HttpTarget;
 
-use super::MAX_TIMEOUT;
 use crate::builtin;
 use crate::builtin::pm::Boards;
 use crate::config::secret::Text;
@@ -33,8 +32,7 @@ pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -
     let grace = Grace { stdin: GRACE, ..Grace::default() };
     Ok(ServerConfig {
         timeout: Some(server.timeout),
-        // Always said, so that a reload which takes it out of `options` takes it from the server too.
-        max_timeout: Some(server.max_timeout.unwrap_or(MAX_TIMEOUT)),
+        max_timeout: server.max_timeout,
         tools: server.tools.iter().map(|(name, tool)| (name.clone(), policy::tool(tool))).collect(),
         restart: match server.restart {
             settings::Restart::OnFailure => Restart::OnFailure,
@@ -134,7 +132,7 @@ mod tests {
         let tool = configured("tools: {t: {validate: {arguments: off}}}").tools["t"].clone();
         assert_eq!(tool.validate, Some(ValidatePolicy { arguments: Strictness::Off, results: Strictness::Warn }));
         assert_eq!(configured("maxTimeout: 5s").max_timeout, Some(Duration::from_secs(5)));
-        assert_eq!(configured("timeout: 5s").max_timeout, Some(MAX_TIMEOUT));
+        assert_eq!(configured("timeout: 5s").max_timeout, None, "a limit that nobody set gives way to others");
     }
 
     #[test]

@@ -165,8 +165,9 @@ impl Talk {
             };
             match mail {
                 Some(Mail::Answer(line)) => {
-                    let identity = self.shared.session().identity;
-                    return reading::answer(&self.shared.context, &identity, &self.call, self.id, line);
+                    let (context, identity) = (&self.shared.context, self.shared.session().identity);
+                    let outcome = reading::answer(context, &identity, &self.call, self.id, line);
+                    return context.explain(&self.call, self.lacking.as_ref(), outcome);
                 }
                 Some(Mail::Progress(note)) => self.progressed(note),
                 Some(Mail::Question(request)) => match self.shared.context.admit(&self.call, &request) {

@@ -1,12 +1,12 @@
 //! One read under way for everybody who asks the same: it goes on while anybody waits, whoever began it.
 //!
-//! Whoever waits polls the one reply with a waker of their own, and the last who polled is woken by the server's side.
-//! That one wakes the others when something came, and when it goes away itself. So a read that nobody shares costs
-//! no more than one that cannot be shared.
+//! Somebody who waits alone polls the reply with a waker of their own, so that a read that nobody shares costs no more
+//! than one that cannot be shared. From the second on the server's side wakes everybody: the last who polled may be
+//! somebody who does not look at their reply for a while.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -36,22 +36,62 @@ struct State {
     /// How many wait, and the number of the next.
     riders: usize,
     next: u64,
-    /// Those to be woken, by number.
-    waiting: SmallVec<[(u64, Waker); 2]>,
+    /// Those to be woken, while nobody shares the read.
+    waiting: Waiting,
+    /// Those to be woken, once somebody does.
+    bell: Option<Arc<Bell>>,
+}
+
+/// Those to be woken, by number.
+type Waiting = SmallVec<[(u64, Waker); 2]>;
+
+/// Wakes everybody who waits. It knows nothing of the read: a waker that the read's own reply holds must not keep
+/// the read alive.
+#[derive(Default)]
+struct Bell(Mutex<Waiting>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        let all = std::mem::take(&mut *self.0.lock());
+        all.into_iter().for_each(|(_, waker)| waker.wake());
+    }
 }
 
 impl State {
-    fn listen(&mut self, number: u64, waker: &Waker) {
-        match self.waiting.iter_mut().find(|(known, _)| *known == number) {
-            Some((_, known)) => known.clone_from(waker),
-            None => self.waiting.push((number, waker.clone())),
+    /// Asks the reply, so that whoever waits is woken when there is more.
+    fn ask(&mut self, number: u64, context: &mut Context<'_>) -> Poll<Event> {
+        if self.riders < 2 && self.bell.is_none() {
+            listen(&mut self.waiting, number, context.waker());
+            return self.ask_with(context);
+        }
+        let waiting = &mut self.waiting;
+        let bell = self.bell.get_or_insert_with(|| Arc::new(Bell(Mutex::new(std::mem::take(waiting))))).clone();
+        // Before the reply is asked: it may ring at once.
+        listen(&mut bell.0.lock(), number, context.waker());
+        self.ask_with(&mut Context::from_waker(&Waker::from(bell)))
+    }
+
+    fn ask_with(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        match &mut self.reply {
+            Some(reply) => reply.poll_event(context),
+            None => Poll::Pending,
         }
     }
 
     /// Everybody but this one, to be woken once the lock is free.
     fn others(&mut self, number: u64) -> SmallVec<[Waker; 2]> {
-        let all = std::mem::take(&mut self.waiting);
+        let mut all = std::mem::take(&mut self.waiting);
+        if let Some(bell) = &self.bell {
+            all.append(&mut bell.0.lock());
+        }
         all.into_iter().filter(|(known, _)| *known != number).map(|(_, waker)| waker).collect()
+    }
+}
+
+fn listen(waiting: &mut Waiting, number: u64, waker: &Waker) {
+    match waiting.iter_mut().find(|(known, _)| *known == number) {
+        Some((_, known)) => known.clone_from(waker),
+        None => waiting.push((number, waker.clone())),
     }
 }
 
@@ -85,15 +125,8 @@ impl Flight {
             *seen = state.notes;
             return Poll::Ready(Event::Note(note));
         }
-        let polled = match &mut state.reply {
-            Some(reply) => reply.poll_event(context),
-            None => Poll::Pending,
-        };
-        match polled {
-            Poll::Pending => {
-                state.listen(number, context.waker());
-                Poll::Pending
-            }
+        match state.ask(number, context) {
+            Poll::Pending => Poll::Pending,
             Poll::Ready(Event::Note(note)) => {
                 state.note = Some(note.clone());
                 state.notes += 1;

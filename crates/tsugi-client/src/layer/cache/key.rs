@@ -6,25 +6,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tsugi_protocol::answer::{Call, Caller};
 use tsugi_protocol::json::Splice;
-use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::{Askable, Method};
 
 /// Entries of `_meta` that say where a call comes from, not what it asks.
 const TRACING: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-/// Two calls with the same key have the same answer: same method and parameters byte for byte, same owner, and
-/// no change of the server between them. Cheap to clone.
+/// Two calls with the same key have the same answer: same method and parameters byte for byte, same owner, a client
+/// that can be asked for the same, and no change of the server between them. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key(Arc<Parts>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Parts {
-    /// Of the parameters and the owner, made once: keys are looked up several times.
+    /// Of the parameters, the owner and what can be asked, made once: keys are looked up several times.
     digest: u64,
     method: Method,
     params: Box<[u8]>,
     /// What others put into `_meta`; absent when there is nothing.
     meta: Option<Bytes>,
     owner: Owner,
+    /// What the client can be asked for: a server that cannot ask says something else, or refuses. It does not count
+    /// for what is everybody's.
+    askable: Option<Askable>,
     /// Counts the changes of the server; entries of an older count are never found again.
     epoch: u64,
 }
@@ -69,8 +72,10 @@ impl Key {
     pub(super) fn of(call: &Call, owner: Owner, epoch: u64, hasher: &RandomState) -> Self {
         // Copied: a key must not keep the buffer of the wire alive.
         let params: Box<[u8]> = call.params.raw().bytes()[..].into();
-        let digest = hasher.hash_one((&params, &owner));
-        Self(Arc::new(Parts { digest, method: call.method.clone(), params, meta: meta_of(call), owner, epoch }))
+        let askable = Some(call.meta.client.capabilities.askable());
+        let digest = hasher.hash_one((&params, &owner, askable));
+        let (method, meta) = (call.method.clone(), meta_of(call));
+        Self(Arc::new(Parts { digest, method, params, meta, owner, askable, epoch }))
     }
 
     /// Whether it belongs to one session.
@@ -80,9 +85,9 @@ impl Key {
 
     /// The same read for everybody.
     pub(super) fn for_everybody(&self, hasher: &RandomState) -> Self {
-        let owner = Owner::Everybody;
-        let digest = hasher.hash_one((&self.0.params, &owner));
-        Self(Arc::new(Parts { digest, owner, ..Parts::clone(&self.0) }))
+        let (owner, askable) = (Owner::Everybody, None);
+        let digest = hasher.hash_one((&self.0.params, &owner, askable));
+        Self(Arc::new(Parts { digest, owner, askable, ..Parts::clone(&self.0) }))
     }
 
     /// Whether it reads this resource.

@@ -1,7 +1,7 @@
 //! What is kept and for whom, when it is forgotten, and that identical reads are one.
 
 use super::*;
-use crate::config::{CachePolicy, ServerConfig, Target, ToolConfig};
+use crate::config::{CachePolicy, ServerConfig, Target, ToolConfig, own_profile};
 use crate::tools::tests::catalog;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 use tsugi_protocol::answer::{Caller, Event, InputRequired};
 use tsugi_protocol::json::Raw;
+use tsugi_protocol::mcp::ClientCapabilities;
+use tsugi_protocol::mcp::meta::RequestMeta;
 
 /// Says who asked and how often it was asked, once it is let go.
 struct Server {
@@ -76,7 +78,7 @@ fn world_with(extra: Value, instances: Instances, asks: bool) -> World {
         .map(|(name, read_only)| json!({"name": name, "annotations": {"readOnlyHint": read_only}}));
     tools.fill(&catalog(json!(described)));
     let store = Arc::new(Store::new(CachePolicy::default()));
-    let layer = Cache::new(shared, Arc::new(tools), store.clone(), instances);
+    let layer = Cache::new(shared, Arc::new(tools), store.clone(), instances, Keeps::Reads);
     World { server, store, layer }
 }
 
@@ -134,6 +136,28 @@ async fn other_arguments_are_another_read() {
     world.number(tool("read")).await;
     world.number(Call::tool("read", Some(&Raw::literal(r#"{"x":2}"#)))).await;
     assert_eq!(world.asked(), 2);
+}
+
+fn by_client(capabilities: Value, mut call: Call) -> Call {
+    let capabilities = ClientCapabilities::from_object(Object::from(capabilities));
+    call.meta = RequestMeta::of_client(Arc::new(own_profile(capabilities)));
+    call
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_can_be_asked_for_different_things_share_only_what_is_public() {
+    for (scope, asked) in [("private", 2), ("public", 1)] {
+        let world = world_with(json!({"ttlMs": 5000, "cacheScope": scope}), Instances::Shared, false);
+        for capabilities in [json!({}), json!({"sampling": {}}), json!({"sampling": {}})] {
+            world.ask(by_client(capabilities, read("a"))).await;
+        }
+        assert_eq!(world.asked(), asked, "{scope}");
+    }
+    let world = world();
+    world.hold();
+    let replies = [json!({}), json!({"roots": {}})].map(|client| world.layer.answer(by_client(client, tool("read"))));
+    assert_eq!(world.asked(), 2, "neither waits for the other's");
+    drop(replies);
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,6 +260,23 @@ async fn identical_reads_at_once_are_one_call() {
     assert!(all.await.iter().all(|outcome| matches!(outcome, Outcome::Complete(_))));
     assert_eq!(world.asked(), 1);
     assert_eq!(world.store.counts().shared, 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_does_not_look_at_a_shared_read_holds_up_nobody() {
+    let world = world();
+    world.hold();
+    let leader = tokio::spawn(world.layer.answer(tool("read")).outcome());
+    // On one thread: now the leader has looked, and whoever looks next is the last who did.
+    tokio::task::yield_now().await;
+    let mut idle = world.layer.answer(tool("read"));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(idle.poll_event(&mut context).is_pending());
+    world.server.go.add_permits(1);
+    let outcome = tokio::time::timeout(Duration::from_secs(1), leader).await.expect("it is woken").unwrap();
+    assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
+    drop(idle);
+    assert_eq!(world.asked(), 1);
 }
 
 #[tokio::test(start_paused = true)]

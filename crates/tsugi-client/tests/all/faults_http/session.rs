@@ -1,12 +1,16 @@
 //! Servers that forget sessions, do not let them end, or lose their streams of changes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tsugi_client::ServerConfig;
+use tsugi_client::config::own_profile;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, SentState};
 use tsugi_protocol::json::{Object, Raw};
-use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::input::Answers;
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::{ClientCapabilities, Method};
 use tsugi_testkit::fake::{Step, reply};
 use tsugi_testkit::script::{Action, Http, Rule, Script};
 use tsugi_testkit::scripted::HttpServer;
@@ -14,7 +18,7 @@ use tsugi_testkit::wait;
 
 use super::fake;
 use crate::outcome::{asked, fault, notes_of, text, value};
-use crate::world::{Bench, LIMIT, call, http};
+use crate::world::{Bench, LIMIT, call, http, options};
 
 /// A server that forgets every session when it is told to.
 fn forgetful() -> Bench<HttpServer> {
@@ -139,7 +143,7 @@ async fn progress_on_the_sessions_own_stream_reaches_its_call_while_it_runs() {
 }
 
 /// A server that asks in the middle of `count`; what it tells after that comes on the session's own stream.
-fn asking() -> tsugi_testkit::fake::Fake {
+fn asking(result: serde_json::Value) -> tsugi_testkit::fake::Fake {
     let (answered, answers) = std::sync::mpsc::channel::<()>();
     let (call, answers) = (parking_lot::Mutex::new(None), parking_lot::Mutex::new(answers));
     tsugi_testkit::fake::Fake::start(move |request| {
@@ -151,13 +155,13 @@ fn asking() -> tsugi_testkit::fake::Fake {
             return [reply::sse_open(&[&progress.to_string(), &answer]), vec![Step::Hold]].concat();
         }
         if super::is_count(request) {
-            let answer = super::response(request, &super::said(tsugi_protocol::mcp::Era::Legacy, "1"));
+            let answer = super::response(request, &result);
             *call.lock() = Some((request.json()["params"]["_meta"]["progressToken"].clone(), answer));
             let params = json!({"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}});
             let question = json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params});
             return [reply::sse_open(&[&question.to_string()]), vec![Step::Hold]].concat();
         }
-        if request.json().get("result").is_some() {
+        if request.method == "POST" && request.json().get("method").is_none() {
             answered.send(()).ok();
             return reply::status(202, &[], "");
         }
@@ -167,7 +171,7 @@ fn asking() -> tsugi_testkit::fake::Fake {
 
 #[tokio::test]
 async fn progress_after_a_question_reaches_the_call_that_went_on() {
-    let bench = Bench::of(asking());
+    let bench = Bench::of(asking(super::said(tsugi_protocol::mcp::Era::Legacy, "1")));
     let mut counting = call("count", json!({}));
     counting.meta.progress_token = Some(Raw::string("mine"));
     let question = asked(&bench.outcome(counting.clone()).await);
@@ -176,6 +180,20 @@ async fn progress_after_a_question_reaches_the_call_that_went_on() {
     let again = counting.retry_with(Some(&answers.finish()), question.state.as_deref());
     let (notes, outcome) = notes_of(bench.server.answer(again), LIMIT).await.expect("the call ends");
     assert_eq!((notes.len(), text(&outcome).as_str()), (1, "1"));
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_failure_on_the_sessions_own_stream_names_the_capability_that_was_missing() {
+    let failed = json!({"isError": true, "content": [{"type": "text", "text": "nobody to ask"}]});
+    // No room for a session on the caller's own terms.
+    let settings = |config| ServerConfig { max_connections: 1, ..config };
+    let bench = Bench::under(options(), asking(failed), settings);
+    let mut counting = call("count", json!({}));
+    counting.meta = RequestMeta::of_client(Arc::new(own_profile(ClientCapabilities::from_object(Object::empty()))));
+    let missing = fault(&bench.outcome(counting).await);
+    assert_eq!(missing.code, FaultCode::MissingCapability, "{missing}");
+    assert!(missing.message.ends_with("nobody to ask"), "{missing}");
     bench.finish().await;
 }
 

@@ -17,7 +17,7 @@ keys! {
     MAX_IN_FLIGHT = "maxInFlight", "number", "1024", "Calls under way at the same time, over all servers.";
     MAX_CONNECTIONS = "maxConnections", "number", "", "Connections over all servers at most; the one unused for longest is closed for a new one, and opened again when it is called. Absent means no limit.";
     TIMEOUT = "timeout", "duration", "30s", "How long a call may be silent. Where it is absent, the variable `DEFAULT_TIMEOUT` is asked first.";
-    MAX_TIMEOUT = "maxTimeout", "duration", "", "How long a call may take in all, progress or not.";
+    MAX_TIMEOUT = "maxTimeout", "duration", "", "How long a call may take in all, progress or not: no `timeout` goes beyond it. Where it is absent everywhere that is 10 minutes, or a longer `timeout`.";
     RETRY = "retryPolicy", "map", "", "When and how a call is tried again.";
     CACHE = "cache", "`on`, `off`, or map", "off", "Whether results of read-only tools are kept. What else happens to the data meanwhile is not noticed.";
     VALIDATE = "validate", "`off`, `warn`, `enforce`, or map", "", "How arguments and results are checked against their schemas.";

@@ -43,7 +43,7 @@ keys! {
     tool at "servers[].tools.NAME": "What differs for one tool."
     TIMEOUT = "timeout", "duration", "", "How long a call may be silent. Default: that of the server.";
     RETRY = "retry", "`auto`, `on`, or `off`", "auto", "Whether a call may be tried again; `auto` trusts only what was not sent, or is read-only or idempotent.";
-    CACHE = "cache", "`auto`, `on`, or `off`", "auto", "Whether results are kept; `auto` means those of read-only tools.";
+    CACHE = "cache", "`auto`, `on`, or `off`", "auto", "Whether results are kept; `auto` means those of read-only tools, where the server's `cache` is on.";
     VALIDATE = "validate", "`off`, `warn`, `enforce`, or map", "", "How its arguments and results are checked. What is absent comes from the server's `validate`.";
     READ_ONLY = "readOnly", "`true` or `false`", "", "Overrules the tool's own `readOnlyHint`.";
     IDEMPOTENT = "idempotent", "`true` or `false`", "", "Overrules the tool's own `idempotentHint`.";
