@@ -78,3 +78,19 @@ fn no_file_names_a_machine_or_a_registry() {
     }
     assert!(found.is_empty(), "with a path of one machine or a registry's address: {found:#?}");
 }
+
+#[test]
+fn nothing_is_built_from_what_deny_toml_bans_or_from_elsewhere_than_the_registry() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let (rules, lock) = (read("deny.toml"), read("Cargo.lock"));
+    let banned: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("{ crate = \"")).collect();
+    let banned: Vec<&str> = banned.iter().filter_map(|rest| rest.split('"').next()).collect();
+    assert!(banned.contains(&"openssl-sys"), "{banned:?}");
+    let built = |name: &str| lock.lines().any(|line| line == format!("name = \"{name}\""));
+    assert!(built("rustls"), "the lock file is read");
+    let found: Vec<&&str> = banned.iter().filter(|name| built(name)).collect();
+    assert!(found.is_empty(), "banned by deny.toml: {found:?}");
+    let registry = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+    let foreign: Vec<&str> = lock.lines().filter(|line| line.starts_with("source = ") && *line != registry).collect();
+    assert!(foreign.is_empty(), "not from the registry: {foreign:?}");
+}
