@@ -70,13 +70,17 @@ impl Cache {
         }
     }
 
-    fn miss(&self, key: Key, lifetime: Lifetime, call: Call) -> Reply {
-        // Notes are written for one caller, so one who wants them asks alone.
-        if call.meta.progress_token.is_some() || call.meta.log_level.is_some() {
-            self.store.count_miss();
-            return self.inner.answer(call);
+    fn alone(&self, key: &Key, call: Call) -> Reply {
+        if let Some(complete) = self.store.get(key) {
+            return from_before(&call, complete);
         }
+        self.store.count_miss();
+        self.inner.answer(call)
+    }
+
+    fn together(&self, key: Key, lifetime: Lifetime, call: Call) -> Reply {
         match self.store.join(key, lifetime) {
+            Role::Kept(complete) => from_before(&call, complete),
             Role::Follower(rider) => {
                 self.store.count_shared();
                 note(&call, "waits for the same call of somebody else");
@@ -88,6 +92,11 @@ impl Cache {
             }
         }
     }
+}
+
+fn from_before(call: &Call, complete: Complete) -> Reply {
+    note(call, "the result was kept from before");
+    Reply::ready(Outcome::Complete(complete))
 }
 
 /// Tells somebody who looks at the call.
@@ -102,14 +111,14 @@ impl Answer for Cache {
     fn answer(&self, call: Call) -> Reply {
         let Some(lifetime) = self.lifetime(&call) else { return self.inner.answer(call) };
         let key = self.store.key(&call, self.owner(&call));
-        let found = self.store.get(&key).or_else(|| self.shared(&key, &lifetime));
-        match found {
-            Some(complete) => {
-                note(&call, "the result was kept from before");
-                Reply::ready(Outcome::Complete(complete))
-            }
-            None => self.miss(key, lifetime, call),
+        if let Some(complete) = self.shared(&key, &lifetime) {
+            return from_before(&call, complete);
         }
+        // Notes are written for one caller, so one who wants them asks alone.
+        if call.meta.progress_token.is_some() || call.meta.log_level.is_some() {
+            return self.alone(&key, call);
+        }
+        self.together(key, lifetime, call)
     }
 }
 

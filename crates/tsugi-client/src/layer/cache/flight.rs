@@ -6,6 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -22,6 +23,8 @@ pub(super) struct Flight {
     pub(super) key: Key,
     pub(super) lifetime: Lifetime,
     state: Mutex<State>,
+    /// Set when the store has heard of the end.
+    has_landed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -101,7 +104,7 @@ fn wake(wakers: SmallVec<[Waker; 2]>) {
 
 impl Flight {
     pub(super) fn new(store: Arc<Store>, key: Key, lifetime: Lifetime) -> Arc<Self> {
-        Arc::new(Self { store, key, lifetime, state: Mutex::default() })
+        Arc::new(Self { store, key, lifetime, state: Mutex::default(), has_landed: AtomicBool::new(false) })
     }
 
     /// One more who waits.
@@ -150,6 +153,7 @@ impl Flight {
     fn land(&self, number: u64, outcome: &Outcome) {
         // From here on nobody joins, so that whoever is counted below is everybody.
         self.store.land(self, outcome);
+        self.has_landed.store(true, Relaxed);
         let mut state = self.state.lock();
         if state.riders > 1 {
             state.outcome = Some(outcome.clone());
@@ -162,7 +166,9 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.store.forget_flight(self);
+        if !*self.has_landed.get_mut() {
+            self.store.forget_flight(self);
+        }
     }
 }
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use hashlink::LinkedHashMap;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Call, Complete, Outcome};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::freshness::CacheScope;
 
 use super::flight::Flight;
-use super::key::{Key, Owner};
+use super::key::{ByDigest, Key, Owner};
 use super::{Lifetime, aged};
 use crate::config::CachePolicy;
 
@@ -39,10 +40,10 @@ pub struct Store {
 #[derive(Default)]
 struct Shelf {
     /// The least recently used first.
-    kept: LinkedHashMap<Key, Kept>,
+    kept: LinkedHashMap<Key, Kept, ByDigest>,
     /// The places that are taken.
     places: u64,
-    flights: HashMap<Key, Weak<Flight>>,
+    flights: HashMap<Key, Weak<Flight>, ByDigest>,
 }
 
 struct Kept {
@@ -69,16 +70,21 @@ impl Shelf {
         }
     }
 
-    fn keep(&mut self, key: Key, kept: Kept, limit: u64) {
+    /// Keeps a result, and gives what has to go for it.
+    fn keep(&mut self, key: Key, kept: Kept, limit: u64) -> SmallVec<[(Key, Kept); 1]> {
+        let mut gone = SmallVec::new();
         self.places += kept.places;
-        if let Some(before) = self.kept.insert(key, kept) {
+        if let Some(before) = self.kept.insert(key.clone(), kept) {
             self.places -= before.places;
+            gone.push((key, before));
         }
         while self.places > limit
-            && let Some((_, oldest)) = self.kept.pop_front()
+            && let Some(oldest) = self.kept.pop_front()
         {
-            self.places -= oldest.places;
+            self.places -= oldest.1.places;
+            gone.push(oldest);
         }
+        gone
     }
 
     fn is_under_way(&self, flight: &Flight) -> bool {
@@ -164,8 +170,12 @@ impl Store {
     /// What is kept under this key.
     pub(super) fn get(&self, key: &Key) -> Option<Complete> {
         let (complete, remaining) = self.shelf.lock().find(key, Instant::now())?;
+        Some(self.hit(&complete, remaining))
+    }
+
+    fn hit(&self, complete: &Complete, remaining: Duration) -> Complete {
         self.hits.fetch_add(1, Relaxed);
-        Some(aged(&complete, remaining))
+        aged(complete, remaining)
     }
 
     pub(super) fn count_miss(&self) {
@@ -176,9 +186,14 @@ impl Store {
         self.shared.fetch_add(1, Relaxed);
     }
 
-    /// The same read under way, or a new one that the caller is to make.
+    /// What is kept under this key, else the same read under way, else a new one that the caller is to make:
+    /// one look at the shelf for all three.
     pub(super) fn join(self: &Arc<Self>, key: Key, lifetime: Lifetime) -> Role {
         let mut shelf = self.shelf.lock();
+        if let Some((complete, remaining)) = shelf.find(&key, Instant::now()) {
+            drop(shelf);
+            return Role::Kept(self.hit(&complete, remaining));
+        }
         if let Some(flight) = shelf.flights.get(&key).and_then(Weak::upgrade) {
             return Role::Follower(flight.board());
         }
@@ -196,9 +211,10 @@ impl Store {
             return;
         }
         shelf.flights.remove(&flight.key);
-        if let Some((key, kept)) = kept {
-            shelf.keep(key, kept, self.policy.max_entries);
-        }
+        let gone = kept.map(|(key, kept)| shelf.keep(key, kept, self.policy.max_entries));
+        drop(shelf);
+        // Given back without the lock, which others wait for.
+        drop(gone);
     }
 
     /// Takes a read out of those under way, if it is among them.
@@ -227,6 +243,8 @@ impl Store {
 
 /// What somebody who asks is to do.
 pub(super) enum Role {
+    /// Nothing: this is the result.
+    Kept(Complete),
     /// Make the call.
     Leader(super::flight::Rider),
     /// Wait for it.
