@@ -139,21 +139,25 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Another one for every call, so that a cache is asked and never has the answer.
+    fn tag(&self) -> String {
+        format!("{}-{}", self.number, self.turn)
+    }
+
     /// One call to its end; an answer that is none ends the run.
     pub async fn call(&mut self) {
+        self.turn += 1;
         match &self.contender {
             Contender::BarePipe(pipe) => pipe.exchange(&mut self.line).await,
             Contender::BareHttp(http) => http.exchange().await,
             Contender::Tsugi(tsugi) => {
-                // Every call is another one, so that the cache is asked and never has the answer.
-                self.turn += 1;
-                let arguments = format!(r#"{{"size":{},"tags":["{}-{}"]}}"#, tsugi.size, self.number, self.turn);
+                let arguments = format!(r#"{{"size":{},"tags":["{}"]}}"#, tsugi.size, self.tag());
                 let arguments = Raw::parse(arguments.into()).expect("JSON");
                 let outcome = tsugi.server.answer(Call::tool("echo", Some(&arguments))).outcome().await;
                 assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
             }
             Contender::Rmcp(rmcp) => {
-                let arguments = serde_json::json!({"size": rmcp.size}).as_object().cloned().unwrap_or_default();
+                let arguments = serde_json::json!({"size": rmcp.size, "tags": [self.tag()]}).as_object().cloned().unwrap_or_default();
                 let params = CallToolRequestParams::new("echo").with_arguments(arguments);
                 let result = rmcp.peer.call_tool(params).await.expect("rmcp calls");
                 assert!(!result.content.is_empty());
