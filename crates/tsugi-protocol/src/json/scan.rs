@@ -8,6 +8,7 @@ mod string;
 
 use std::fmt;
 
+pub(super) use string::is_plain;
 pub use string::skip_string;
 
 /// How deep arrays and objects may nest. Deeper input is refused, not followed.

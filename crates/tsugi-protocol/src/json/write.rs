@@ -1,9 +1,10 @@
 //! Writing JSON by splicing: what is unchanged is copied as bytes, what is ours is put between.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::object::{Member, Members, Object};
 use super::raw::Raw;
+use super::scan::is_plain;
 
 /// Writes one object member by member, and remembers where each lies, so that what was written need not
 /// be read again.
@@ -156,11 +157,11 @@ impl Splice {
 
 /// Writes `text` as a JSON string.
 pub fn write_string(out: &mut BytesMut, text: &str) {
-    let is_plain = text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
-    if is_plain {
-        out.extend_from_slice(b"\"");
-        out.extend_from_slice(text.as_bytes());
-        out.extend_from_slice(b"\"");
+    if is_plain(text.as_bytes()) {
+        out.reserve(text.len() + 2);
+        out.put_u8(b'"');
+        out.put_slice(text.as_bytes());
+        out.put_u8(b'"');
         return;
     }
     let quoted = serde_json::to_vec(text).expect("a string is always JSON");

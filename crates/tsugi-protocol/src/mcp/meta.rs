@@ -91,11 +91,13 @@ impl RequestMeta {
 
     /// Writes `_meta` for a modern server. `token` is our own progress token.
     pub fn write_modern(&self, meta: &mut Splice, token: Option<u64>) {
-        meta.string(PROTOCOL_VERSION, Version::LATEST.as_str());
-        if let Some(info) = &self.client.info {
-            meta.raw(CLIENT_INFO, info);
-        }
-        meta.json(CLIENT_CAPABILITIES, self.client.capabilities.object().trimmed());
+        LAST_TOLD.with_borrow_mut(|last| {
+            let told = match last {
+                Some(told) if Arc::ptr_eq(&told.client, &self.client) => told,
+                _ => last.insert(Told::of(&self.client)),
+            };
+            meta.written(&told.pairs);
+        });
         if let Some(level) = self.log_level {
             meta.string(LOG_LEVEL, level.as_str());
         }
@@ -125,7 +127,29 @@ impl RequestMeta {
     }
 }
 
+/// What is told about a client with every modern request, as it is written.
+struct Told {
+    client: Arc<ClientProfile>,
+    pairs: Bytes,
+}
+
+impl Told {
+    fn of(client: &Arc<ClientProfile>) -> Self {
+        let mut pairs = Splice::with_capacity(256);
+        pairs.string(PROTOCOL_VERSION, Version::LATEST.as_str());
+        if let Some(info) = &client.info {
+            pairs.raw(CLIENT_INFO, info);
+        }
+        pairs.json(CLIENT_CAPABILITIES, client.capabilities.object().trimmed());
+        let whole = pairs.finish();
+        let inside = 1..whole.bytes().len() - 1;
+        Self { client: client.clone(), pairs: whole.bytes().slice(inside) }
+    }
+}
+
 thread_local! {
+    /// About whom this thread told a server last.
+    static LAST_TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
     /// Who asked last on this thread: most requests come from the same few clients, and say so each time.
     static LAST: RefCell<Option<Arc<ClientProfile>>> = const { RefCell::new(None) };
 }

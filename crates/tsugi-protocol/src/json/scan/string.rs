@@ -26,6 +26,17 @@ pub fn skip_string(bytes: &[u8], at: usize) -> Scan<usize> {
     }
 }
 
+/// True for text that needs no escape in a string.
+pub(in crate::json) fn is_plain(text: &[u8]) -> bool {
+    let (chunks, rest) = text.as_chunks::<16>();
+    // What is left is looked at together with bytes before it, so that no byte is looked at alone.
+    let rest = match text.last_chunk::<16>() {
+        Some(last) => vector::specials(last) == 0,
+        None => skip_last(rest, 0) == rest.len(),
+    };
+    rest && chunks.iter().all(|chunk| vector::specials(chunk) == 0)
+}
+
 /// Skips plain bytes and short escapes by blocks, and stops at what needs a closer look: a quote, a control
 /// character, or the backslash of any other escape. `None` when fewer bytes than a block are left.
 fn skip_text(bytes: &[u8], start: usize) -> Option<usize> {
@@ -250,6 +261,22 @@ mod tests {
                 assert_eq!(vector::skip_blocks(&text, 0), plain::skip_blocks(&text, 0), "{byte:#x} at {position}");
             }
         }
+    }
+
+    #[test]
+    fn text_is_plain_unless_a_byte_of_it_needs_an_escape() {
+        for length in 0..70 {
+            let text = vec![b'x'; length];
+            assert!(is_plain(&text));
+            for position in 0..length {
+                for byte in [b'"', b'\\', 0x1f, b'\n'] {
+                    let mut text = text.clone();
+                    text[position] = byte;
+                    assert!(!is_plain(&text), "{byte:#x} at {position} of {length}");
+                }
+            }
+        }
+        assert!(is_plain("継ぎ、どの長さでもそのまま".as_bytes()));
     }
 
     /// What one step after the other finds: the same rules without blocks.
