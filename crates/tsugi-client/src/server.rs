@@ -40,6 +40,7 @@ pub(crate) use seats::Seats;
 use seats::{Usage, User};
 use sessions::Sessions;
 use status::StatusCell;
+use subscription::Taken;
 pub use status::{Change, Status, What};
 use watch::Watches;
 
@@ -137,6 +138,7 @@ pub(crate) struct Inner {
 /// A connection over which calls can be made.
 pub(crate) struct Live {
     connection: Connection,
+    taken: Taken,
 }
 
 impl Live {
@@ -145,7 +147,10 @@ impl Live {
         if let Some(timeline) = &call.options.timeline {
             timeline.begin("upstream", Instant::now());
         }
-        self.connection.answer(call)
+        match call.method {
+            Method::ResourcesSubscribe => self.taken.subscribe(&self.connection, call),
+            _ => self.connection.answer(call),
+        }
     }
 }
 
@@ -288,6 +293,7 @@ impl Server {
 
     /// Connects, if it is not connected; does not wait.
     pub fn start(&self) {
+        self.inner.parts.is_held.store(false, Ordering::Relaxed);
         self.inner.order(Order::Start);
     }
 
@@ -295,6 +301,12 @@ impl Server {
     pub async fn stop(&self) {
         self.stop_others().await;
         self.inner.stop().await;
+    }
+
+    /// Stops it, and holds it stopped: calls fail until somebody starts or restarts it.
+    pub async fn hold(&self) {
+        self.inner.parts.is_held.store(true, Ordering::Relaxed);
+        self.stop().await;
     }
 
     /// Stops all but the first instance.
@@ -324,6 +336,7 @@ impl Server {
         if let Some(breaker) = &self.inner.parts.breaker {
             breaker.reset();
         }
+        self.inner.parts.is_held.store(false, Ordering::Relaxed);
         self.inner.is_resting.store(false, Ordering::Relaxed);
         self.inner.order_and_wait(Order::Restart).await;
     }
@@ -534,6 +547,10 @@ impl Inner {
     fn gone(&self) -> Option<Fault> {
         if self.is_let_go() {
             return Some(self.not_running("the server was removed", None).retryable(false));
+        }
+        if self.parts.is_held.load(Ordering::Relaxed) {
+            let fault = self.not_running("the server was stopped by order", None).retryable(false);
+            return Some(fault.with_hint("start or restart it"));
         }
         let status = self.status.get();
         let why = match status.state {

@@ -1,6 +1,7 @@
 //! The order of the layers around one server.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tsugi_protocol::answer::Answer;
 
@@ -21,6 +22,8 @@ pub(crate) struct Parts {
     pub(crate) cache: Option<Arc<Store>>,
     pub(crate) breaker: Option<Arc<Breaker>>,
     pub(crate) gate: Option<Arc<Gate>>,
+    /// The server was stopped by order: calls do not start it.
+    pub(crate) is_held: AtomicBool,
 }
 
 impl Parts {
@@ -31,6 +34,7 @@ impl Parts {
             cache: cache_of(config).map(|policy| Arc::new(Store::new(policy))),
             breaker: config.breaker.map(|policy| Arc::new(Breaker::new(policy))),
             gate: config.limit.map(Gate::new),
+            is_held: AtomicBool::new(false),
         }
     }
 }

@@ -153,6 +153,11 @@ pub trait Control: Send + Sync {
     /// Starts, stops or restarts a server; gives how it stands.
     fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>>;
 
+    /// Whether servers may be added, removed and ordered at all, or only looked at.
+    fn allows_changes(&self) -> bool {
+        true
+    }
+
     /// Whether a server that is added may name a program to run.
     fn allows_commands(&self) -> bool {
         false
@@ -177,7 +182,7 @@ pub struct Kept {
 pub enum Order {
     /// Connect.
     Start,
-    /// Disconnect, and stay so.
+    /// Disconnect, and stay so: calls do not start it.
     Stop,
     /// Disconnect and connect again.
     Restart,

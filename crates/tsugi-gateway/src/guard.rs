@@ -7,6 +7,7 @@
 
 pub(crate) mod allowance;
 pub mod api_key;
+pub(crate) mod cors;
 pub mod origin;
 pub mod permit;
 pub mod principal;
@@ -19,8 +20,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
+use http::header::ORIGIN;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tsugi_protocol::answer::Fault;
 use tsugi_protocol::mcp::Method;
@@ -138,6 +140,12 @@ impl Guard {
 
     fn is_of_token(&self, principal: &Principal) -> bool {
         self.tokens.as_ref().is_some_and(|tokens| tokens.permit(principal.caller().principal()).is_some())
+    }
+
+    /// The web page that a request comes from, when the configuration names it and the request is meant for us.
+    pub(crate) fn listed_origin(&self, parts: &Parts) -> Option<HeaderValue> {
+        let origin = parts.headers.get(ORIGIN)?;
+        (self.origin.is_listed(parts) && self.origin.check(parts).is_ok()).then(|| origin.clone())
     }
 
     /// Refuses an order that another web page makes a browser send, unless the configuration names that page.

@@ -6,7 +6,7 @@
 mod control;
 mod directory;
 pub mod merge;
-mod observe;
+pub mod observe;
 mod one;
 pub mod page;
 pub mod route;
@@ -181,12 +181,24 @@ impl Hub {
         }
     }
 
-    fn discover(&self) -> Reply {
-        let hub = self.clone();
-        if self.view().is_complete || Instant::now() >= self.0.settled_by {
-            return Reply::ready(complete(self.view().discover.clone()));
+    fn discover(&self, call: Call) -> Reply {
+        let view = self.view();
+        if view.is_complete || Instant::now() >= self.0.settled_by {
+            return Reply::ready(self.discovered(&view, &call));
         }
-        Reply::from_future(async move { complete(hub.settled_view().await.discover.clone()) })
+        let hub = self.clone();
+        Reply::from_future(async move {
+            let view = hub.settled_view().await;
+            hub.discovered(&view, &call)
+        })
+    }
+
+    /// Who we are to this caller: servers of which it may use nothing are not spoken of.
+    fn discovered(&self, view: &View, call: &Call) -> Outcome {
+        complete(match self.permit(&call.caller) {
+            None => view.discover.clone(),
+            Some(permit) => view.discover_for(&permit, &self.config()),
+        })
     }
 
     /// Sends a call to the server it concerns, with that server's own name for its subject.
@@ -250,7 +262,7 @@ impl Answer for Hub {
     fn answer(&self, call: Call) -> Reply {
         match call.method {
             Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList => self.list(call),
-            Method::Discover => self.discover(),
+            Method::Discover => self.discover(call),
             Method::Listen => watch::listen(self, &call),
             _ => self.forward(call),
         }

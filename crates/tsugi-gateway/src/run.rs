@@ -29,6 +29,7 @@ use crate::face;
 use crate::face::mcp::session::Table;
 use crate::guard::Guard;
 use crate::guard::allowance::Allowed;
+use crate::guard::cors;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::Refusal;
 use crate::listen::{self, Listening};
@@ -239,6 +240,12 @@ impl Gateway {
         body: Incoming,
         upgrade: Option<OnUpgrade>,
     ) -> Response<Body> {
+        let origin = self.guard.listed_origin(&parts);
+        if let Some(origin) = &origin
+            && cors::is_preflight(&parts)
+        {
+            return preflight(&parts, origin.clone());
+        }
         let logged = access_log::Entry::begin(&parts.headers);
         let found = route::find(&parts.method, parts.uri.path());
         let (name, style) = match &found {
@@ -261,7 +268,10 @@ impl Gateway {
             }
             Err(refusal) => Err(refusal),
         };
-        let response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
+        let mut response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
+        if let Some(origin) = origin {
+            cors::expose(origin, response.headers_mut());
+        }
         let bytes = response.body().size_hint().exact().unwrap_or(0);
         self.metrics.request(name, response.status().as_u16(), bytes);
         if let Some(logged) = logged {
@@ -345,7 +355,7 @@ impl Gateway {
             }
             Route::WebSocket => face::ws::open(asked, self.all.clone())?,
             Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
-            Route::Readyz => self.readyz(),
+            Route::Readyz => self.readyz(&asked.principal),
             Route::Metrics => self.numbers(&asked)?,
             Route::Tools | Route::Call | Route::Batch | Route::Operation | Route::OpenApi => {
                 self.rest(&asked, entry.route, segments, body).await?
@@ -387,10 +397,11 @@ impl Gateway {
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
         admin::expect_admin(asked)?;
+        let Some(control) = self.backend.control() else { return Err(no_servers()) };
         if asked.parts.method != Method::GET {
             self.guard.expect_own_page(asked.parts)?;
+            expect_changeable(control)?;
         }
-        let Some(control) = self.backend.control() else { return Err(no_servers()) };
         let name = segments.first().unwrap_or_default();
         Ok(match route {
             Route::AddServer => admin::add(control, &asked.json_body(body).await?).await,
@@ -405,8 +416,12 @@ impl Gateway {
         self.backend.control().map(Control::servers).unwrap_or_default()
     }
 
-    fn readyz(&self) -> Response<Body> {
-        let servers = self.servers();
+    /// How the servers stand that this caller may use something of.
+    fn readyz(&self, principal: &Principal) -> Response<Body> {
+        let mut servers = self.servers();
+        if let Some(permit) = self.guard.permit(principal.caller().principal()) {
+            servers.retain(|server| permit.allows_some_of(server["name"].as_str().unwrap_or_default()));
+        }
         let states = servers.iter().map(|server| (server["name"].as_str().unwrap_or_default(), &server["state"]));
         let states: serde_json::Map<String, serde_json::Value> =
             states.map(|(name, state)| (name.to_owned(), state.clone())).collect();
@@ -460,6 +475,14 @@ fn allowed(endpoint: Endpoint, guard: &Arc<Guard>, metrics: &Arc<Metrics>) -> En
     Endpoint { answer: Arc::new(answer), ..endpoint }
 }
 
+/// The answer to a browser that asks whether a page may ask. It never carries a key.
+fn preflight(parts: &Parts, origin: HeaderValue) -> Response<Body> {
+    let mut response = face::http::empty(StatusCode::NO_CONTENT);
+    cors::allow(&parts.headers, response.headers_mut());
+    cors::expose(origin, response.headers_mut());
+    response
+}
+
 fn refuse_exposure(config: &Config) -> Result<(), StartError> {
     if !config.keys.is_empty() || !config.needs_keys() {
         return Ok(());
@@ -489,6 +512,13 @@ fn panicked() -> Refusal {
 
 fn no_servers() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "this gateway has no servers to show")
+}
+
+fn expect_changeable(control: &dyn Control) -> Result<(), Refusal> {
+    match control.allows_changes() {
+        true => Ok(()),
+        false => Err(Refusal::forbidden("servers cannot be changed over HTTP: `gateway.adminApi.enabled` is off")),
+    }
 }
 
 fn no_such_path() -> Refusal {

@@ -193,6 +193,7 @@ async fn work(
         if std::mem::take(&mut todo.watches) {
             if std::mem::take(&mut todo.is_renewed) {
                 *subscription = Subscription::default();
+                inner.taken().forget_all();
             }
             unless_ended(inner, connection, orders, todo, subscription.renew(inner, connection)).await?;
         }

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -45,6 +46,8 @@ pub struct Status {
     pub instances: usize,
     /// Why it is left alone after failures, while it is.
     pub left_alone: Option<String>,
+    /// It was stopped by order: calls do not start it.
+    pub is_held: bool,
     /// How often keeping results helped, where they are kept.
     pub cache: Option<Counts>,
 }
@@ -52,6 +55,7 @@ pub struct Status {
 impl Parts {
     /// Adds what the layers know.
     pub(super) fn tell(&self, status: &mut Status) {
+        status.is_held = self.is_held.load(Ordering::Relaxed);
         status.waiting = self.gate.as_ref().map_or(0, |gate| gate.load().1);
         status.cache = self.cache.as_ref().map(|cache| cache.counts());
         let reason = self.breaker.as_ref().and_then(|breaker| breaker.reason());
@@ -114,6 +118,7 @@ impl StatusCell {
             waiting: 0,
             instances: 0,
             left_alone: None,
+            is_held: false,
             cache: None,
         };
         Self { server, status: Mutex::new(status), waiters: Arc::default(), changes }

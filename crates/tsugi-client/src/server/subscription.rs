@@ -1,10 +1,12 @@
 //! What a server is asked to tell us: a modern one by a listen call, a legacy one by subscribe requests.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-use tsugi_protocol::answer::{Answer, Call, Event};
+use tsugi_protocol::answer::{Answer, Call, Event, Outcome, Reply};
 use tsugi_protocol::json::Splice;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::subscription::Filter;
@@ -27,7 +29,7 @@ impl Subscription {
         let uris = inner.watches.uris();
         match connection.identity().version.era() {
             Era::Modern => self.listen(inner, connection, uris),
-            Era::Legacy => self.subscribe(connection, uris).await,
+            Era::Legacy => self.subscribe(&inner.taken(), connection, uris).await,
         }
     }
 
@@ -47,18 +49,74 @@ impl Subscription {
         }
     }
 
-    async fn subscribe(&mut self, connection: &Connection, uris: Vec<String>) {
+    async fn subscribe(&mut self, taken: &Taken, connection: &Connection, uris: Vec<String>) {
         // Also a server that says it cannot: somebody watches because it did, or it will say no.
         if !connection.identity().capabilities.has("resources") {
             return;
         }
         for uri in self.subscribed.iter().filter(|uri| !uris.contains(uri)) {
+            taken.forget(uri);
             ask(connection, Method::ResourcesUnsubscribe, uri).await;
         }
-        for uri in uris.iter().filter(|uri| !self.subscribed.contains(uri)) {
+        for uri in uris.iter().filter(|uri| !self.subscribed.contains(uri) && !taken.has(uri)) {
             ask(connection, Method::ResourcesSubscribe, uri).await;
         }
         self.subscribed = uris;
+    }
+}
+
+/// How many subscriptions of callers are remembered for one connection.
+const TAKEN: usize = 4096;
+
+/// The resources that a server took a caller's own subscription of, over one connection. Callers may ask a server for
+/// that which does not say it can be subscribed to; it is asked once for all of them.
+#[derive(Clone, Default)]
+pub(super) struct Taken(Arc<Mutex<HashSet<String>>>);
+
+impl Taken {
+    /// Passes a caller's subscription on, unless the server has taken it already.
+    pub(super) fn subscribe(&self, connection: &Connection, call: Call) -> Reply {
+        let Some(uri) = call.subject().map(|uri| uri.into_owned()) else { return connection.answer(call) };
+        if self.has(&uri) {
+            let done = tsugi_protocol::json::Object::from(serde_json::json!({"resultType": "complete"}));
+            return Reply::ready(Outcome::complete(done));
+        }
+        let (taken, connection) = (self.clone(), connection.clone());
+        Reply::from_future(async move {
+            let outcome = connection.answer(call).outcome().await;
+            if let Outcome::Complete(_) = outcome {
+                taken.add(uri);
+            }
+            outcome
+        })
+    }
+
+    fn add(&self, uri: String) {
+        let mut taken = self.0.lock();
+        // One that is not remembered is asked for twice, which servers do not mind.
+        if taken.len() < TAKEN {
+            taken.insert(uri);
+        }
+    }
+
+    fn has(&self, uri: &str) -> bool {
+        self.0.lock().contains(uri)
+    }
+
+    fn forget(&self, uri: &str) {
+        self.0.lock().remove(uri);
+    }
+
+    /// The server has forgotten them all.
+    pub(super) fn forget_all(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl Inner {
+    /// What the server took over the connection that there is.
+    pub(super) fn taken(&self) -> Taken {
+        self.live.load().as_ref().map(|live| live.taken.clone()).unwrap_or_default()
     }
 }
 

@@ -12,6 +12,7 @@ use tsugi_protocol::answer::{Fault, FaultCode};
 use super::attend::{Ended, attend};
 use super::connect::connect;
 use super::seats::Seat;
+use super::subscription::Taken;
 use super::{Inner, Live, Order, Place};
 use crate::config::{Restart, Start};
 use crate::connection::Connection;
@@ -261,7 +262,7 @@ impl Inner {
             cache.forget_all();
         }
         self.is_resting.store(false, Ordering::Relaxed);
-        self.live.store(Some(Arc::new(Live { connection })));
+        self.live.store(Some(Arc::new(Live { connection, taken: Taken::default() })));
         // The manager may have let go just now, and then nobody else would end this connection.
         if self.is_let_go() {
             self.live.store(None);

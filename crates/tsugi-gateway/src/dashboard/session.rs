@@ -61,7 +61,7 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
     };
     let backend = gateway.backend();
     let has_pm = is_in && backend.board_changes(Looker::Caller(principal.caller())).is_some();
-    let control = backend.control().filter(|_| principal.is_admin());
+    let control = backend.control().filter(|control| principal.is_admin() && control.allows_changes());
     json!({
         "authRequired": gateway.guard().asks_for_keys(),
         "signedIn": is_in,

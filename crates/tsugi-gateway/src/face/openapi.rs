@@ -62,7 +62,7 @@ fn responses(result: &Value) -> Value {
         "400": with("the arguments do not fit"),
         "403": with("not allowed"),
         "404": with("no such tool or server"),
-        "409": with("the tool asks for input"),
+        "409": with("the tool asks for input: `error.details` has `inputRequests` and `requestState`; repeat the call at `POST /mcp/call` with `inputResponses` and that `requestState`"),
         "413": with("the body is too large"),
         "415": with("the body is not JSON"),
         "429": with("too often"),

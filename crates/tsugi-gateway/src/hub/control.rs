@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tsugi_client::{Server, ServerConfig, Target};
 use tsugi_protocol::answer::{Fault, FaultCode};
 
+use super::observe::confinement;
 use super::shape::Shape;
 use super::{Hub, HubConfig};
 use crate::backend::{Control, Kept, Order};
@@ -34,7 +35,7 @@ impl Control for Hub {
             let server = self.manager().server(name).ok_or_else(|| unknown(name))?;
             match order {
                 Order::Start => server.start(),
-                Order::Stop => server.stop().await,
+                Order::Stop => server.hold().await,
                 Order::Restart => server.restart().await,
             }
             Ok(describe(&server))
@@ -78,6 +79,7 @@ fn unknown(name: &str) -> Fault {
 fn describe(server: &Server) -> Value {
     let status = server.status();
     let catalog = server.catalog();
+    let sandbox = confinement(server);
     let since = status.since.duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
     json!({
         "name": server.name(),
@@ -89,11 +91,16 @@ fn describe(server: &Server) -> Value {
         "pid": status.pid,
         "restarts": status.restarts,
         "inFlight": status.in_flight,
+        "waiting": status.waiting,
         "parked": status.parked,
         "cache": status.cache.map(|cache| json!({"hits": cache.hits, "misses": cache.misses, "shared": cache.shared})),
         "tools": catalog.as_ref().map(|catalog| catalog.tools.items.len()),
         "resources": catalog.as_ref().map(|catalog| catalog.resources.items.len()),
         "prompts": catalog.as_ref().map(|catalog| catalog.prompts.items.len()),
+        "sandbox": sandbox.as_ref().map(|(word, _)| word),
+        "sandboxLacks": sandbox.as_ref().and_then(|(_, lacks)| lacks.as_ref()),
+        "stopped": status.is_held,
+        "leftAlone": status.left_alone,
         "fault": status.fault,
     })
 }

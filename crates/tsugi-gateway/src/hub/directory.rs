@@ -12,6 +12,7 @@ use super::Hub;
 use super::merge::{Entry, View};
 use super::one::OneServer;
 use crate::backend::{Directory, FoundTool, ToolInfo};
+use crate::guard::permit::Permit;
 
 impl Directory for Hub {
     fn tools<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Vec<ToolInfo>> {
@@ -35,7 +36,7 @@ impl Directory for Hub {
             let view = self.settled_view().await;
             let (server, own) = match server {
                 Some(name) => self.tool_of(name, tool)?,
-                None => self.only_tool(&view, tool)?,
+                None => self.only_tool(&view, tool, self.permit(caller).as_deref())?,
             };
             if self.permit(caller).is_some_and(|permit| !permit.allows(server.name(), &own)) {
                 let message = format!("this caller may not use {own:?}");
@@ -84,11 +85,19 @@ impl Hub {
         }
     }
 
-    fn only_tool(&self, view: &View, tool: &str) -> Result<(Server, String), Fault> {
+    /// The only tool with this name, be it the server's own or the one it is shown under, that the caller may use.
+    fn only_tool(&self, view: &View, tool: &str, permit: Option<&Permit>) -> Result<(Server, String), Fault> {
         if let Some(entry) = view.tools.get(tool) {
             return Ok((entry.server.clone(), entry.own.clone()));
         }
-        let found: Vec<&Entry> = view.tools.iter().map(|(_, entry)| entry).filter(|entry| entry.own == tool).collect();
+        let config = self.config();
+        let is_called_so = |entry: &&Entry| {
+            let shape = config.shapes.get(entry.server.name());
+            entry.own == tool || shape.is_some_and(|shape| shape.name(&entry.own) == tool)
+        };
+        let is_allowed = |entry: &&Entry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
+        let entries = view.tools.iter().map(|(_, entry)| entry);
+        let found: Vec<&Entry> = entries.filter(is_called_so).filter(is_allowed).collect();
         match found.as_slice() {
             [] => Err(no_tool(tool)),
             [only] => Ok((only.server.clone(), only.own.clone())),

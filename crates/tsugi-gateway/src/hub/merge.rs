@@ -173,6 +173,14 @@ impl View {
         Ok(Complete { body, era: Era::Modern, server: None })
     }
 
+    /// Who we are to somebody who may use only this.
+    pub fn discover_for(&self, permit: &Permit, config: &HubConfig) -> Object {
+        let shown = self.servers.iter().filter(|server| permit.allows_some_of(server.name()));
+        let known: Vec<(&Server, Arc<Catalog>)> =
+            shown.filter_map(|server| Some((server, server.catalog()?))).collect();
+        discover(&known, config)
+    }
+
     /// True when a list differs from that of another view.
     pub fn differs(&self, other: &View, method: &Method) -> bool {
         let bytes = |view: &View| -> Vec<bytes::Bytes> {
@@ -268,8 +276,13 @@ fn tools(known: &Known<'_>, config: &HubConfig, metrics: &Metrics) -> Names {
 
 fn describe(tool: &Tool, name: &str, description: Option<&str>) -> Raw {
     let renamed = if tool.name() == name { tool.object().raw() } else { tool.renamed(name) };
-    let (Some(description), Some(object)) = (description, Object::of(&renamed)) else { return renamed };
-    let mut described = Splice::with_capacity(renamed.bytes().len() + description.len());
+    describe_as(renamed, description)
+}
+
+/// The same tool with this description, where there is one.
+pub(super) fn describe_as(tool: Raw, description: Option<&str>) -> Raw {
+    let (Some(description), Some(object)) = (description, Object::of(&tool)) else { return tool };
+    let mut described = Splice::with_capacity(tool.bytes().len() + description.len());
     described.members(&object, |key| key != "description").string("description", description);
     described.finish()
 }

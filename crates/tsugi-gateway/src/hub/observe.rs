@@ -105,7 +105,7 @@ impl Hub {
 }
 
 /// How well a server's process is confined, in a word, and what of it does not hold.
-fn confinement(server: &Server) -> Option<(&'static str, Option<String>)> {
+pub fn confinement(server: &Server) -> Option<(&'static str, Option<String>)> {
     let report = server.sandbox_report()?;
     let words = report.parts().map(|(_, part)| part.word());
     let is_any = |word: &str| words.contains(&word);
@@ -126,6 +126,9 @@ fn reason(status: &Status) -> Option<String> {
         let hint = fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
         format!("{}{ended}{hint}", fault.message)
     };
+    if status.is_held {
+        return Some("it was stopped by order; calls do not start it".to_owned());
+    }
     status.left_alone.clone().or_else(|| fault().map(told))
 }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use tsugi_client::Server;
 use tsugi_protocol::answer::{Answer, Call, Complete, Fault, FaultCode, Outcome, Reply};
+use tsugi_protocol::era::change;
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::completion::Reference;
 use tsugi_schema::header_param::HeaderParams;
 
-use super::merge::Entry;
+use super::merge::{Entry, describe_as};
 use super::{Hub, page};
 use crate::backend::Tools;
 
@@ -54,6 +56,27 @@ impl OneServer {
         view.tools.get(public).cloned()
     }
 
+    /// What of a call this caller may have: nothing of a server that is not for it, and of a subscription the
+    /// resources that are.
+    fn narrowed(&self, mut call: Call) -> Result<Call, Box<(Call, Fault)>> {
+        let name = self.server.name();
+        let is_for_others = self.hub.permit(&call.caller).is_some_and(|permit| !permit.allows_some_of(name));
+        let denied = match subject(&call) {
+            _ if is_for_others => Some(format!("this caller may not use the server {name:?}")),
+            Some(own) if !self.allows(&call, &own) => Some(format!("this caller may not use {own:?}")),
+            _ => None,
+        };
+        if let Some(message) = denied {
+            return Err(Box::new((call, Fault::new(FaultCode::PermissionDenied, message).on_server(name))));
+        }
+        if call.method == Method::Listen {
+            let mut filter = change::read_filter(&call.params);
+            filter.uris.retain(|uri| self.allows(&call, uri));
+            call.params = change::listen_params(&filter);
+        }
+        Ok(call)
+    }
+
     fn is_restricted(&self, call: &Call) -> bool {
         self.hub.permit(&call.caller).is_some() || self.hub.config().shapes.contains_key(self.server.name())
     }
@@ -93,6 +116,17 @@ impl OneServer {
         })
     }
 
+    /// A tool with the words that the configuration has for it. Its name is the server's own here.
+    fn described(&self, call: &Call, own: String, item: Raw) -> (String, Raw) {
+        if call.method != Method::ToolsList {
+            return (own, item);
+        }
+        let config = self.hub.config();
+        let shape = config.shapes.get(self.server.name());
+        let item = describe_as(item, shape.and_then(|shape| shape.description(&own)));
+        (own, item)
+    }
+
     fn page(&self, call: &Call, body: &Object) -> Result<Object, Fault> {
         let (key, name) = match call.method {
             Method::ToolsList => ("tools", "name"),
@@ -108,6 +142,7 @@ impl OneServer {
         let mut seen = HashSet::new();
         let is_first = |(own, _): &(String, Raw)| seen.insert(own.clone());
         let shown: Vec<(String, Raw)> = items.iter().filter_map(named).filter(is_shown).filter(is_first).collect();
+        let shown: Vec<(String, Raw)> = shown.into_iter().map(|(own, item)| self.described(call, own, item)).collect();
         let entries = shown.iter().map(|(own, item)| (own.as_str(), item.as_str()));
         let page = self.hub.config().page.page(key, entries, after.as_deref()).ok_or_else(page::gone)?;
         let array = Raw::parse(format!("[{}]", page.items.join(",")).into()).expect("an array of values is a value");
@@ -117,6 +152,16 @@ impl OneServer {
             result.string("nextCursor", next);
         }
         Ok(result.finish_object())
+    }
+}
+
+/// What a call is about.
+fn subject(call: &Call) -> Option<String> {
+    match call.method {
+        Method::Complete => Reference::of(&call.params).map(|reference| match reference {
+            Reference::Prompt(name) | Reference::Resource(name) => name,
+        }),
+        _ => call.subject().map(|subject| subject.into_owned()),
     }
 }
 
@@ -135,12 +180,9 @@ impl Answer for OneServer {
         if !self.is_restricted(&call) {
             return self.ask(call);
         }
-        match call.subject() {
-            Some(own) if !self.allows(&call, &own) => {
-                let message = format!("this caller may not use {own:?}");
-                self.hub.refuse(&call, Fault::new(FaultCode::PermissionDenied, message).on_server(self.server.name()))
-            }
-            _ => self.ask(call),
+        match self.narrowed(call) {
+            Ok(call) => self.ask(call),
+            Err(denied) => self.hub.refuse(&denied.0, denied.1),
         }
     }
 }

@@ -67,7 +67,7 @@ pub fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed
             addressed(view, call, &allows)
         }
         Method::Complete => completion(view, call, &allows),
-        _ => only_server(view, call),
+        _ => only_server(view, call, permit),
     }?;
     let meter = routed.meter.or_else(|| view.other_meters.get(routed.server.name()).cloned());
     Ok(Routed { meter, ..routed })
@@ -204,9 +204,11 @@ fn referring(server: Server, public: &str, own: &str, reference: fn(String) -> R
 }
 
 /// Methods that say nothing about their server go to the only one there is.
-fn only_server(view: &View, call: &Call) -> Result<Routed, Fault> {
+fn only_server(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed, Fault> {
     match view.servers.as_slice() {
-        [only] => Ok(Routed { server: only.clone(), subject: Subject::Same, meter: None }),
+        [only] if permit.is_none_or(|permit| permit.allows_some_of(only.name())) => {
+            Ok(Routed { server: only.clone(), subject: Subject::Same, meter: None })
+        }
         _ => Err(Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method))),
     }
 }

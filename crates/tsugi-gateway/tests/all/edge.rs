@@ -188,3 +188,41 @@ fn the_reference_names_every_route() {
         assert!(plain.contains(&line), "docs/reference/http.md lacks {} {}", entry.verb, entry.pattern);
     }
 }
+
+#[tokio::test]
+async fn a_web_page_that_is_allowed_hears_what_its_browser_must_hear() {
+    let (secret, key) = Key::generate("ann");
+    let page = "https://app.example.com";
+    let config = Config { keys: vec![key], allowed_origins: vec![page.to_owned()], ..Config::on_free_port() };
+    let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete", "tools": []})))).await;
+    let client = Client::of(&handle);
+    let preflight = async |origin: &str| {
+        let headers = [
+            ("Origin", origin),
+            ("Access-Control-Request-Method", "POST"),
+            ("Access-Control-Request-Headers", "authorization, content-type, mcp-protocol-version"),
+        ];
+        client.send("OPTIONS", "/mcp", &headers, "").await
+    };
+    let allowed = preflight(page).await;
+    assert_eq!((allowed.status, allowed.header("access-control-allow-origin")), (204, Some(page)));
+    assert!(allowed.header("access-control-allow-methods").unwrap().contains("DELETE"));
+    assert!(allowed.header("access-control-allow-headers").unwrap().contains("mcp-protocol-version"));
+    let foreign = preflight("https://evil.example.com").await;
+    assert_eq!((foreign.status, foreign.header("access-control-allow-origin")), (403, None));
+    let local = preflight("http://localhost:3000").await;
+    assert_eq!((local.status, local.header("access-control-allow-origin")), (401, None), "not named, not told");
+
+    let message = ping();
+    let own = modern_headers(&message);
+    let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    headers.push(("Origin", page));
+    let refused = client.send("POST", "/mcp", &headers, &message.to_string()).await;
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, Some(page)), "it may read why");
+    headers.push(("X-Api-Key", &secret));
+    let answered = client.send("POST", "/mcp", &headers, &message.to_string()).await;
+    assert_eq!((answered.status, answered.header("access-control-allow-origin")), (200, Some(page)));
+    assert!(answered.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
+    assert_eq!(answered.header("vary"), Some("origin"));
+    assert_eq!(answered.header("access-control-allow-credentials"), None);
+}

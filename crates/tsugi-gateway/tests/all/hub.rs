@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tsugi_client::config::BreakerPolicy;
 use tsugi_client::{Manager, Options, ServerConfig, Target};
 use tsugi_gateway::guard::Guard;
 use tsugi_gateway::guard::api_key::{Key, Role};
@@ -342,6 +343,13 @@ async fn a_server_can_be_shown_differently() {
     assert_eq!(world.tool_names().await, ["a__say", "a__only_a"]);
     let list = world.ask("tools/list", json!({})).await;
     assert_eq!(list["result"]["tools"][0]["description"], "another word");
+    let own = world.client.modern("/servers/a/mcp", &modern(json!(1), "tools/list", json!({}))).await.json();
+    let shown = &own["result"]["tools"][0];
+    assert_eq!((shown["name"].as_str(), shown["description"].as_str()), (Some("echo"), Some("another word")));
+    for name in ["say", "echo", "a__say"] {
+        let rest = world.post("/mcp/call", json!({"toolName": name, "input": {}})).await;
+        assert_eq!(rest.json()["result"], json!({"by": "a", "got": {}}), "{name}: {rest:?}");
+    }
     let called = world.ask("tools/call", json!({"name": "a__say", "arguments": {}})).await;
     assert_eq!(called["result"]["content"][0]["text"], r#"{"by":"a","got":{}}"#);
     let hidden = world.client.modern("/servers/a/mcp", &modern(json!(1), "tools/call", json!({"name": "fail"}))).await;
@@ -529,4 +537,52 @@ async fn a_call_of_a_server_that_cannot_start_hears_why() {
     let world = with_lazy("gone", target).await;
     let got = world.ask("tools/call", json!({"name": "gone__echo", "arguments": {}})).await;
     assert!(got["error"]["message"].as_str().unwrap().contains("tsugi-test-no-such-program"), "{got}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_stopped_stays_stopped_until_somebody_starts_it() {
+    let world = World::two().await;
+    let call = json!({"server": "a", "toolName": "echo", "input": {}});
+    assert_eq!(world.post("/mcp/call", call.clone()).await.status, 200);
+    for order in ["start", "restart"] {
+        let stopped = world.post("/servers/a/stop", json!({})).await.json();
+        assert_eq!(stopped["server"]["stopped"], true, "{stopped}");
+        let refused = world.post("/mcp/call", call.clone()).await;
+        assert_eq!((refused.status, refused.json()["error"]["code"].clone()), (503, json!("SERVER_NOT_RUNNING")));
+        let modern = world.ask("tools/call", json!({"name": "a__echo"})).await;
+        assert_eq!(modern["error"]["data"]["kind"], "SERVER_NOT_RUNNING", "{modern}");
+        let servers = world.get("/servers").await.json();
+        assert_eq!(servers["servers"][0]["state"], "disconnected", "calls do not start it: {servers}");
+        assert!(
+            world.ask("tools/call", json!({"name": "b__echo"})).await["result"].is_object(),
+            "nobody else is touched"
+        );
+        assert_eq!(world.post(&format!("/servers/a/{order}"), json!({})).await.json()["server"]["stopped"], false);
+        assert_eq!(world.post("/mcp/call", call.clone()).await.status, 200, "after {order}");
+    }
+}
+
+#[tokio::test]
+async fn the_list_of_servers_tells_what_waits_and_what_is_left_alone() {
+    let world = World::two().await;
+    let server = world.get("/servers").await.json()["servers"][0].clone();
+    for key in ["waiting", "leftAlone", "sandbox", "sandboxLacks", "stopped"] {
+        assert!(server.get(key).is_some(), "{key}: {server}");
+    }
+    let breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+    let config = ServerConfig { breaker, ..ServerConfig::new("c", Target::InProcess(marked("c"))) };
+    world.manager.register(config).unwrap().ready(std::time::Duration::from_secs(60)).await.unwrap();
+    world.post("/mcp/call", json!({"server": "c", "toolName": "fail", "input": {}})).await;
+    let servers = world.get("/servers").await.json();
+    assert!(servers["servers"][2]["leftAlone"].as_str().unwrap().contains("keeps failing"), "{servers}");
+}
+
+#[tokio::test]
+async fn a_tool_that_asks_over_its_own_operation_says_where_to_answer() {
+    let world = World::two().await;
+    let asked = world.post("/tools/a/ask", json!({})).await.json()["error"].clone();
+    assert!(asked["message"].as_str().unwrap().contains("POST /mcp/call"), "{asked}");
+    let answer = json!({"server": "a", "toolName": "ask", "input": {}, "inputResponses": {"who": {"roots": []}},
+        "requestState": asked["details"]["requestState"]});
+    assert_eq!(world.post("/mcp/call", answer).await.status, 200);
 }

@@ -19,7 +19,7 @@ use tsugi_gateway::{Config, Gateway, Handle, Hub, HubConfig};
 use tsugi_protocol::answer::{Answer, Call, Reply};
 use tsugi_protocol::mcp::Method;
 
-use crate::faults::{BASE, JSON, legacy_call, open_session, tool_call};
+use crate::faults::{BASE, JSON, initialize, legacy_call, open_session, tool_call};
 use crate::world::*;
 
 /// The tools `echo`, `secret` and `never`; the last one stays silent.
@@ -253,4 +253,59 @@ async fn a_key_has_only_so_many_calls_in_flight() {
     socket.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}})).await;
     world.drops.wait_for(1).await;
     assert_eq!(world.call(&ann, "up__echo").await.status, 200, "there is room again");
+}
+
+#[tokio::test]
+async fn a_restricted_key_hears_nothing_of_servers_that_it_may_not_use() {
+    let (ann, key) = restricted("ann");
+    let (ops, admin) = Key::generate("ops");
+    let world = World::with_keys(vec![key, admin.with_role(Role::Admin)]).await;
+    let ask = async |secret: &str, path: &str, method: &str, params: Value| {
+        let message = modern(json!(1), method, params);
+        let own = modern_headers(&message);
+        let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        headers.push(("X-Api-Key", secret));
+        world.client.send("POST", path, &headers, &message.to_string()).await
+    };
+    let all = ask(&ops, "/mcp", "server/discover", json!({})).await.json();
+    assert_eq!(all["result"]["instructions"], "up: the words of a server\n\nother: the words of a server");
+    let own = ask(&ann, "/mcp", "server/discover", json!({})).await.json();
+    assert_eq!(own["result"]["instructions"], "the words of a server");
+    let greeted = world
+        .client
+        .send("POST", "/mcp", &[BASE[0], BASE[1], ("X-Api-Key", &ann)], &initialize("2025-11-25").to_string())
+        .await;
+    assert!(greeted.status == 200 && !greeted.body.contains("other"), "{greeted:?}");
+
+    assert_eq!(ask(&ann, "/servers/other/mcp", "server/discover", json!({})).await.error_code(), -31008);
+    assert!(ask(&ann, "/servers/up/mcp", "server/discover", json!({})).await.body.contains("the words"));
+
+    let ready = async |secret: &str| world.client.send("GET", "/readyz", &[("X-Api-Key", secret)], "").await.json();
+    assert_eq!(ready(&ann).await["servers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["up"]);
+    assert_eq!(ready(&ops).await["servers"].as_object().unwrap().len(), 2);
+
+    let call = json!({"toolName": "echo", "input": {}}).to_string();
+    let rest = async |secret: &str| world.client.send("POST", "/mcp/call", &[JSON, ("X-Api-Key", secret)], &call).await;
+    assert!(rest(&ops).await.body.contains("several servers"), "two servers have it");
+    assert_eq!(rest(&ann).await.status, 200, "she may use one of them only");
+}
+
+#[tokio::test]
+async fn one_server_by_itself_is_narrowed_for_completions_and_subscriptions_too() {
+    let (ann, key) = Key::generate("ann");
+    let key = key.with_permit(Permit::new(&["up/*"], &["up/secret", "up/x://secret"]).unwrap());
+    let world = World::with_keys(vec![key]).await;
+    let ask = async |method: &str, params: Value| {
+        let message = modern(json!(1), method, params);
+        let own = modern_headers(&message);
+        let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        headers.push(("X-Api-Key", &ann));
+        Exchange::send(world.client.0, &world.client.request("POST", "/servers/up/mcp", &headers, &message.to_string()))
+            .await
+    };
+    let reference = json!({"ref": {"type": "ref/prompt", "name": "secret"}, "argument": {"name": "a", "value": ""}});
+    ask("completion/complete", reference).await.read_until("may not use").await;
+    let uris = json!({"notifications": {"resourceSubscriptions": ["x://secret", "x://open"]}});
+    let acknowledged = ask("subscriptions/listen", uris).await.read_until("x://open").await;
+    assert!(!acknowledged.contains("x://secret"), "{acknowledged}");
 }

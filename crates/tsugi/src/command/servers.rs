@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tsugi_client::Status;
 use tsugi_client::connection::state::State;
+use tsugi_gateway::hub::observe::confinement;
 use tsugi_protocol::answer::Fault;
 
 use crate::app::{App, select};
@@ -33,6 +34,8 @@ pub(super) struct Standing {
     pub(super) status: Option<Status>,
     pub(super) counts: Option<Counts>,
     pub(super) took: Option<Duration>,
+    /// How well its process is confined, in a word, and what of that does not hold.
+    pub(super) sandbox: Option<(&'static str, Option<String>)>,
     pub(super) fault: Option<Fault>,
 }
 
@@ -83,7 +86,7 @@ pub(super) async fn standings(app: &App, loaded: &Loaded) -> Result<Vec<Standing
 
 impl Standing {
     fn of_reached(reached: Reached) -> Self {
-        let status = reached.server.status();
+        let (status, sandbox) = (reached.server.status(), confinement(&reached.server));
         let (counts, fault) = match reached.catalog {
             Ok(catalog) => {
                 let resources = catalog.resources.items.len() + catalog.templates.items.len();
@@ -99,6 +102,7 @@ impl Standing {
             status: Some(status),
             counts,
             took: Some(reached.took),
+            sandbox,
             fault,
         }
     }
@@ -110,7 +114,8 @@ impl Standing {
             Target::Builtin(_) => "builtin",
         };
         let state = if fault.is_some() { "failed" } else { "switched off" }.to_owned();
-        Standing { name: settings.name.clone(), state, transport, status: None, counts: None, took: None, fault }
+        let name = settings.name.clone();
+        Standing { name, state, transport, status: None, counts: None, took: None, sandbox: None, fault }
     }
 
     /// The era and the revision, where they are known.
@@ -121,7 +126,8 @@ impl Standing {
 }
 
 fn table(standings: &[Standing]) -> Table {
-    let mut table = Table::new(["server", "state", "transport", "era", "revision", "tools", "time", "title"]);
+    let mut table =
+        Table::new(["server", "state", "transport", "era", "revision", "sandbox", "tools", "time", "title"]);
     for standing in standings {
         let (era, revision) = standing.version().unwrap_or_default();
         let title = standing.status.as_ref().and_then(|status| status.identity.as_ref()?.display_name());
@@ -131,6 +137,7 @@ fn table(standings: &[Standing]) -> Table {
             standing.transport.to_owned(),
             era,
             revision,
+            standing.sandbox.as_ref().map(|(word, _)| (*word).to_owned()).unwrap_or_default(),
             standing.counts.as_ref().map(|counts| counts.tools.to_string()).unwrap_or_default(),
             standing.took.filter(|_| standing.counts.is_some()).map(milliseconds).unwrap_or_default(),
             title.unwrap_or_default(),
@@ -159,6 +166,8 @@ fn described(standing: &Standing) -> Value {
         "tools": standing.counts.as_ref().map(|counts| counts.tools),
         "prompts": standing.counts.as_ref().map(|counts| counts.prompts),
         "resources": standing.counts.as_ref().map(|counts| counts.resources),
+        "sandbox": standing.sandbox.as_ref().map(|(word, _)| word),
+        "sandboxLacks": standing.sandbox.as_ref().and_then(|(_, lacks)| lacks.as_ref()),
         "tier": standing.status.as_ref().and_then(|status| status.tier),
         "connectMs": standing.took.map(|took| took.as_millis() as u64),
         "error": standing.fault,

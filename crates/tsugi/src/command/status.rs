@@ -119,6 +119,12 @@ fn show(app: &App, before: &Value, answer: &Value) -> Result<(), Failure> {
 async fn tell_troubles(app: &App, remote: &Remote, answer: &Value) {
     for server in answer["servers"].as_array().into_iter().flatten() {
         let (name, state) = (word(&server["name"]), word(&server["state"]));
+        for (key, what) in [("leftAlone", "is left alone: "), ("sandboxLacks", "is not confined as asked: ")] {
+            if let Some(why) = server[key].as_str() {
+                let told = format!("{name} {what}{why}");
+                app.output.say(|paint| printable_line(&format!("{} {}", paint.warning("warning:"), printable(&told))));
+            }
+        }
         if matches!(state.as_str(), "connected" | "disconnected") {
             continue;
         }
@@ -139,20 +145,42 @@ fn printable_line(text: &str) -> String {
 }
 
 fn table(answer: &Value) -> Table {
-    let mut table = Table::new(["server", "state", "transport", "revision", "pid", "tools", "running", "restarts"]);
+    let mut table = Table::new([
+        "server",
+        "state",
+        "transport",
+        "revision",
+        "pid",
+        "sandbox",
+        "tools",
+        "running",
+        "waiting",
+        "restarts",
+    ]);
     for server in answer["servers"].as_array().into_iter().flatten() {
         table.row([
             word(&server["name"]),
-            word(&server["state"]),
+            state_of(server),
             word(&server["transport"]),
             word(&server["protocolVersion"]),
             word(&server["pid"]),
+            word(&server["sandbox"]),
             word(&server["tools"]),
             word(&server["inFlight"]),
+            word(&server["waiting"]),
             word(&server["restarts"]),
         ]);
     }
     table
+}
+
+/// The state; one that was stopped by order says so.
+fn state_of(server: &Value) -> String {
+    let state = word(&server["state"]);
+    match (state.as_str(), &server["stopped"]) {
+        ("disconnected", Value::Bool(true)) => "stopped".to_owned(),
+        _ => state,
+    }
 }
 
 /// A value as a cell; nothing for what is not there.

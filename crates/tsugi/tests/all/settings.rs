@@ -86,5 +86,8 @@ fn a_reload_takes_control_away_and_names_what_it_leaves() {
     );
     serving.wait_for("configuration taken over");
     serving.wait_for("`gateway.dashboard`, `options.maxParallel` hold from the next start on");
-    assert_eq!(status(&serving, "GET", "/servers", ""), 404);
+    assert_eq!(status(&serving, "POST", "/servers/demo/restart", ""), 403);
+    assert_eq!(serving.servers()[0]["name"], "demo", "looking is not changing");
+    assert!(serving.ask("GET", "/readyz", &[], "").1.contains("demo"));
+    assert!(serving.ask("GET", "/metrics", &[], "").1.contains("server=\"demo\""));
 }

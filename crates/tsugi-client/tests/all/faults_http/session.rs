@@ -290,3 +290,32 @@ async fn calls_that_hang_over_http_end_when_their_server_is_stopped() {
         bench.finish().await;
     }
 }
+
+#[tokio::test]
+async fn a_server_hears_of_a_subscription_once_whoever_asks_and_whoever_listens() {
+    let bench = Bench::of(HttpServer::start(&Script::legacy()));
+    bench.settle().await;
+    let watched = json!({"uri": "test://text"});
+    let subscribe = || {
+        let call = Call::new(Method::ResourcesSubscribe, Object::from(watched.clone()));
+        bench.server.answer(crate::world::with_client(call)).outcome()
+    };
+    let heard_of = |method: &str| bench.peer.journal().received(method).len();
+    for _ in 0..2 {
+        value(&subscribe().await);
+    }
+    let mut listening = listen(&bench.server, json!({"resourceSubscriptions": ["test://text"]}));
+    // What is watched is told to the server in the background, after whatever was to be told before.
+    let mut other = listen(&bench.server, json!({"resourceSubscriptions": ["test://other"]}));
+    assert!(wait::until(|| heard_of("resources/subscribe") == 2).await);
+    bench.call("change", json!({"what": "test://text"})).await;
+    heard(&mut listening, &Method::ResourceUpdated).await;
+    bench.call("change", json!({"what": "test://other"})).await;
+    heard(&mut other, &Method::ResourceUpdated).await;
+    assert_eq!(heard_of("resources/subscribe"), 2, "once for each resource");
+    drop(listening);
+    assert!(wait::until(|| heard_of("resources/unsubscribe") == 1).await, "the last who listens is gone");
+    value(&subscribe().await);
+    assert_eq!(heard_of("resources/subscribe"), 3, "now it is asked again");
+    bench.finish().await;
+}

@@ -159,7 +159,8 @@ impl Conversation {
             Method::Ping => Ok(()),
             Method::SetLevel => self.set_level(&request),
             Method::ResourcesSubscribe if self.can_subscribe => self.subscribe(&request),
-            Method::ResourcesUnsubscribe if self.can_subscribe => self.unsubscribe(&request),
+            // Others may watch the same: whether the server hears of it is decided where watching is counted.
+            Method::ResourcesUnsubscribe => self.unsubscribe(&request),
             Method::Initialize => Err(RpcError::new(code::INVALID_REQUEST, "this session is initialized already")),
             Method::Discover | Method::Listen => {
                 Err(RpcError::new(code::METHOD_NOT_FOUND, &format!("method not found: {}", request.method)))
@@ -223,11 +224,10 @@ impl Conversation {
     /// Whoever answers here did what this request asked for. A server that says it cannot be subscribed to is asked all
     /// the same, since some do it: then the client wants to hear of it.
     pub(super) fn done(&self, request: &Request) {
-        let _ = match request.method {
-            Method::ResourcesSubscribe => self.subscribe(request),
-            Method::ResourcesUnsubscribe => self.unsubscribe(request),
-            _ => Ok(()),
-        };
+        if request.method == Method::ResourcesSubscribe {
+            // Too many, or without an address: the server's answer stands.
+            let _ = self.subscribe(request);
+        }
     }
 
     /// The call that a request stands for, as it is now: a retry sees the log level of today.

@@ -162,7 +162,11 @@ fn tool_error(body: &Object) -> RestFault {
 }
 
 fn questions(input: &InputRequired) -> RestFault {
-    let fault = Fault::new(FaultCode::InputRequired, "the tool asks for input; repeat the call with `inputResponses`");
+    let fault = Fault::new(
+        FaultCode::InputRequired,
+        "the tool asks for input: repeat the call at `POST /mcp/call`, with `server`, `toolName`, `input`, `inputResponses` \
+                   and `requestState`",
+    );
     let requests = input.requests.as_ref().and_then(|requests| requests.raw().to::<Value>().ok());
     let details = json!({"inputRequests": requests, "requestState": input.state});
     RestFault { details: Some(details), ..RestFault::from(&fault) }

@@ -59,7 +59,7 @@ impl Backend for Offered {
     }
 
     fn control(&self) -> Option<&dyn Control> {
-        self.admin().enabled.then_some(self)
+        Some(self)
     }
 
     fn observe(&self) -> Option<&dyn Observe> {
@@ -112,6 +112,10 @@ impl Control for Offered {
 
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault> {
         self.hub.log(name, lines)
+    }
+
+    fn allows_changes(&self) -> bool {
+        self.admin().enabled
     }
 
     fn allows_commands(&self) -> bool {
