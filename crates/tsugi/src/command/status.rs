@@ -119,11 +119,9 @@ fn show(app: &App, before: &Value, answer: &Value) -> Result<(), Failure> {
 async fn tell_troubles(app: &App, remote: &Remote, answer: &Value) {
     for server in answer["servers"].as_array().into_iter().flatten() {
         let (name, state) = (word(&server["name"]), word(&server["state"]));
-        for (key, what) in [("leftAlone", "is left alone: "), ("sandboxLacks", "is not confined as asked: ")] {
-            if let Some(why) = server[key].as_str() {
-                let told = format!("{name} {what}{why}");
-                app.output.say(|paint| printable_line(&format!("{} {}", paint.warning("warning:"), printable(&told))));
-            }
+        for problem in shortcomings(server) {
+            let told = printable_line(&printable(&format!("{name} {problem}")));
+            app.output.say(|paint| format!("{} {told}", paint.warning("warning:")));
         }
         if matches!(state.as_str(), "connected" | "disconnected") {
             continue;
@@ -138,6 +136,12 @@ async fn tell_troubles(app: &App, remote: &Remote, answer: &Value) {
             app.output.say(|paint| format!("{}: {}", paint.hint("hint"), printable(hint)));
         }
     }
+}
+
+/// What is not as it should be about a server, connected or not.
+fn shortcomings(server: &Value) -> Vec<String> {
+    let words = [("leftAlone", "is left alone"), ("sandboxLacks", "is not confined as asked")];
+    words.iter().filter_map(|(key, what)| Some(format!("{what}: {}", server[key].as_str()?))).collect()
 }
 
 fn printable_line(text: &str) -> String {
@@ -189,5 +193,30 @@ fn word(value: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_as_it_should_be_is_told_of_connected_servers_too() {
+        let well = json!({"state": "connected", "leftAlone": null, "sandboxLacks": null});
+        assert!(shortcomings(&well).is_empty());
+        let ill = json!({"state": "connected", "leftAlone": "it keeps failing", "sandboxLacks": "no network rules"});
+        let told = ["is left alone: it keeps failing", "is not confined as asked: no network rules"];
+        assert_eq!(shortcomings(&ill), told);
+    }
+
+    #[test]
+    fn a_server_that_was_stopped_by_order_says_so() {
+        for (state, stopped, expected) in
+            [("disconnected", true, "stopped"), ("disconnected", false, "disconnected"), ("draining", true, "draining")]
+        {
+            assert_eq!(state_of(&json!({"state": state, "stopped": stopped})), expected);
+        }
     }
 }

@@ -209,3 +209,26 @@ fn logs_and_status_go_on_for_as_long_as_someone_watches() {
     until(|| status.text().contains(&after), || status.text());
     until(|| logs.text().matches("started").count() == 2, || logs.text());
 }
+
+#[test]
+fn status_tells_of_sandboxes_and_of_what_was_stopped() {
+    let world = World::new();
+    let config = world.write("tsugi.yaml", &format!("servers: [{}]\n", world.entry("one")));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.connected("one");
+    let tell = |verb: &[&str]| {
+        let told = world.run(&[verb, &["--gateway", &serving.url]].concat());
+        assert!(told.status.success(), "{told:?}");
+        String::from_utf8(told.stdout).unwrap()
+    };
+    let shown = tell(&["status"]);
+    assert!(shown.contains("SANDBOX") && shown.contains("WAITING") && shown.contains(" off "), "{shown}");
+    serving.ask("POST", "/servers/one/stop", &[], "");
+    let call = r#"{"server": "one", "toolName": "echo", "input": {"text": "x"}}"#;
+    let (head, body) = serving.ask("POST", "/mcp/call", &[], call);
+    assert!(head.contains("503") && body.contains("SERVER_NOT_RUNNING"), "{head} {body}");
+    assert!(tell(&["status"]).contains("stopped"));
+    tell(&["restart", "one"]);
+    assert!(serving.ask("POST", "/mcp/call", &[], call).0.contains("200"));
+    assert!(!tell(&["status"]).contains("stopped"));
+}
