@@ -6,6 +6,7 @@ pub(crate) mod manifest;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tsugi_protocol::answer::{Complete, Fault, Outcome};
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::freshness::Freshness;
@@ -41,6 +42,8 @@ pub struct Listing<T> {
     pub items: Vec<T>,
     /// How long the list may be taken as fresh, by the server's word.
     pub freshness: Freshness,
+    /// From when on it is stale, where the server said that it is fresh for a while.
+    stale_at: Option<Instant>,
     /// Why the list could not be fetched; the items are then those of before.
     pub fault: Option<Fault>,
     result: Object,
@@ -48,7 +51,7 @@ pub struct Listing<T> {
 
 impl<T> Default for Listing<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), freshness: Freshness::NONE, fault: None, result: Object::empty() }
+        Self { items: Vec::new(), freshness: Freshness::NONE, stale_at: None, fault: None, result: Object::empty() }
     }
 }
 
@@ -82,6 +85,19 @@ impl Catalog {
             tools: lists.tools && self.tools.fault.is_some(),
             resources: lists.resources && (self.resources.fault.is_some() || self.templates.fault.is_some()),
             prompts: lists.prompts && self.prompts.fault.is_some(),
+        }
+    }
+
+    /// Those lists that are stale by the server's own word, where it does not tell of changes.
+    pub(crate) fn stale(&self, now: Instant) -> Lists {
+        let is_stale = |feature: &str, times: &[Option<Instant>]| {
+            let has_passed = times.iter().flatten().any(|stale_at| *stale_at <= now);
+            has_passed && !self.identity.capabilities.has_list_changed(feature)
+        };
+        Lists {
+            tools: is_stale("tools", &[self.tools.stale_at]),
+            resources: is_stale("resources", &[self.resources.stale_at, self.templates.stale_at]),
+            prompts: is_stale("prompts", &[self.prompts.stale_at]),
         }
     }
 

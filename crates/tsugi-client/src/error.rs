@@ -10,7 +10,7 @@ pub(crate) const STDERR_LINES: usize = 10;
 /// A wire's failure while connecting.
 pub(crate) fn connect_fault(error: &TransportError) -> Fault {
     let fault = match &error.kind {
-        ErrorKind::Spawn => Fault::new(FaultCode::ServerNotRunning, &error.message).at(Stage::Spawn),
+        ErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
         ErrorKind::Status { status: 401 | 403, .. } => {
             Fault::new(FaultCode::PermissionDenied, &error.message).at(Stage::Connect).retryable(false)
         }
@@ -22,7 +22,7 @@ pub(crate) fn connect_fault(error: &TransportError) -> Fault {
 /// A wire's failure during a call.
 pub(crate) fn call_fault(error: &TransportError) -> Fault {
     let fault = match &error.kind {
-        ErrorKind::Spawn => Fault::new(FaultCode::ServerNotRunning, &error.message).at(Stage::Spawn),
+        ErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
         ErrorKind::Connect => Fault::new(FaultCode::ConnectionFailed, &error.message),
         ErrorKind::Lost => Fault::new(FaultCode::ConnectionLost, &error.message),
         ErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
@@ -31,6 +31,10 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
     };
     let sent = if error.may_be_sent { SentState::Unknown } else { SentState::NotSent };
     with_wire(fault.sent(sent_for(&error.kind, sent)), error)
+}
+
+fn not_started(error: &TransportError, may_pass: bool) -> Fault {
+    Fault::new(FaultCode::ServerNotRunning, &error.message).at(Stage::Spawn).retryable(may_pass)
 }
 
 /// Which statuses say that the server refused before doing anything.

@@ -20,12 +20,12 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{broadcast, mpsc, oneshot, watch as watch_channel};
 use tokio::task::AbortHandle;
 use tsugi_process::{ProcessInfo, Report, Stderr};
-use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, Stage};
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::{Askable, ClientProfile, Method, ServerIdentity};
 
-use crate::catalog::Catalog;
 use crate::catalog::manifest::Manifests;
+use crate::catalog::{Catalog, Lists};
 use crate::config::{Options, ServerConfig};
 use crate::connection::Connection;
 use crate::connection::context::{Context, Noise, Notice};
@@ -40,8 +40,8 @@ pub(crate) use seats::Seats;
 use seats::{Usage, User};
 use sessions::Sessions;
 use status::StatusCell;
-use subscription::Taken;
 pub use status::{Change, Status, What};
+use subscription::Taken;
 use watch::Watches;
 
 /// How many changes a slow listener may be behind before it misses some.
@@ -173,6 +173,8 @@ enum Order {
     Restart(oneshot::Sender<()>),
     /// Fetch the lists again.
     Refresh,
+    /// Fetch those lists again that are stale.
+    Look,
     /// What is watched has changed.
     Watches,
 }
@@ -344,6 +346,16 @@ impl Server {
     /// Fetches the lists again; does not wait.
     pub fn refresh(&self) {
         self.inner.order(Order::Refresh);
+    }
+
+    /// Somebody looks at what it offers: lists that are stale by its own word are fetched again, beside the work. Whoever
+    /// listens hears of it when they read differently then.
+    pub fn freshen(&self) {
+        let catalog = self.inner.catalog.load();
+        let is_stale = |catalog: &Arc<Catalog>| catalog.stale(tokio::time::Instant::now()) != Lists::default();
+        if self.inner.is_live() && catalog.as_ref().is_some_and(is_stale) {
+            self.inner.order(Order::Look);
+        }
     }
 
     /// The last lines that its newest process wrote to its standard error: also while it starts, and after its end.
@@ -555,6 +567,7 @@ impl Inner {
         let status = self.status.get();
         let why = match status.state {
             State::Failed => "the server is not running",
+            State::Reconnecting if status.fault.as_ref().is_some_and(cannot_start) => "the server is not running",
             State::Draining if !self.is_resting.load(Ordering::Relaxed) => "the server is being stopped",
             _ => return None,
         };
@@ -599,6 +612,11 @@ impl Inner {
     }
 }
 
+/// Whether a server cannot be started before somebody does something about it.
+fn cannot_start(fault: &Fault) -> bool {
+    fault.stage == Stage::Spawn && !fault.retryable
+}
+
 /// Whether a process that was started may be alive in this state.
 fn has_process(state: State) -> bool {
     matches!(state, State::Initializing | State::Connected | State::Draining)
@@ -627,6 +645,7 @@ impl Answer for Server {
 
 impl Server {
     fn list(&self, call: Call) -> Reply {
+        self.freshen();
         if let Some(catalog) = self.catalog()
             && let Some(outcome) = catalog.answer(&call.method)
         {

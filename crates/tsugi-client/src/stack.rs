@@ -87,16 +87,16 @@ pub(crate) fn plain(connection: impl Answer + 'static, config: &ServerConfig, op
     Trace::new(deadline, config)
 }
 
-fn is_checking(config: &ServerConfig) -> bool {
-    let checks = |policy: &ValidatePolicy| policy.arguments != Strictness::Off || policy.results != Strictness::Off;
-    checks(&config.validate) || config.tools.values().filter_map(|tool| tool.validate.as_ref()).any(checks)
-}
 /// How results are kept: a single tool may want that where its server does not.
 fn cache_of(config: &ServerConfig) -> Option<CachePolicy> {
     let is_wanted = config.tools.values().any(|tool| tool.cache == Switch::On);
     config.cache.or_else(|| is_wanted.then(CachePolicy::default))
 }
 
+fn is_checking(config: &ServerConfig) -> bool {
+    let checks = |policy: &ValidatePolicy| policy.arguments != Strictness::Off || policy.results != Strictness::Off;
+    checks(&config.validate) || config.tools.values().filter_map(|tool| tool.validate.as_ref()).any(checks)
+}
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,10 @@ pub struct TransportError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The program could not be started.
-    Spawn,
+    Spawn {
+        /// Whether the same attempt may succeed later without anybody's help.
+        may_pass: bool,
+    },
     /// No connection: refused, unreachable, name not found, TLS refused.
     Connect,
     /// The connection was there and broke.

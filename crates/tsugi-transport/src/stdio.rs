@@ -23,5 +23,6 @@ pub async fn connect(command: Command, options: JobOptions) -> Result<Link, Tran
 }
 
 fn spawn_error(error: tsugi_process::Error) -> TransportError {
-    TransportError::unsent(ErrorKind::Spawn, chain(&error)).with_hint(error.hint())
+    let kind = ErrorKind::Spawn { may_pass: error.is_retryable() };
+    TransportError::unsent(kind, chain(&error)).with_hint(error.hint())
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, Stage};
 use tsugi_protocol::codec::limit::Limits;
 use tsugi_protocol::era::to_modern;
@@ -18,6 +20,9 @@ use tsugi_schema::header_param::HeaderParams;
 
 use super::{Catalog, Listing, list_result};
 
+/// A list is not fetched more often than this for its age, whatever its server says.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+
 /// Which lists to fetch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lists {
@@ -28,6 +33,15 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(crate) const ALL: Lists = Lists { tools: true, resources: true, prompts: true };
+
+    /// These lists and those.
+    pub(crate) fn with(self, those: Lists) -> Lists {
+        Lists {
+            tools: self.tools || those.tools,
+            resources: self.resources || those.resources,
+            prompts: self.prompts || those.prompts,
+        }
+    }
 
     /// These lists, but for those.
     pub(crate) fn without(self, those: Lists) -> Lists {
@@ -67,6 +81,12 @@ pub(crate) async fn fetch(
         source.refresh(has("prompts"), &mut catalog.prompts, &Method::PromptsList, "prompts", Prompt::from_raw).await;
     }
     catalog
+}
+
+/// When a list that was fetched now is stale; `None` when its server does not say.
+fn stale_at(freshness: Freshness, now: Instant) -> Option<Instant> {
+    let ttl = Some(Duration::from_millis(freshness.ttl_ms)).filter(|ttl| !ttl.is_zero())?;
+    now.checked_add(ttl.max(SHORTEST_TTL))
 }
 
 struct Pages<'a> {
@@ -111,6 +131,7 @@ impl Pages<'_> {
                 listing.items = whole.items.iter().filter_map(read).collect();
                 listing.result = list_result(key, &whole.items, whole.freshness, self.identity, &whole.first);
                 listing.freshness = whole.freshness;
+                listing.stale_at = stale_at(whole.freshness, Instant::now());
                 listing.fault = None;
             }
             Ok(None) => *listing = Listing { result: empty_list(key, self.identity), ..Listing::default() },

@@ -97,7 +97,7 @@ fn listing<T>(manifest: &Object, list: &str, key: &str, read: fn(&Raw) -> Option
         None => Vec::new(),
     };
     let items = items.iter().filter_map(read).collect();
-    Some(Listing { items, freshness: Freshness::of(&result), fault: None, result })
+    Some(Listing { items, freshness: Freshness::of(&result), stale_at: None, fault: None, result })
 }
 
 /// Nobody else may read what a person's servers offer.

@@ -4,6 +4,7 @@ mod call;
 mod flight;
 mod listener;
 mod open;
+mod trace;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -181,6 +182,7 @@ impl Shared {
     /// The headers that mirror a modern request.
     fn modern_headers(&self, call: &Call) -> Result<HeaderMap, Fault> {
         let mut map = modern_headers_of(&call.method, call.subject().as_deref());
+        trace::add(&mut map, call);
         if call.method == Method::ToolsCall {
             self.mirror_arguments(call, &mut map)?;
         }

@@ -99,7 +99,8 @@ impl Shared {
             Failure::Fault(fault) => fault.sent,
             Failure::Upstream(_) => SentState::Failed,
         };
-        if !self.is_safe(call, sent) || (self.restart == Restart::Never && is_down(failure)) {
+        let stays_down = self.restart == Restart::Never && is_down(failure);
+        if !self.is_safe(call, sent) || stays_down || is_hopeless(failure) {
             return None;
         }
         if is_unlucky(failure) && retries == 0 {
@@ -134,6 +135,11 @@ impl Shared {
 fn is_down(failure: &Failure) -> bool {
     let Failure::Fault(fault) = failure else { return false };
     matches!(fault.code, FaultCode::ServerCrashed | FaultCode::ServerNotRunning)
+}
+
+/// The server is not running, and will not before somebody does something about it.
+fn is_hopeless(failure: &Failure) -> bool {
+    matches!(failure, Failure::Fault(fault) if fault.code == FaultCode::ServerNotRunning && !fault.retryable)
 }
 
 /// The connection broke just when the call was to be sent: nothing happened, and the next connection takes it.

@@ -33,6 +33,8 @@ pub(super) enum Ended {
 struct Todo {
     lists: Lists,
     watches: bool,
+    /// Somebody looked at lists that may be stale.
+    is_looked_at: bool,
     /// Nothing was fetched yet over this connection.
     is_new: bool,
     /// What the server was asked to tell is forgotten.
@@ -51,6 +53,7 @@ impl Todo {
         Self {
             lists: Lists::default(),
             watches: false,
+            is_looked_at: false,
             is_new: true,
             is_renewed: false,
             again: None,
@@ -59,7 +62,16 @@ impl Todo {
     }
 
     fn is_nothing(&self) -> bool {
-        self.lists == Lists::default() && !self.watches
+        self.lists == Lists::default() && !self.watches && !self.is_looked_at
+    }
+
+    /// The lists that are stale now, if somebody looked at them. They are fetched with the next look, and not when
+    /// they become stale
+    /// ([Freshness](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#freshness-calculation)).
+    fn stale(&mut self, inner: &Inner) -> Lists {
+        let is_wanted = std::mem::take(&mut self.is_looked_at) && self.again.is_none();
+        let catalog = inner.catalog.load();
+        catalog.as_ref().filter(|_| is_wanted).map_or(Lists::default(), |catalog| catalog.stale(Instant::now()))
     }
 
     /// Takes an order; one that ends the connection comes back.
@@ -69,6 +81,7 @@ impl Todo {
             Some(Order::Rest) if inner.begin_rest(connection) => return Some(Ended::Ordered(None, Next::Idle)),
             Some(Order::Rest) => {}
             Some(Order::Refresh) => self.lists = Lists::ALL,
+            Some(Order::Look) => self.is_looked_at = true,
             Some(Order::Watches) => self.watches = true,
             Some(Order::Stop(done)) => return Some(Ended::Ordered(Some(done), Next::Idle)),
             Some(Order::Restart(done)) => return Some(Ended::Ordered(Some(done), Next::Connect)),
@@ -182,11 +195,13 @@ async fn work(
     subscription: &mut Subscription,
 ) -> Result<(), Ended> {
     while !todo.is_nothing() {
-        let lists = std::mem::take(&mut todo.lists);
+        let told = std::mem::take(&mut todo.lists);
+        let lists = told.with(todo.stale(inner));
         if lists != Lists::default() {
             let is_new = std::mem::take(&mut todo.is_new);
-            let failed =
-                unless_ended(inner, connection, orders, todo, refresh(inner, connection, lists, is_new)).await?;
+            let is_quiet = is_new || told == Lists::default();
+            let fetching = refresh(inner, connection, lists, is_quiet);
+            let failed = unless_ended(inner, connection, orders, todo, fetching).await?;
             todo.is_new = is_new && failed != Lists::default();
             todo.fetched(failed);
         }

@@ -12,9 +12,9 @@ use crate::connection::Connection;
 use crate::stack;
 
 /// Fetches lists, tells what changed, and gives those that could not be fetched. What a server says has changed is
-/// told whatever it reads; over a new connection only what reads differently than before, so that nobody notices a
-/// server that was started again.
-pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: Lists, is_new: bool) -> Lists {
+/// told whatever it reads; quietly, only what reads differently than before, so that nobody notices a server that was
+/// started again, or a list that grew old and is still the same.
+pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: Lists, is_quiet: bool) -> Lists {
     let source = stack::plain(connection.clone(), &inner.config, &inner.options);
     let old = inner.catalog.load_full();
     let identity = connection.identity();
@@ -33,7 +33,7 @@ pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: 
     }
     let mut changes = changes_between(old.as_deref(), &catalog, lists.without(failed));
     let shown = old.clone().or_else(|| inner.remembered.load_full());
-    if let Some(shown) = shown.filter(|_| is_new) {
+    if let Some(shown) = shown.filter(|_| is_quiet) {
         changes.retain(|what| !reads_the_same(&shown, &catalog, what));
     }
     let catalog = Arc::new(catalog);

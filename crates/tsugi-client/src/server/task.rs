@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::answer::{Fault, FaultCode, Stage};
 
 use super::attend::{Ended, attend};
 use super::connect::connect;
@@ -69,7 +69,7 @@ async fn held_back(inner: &Inner, mut may_start: watch::Receiver<bool>, orders: 
                 return Next::Idle;
             }
             Some(Order::Restart(done)) => _ = done.send(()),
-            Some(Order::Start | Order::Rest | Order::Refresh | Order::Watches) => {}
+            Some(Order::Start | Order::Rest | Order::Refresh | Order::Look | Order::Watches) => {}
             None => return Next::Gone,
         }
     }
@@ -88,7 +88,7 @@ async fn idle(inner: &Inner, orders: &mut Orders) -> Next {
                 inner.status.happen(Happening::Closed, None);
                 let _ = done.send(());
             }
-            Some(Order::Rest | Order::Refresh | Order::Watches) => {}
+            Some(Order::Rest | Order::Refresh | Order::Look | Order::Watches) => {}
             None => return Next::Gone,
         }
     }
@@ -149,7 +149,7 @@ async fn ending(orders: &mut Orders) -> (Option<oneshot::Sender<()>>, Next) {
         match orders.recv().await {
             Some(Order::Stop(done)) => return (Some(done), Next::Idle),
             Some(Order::Restart(done)) => return (Some(done), Next::Connect),
-            Some(Order::Start | Order::Rest | Order::Refresh | Order::Watches) => {}
+            Some(Order::Start | Order::Rest | Order::Refresh | Order::Look | Order::Watches) => {}
             None => return (None, Next::Gone),
         }
     }
@@ -184,9 +184,9 @@ async fn broken(inner: &Arc<Inner>, fault: Fault, orders: &mut Orders, backoff: 
     }
 }
 
-/// A program that does not exist will not exist in a second.
+/// Also a program that does not exist is looked for again: somebody may be installing it. Calls do not wait for that.
 fn is_worth_retrying(fault: &Fault) -> bool {
-    fault.retryable || fault.code == FaultCode::ServerCrashed
+    fault.retryable || fault.code == FaultCode::ServerCrashed || fault.stage == Stage::Spawn
 }
 
 /// Waits before the next attempt. Somebody who asks for a start or a restart ends the waiting.
@@ -209,7 +209,7 @@ async fn pause(inner: &Arc<Inner>, wait: Duration, orders: &mut Orders, backoff:
                 let _ = done.send(());
                 return Next::Idle;
             }
-            Some(Order::Rest | Order::Refresh | Order::Watches) => {}
+            Some(Order::Rest | Order::Refresh | Order::Look | Order::Watches) => {}
             None => return Next::Gone,
         }
     }

@@ -1,16 +1,21 @@
 //! Resting, waking and being started again, seen from inside: from outside these moments cannot be met on purpose.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use serde_json::json;
 use tsugi_process::Command;
-use tsugi_protocol::answer::{Answer, Call, Outcome};
+use tsugi_protocol::answer::{Answer, Call, Outcome, Reply};
+use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
-use super::Server;
+use super::{Server, What};
 use crate::config::EraChoice;
 use crate::{Manager, Options, ServerConfig, Target};
 
@@ -90,4 +95,50 @@ async fn every_start_but_the_first_is_counted_and_waking_is_not() {
     world.works().await;
     assert_eq!(restarts(), 1);
     world.manager.stop().await;
+}
+
+/// A server whose tools are fresh for five seconds and which tells of no change.
+#[derive(Default)]
+struct Aging {
+    version: AtomicUsize,
+    listed: AtomicUsize,
+}
+
+impl Answer for Aging {
+    fn answer(&self, call: Call) -> Reply {
+        let result = match call.method {
+            Method::Discover => json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}),
+            Method::ToolsList => {
+                self.listed.fetch_add(1, Relaxed);
+                let name = format!("tool-{}", self.version.load(Relaxed));
+                json!({"tools": [{"name": name, "inputSchema": {"type": "object"}}], "ttlMs": 5000})
+            }
+            _ => json!({}),
+        };
+        Reply::ready(Outcome::complete(Object::from(result)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_list_is_fetched_again_when_somebody_looks_at_it_and_not_before() {
+    let aging = Arc::new(Aging::default());
+    let manager = Manager::new(Options::default());
+    let server = manager.register(ServerConfig::new("s", Target::InProcess(aging.clone()))).unwrap();
+    let first = server.ready(wait::PATIENCE).await.unwrap();
+    let mut changes = server.changes();
+    let look = || drop(server.answer(Call::bare(Method::ToolsList)));
+    let listed = || aging.listed.load(Relaxed);
+    look();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(listed(), 1, "fresh when it was looked at, and nobody has looked since");
+    look();
+    assert!(wait::until(|| listed() == 2).await);
+    assert!(wait::until(|| server.catalog().unwrap().generation > first.generation).await);
+    assert!(changes.try_recv().is_err(), "it reads as before");
+    aging.version.store(1, Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    look();
+    assert_eq!(changes.recv().await.unwrap().what, What::Tools);
+    assert!(server.catalog().unwrap().tool("tool-1").is_some());
+    assert_eq!(listed(), 3);
 }

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tsugi_client::Target;
 use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::fake::{Fake, Recorded, Steps, reply};
 use tsugi_testkit::wait;
@@ -77,6 +78,21 @@ async fn arguments_are_mirrored_into_headers_and_what_no_header_may_hold_is_wrap
         assert_eq!((header(&request, "mcp-param-level"), header(&request, "mcp-param-dry")), (None, None));
     }
     bench.finish_dead().await;
+}
+
+#[tokio::test]
+async fn the_trace_of_a_call_goes_on_in_headers_in_both_eras() {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+    for era in [Era::Legacy, Era::Modern] {
+        let bench = Bench::of(Fake::start(move |request| good(era, request)));
+        let mut traced = call("echo", json!({"message": "hi"}));
+        traced.meta.rest = Object::from(json!({"traceparent": parent, "baggage": "user=ann"}));
+        assert_eq!(text(&bench.outcome(traced).await), "hi");
+        let request = last_call(&bench.peer);
+        assert_eq!((request.header("traceparent"), request.header("baggage")), (Some(parent), Some("user=ann")));
+        assert_eq!(request.json()["params"]["_meta"]["traceparent"], parent);
+        bench.finish().await;
+    }
 }
 
 #[tokio::test]

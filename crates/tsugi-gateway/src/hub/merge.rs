@@ -158,6 +158,7 @@ impl View {
 
     /// The page of a list that a call asks for, in the form of its era when it is prepared.
     pub fn page(&self, call: &Call, permit: Option<&Permit>) -> Result<Complete, Fault> {
+        self.servers.iter().for_each(Server::freshen);
         let (index, era) = (index_of(&call.method), call.meta.client.version.era());
         let after = page::after(KEYS[index], call)?;
         let prepared = self.names(index).pages.iter().find(|page| page.after == after);

@@ -27,7 +27,7 @@ use super::super::mux::for_caller;
 use super::super::parked::Resume;
 use super::super::reading;
 use super::flight::{Flight, Mail};
-use super::{Session, Shared};
+use super::{Session, Shared, trace};
 use crate::error::call_fault;
 
 /// How long to wait before resuming a stream, unless the server says otherwise.
@@ -111,13 +111,13 @@ async fn legacy(
     let mut session = shared.session();
     let message = write(&call, id, Era::Legacy);
     let mut cancel = Cancel { shared: shared.clone(), id, is_armed: true };
-    let mut response = shared.post_legacy(&message, &session).await.inspect_err(|_| cancel.disarm())?;
+    let mut response = shared.post_legacy(&message, &session, Some(&call)).await.inspect_err(|_| cancel.disarm())?;
     if response.status == StatusCode::NOT_FOUND && session.id.is_some() {
         // The server forgot the session, so it did nothing with the call
         // ([Session Management](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management)).
         shared.reopen(&session).await?;
         session = shared.session();
-        response = shared.post_legacy(&message, &session).await?;
+        response = shared.post_legacy(&message, &session, Some(&call)).await?;
     }
     let identity = session.identity.clone();
     let mut sent = Sent { shared: shared.clone(), identity, id, call, cancel: Some(cancel), mail: Some(mail) };
@@ -409,14 +409,23 @@ impl Shared {
         response.map_err(|error| self.wire_fault(&error))
     }
 
-    async fn post_legacy(&self, message: &Bytes, session: &Session) -> Result<HttpResponse, Fault> {
-        let response = self.client.post(message.clone(), self.legacy_headers(session)).await;
+    async fn post_legacy(
+        &self,
+        message: &Bytes,
+        session: &Session,
+        call: Option<&Call>,
+    ) -> Result<HttpResponse, Fault> {
+        let mut headers = self.legacy_headers(session);
+        if let Some(call) = call {
+            trace::add(&mut headers, call);
+        }
+        let response = self.client.post(message.clone(), headers).await;
         response.map_err(|error| self.wire_fault(&error))
     }
 
     /// Posts the answer to a server's question.
     async fn deliver(&self, answer: &Response) -> Result<(), Fault> {
-        let response = self.post_legacy(&answer.to_bytes(), &self.session()).await?;
+        let response = self.post_legacy(&answer.to_bytes(), &self.session(), None).await?;
         if response.status.is_success() {
             return Ok(());
         }

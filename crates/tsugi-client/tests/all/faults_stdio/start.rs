@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::json;
+use tsugi_client::config::RetryPolicy;
 use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::connection::state::State;
 use tsugi_client::{Manager, Options, Server, ServerConfig, Start, Target};
@@ -22,7 +23,16 @@ use crate::world::{Bench, EAGER, LIMIT, call, command, config, options};
 async fn call_missing(program: &std::path::Path) -> tsugi_protocol::answer::Fault {
     let manager = Manager::new(options());
     let mut config = config("missing", Target::stdio(Command::new(program)));
-    config.backoff = BackoffPolicy { burst: 2, ..EAGER };
+    // Neither another start nor another try could come in time.
+    let never = Duration::from_secs(1_000_000);
+    config.backoff = BackoffPolicy { first: never, longest: never, ..EAGER };
+    config.retry = Some(RetryPolicy {
+        max_retries: 3,
+        initial_delay: never,
+        max_delay: never,
+        retryable_errors: vec!["SERVER_NOT_RUNNING".into()],
+        ..RetryPolicy::default()
+    });
     let server = manager.register(config).unwrap();
     let outcome = end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends");
     manager.stop().await;
@@ -38,8 +48,8 @@ async fn f01_a_program_that_is_missing_or_not_executable_is_told_at_once_and_not
     for program in [folder.path().join("missing"), plain] {
         let fault = call_missing(&program).await;
         assert_eq!(
-            (fault.code, fault.stage, fault.sent),
-            (FaultCode::ServerNotRunning, Stage::Spawn, SentState::NotSent)
+            (fault.code, fault.stage, fault.sent, fault.retryable),
+            (FaultCode::ServerNotRunning, Stage::Spawn, SentState::NotSent, false)
         );
         let name = program.file_name().unwrap().to_str().unwrap();
         assert!(fault.message.contains(name), "{fault}");
@@ -58,6 +68,7 @@ async fn f01_a_program_that_appears_later_is_started_without_an_operator() {
     let is_missing = || bench.server.status().fault.is_some_and(|fault| fault.stage == Stage::Spawn);
     assert!(wait::until(is_missing).await, "{:?}", bench.server.status());
     std::os::unix::fs::symlink(bench.peer.program(), bench.peer.folder().join("late")).unwrap();
+    assert!(wait::until(|| bench.server.status().state == State::Connected).await);
     bench.finish().await;
 }
 
