@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tsugi_client::config::{LimitPolicy, own_profile};
+use tsugi_client::seal::Sealer;
 use tsugi_client::{Manager, Options, Server, ServerConfig};
 use tsugi_process::Redact;
 use tsugi_protocol::answer::Fault;
@@ -190,6 +191,7 @@ impl App {
             // `maxTimeout` is told to each server, so that a reload which takes it out of `options` takes it from them.
             state_dir: self.state_directory(),
             profile,
+            sealer: sealer(settings.gateway.seal_key.as_ref()),
             handshake_timeout: self.patience.get().copied().unwrap_or(Options::default().handshake_timeout),
             ..Options::default()
         }
@@ -236,6 +238,17 @@ impl App {
             () = interrupts.next() => {}
         }
     }
+}
+
+/// What seals the state of calls that wait for input: the key of the configuration, or one that ends with us.
+fn sealer(key: Option<&Secret>) -> Arc<Sealer> {
+    let Some(key) = key else { return Arc::new(Sealer::random()) };
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    // So that the same text used elsewhere is not the same key.
+    context.update(b"tsugi requestState\0");
+    context.update(key.expose().as_bytes());
+    let digest = context.finish();
+    Arc::new(Sealer::with_key(digest.as_ref().try_into().expect("SHA-256 has 32 bytes")))
 }
 
 /// Who we are, and what servers may ask for: the user always, roots if there are any, a model never.

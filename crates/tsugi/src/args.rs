@@ -144,17 +144,16 @@ impl Command {
             Command::Restart(args) => args.json,
             Command::Key(args) => args.json,
             Command::Pm(args) => args.json,
+            Command::Add(args) => args.json,
+            Command::Remove(args) => args.json,
+            Command::Import(args) => args.json,
+            Command::Export(args) => args.json,
+            Command::Init(args) => args.json,
+            Command::Restore(args) => args.json,
+            Command::Serve(args) => args.json,
             Command::Batch(_) => true,
-            Command::Serve(_)
-            | Command::Stdio(_)
-            | Command::Import(_)
-            | Command::Export(_)
-            | Command::Init(_)
-            | Command::Restore(_)
-            | Command::Add(_)
-            | Command::Remove(_)
-            | Command::Completions(_)
-            | Command::Man(_) => false,
+            // What these write is for a program already.
+            Command::Stdio(_) | Command::Completions(_) | Command::Man(_) => false,
         };
         if is_json { Form::Json } else { Form::Text }
     }

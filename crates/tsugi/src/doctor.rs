@@ -73,13 +73,21 @@ impl Evidence<'_> {
         let is_confined = command.sandbox.rules().is_some();
         let package = package(command);
         let lines = self.stderr;
-        clue::wrong_version(lines)
+        self.of_project_server()
+            .or_else(|| clue::wrong_version(lines))
             .or_else(|| clue::broken_cache(lines))
             .or_else(|| clue::no_package(lines, package.as_deref()))
             .or_else(|| clue::denied(lines).filter(|_| is_confined).map(|path| Cause::SandboxDenies { path }))
             .or_else(|| self.of_variable())
             .or_else(|| clue::taken_port(lines))
             .or_else(|| clue::unreachable(lines))
+    }
+
+    /// The project server ends with a code of its own when it cannot start.
+    fn of_project_server(&self) -> Option<Cause> {
+        let fault = self.fault?;
+        let ended = root_of(fault).process.as_ref().or(fault.process.as_ref())?;
+        ended.status.ends_with(" 78").then(|| clue::project_server(self.stderr)).flatten()
     }
 
     /// It wants a variable that it was not given.

@@ -3,6 +3,7 @@
 
 pub mod stream;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tsugi_protocol::rpc::{RpcError, code};
 
 use super::peer::Peer;
 use crate::config::Limits;
+use crate::drain::Drain;
 
 /// How much may wait to be written before we stop making more.
 const WRITE_AHEAD: usize = 1 << 20;
@@ -27,13 +29,37 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    run_until(answer, input, output, std::future::pending(), Duration::ZERO).await
+}
+
+/// Like [`run`], and ends after `stop`: new requests are refused then, and running ones have `grace` to end.
+pub async fn run_until<R, W>(
+    answer: Arc<dyn Answer>,
+    input: R,
+    output: W,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) -> std::io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let drain = Drain::default();
     let mut wire = Wire {
-        peer: Peer::new(answer, Caller::local(), Arc::new(Limits::default())),
+        peer: Peer::new(answer, Caller::local(), Arc::new(Limits::default())).until(&drain),
         framing: Framing::new(codec::Limits::LINE),
         output,
         unwritten: BytesMut::new(),
     };
-    wire.serve(input).await?;
+    let stopping = async {
+        stop.await;
+        drain.run(grace).await
+    };
+    // While it stops it goes on reading: a running call may wait for the client's answer to a question.
+    tokio::select! {
+        served = wire.serve(input) => served?,
+        _ = stopping => {}
+    }
     // Whoever closed its end may still read, but not for long.
     let _ = tokio::time::timeout(LAST_WORDS, wire.finish()).await;
     Ok(())

@@ -12,6 +12,7 @@ use crate::config::problem::{Problem, Problems};
 use crate::config::{file, parse, resolve, secret};
 use crate::failure::Failure;
 use crate::files;
+use crate::output::Form;
 use crate::report::{self, exit::Exit};
 
 const EXAMPLES: &str = "\
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// The program and its arguments, behind `--`; or else --url
     #[arg(last = true, value_name = "COMMAND")]
     words: Vec<String>,
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
@@ -44,6 +48,10 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     };
     warn(app, &path, &text);
     files::replace(&path, text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
+    if app.output.form() == Form::Json {
+        app.output.json(&json!({"added": server.name, "file": path}))?;
+        return Ok(Exit::Success);
+    }
     app.output.say(|paint| format!("{} {} to {}", paint.good("added"), server.name, path.display()));
     app.output.say(|paint| {
         paint.faint(format!("`tsugi doctor {0}` tries it, `tsugi tools --server {0}` lists its tools", server.name))

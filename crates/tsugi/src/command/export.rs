@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::add::place;
 use crate::app::App;
 use crate::config::adapter::Client;
@@ -9,6 +11,7 @@ use crate::config::adapter::export::export;
 use crate::config::file;
 use crate::failure::Failure;
 use crate::files;
+use crate::output::Form;
 use crate::report::exit::Exit;
 
 const EXAMPLES: &str = "\
@@ -33,6 +36,9 @@ pub(crate) struct Args {
     /// Write over a file that is there
     #[arg(long, requires = "output")]
     force: bool,
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
@@ -42,8 +48,12 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     for note in &exported.notes {
         app.output.say(|paint| format!("{}: {note}", paint.warning("warning")));
     }
+    let is_json = app.output.form() == Form::Json;
     let Some(output) = &args.output else {
-        app.output.data(&exported.text)?;
+        match is_json {
+            true => app.output.json(&json!({"text": exported.text, "warnings": exported.notes}))?,
+            false => app.output.data(&exported.text)?,
+        }
         return Ok(Exit::Success);
     };
     let path = app.surroundings.directory.join(output);
@@ -53,6 +63,9 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         );
     }
     files::replace(&path, exported.text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
+    if is_json {
+        app.output.json(&json!({"file": path, "warnings": exported.notes}))?;
+    }
     app.output.say(|paint| paint.faint(format!("wrote {}", path.display())));
     Ok(Exit::Success)
 }

@@ -3,12 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use crate::app::App;
 use crate::config::adapter::write::{SECRETS_FILE, Written, write};
 use crate::config::adapter::{self, Client, Imported};
 use crate::config::problem::Problem;
 use crate::config::secret::Secret;
 use crate::failure::Failure;
+use crate::output::Form;
 use crate::report::exit::Exit;
 
 const EXAMPLES: &str = "\
@@ -38,6 +41,15 @@ pub(crate) struct Args {
     /// Write over a file that is there
     #[arg(long, requires = "output")]
     force: bool,
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What was written.
+pub(super) struct Saved {
+    pub(super) file: PathBuf,
+    pub(super) secrets: Option<PathBuf>,
 }
 
 pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
@@ -49,11 +61,28 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     }
     let written = write(&imports);
     tell(app, &imports);
-    match &args.output {
-        Some(path) => save(app, path, &written, args.force)?,
-        None => print(app, &written)?,
+    let saved = args.output.as_ref().map(|path| save(app, path, &written, args.force)).transpose()?;
+    match (app.output.form(), &saved) {
+        (Form::Json, _) => app.output.json(&report(&imports, &written, saved.as_ref()))?,
+        (Form::Text, Some(_)) => {}
+        (Form::Text, None) => print(app, &written)?,
     }
     Ok(Exit::Success)
+}
+
+/// For programs: where what was found is now, and the text itself where it is in no file. Secrets are in neither.
+pub(super) fn report(imports: &[Imported], written: &Written, saved: Option<&Saved>) -> Value {
+    let source = |imported: &Imported| {
+        let names: Vec<&str> = imported.names().collect();
+        json!({
+            "program": imported.client.word(), "file": imported.path, "servers": names, "warnings": imported.warnings(),
+        })
+    };
+    let sources: Vec<Value> = imports.iter().map(source).collect();
+    match saved {
+        Some(saved) => json!({"file": saved.file, "secretsFile": saved.secrets, "sources": sources}),
+        None => json!({"yaml": written.yaml, "sources": sources}),
+    }
 }
 
 /// The files to read, each with whose it is if that is known.
@@ -137,7 +166,7 @@ fn print(app: &App, written: &Written) -> Result<(), Failure> {
 }
 
 /// Writes the configuration, and its secrets beside it.
-pub(super) fn save(app: &App, path: &Path, written: &Written, force: bool) -> Result<(), Failure> {
+pub(super) fn save(app: &App, path: &Path, written: &Written, force: bool) -> Result<Saved, Failure> {
     let path = app.surroundings.directory.join(path);
     let secrets = path.with_file_name(SECRETS_FILE);
     if !force {
@@ -150,7 +179,7 @@ pub(super) fn save(app: &App, path: &Path, written: &Written, force: bool) -> Re
     }
     std::fs::write(&path, &written.yaml).map_err(|error| unwritable(&path, &error))?;
     app.output.say(|paint| paint.faint(format!("wrote {}", path.display())));
-    Ok(())
+    Ok(Saved { file: path, secrets: written.secrets.as_ref().map(|_| secrets) })
 }
 
 fn refuse_existing(path: &Path) -> Result<(), Failure> {

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::import::{save, tell};
+use serde_json::{Value, json};
+
+use super::import::{self, Saved, save, tell};
 use super::restore::backups;
 use crate::app::App;
 use crate::config::adapter::point::{Way, entry, point};
@@ -12,6 +14,7 @@ use crate::config::document::{Document, Format};
 use crate::config::problem::{Problem, Problems};
 use crate::config::{layer, resolve};
 use crate::failure::Failure;
+use crate::output::Form;
 use crate::report::{self, exit::Exit};
 
 const EXAMPLES: &str = "\
@@ -64,6 +67,9 @@ pub(crate) struct Args {
     /// With --write-clients: at a gateway that runs (`tsugi serve`), instead of having each program start tsugi
     #[arg(long, requires = "write_clients")]
     http: bool,
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
@@ -74,16 +80,24 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         app.output.say(|paint| paint.faint("no file of another program was found; beginning with the built-in server"));
     }
     let written = compose(app, &path, &imports);
-    if args.dry_run {
+    let is_json = app.output.form() == Form::Json;
+    let mut saved = None;
+    if args.dry_run && !is_json {
         app.output.data(&written.yaml)?;
-    } else if !is_there_already(app, args, &path, &imports)? {
-        save(app, &path, &written, args.force)?;
+    } else if !args.dry_run && !is_there_already(app, args, &path, &imports)? {
+        saved = Some(save(app, &path, &written, args.force)?);
     }
-    if args.write_clients {
-        write_clients(app, args, &path, &imports)?;
-    }
+    let clients = if args.write_clients { write_clients(app, args, &path, &imports)? } else { Vec::new() };
     if !args.dry_run {
         advise(app, &path);
+    }
+    if is_json {
+        // A file that has everything already is where it was.
+        let stays = || Saved { file: path.clone(), secrets: None };
+        let saved = if args.dry_run { None } else { Some(saved.unwrap_or_else(stays)) };
+        let mut report = import::report(&imports, &written, saved.as_ref());
+        report["clients"] = clients.into();
+        app.output.json(&report)?;
     }
     Ok(Exit::Success)
 }
@@ -150,9 +164,10 @@ fn is_there_already(app: &App, args: &Args, path: &Path, imports: &[Imported]) -
     }
 }
 
-/// Puts tsugi into each program's file. One that cannot be changed is said and left alone.
-fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) -> Result<(), Failure> {
+/// Puts tsugi into each program's file, and gives what came of each. One that cannot be changed is said and left alone.
+fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) -> Result<Vec<Value>, Failure> {
     let backups = backups(app)?;
+    let mut clients = Vec::new();
     for imported in imports {
         let way = way(app, args, config, imported.client);
         let (program, path) = (imported.client.name(), &imported.path);
@@ -162,6 +177,8 @@ fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) ->
                 .change(path, program, &old, &new)
                 .map_err(|error| Problem::new(format!("`{}` cannot be changed: {error}", path.display()))),
         });
+        let is_pointed = changed.is_ok() && !args.dry_run;
+        clients.push(json!({"program": imported.client.word(), "file": path, "pointed": is_pointed}));
         match changed {
             Ok(()) => app.output.say(|paint| {
                 let verb = if args.dry_run { "would point" } else { "pointed" };
@@ -180,7 +197,7 @@ fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) ->
             paint.faint("`tsugi restore` brings back what they had; restart the programs to have them read it")
         });
     }
-    Ok(())
+    Ok(clients)
 }
 
 /// A program's file before and after.

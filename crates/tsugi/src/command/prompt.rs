@@ -7,7 +7,7 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::prompt::Prompt;
 
 use super::input::CallFlags;
-use super::show;
+use super::show::{self, Reader};
 use crate::app::App;
 use crate::arguments::{Arguments, Missing};
 use crate::failure::Failure;
@@ -51,7 +51,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let complete = talk.finish(&found.server, &found.subject(), Call::new(Method::PromptsGet, params)).await?;
     match app.output.form() {
         Form::Json => app.output.data(complete.body.raw().as_str())?,
-        Form::Text => app.output.data(&messages(&complete.body))?,
+        Form::Text => app.output.data(&messages(&complete.body, Reader::of(&app.output)))?,
     }
     Ok(Exit::Success)
 }
@@ -96,13 +96,14 @@ fn schema_of(prompt: &Prompt) -> Value {
 }
 
 /// The text of the messages; who speaks is said only where several do.
-fn messages(body: &Object) -> String {
+fn messages(body: &Object, reader: Reader) -> String {
     let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to().ok()).unwrap_or_default();
     let is_alone = messages.iter().all(|message| message["role"] == "user");
+    let shown = |block: &Value| show::text_of_block(block, reader);
     let text = |message: &Value| {
         let content = match &message["content"] {
-            Value::Array(blocks) => blocks.iter().map(show::text_of_block).collect::<Vec<_>>().join("\n"),
-            block => show::text_of_block(block),
+            Value::Array(blocks) => blocks.iter().map(shown).collect::<Vec<_>>().join("\n"),
+            block => shown(block),
         };
         if is_alone { content } else { format!("{}: {content}", message["role"].as_str().unwrap_or_default()) }
     };
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     fn shown(messages: Value) -> String {
-        super::messages(&Object::from(json!({"messages": messages})))
+        super::messages(&Object::from(json!({"messages": messages})), Reader::Person)
     }
 
     #[test]

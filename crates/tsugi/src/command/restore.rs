@@ -1,8 +1,11 @@
 //! `tsugi restore`: other programs' files as they were before `tsugi init --write-clients`.
 
+use serde_json::json;
+
 use crate::app::App;
-use crate::backup::{Backups, Restored};
+use crate::backup::{Backups, Kept, Restored};
 use crate::failure::Failure;
+use crate::output::Form;
 use crate::report::exit::Exit;
 
 /// Bring back the files of other programs that `tsugi init --write-clients` changed
@@ -15,6 +18,9 @@ pub(crate) struct Args {
     /// Also bring back files that somebody changed since; those changes are lost
     #[arg(long)]
     force: bool,
+    /// Print data only
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
@@ -23,31 +29,42 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     if kept.is_empty() {
         app.output.say(|paint| paint.faint("there is nothing to bring back"));
     }
-    let mut exit = Exit::Success;
+    let mut states = Vec::new();
     for one in &kept {
-        let (program, path) = (&one.program, one.path.display());
-        if args.list {
-            app.output.data(&format!("{program}: {path}"))?;
-            continue;
-        }
-        match backups.restore(one, args.force) {
-            Ok(Restored::Back) => app.output.say(|paint| format!("{} {program}: {path}", paint.good("restored"))),
-            Ok(Restored::ChangedSince) => {
-                exit = Exit::Failed;
-                app.output.say(|paint| {
-                    let (label, hint) = (paint.warning("warning"), paint.hint("hint"));
-                    format!("{label}: {program}: {path} was changed since and is left alone\n{hint}: --force brings the old one back and loses the changes")
-                });
-            }
-            Err(error) => {
-                exit = Exit::Failed;
-                app.output.say(|paint| {
-                    format!("{}: {program}: {path} cannot be brought back: {error}", paint.error("error"))
-                });
-            }
+        let state = if args.list { "kept" } else { bring_back(app, &backups, one, args.force) };
+        states.push(json!({"program": one.program, "file": one.path, "state": state}));
+        if args.list && app.output.form() == Form::Text {
+            app.output.data(&format!("{}: {}", one.program, one.path.display()))?;
         }
     }
-    Ok(exit)
+    let is_well = states.iter().all(|file| matches!(file["state"].as_str(), Some("kept" | "restored")));
+    if app.output.form() == Form::Json {
+        app.output.json(&json!({"files": states}))?;
+    }
+    Ok(if is_well { Exit::Success } else { Exit::Failed })
+}
+
+/// Brings back one file, tells what came of it, and gives the word for it.
+fn bring_back(app: &App, backups: &Backups, one: &Kept, force: bool) -> &'static str {
+    let (program, path) = (&one.program, one.path.display());
+    match backups.restore(one, force) {
+        Ok(Restored::Back) => {
+            app.output.say(|paint| format!("{} {program}: {path}", paint.good("restored")));
+            "restored"
+        }
+        Ok(Restored::ChangedSince) => {
+            app.output.say(|paint| {
+                let (label, hint) = (paint.warning("warning"), paint.hint("hint"));
+                format!("{label}: {program}: {path} was changed since and is left alone\n{hint}: --force brings the old one back and loses the changes")
+            });
+            "changed-since"
+        }
+        Err(error) => {
+            app.output
+                .say(|paint| format!("{}: {program}: {path} cannot be brought back: {error}", paint.error("error")));
+            "failed"
+        }
+    }
 }
 
 /// Where what was changed is kept.

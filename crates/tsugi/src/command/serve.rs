@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::State;
@@ -29,6 +30,7 @@ use crate::config::layer::Loaded;
 use crate::config::parse;
 use crate::config::problem::Problem;
 use crate::failure::{Failure, warning};
+use crate::output::Form;
 use crate::report;
 use crate::report::exit::Exit;
 use clients::Clients;
@@ -59,6 +61,9 @@ pub(crate) struct Args {
     /// Show how to connect each client with everything there is to paste
     #[arg(long)]
     print_clients: bool,
+    /// Print one line of JSON when it listens: its address, its process and its configuration
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -107,6 +112,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     // Processes that an earlier run left when it was killed with its guardians.
     tokio::task::spawn_blocking(tsugi_process::sweep_strays);
     running.welcome();
+    running.announce()?;
     running.manager.let_start();
     loop {
         tokio::select! {
@@ -188,6 +194,16 @@ impl<'a> Running<'a> {
             };
             format!("{} {}\n{page}{text}", paint.good("listening on"), paint.strong(self.handle.url()))
         });
+    }
+
+    /// For a program that started us: one line, as soon as it can connect.
+    fn announce(&self) -> Result<(), Failure> {
+        if self.app.output.form() == Form::Json {
+            let config = self.loaded.origin.path();
+            let line = json!({"url": self.handle.url(), "pid": std::process::id(), "config": config});
+            self.app.output.data(&line.to_string())?;
+        }
+        Ok(())
     }
 
     fn note_arrival(&mut self, server: Server, arrived: Result<Arc<Catalog>, Fault>) {

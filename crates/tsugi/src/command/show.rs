@@ -1,4 +1,4 @@
-//! Results for people: text as it is, JSON indented, everything else named.
+//! Results in words: text as it is (JSON indented where a person reads it), everything else named.
 
 use std::io;
 
@@ -10,19 +10,35 @@ use crate::failure::printable;
 use crate::output::Output;
 use crate::output::style::Paint;
 
-/// A tool's result: its text blocks, or its structured content where there is no text.
+/// How a text that happens to be JSON is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// With line breaks.
+    Person,
+    /// Byte for byte as the server wrote it.
+    Program,
+}
+
+impl Reader {
+    /// Whoever reads our data.
+    pub(super) fn of(output: &Output) -> Self {
+        if output.is_data_watched() { Reader::Person } else { Reader::Program }
+    }
+}
+
+/// A tool's result: its blocks in their order, or its structured content where there is none.
 pub(super) fn tool_result(output: &Output, body: &Object) -> io::Result<()> {
     let blocks = content(body);
     let structured: Option<Value> = body.get("structuredContent").and_then(|value| value.to().ok());
     match structured.filter(|value| blocks.is_empty() && !value.is_null()) {
         Some(value) => output.data(&format!("{value:#}")),
-        None => blocks.iter().try_for_each(|block| output.data(&text_of_block(block))),
+        None => blocks.iter().try_for_each(|block| output.data(&text_of_block(block, Reader::of(output)))),
     }
 }
 
 /// A tool's failure in its own words.
 pub(super) fn tool_error(subject: &str, body: &Object, paint: Paint) -> String {
-    let words: Vec<String> = content(body).iter().map(text_of_block).collect();
+    let words: Vec<String> = content(body).iter().map(|block| text_of_block(block, Reader::Person)).collect();
     let words = if words.is_empty() { "the tool failed".to_owned() } else { words.join("\n") };
     format!("{}: {subject}: {}", paint.error("error"), printable(&words))
 }
@@ -32,9 +48,10 @@ fn content(body: &Object) -> Vec<Value> {
 }
 
 /// One content block, of a tool's result or of a prompt's message.
-pub(super) fn text_of_block(block: &Value) -> String {
+pub(super) fn text_of_block(block: &Value, reader: Reader) -> String {
     let word = |key: &str| block[key].as_str().unwrap_or_default();
     match word("type") {
+        "text" if reader == Reader::Program => word("text").to_owned(),
         "text" => indented(word("text")),
         "resource" => text_of_contents(&block["resource"]),
         "resource_link" => format!("{} ({})", word("uri"), word("name")),
@@ -89,7 +106,13 @@ mod tests {
             (json!({"type": "resource", "resource": {"uri": "a://b", "blob": "AAA="}}), "[a://b data, 2 bytes]"),
             (json!({"type": "new", "x": 1}), "{\n  \"type\": \"new\",\n  \"x\": 1\n}"),
         ] {
-            assert_eq!(text_of_block(&block), shown);
+            assert_eq!(text_of_block(&block, Reader::Person), shown);
         }
+    }
+
+    #[test]
+    fn a_program_gets_the_text_as_the_server_wrote_it() {
+        let text = "{\"b\":1.50,  \"a\":\"\\u00e9\"}";
+        assert_eq!(text_of_block(&json!({"type": "text", "text": text}), Reader::Program), text);
     }
 }

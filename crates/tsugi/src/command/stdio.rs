@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+use tsugi_gateway::face::stdio::stream;
 use tsugi_gateway::guard::Guard;
 use tsugi_gateway::{Backend, Config, Endpoint, Hub, face};
 use tsugi_process::Grace;
@@ -41,14 +44,24 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
     manager.reconcile(plan.servers);
     let hub = Hub::new(manager.clone(), plan.hub, Arc::new(Guard::new(&Config::default())));
     let answer = endpoint(app, &loaded, &hub).answer;
-    let talk = face::stdio::run(answer, face::stdio::stream::input(), face::stdio::stream::output());
+    let (stop, stopped) = oneshot::channel();
+    let (input, output) = (stream::input(), stream::output());
+    let grace = loaded.settings.gateway.drain;
+    let talk = face::stdio::run_until(answer, input, output, stopped.map(|_| ()), grace);
     let ended = tokio::select! {
-        ended = talk => ended,
-        () = until_stopped(&mut signals) => Ok(()),
+        ended = talk => ended.map(|()| Exit::Success),
+        () = until_told_twice(&mut signals, stop) => Ok(Exit::Interrupted),
     };
     manager.stop().await;
-    ended?;
-    Ok(Exit::Success)
+    Ok(ended?)
+}
+
+/// The first wish to stop lets running calls end; the second does not wait.
+async fn until_told_twice(signals: &mut Signals, stop: oneshot::Sender<()>) {
+    until_stopped(signals).await;
+    // Whoever is gone has stopped already.
+    let _ = stop.send(());
+    until_stopped(signals).await;
 }
 
 /// One server alone where one is named, with its own names; otherwise all together.

@@ -56,6 +56,19 @@ pub(crate) static TABLES: &[&Table] = &[
     &admin::TABLE,
 ];
 
+/// What people write who mean one of our keys; in letters it is too far from it to be found.
+const MEANT: [(&str, &str); 9] = [
+    ("cmd", "command"),
+    ("exec", "command"),
+    ("executable", "command"),
+    ("program", "command"),
+    ("run", "command"),
+    ("uri", "url"),
+    ("address", "url"),
+    ("environment", "env"),
+    ("arguments", "args"),
+];
+
 impl Key {
     /// Whether a user's word is this key.
     pub(crate) fn is_called(&self, word: &str) -> bool {
@@ -76,6 +89,10 @@ impl Table {
 
     /// The key whose name is nearest to a word that is no key.
     pub(crate) fn nearest(&self, word: &str) -> Option<&'static str> {
+        let meant = MEANT.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
+        if let Some(key) = meant.and_then(|(_, name)| self.find(name)) {
+            return Some(key.name);
+        }
         let names = self.keys.iter().flat_map(|key| std::iter::once(&key.name).chain(key.aliases));
         nearest(word, names.copied())
     }

@@ -281,6 +281,7 @@ pub(crate) struct GatewaySettings {
     pub(crate) session_idle: Duration,
     #[serde(serialize_with = "milliseconds")]
     pub(crate) keep_alive: Duration,
+    pub(crate) seal_key: Option<Secret>,
     pub(crate) admin_api: AdminSettings,
     pub(crate) dashboard: bool,
     pub(crate) metrics: bool,

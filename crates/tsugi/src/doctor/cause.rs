@@ -14,6 +14,8 @@ pub(crate) enum Cause {
     NoNetwork { runner: &'static str },
     NeedsVariable { name: String, is_set_here: bool },
     SandboxDenies { path: Option<String> },
+    AgentUnknown { agent: String },
+    ProjectServer { message: String, hint: Option<String> },
     PortTaken { line: String },
     CannotReach { line: String },
     Banner { line: String, is_fatal: bool },
@@ -45,6 +47,8 @@ impl Cause {
             Cause::NoNetwork { .. } => "no-network",
             Cause::NeedsVariable { .. } => "needs-variable",
             Cause::SandboxDenies { .. } => "sandbox-denies",
+            Cause::AgentUnknown { .. } => "agent-unknown",
+            Cause::ProjectServer { .. } => "pm-cannot-start",
             Cause::PortTaken { .. } => "port-taken",
             Cause::CannotReach { .. } => "cannot-reach",
             Cause::Banner { .. } => "banner-on-stdout",
@@ -86,6 +90,8 @@ impl Cause {
             Cause::NeedsVariable { name, .. } => format!("it needs the variable {name}, which it is not given"),
             Cause::SandboxDenies { path: Some(path) } => format!("its sandbox keeps it from `{path}`"),
             Cause::SandboxDenies { path: None } => "its sandbox keeps it from a file".to_owned(),
+            Cause::AgentUnknown { agent } => format!("its database knows no agent `{agent}`"),
+            Cause::ProjectServer { message, .. } => format!("the project server cannot start: {message}"),
             Cause::PortTaken { line } => format!("the port that it wants is taken: {line}"),
             Cause::CannotReach { line } => format!("it cannot reach what it depends on: {line}"),
             Cause::Banner { line, .. } => format!("it writes to its standard output what is no message: `{line}`"),
@@ -125,6 +131,8 @@ impl Cause {
                 let path = path.as_deref().unwrap_or("the path that it names");
                 format!("if it should have it, add {path} to `sandbox.write` (or `sandbox.read`) of its entry")
             }
+            Cause::AgentUnknown { agent } => format!("look for a misspelling in `--agent-id`; if it is new, add `--create-agent` to `args`, or run `tsugi pm agent add {agent}` with the same --db"),
+            Cause::ProjectServer { hint, .. } => hint.clone().unwrap_or_else(|| "look at `--db` and `--agent-id` in `args`; `tsugi pm doctor` looks at the database".to_owned()),
             Cause::PortTaken { .. } => "stop what holds the port, or give it another one in `args` or `env`".to_owned(),
             Cause::CannotReach { .. } => "start what it depends on, or correct the address that it is given".to_owned(),
             Cause::Banner { is_fatal: true, .. } => "have it write logs to standard error; often a flag such as --quiet or --stdio, or another start script, does it".to_owned(),

@@ -1,5 +1,7 @@
 //! What programs, package runners and wires say when they fail, recognised.
 
+use serde_json::Value;
+
 use super::cause::Cause;
 
 /// Signs that a program needs another Node.
@@ -108,6 +110,16 @@ pub(super) fn broken_cache(lines: &[String]) -> Option<Cause> {
     let begin = line[..start].rfind([' ', '\'', '"', '(']).map_or(0, |place| place + 1);
     let folder = line[begin..end + hash.len()].trim_start_matches("file://").to_owned();
     Some(Cause::CacheBroken { folder })
+}
+
+/// Our own project server said in one line of JSON why it does not start.
+pub(super) fn project_server(lines: &[String]) -> Option<Cause> {
+    let told = lines.iter().find_map(|line| serde_json::from_str::<Value>(line.trim()).ok()?.get("error").cloned())?;
+    let (message, hint) = (told["message"].as_str()?, told["hint"].as_str().filter(|hint| !hint.is_empty()));
+    Some(match message.strip_prefix("Agent not found: ") {
+        Some(agent) => Cause::AgentUnknown { agent: short(agent) },
+        None => Cause::ProjectServer { message: short(message), hint: hint.map(short) },
+    })
 }
 
 /// The port that the program wants to listen on is taken.

@@ -72,6 +72,18 @@ fn a_denied_path_is_found_in_the_words_of_each_language() {
 }
 
 #[test]
+fn our_own_project_server_says_why_it_does_not_start() {
+    let unknown =
+        r#"{"error":{"code":"not_found","message":"Agent not found: agt_x","retryable":false,"hint":"register it"}}"#;
+    let agent = "agt_x".to_owned();
+    assert_eq!(clue::project_server(&lines(unknown)), Some(Cause::AgentUnknown { agent }));
+    let other = r#"{"error":{"code":"invalid","message":"the file is no database","hint":"name another"}}"#;
+    let cause = Cause::ProjectServer { message: "the file is no database".into(), hint: Some("name another".into()) };
+    assert_eq!(clue::project_server(&lines(other)), Some(cause));
+    assert_eq!(clue::project_server(&lines("{\"error\": 7}\nlistening")), None);
+}
+
+#[test]
 fn what_wires_say_is_understood() {
     for (text, cause) in [
         ("error sending request: tcp connect error: Connection refused (os error 111)", Cause::Refused),

@@ -8,6 +8,7 @@ mod help;
 mod import;
 mod init;
 mod interrupt;
+mod json;
 mod list;
 mod question;
 mod server;

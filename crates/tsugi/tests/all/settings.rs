@@ -1,6 +1,8 @@
 //! Keys of the configuration, each seen to have its effect on a running gateway.
 
 use serde_json::{Value, json};
+use tsugi_testkit::script::Script;
+use tsugi_testkit::scripted::Scripted;
 
 use crate::world::{Serving, World, until};
 
@@ -72,6 +74,45 @@ fn a_server_added_over_http_has_the_options_of_the_file() {
     serving.connected("late");
     let listed = || serving.ask("GET", "/mcp/tools?server=late", &[], "").1;
     until(|| listed().contains("\"timeout\":7000"), listed);
+}
+
+#[test]
+fn a_program_that_starts_the_gateway_reads_where_it_is_from_one_line() {
+    let world = World::new();
+    let started = world.follow(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+    until(|| started.text().ends_with('\n'), || "nothing is said".to_owned());
+    let line: Value = serde_json::from_str(started.text().trim()).unwrap();
+    let address = line["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    assert!(std::net::TcpStream::connect(&address).is_ok(), "{line}");
+    assert_eq!((line["pid"].as_u64(), &line["config"]), (Some(started.id()), &Value::Null));
+}
+
+/// A question of a modern server, sealed by one gateway, and whether another one takes the answer.
+fn is_taken_up_elsewhere(gateway: Value) -> bool {
+    let (world, asker) = (World::new(), Scripted::new(Script::modern()));
+    let args: Vec<String> = asker.args().iter().map(|arg| arg.replace('$', "$$")).collect();
+    let env: serde_json::Map<String, Value> =
+        asker.env().into_iter().map(|(name, value)| (name, value.into())).collect();
+    let server = json!({"name": "s", "command": asker.program(), "args": args, "env": env});
+    let config = json!({"servers": [server], "gateway": gateway}).to_string();
+    let (one, other) = (serve(&world, &config), serve(&world, &config));
+    (one.connected("s"), other.connected("s"));
+    let call = json!({"server": "s", "toolName": "ask", "input": {}});
+    let asked: Value = serde_json::from_str(&one.ask("POST", "/mcp/call", &[], &call.to_string()).1).unwrap();
+    let details = &asked["error"]["details"];
+    let question = details["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}")).keys().next().unwrap();
+    let mut again = call.clone();
+    again["inputResponses"] = json!({question: {"action": "accept", "content": {"name": "Ann"}}});
+    again["requestState"] = details["requestState"].clone();
+    let (head, body) = other.ask("POST", "/mcp/call", &[], &again.to_string());
+    assert!(head.contains(" 200 ") || body.contains("request state"), "{head}\n{body}");
+    head.contains(" 200 ")
+}
+
+#[test]
+fn a_call_that_waits_is_taken_up_by_another_gateway_with_the_same_seal_key() {
+    assert!(is_taken_up_elsewhere(json!({"sealKey": "0123456789-0123456789-0123456789"})));
+    assert!(!is_taken_up_elsewhere(json!({})), "without a key of its own every start has another one");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use tsugi_testkit::process;
 
 use crate::world::{World, until};
 
@@ -59,5 +61,46 @@ fn one_server_alone_keeps_its_own_names() {
     assert_eq!(answer(&mut output, 1)["result"]["content"][0]["text"], "hi");
     drop(input);
     child.wait().unwrap();
+    world.assert_empty();
+}
+
+#[test]
+fn a_running_call_ends_well_when_it_is_told_to_stop_and_new_ones_are_refused() {
+    let world = World::new();
+    let mut child = world.spawn(&["stdio", "--server", "demo"]);
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    writeln!(input, "{}", initialize()).unwrap();
+    answer(&mut output, 0);
+    let call = |id: u64, tool: &str, arguments: Value| {
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+            "name": tool, "arguments": arguments, "_meta": {"progressToken": id}}})
+    };
+    writeln!(input, "{}", call(1, "wait", json!({"seconds": 2, "steps": 40}))).unwrap();
+    // The call runs.
+    output.by_ref().map(Result::unwrap).find(|line| line.contains("notifications/progress")).unwrap();
+    process::send(child.id(), Signal::TERM);
+    // Echo answers until the signal has come, and is refused from then on.
+    let mut number = 10;
+    let refused = loop {
+        writeln!(input, "{}", call(number, "echo", json!({"message": "hi"}))).unwrap();
+        let mut messages = output.by_ref().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        let message = messages.find(|message| message["id"].as_u64().is_some_and(|id| id >= 10)).unwrap();
+        if message.get("error").is_some() {
+            break message;
+        }
+        number += 1;
+    };
+    assert!(refused["error"]["message"].as_str().unwrap().contains("shutting down"), "{refused}");
+    assert_eq!(answer(&mut output, 1)["result"]["content"][0]["text"], "Waited 2 seconds.");
+    let mut status = None;
+    until(
+        || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        },
+        || "it does not end".to_owned(),
+    );
+    assert_eq!(status.unwrap().code(), Some(0));
     world.assert_empty();
 }

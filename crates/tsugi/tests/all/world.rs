@@ -36,6 +36,11 @@ pub(crate) struct Following {
 }
 
 impl Following {
+    /// Its process.
+    pub(crate) fn id(&self) -> u64 {
+        self.child.id().into()
+    }
+
     /// What it printed so far.
     pub(crate) fn text(&self) -> String {
         self.text.lock().unwrap().clone()

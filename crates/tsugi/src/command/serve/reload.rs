@@ -159,6 +159,7 @@ fn waiting(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("gateway.limits", before.limits != limits),
         ("gateway.sessionIdle", before.session_idle != after.session_idle),
         ("gateway.keepAlive", before.keep_alive != after.keep_alive),
+        ("gateway.sealKey", before.seal_key != after.seal_key),
         ("gateway.dashboard", before.dashboard != after.dashboard),
         ("gateway.metrics", before.metrics != after.metrics),
         ("options.maxParallel", old.options.max_parallel != new.options.max_parallel),
@@ -188,6 +189,7 @@ mod tests {
             ("gateway: {limits: {body: 1MiB}, keepAlive: 1s}", &["gateway.limits", "gateway.keepAlive"]),
             ("options: {maxParallel: 2, maxInFlight: 3}", &["options.maxParallel", "options.maxInFlight"]),
             ("options: {maxConnections: 4}", &["options.maxConnections"]),
+            ("gateway: {sealKey: 0123456789-0123456789-0123456789}", &["gateway.sealKey"]),
             ("gateway: {naming: bare, drain: 1s, adminApi: {enabled: no}, limits: {pageItems: 5}}", &[]),
             ("options: {timeout: 1s, cache: on}", &[]),
         ] {

@@ -14,6 +14,7 @@ keys! {
     DRAIN = "drain", "duration", "30s", "How long calls may still take when it stops.";
     SESSION_IDLE = "sessionIdle", "duration", "30m", "After so long without a request a legacy session ends.";
     KEEP_ALIVE = "keepAlive", "duration", "15s", "How often a quiet stream gets a comment, so that nobody closes it.";
+    SEAL_KEY = "sealKey", "text", "", "Seals the `requestState` of calls that wait for input: at least 32 characters, best `${file:…}` or a variable. With the same key a gateway that was started again, or another one, takes up such a call, where the server itself remembers it or needs to remember nothing. Absent: a new key for every start.";
     ADMIN_API = "adminApi", "map", "", "What may be changed over HTTP.";
     DASHBOARD = "dashboard", "`on` or `off`", "on", "Offer the dashboard at `/`.";
     METRICS = "metrics", "`on` or `off`", "on", "Offer `/metrics`.";

@@ -10,6 +10,9 @@ use crate::config::settings::{
     OptionSettings,
 };
 
+/// As long as the key that is made of it.
+const SHORTEST_SEAL_KEY: usize = 32;
+
 /// Reads `gateway`.
 pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>, options: &OptionSettings) -> GatewaySettings {
     let section = Section::open(reader, node, &gateway::TABLE);
@@ -24,6 +27,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>, options: &Optio
         drain: reader.or_default(&section, &gateway::DRAIN, parse::duration),
         session_idle: reader.or_default(&section, &gateway::SESSION_IDLE, parse::positive_duration),
         keep_alive: reader.or_default(&section, &gateway::KEEP_ALIVE, parse::positive_duration),
+        seal_key: section.get(&gateway::SEAL_KEY).and_then(|node| read_seal_key(reader, node)),
         admin_api: read_admin(reader, section.get(&gateway::ADMIN_API)),
         dashboard: reader.or_default(&section, &gateway::DASHBOARD, parse::flag),
         metrics: reader.or_default(&section, &gateway::METRICS, parse::flag),
@@ -73,6 +77,17 @@ fn read_secret(reader: &mut Reader<'_>, node: &Node) -> Option<Secret> {
         return None;
     }
     reader.hide(text).secrets().next().cloned()
+}
+
+/// A key that can be guessed would let a caller make up states of its own.
+fn read_seal_key(reader: &mut Reader<'_>, node: &Node) -> Option<Secret> {
+    let secret = read_secret(reader, node)?;
+    if secret.expose().len() < SHORTEST_SEAL_KEY {
+        let message = format!("`sealKey` must have at least {SHORTEST_SEAL_KEY} characters");
+        let problem = reader.source.problem(node.span, message).with_hint("`openssl rand -hex 32` makes one");
+        reader.problems.push(problem);
+    }
+    Some(secret)
 }
 
 fn read_key(reader: &mut Reader<'_>, node: &Node) -> Option<KeySettings> {

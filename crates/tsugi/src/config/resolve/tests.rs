@@ -420,6 +420,25 @@ fn a_breaker_can_be_set_and_switched_off() {
 }
 
 #[test]
+fn a_seal_key_is_long_and_never_shown() {
+    let text = "gateway: {sealKey: canary-0123456789-0123456789-0123456789}";
+    let settings = load(text);
+    assert!(settings.gateway.seal_key.is_some());
+    assert!(!format!("{settings:?} {}", serde_json::to_string(&settings).unwrap()).contains("canary"));
+    check("gateway: {sealKey: canary-short}\n", &[("1:20", "at least 32 characters")]);
+    assert!(!problems("gateway: {sealKey: canary-short}\n")[0].contains("canary"));
+}
+
+#[test]
+fn a_misspelt_command_is_one_mistake() {
+    for word in ["comand", "commnad", "cmd", "Command", "commands", "exec", "program", "executable", "run"] {
+        check(&with_server(&format!("{word}: x")), &[("3:5", "did you mean `command`?")]);
+    }
+    check(&with_server("uri: http://x"), &[("3:5", "did you mean `url`?")]);
+    check(&with_server("timeout: 1s"), &[("2:5", "neither `command` nor `url`")]);
+}
+
+#[test]
 fn keys_that_did_nothing_are_no_longer_known() {
     check("gateway: {pin: enforce}\n", &[("1:11", "unknown key `pin`")]);
     check("gateway: {limits: {depth: 3}}\n", &[("1:20", "unknown key `depth`")]);

@@ -214,3 +214,28 @@ fn servers_that_work_are_told_with_what_they_speak() {
     );
     assert!(ran.stderr.contains("every server works"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_project_server_whose_agent_is_unknown() {
+    let world = World::new();
+    let database = world.work().join("team.db");
+    let program = env!("CARGO_BIN_EXE_mcp-server-pm");
+    let server = |args: Value| json!({"name": "s", "command": program, "args": args});
+    let (found, _) = examine_with(&world, server(json!(["--db", database, "--agent-id", "agt_x"])), &[], &[]);
+    assert_eq!(found["cause"], "agent-unknown", "{found:#}");
+    assert!(found["message"].as_str().unwrap().contains("`agt_x`"), "{found:#}");
+    assert!(found["advice"].as_str().unwrap().contains("--create-agent"), "{found:#}");
+    // What it advises helps.
+    let args = json!(["--db", database, "--agent-id", "agt_x", "--create-agent"]);
+    let (found, code) = examine_with(&world, server(args), &[], &[]);
+    assert_eq!((&found["healthy"], code), (&json!(true), 0), "{found:#}");
+}
+
+#[test]
+fn a_project_server_without_a_place_for_its_database() {
+    let world = World::new();
+    let program = env!("CARGO_BIN_EXE_mcp-server-pm");
+    let args = json!(["--db", "/proc/none/team.db", "--agent-id", "agt_x"]);
+    let (found, _) = examine_with(&world, json!({"name": "s", "command": program, "args": args}), &[], &[]);
+    assert_eq!(found["cause"], "pm-cannot-start", "{found:#}");
+}
