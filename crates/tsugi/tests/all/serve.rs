@@ -224,7 +224,7 @@ fn status_tells_of_sandboxes_and_of_what_was_stopped() {
     let shown = tell(&["status"]);
     assert!(shown.contains("SANDBOX") && shown.contains("WAITING") && shown.contains(" off "), "{shown}");
     serving.ask("POST", "/servers/one/stop", &[], "");
-    let call = r#"{"server": "one", "toolName": "echo", "input": {"text": "x"}}"#;
+    let call = r#"{"server": "one", "toolName": "echo", "input": {"message": "x"}}"#;
     let (head, body) = serving.ask("POST", "/mcp/call", &[], call);
     assert!(head.contains("503") && body.contains("SERVER_NOT_RUNNING"), "{head} {body}");
     assert!(tell(&["status"]).contains("stopped"));
