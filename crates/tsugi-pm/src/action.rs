@@ -8,6 +8,7 @@ pub mod admin;
 pub mod claim;
 pub mod context;
 pub mod create;
+pub mod cut;
 pub mod desk;
 pub mod edit;
 pub mod export;
@@ -38,7 +39,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::desk::{Caller, Desk};
-use self::project::ListProjects;
 use self::sweep::Sweep;
 use crate::domain::event::Event;
 use crate::domain::fault::{Code, Fault};
@@ -265,8 +265,8 @@ impl Pm {
             return true;
         }
         let Some(project) = &event.project_id else { return false };
-        let mine = self.perform(caller, ListProjects::default()).await;
-        mine.is_ok_and(|mine| mine.projects.iter().any(|one| one.id == *project))
+        let (caller, project) = (caller.clone(), project.clone());
+        self.store.read(move |tx| Desk::open(tx, &caller)?.role(&project)).await.is_ok()
     }
 
     /// Looks whether there is anything to sweep before taking the write lock; a read-only database is left alone.

@@ -7,11 +7,11 @@ use super::status::Change;
 use super::view::TaskView;
 use super::{Action, Effect, Pm};
 use crate::domain::agent::{Agent, AgentStatus, AgentType};
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef, TokenId};
 use crate::domain::limit;
 use crate::domain::member::{Membership, Role};
-use crate::domain::permission::Power;
+use crate::domain::permission::{Power, denied};
 use crate::domain::session::{self, EndKind, Session, Signal};
 use crate::domain::task::TaskStatus;
 use crate::domain::time::Moment;
@@ -116,7 +116,7 @@ impl Action for UpdateAgent {
     type Output = Agent;
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Agent, Fault> {
-        desk.check_keeps_people()?;
+        desk.check_keeps(&self.agent_id)?;
         let before = desk.tx.agent_lock(&self.agent_id)?;
         let name = self.name.clone().unwrap_or_else(|| before.name.clone());
         if desk.tx.agent_by_name(&name)?.is_some_and(|other| other.id != before.id) {
@@ -159,7 +159,7 @@ impl Action for SetMembership {
         desk.project_to_change(&self.project_id, Power::Own)?;
         let agent = desk.tx.agent_get(&self.agent_id)?;
         if self.role == Some(Role::Owner) && agent.kind == AgentType::Ai && !self.allow_ai_owner {
-            return Err(Fault::new(Code::PermissionDenied, "a program does not own a project")
+            return Err(denied("a program does not own a project", &["human"], self.role)
                 .hint("make it a manager, or say --allow-ai-owner"));
         }
         let before = desk.tx.membership_lock(&self.project_id, &self.agent_id)?;
@@ -183,15 +183,41 @@ impl Action for SetMembership {
 }
 
 impl Desk<'_, '_> {
-    /// Agents are kept by whoever has the database in hand, or owns a project.
+    /// Agents are made by whoever has the database in hand, or owns a project.
     fn check_keeps_people(&mut self) -> Result<(), Fault> {
         let Some(agent) = self.agent_id().cloned().filter(|_| !self.is_operator()) else { return Ok(()) };
         let owns = self.tx.membership_of_agent(&agent)?.iter().any(|one| one.role.may(Power::Own));
         if owns {
             Ok(())
         } else {
-            Err(Fault::new(Code::PermissionDenied, "only an owner keeps agents").with("required", ["owner"]))
+            Err(denied("only an owner keeps agents", &["owner"], None).hint("ask the owner of a project"))
         }
+    }
+
+    /// Whether the caller may act for an agent as its keeper: with the database in hand, for itself, or as the owner
+    /// of every project the agent belongs to. Anybody can own some project; that must not give anybody everybody's
+    /// name.
+    fn keeps(&mut self, kept: &AgentId) -> Result<bool, Fault> {
+        let me = match self.agent_id().cloned() {
+            Some(me) if !self.is_operator() => me,
+            _ => return Ok(true),
+        };
+        if me == *kept {
+            return Ok(true);
+        }
+        let mine = self.tx.membership_of_agent(&me)?;
+        let owned =
+            |place: &Membership| mine.iter().any(|one| one.project_id == place.project_id && one.role.may(Power::Own));
+        Ok(self.tx.membership_of_agent(kept)?.iter().all(owned))
+    }
+
+    fn check_keeps(&mut self, kept: &AgentId) -> Result<(), Fault> {
+        self.check_keeps_people()?;
+        if self.keeps(kept)? {
+            return Ok(());
+        }
+        Err(denied(format!("{kept} also belongs to projects that are not yours"), &["owner"], None)
+            .hint("ask the person who keeps the database: tsugi pm agent, tsugi pm token"))
     }
 }
 
@@ -201,7 +227,7 @@ impl Desk<'_, '_> {
 pub struct NewToken {
     /// For whom.
     pub agent_id: AgentId,
-    /// What for.
+    /// Nothing: a token may do what its agent may. Kept so that a caller who means otherwise is told.
     #[serde(default)]
     pub scopes: Vec<String>,
     /// For how long; for ever when unset.
@@ -231,15 +257,19 @@ impl Action for NewToken {
     type Output = TokenMade;
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<TokenMade, Fault> {
-        desk.check_keeps_people()?;
-        limit::list("scopes", &self.scopes, 0, 20, 80)?;
+        desk.check_keeps(&self.agent_id)?;
+        if !self.scopes.is_empty() {
+            return Err(Fault::invalid("a token has no scopes: it may do what its agent may")
+                .hint("give the agent a role instead")
+                .with("field", "scopes"));
+        }
         let agent = desk.tx.agent_get(&self.agent_id)?;
         let secret = format!("{TOKEN_START}{:032x}{:032x}", Tx::bits(), Tx::bits());
         let token = Token {
             id: TokenId::mint(Tx::bits()),
             agent_id: agent.id,
             hash: hex_digest(secret.as_bytes()),
-            scopes: self.scopes.clone(),
+            scopes: Vec::new(),
             created_at: desk.tx.now,
             expires_at: self.expires_in_s.map(|seconds| desk.tx.now.plus_seconds(seconds)),
             revoked_at: None,
@@ -264,9 +294,9 @@ impl Action for RevokeToken {
     type Output = bool;
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<bool, Fault> {
-        desk.check_keeps_people()?;
         let found = desk.tx.find_locked::<Token>(&[self.token_id.as_str().into()])?;
         let token = found.ok_or_else(|| Fault::not_found("token", &self.token_id))?;
+        desk.check_keeps(&token.agent_id)?;
         if token.revoked_at.is_some() {
             return Ok(false);
         }
@@ -291,8 +321,13 @@ impl Action for ListTokens {
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<Token>, Fault> {
         desk.check_keeps_people()?;
-        let tokens = desk.tx.token_list(self.agent_id.as_ref())?;
-        Ok(tokens.into_iter().map(|token| Token { hash: String::new(), ..token }).collect())
+        let mut kept = Vec::new();
+        for token in desk.tx.token_list(self.agent_id.as_ref())? {
+            if desk.keeps(&token.agent_id)? {
+                kept.push(Token { hash: String::new(), ..token });
+            }
+        }
+        Ok(kept)
     }
 }
 
@@ -356,6 +391,13 @@ impl Action for ForceEndSession {
         limit::chars("reason", &self.reason, 1, 2000)?;
         let found = desk.tx.session_lock(&self.session_id)?;
         let session = found.ok_or_else(|| Fault::not_found("session", &self.session_id))?;
+        let is_ours = match &session.project_id {
+            Some(project) => desk.role(project).is_ok_and(|role| role.may(Power::Own)),
+            None => false,
+        };
+        if !is_ours {
+            desk.check_keeps(&session.agent_id)?;
+        }
         let state = session::next(session.state, Signal::End)?;
         for claim in desk.tx.claim_of_session(&session.id)? {
             let open = desk.task_to_change(&claim.task_id.into(), Power::Manage)?;

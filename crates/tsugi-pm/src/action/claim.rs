@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cut::{HandoffView, contexts_within};
 use super::desk::{Desk, OpenTask};
 use super::lease::Grant;
 use super::status::Change;
-use super::view::{ClaimView, TaskView, contexts_within, handoff_within};
+use super::view::{ClaimView, TaskView};
 use super::{Action, Effect};
 use crate::domain::context::Context;
 use crate::domain::fault::Fault;
-use crate::domain::handoff::Handoff;
 use crate::domain::id::{ProjectId, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::permission::Power;
@@ -20,7 +20,7 @@ use crate::store::tx::ReadyPick;
 /// How much context comes with a claim.
 const CONTEXT_BYTES: usize = 8 * limit::KIB;
 /// How much of the handoff comes with a claim.
-const HANDOFF_BYTES: usize = 6 * limit::KIB;
+const HANDOFF_BYTES: usize = 8 * limit::KIB;
 /// Looks at a list whose every entry another claimer holds at this moment, before saying that there is nothing.
 const LOOKS: u32 = 3;
 
@@ -57,10 +57,13 @@ pub struct Claimed {
     pub task: Option<TaskView>,
     /// What the one before left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handoff: Option<Handoff>,
+    pub handoff: Option<HandoffView>,
     /// What is known: decisions first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contexts: Vec<Context>,
+    /// What was cut besides; `get_task` and `context://` have more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub truncated: Vec<String>,
     /// What to do when nothing was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -161,6 +164,7 @@ fn nothing_ready(session: &Session) -> Claimed {
         task: None,
         handoff: None,
         contexts: Vec::new(),
+        truncated: Vec::new(),
         hint: Some("nothing is ready for you; get_ready_tasks says what is in the way".to_owned()),
     }
 }
@@ -175,14 +179,15 @@ fn check_ttl(ttl_seconds: Option<i64>) -> Result<(), Fault> {
 impl Desk<'_, '_> {
     /// The answer to a successful claim: the task and all the next holder should know.
     pub(super) fn claimed(&mut self, session: &Session, grant: Grant) -> Result<Claimed, Fault> {
-        let contexts = self.tx.context_of_task(&grant.task.id, 30)?;
+        let (contexts, is_cut) = contexts_within(self.tx.context_of_task(&grant.task.id, 30)?, CONTEXT_BYTES);
         Ok(Claimed {
             claimed: true,
             session_id: session.id.clone(),
             claim: Some(ClaimView::new(&grant.claim)),
             task: Some(TaskView::within(&grant.task, 4 * limit::KIB)),
-            handoff: grant.handoff.map(|handoff| handoff_within(handoff, HANDOFF_BYTES)),
-            contexts: contexts_within(contexts, CONTEXT_BYTES).0,
+            handoff: grant.handoff.map(|handoff| HandoffView::within(handoff, HANDOFF_BYTES)),
+            contexts,
+            truncated: if is_cut { vec!["contexts".to_owned()] } else { Vec::new() },
             hint: None,
         })
     }

@@ -71,7 +71,7 @@ impl Action for AddContext {
         self.supersede(desk, &home)?;
         let context = self.context(desk, home.project_id.clone(), &home, &agent.id, session.as_ref());
         desk.tx.insert(&context, what("context.added"))?;
-        desk.index_context(&context, home.task.as_ref())?;
+        desk.tx.context_index(&context, home.task.as_ref())?;
         let content = limit::clip(&context.content, 2 * limit::KIB).0;
         Ok(Added { context: Context { content, ..context } })
     }
@@ -159,12 +159,6 @@ impl Desk<'_, '_> {
         self.tx.notice_add(&claim.agent_id, NoticeKind::ContextAdded, open.task.id.as_str(), &text)
     }
 
-    fn index_context(&mut self, context: &Context, task: Option<&Task>) -> Result<(), Fault> {
-        let title =
-            task.map_or_else(|| context.kind.to_string(), |task| format!("{} {}", task.reference, context.kind));
-        self.tx.search_put(context.id.as_str(), "context", &context.project_id, &title, &context.content)
-    }
-
     /// Leaves a note on a task.
     pub(super) fn add_note(&mut self, open: &OpenTask, session: Option<&Session>, content: &str) -> Result<(), Fault> {
         limit::bytes("note", content, 1, limit::LONG_TEXT)?;
@@ -183,6 +177,6 @@ impl Desk<'_, '_> {
             version: 1,
         };
         self.tx.insert(&context, what("context.added"))?;
-        self.index_context(&context, Some(&open.task))
+        self.tx.context_index(&context, Some(&open.task))
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::desk::Desk;
 use super::view::{TaskRow, TaskView};
@@ -108,6 +109,7 @@ impl Action for CreateTask {
 
 /// One of several new tasks, with a name by which the others can wait for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
 pub struct NamedTask {
     /// Its name in this call.
     #[serde(rename = "ref")]
@@ -115,6 +117,23 @@ pub struct NamedTask {
     /// What it is.
     #[serde(flatten)]
     pub task: NewTask,
+}
+
+/// A misspelt field is refused: a record with a flattened part cannot do that by itself, and would drop it in silence.
+impl TryFrom<Map<String, Value>> for NamedTask {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<Self, String> {
+        let Some(Value::String(name)) = fields.remove("ref") else {
+            return Err("each task needs a `ref`, a text".to_owned());
+        };
+        let known = serde_json::to_value(NewTask::default()).unwrap_or_default();
+        if let Some(key) = fields.keys().find(|key| known.get(key.as_str()).is_none()) {
+            return Err(format!("a task has no field `{key}`"));
+        }
+        let task = serde_json::from_value(Value::Object(fields)).map_err(|error| format!("task `{name}`: {error}"))?;
+        Ok(Self { name, task })
+    }
 }
 
 /// Creates several tasks, all or none.

@@ -5,7 +5,7 @@ use crate::domain::claim::{Claim, ClaimState};
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
 use crate::domain::member::Role;
-use crate::domain::permission::Power;
+use crate::domain::permission::{Power, denied};
 use crate::domain::project::Project;
 use crate::domain::session::{self, Era, Host, Session, SessionState, Signal};
 use crate::domain::task::Task;
@@ -94,9 +94,9 @@ impl<'d, 'c> Desk<'d, 'c> {
 
     /// The calling agent; a person without one cannot work.
     pub(crate) fn agent(&self) -> Result<Agent, Fault> {
-        self.agent.clone().ok_or_else(|| {
-            Fault::new(Code::PermissionDenied, "this needs an agent").hint("name one: --agent or TSUGI_AGENT_ID")
-        })
+        self.agent
+            .clone()
+            .ok_or_else(|| denied("this needs an agent", &["agent"], None).hint("name one: --agent or TSUGI_AGENT_ID"))
     }
 
     /// Why something happened: what was said, and that a person said yes to it.

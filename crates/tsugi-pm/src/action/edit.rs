@@ -9,6 +9,7 @@ use crate::domain::dependency::DependencyKind;
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::{AgentId, TaskId, TaskRef};
 use crate::domain::permission::Power;
+use crate::domain::session::Session;
 use crate::domain::task::{Criterion, Priority, Task, title_key};
 use crate::domain::time::Moment;
 use crate::store::tx::what;
@@ -127,7 +128,7 @@ impl Action for UpdateTask {
         let session = desk.session_if_clear()?;
         let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
         check_version(&open.task, self.expected_version)?;
-        self.check_free_text(desk, &open.task)?;
+        self.check_free_text(desk, &open.task, session.as_ref())?;
         desk.touch_hold(&open, session.as_ref())?;
         let after = self.apply(desk, &open)?;
         after.check()?;
@@ -142,13 +143,17 @@ impl Action for UpdateTask {
 
 impl UpdateTask {
     /// A description that somebody else wrote is not overwritten by a caller that may not have read it.
-    fn check_free_text(&self, desk: &mut Desk<'_, '_>, task: &Task) -> Result<(), Fault> {
+    fn check_free_text(&self, desk: &mut Desk<'_, '_>, task: &Task, session: Option<&Session>) -> Result<(), Fault> {
         if self.expected_version.is_some() || self.description.as_ref().is_none_or(|new| *new == task.description) {
             return Ok(());
         }
         let events = desk.tx.event_latest(task.id.as_str(), 200)?;
         let last = events.iter().find(|event| event.changes.iter().any(|change| change.field == "description"));
-        let is_mine = last.is_some_and(|event| event.actor_agent_id.as_ref() == desk.agent_id());
+        // Another session of the same agent is another mind. What was written outside of any counts for all.
+        let is_mine = last.is_some_and(|event| {
+            let is_here = event.session_id.is_none() || event.session_id.as_ref() == session.map(|one| &one.id);
+            event.actor_agent_id.as_ref() == desk.agent_id() && is_here
+        });
         if is_mine { Ok(()) } else { Err(version_conflict(task)) }
     }
 

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::claim::Claimed;
+use super::cut::HandoffView;
 use super::desk::{Desk, OpenTask};
-use super::view::{ClaimView, TaskView, cursor, handoff_within, page, place, rows};
+use super::view::{ClaimView, TaskView, cursor, page, place, rows};
 use super::{Action, Effect};
 use crate::domain::claim::ClaimState;
 use crate::domain::context::Context;
@@ -55,7 +56,7 @@ pub struct CreateHandoff {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Handed {
     /// The handoff.
-    pub handoff: Handoff,
+    pub handoff: HandoffView,
     /// The task.
     pub task: TaskView,
     /// The session that handed it over, which may have begun with this call.
@@ -75,7 +76,7 @@ impl Action for CreateHandoff {
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Handed, Fault> {
         let session = desk.session(self.session_id.as_ref())?;
         let (handoff, task) = desk.hand_over(&session, self)?;
-        let handoff = handoff_within(handoff, LIST_BYTES);
+        let handoff = HandoffView::within(handoff, LIST_BYTES);
         Ok(Handed { handoff, task: TaskView::brief(&task), session_id: Some(session.id) })
     }
 }
@@ -105,7 +106,7 @@ impl Desk<'_, '_> {
             self.end_claim(claim, ClaimState::Transferred, "handed over")?;
         }
         self.tx.insert(&handoff, what("handoff.created"))?;
-        self.index_handoff(&open.task, &handoff)?;
+        self.tx.handoff_index(&handoff, Some(&open.task))?;
         if let Some(target) = &wish.to_agent_id {
             let text = format!("{} hands {} to you", handoff.from_agent_id, open.task.reference);
             self.tx.notice_add(target, NoticeKind::HandoffOffered, handoff.id.as_str(), &text)?;
@@ -222,7 +223,7 @@ pub struct AcceptHandoff {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Accepted {
     /// The handoff.
-    pub handoff: Handoff,
+    pub handoff: HandoffView,
     /// The hold on the task.
     pub claim: ClaimView,
     /// The task.
@@ -231,6 +232,9 @@ pub struct Accepted {
     pub contexts: Vec<Context>,
     /// The session that holds it.
     pub session_id: SessionId,
+    /// What was cut besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub truncated: Vec<String>,
 }
 
 impl Action for AcceptHandoff {
@@ -251,9 +255,11 @@ impl Action for AcceptHandoff {
         if let Some(note) = &self.note {
             desk.add_note(&open, Some(&session), note)?;
         }
-        let Claimed { claim, task, handoff, contexts, session_id, .. } = desk.claimed(&session, grant)?;
+        let Claimed { claim, task, handoff, contexts, session_id, truncated, .. } = desk.claimed(&session, grant)?;
         match (claim, task, handoff) {
-            (Some(claim), Some(task), Some(handoff)) => Ok(Accepted { handoff, claim, task, contexts, session_id }),
+            (Some(claim), Some(task), Some(handoff)) => {
+                Ok(Accepted { handoff, claim, task, contexts, session_id, truncated })
+            }
             _ => Err(Fault::internal("a granted handoff has a claim, a task and itself")),
         }
     }
@@ -300,7 +306,7 @@ impl Action for RejectHandoff {
         let task = desk.free_for_all(&open.task, &handoff, "handoff rejected")?;
         let text = format!("{} rejected your handoff of {}: {}", agent.id, task.reference, self.reason);
         desk.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffRejected, handoff.id.as_str(), &text)?;
-        let handoff = handoff_within(rejected, LIST_BYTES);
+        let handoff = HandoffView::within(rejected, LIST_BYTES);
         Ok(Handed { handoff, task: TaskView::brief(&task), session_id: None })
     }
 }
@@ -336,7 +342,7 @@ pub struct GetPendingHandoffs {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PendingHandoffs {
     /// The handoffs, their texts cut if they are long.
-    pub handoffs: Vec<Handoff>,
+    pub handoffs: Vec<HandoffView>,
     /// Where to go on, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
@@ -357,8 +363,8 @@ impl Action for GetPendingHandoffs {
         } else {
             desk.tx.handoff_for(&agent.id, &projects, self.include_open.unwrap_or(true), (at, &id), most)?
         };
-        let short = found.into_iter().map(|one| handoff_within(one, LIST_BYTES)).collect();
-        let (handoffs, has_more): (Vec<Handoff>, bool) = page(short, self.limit)?;
+        let short = found.into_iter().map(|one| HandoffView::within(one, LIST_BYTES)).collect();
+        let (handoffs, has_more): (Vec<HandoffView>, bool) = page(short, self.limit)?;
         let next_cursor = handoffs.last().filter(|_| has_more).map(|last| cursor(&(last.created_at, &last.id)));
         Ok(PendingHandoffs { handoffs, next_cursor })
     }

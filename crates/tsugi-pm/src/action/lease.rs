@@ -8,6 +8,7 @@ use crate::domain::handoff::{Answer, Handoff, HandoffKind, HandoffStatus};
 use crate::domain::id::{AgentId, ClaimId, HandoffId, SessionId};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
+use crate::domain::permission::denied;
 use crate::domain::project::Project;
 use crate::domain::session::Session;
 use crate::domain::task::{Task, TaskStatus, machine};
@@ -106,17 +107,15 @@ impl Desk<'_, '_> {
         let (agent, task) = (self.agent()?, &open.task);
         open.project.check_workable()?;
         if let Some(owner) = task.assignee_id.as_ref().filter(|owner| **owner != agent.id) {
-            return Err(self.not_yours(task, owner)?);
+            return Err(self.not_yours(open, owner)?);
         }
         if task.open_blockers > 0 {
             return Err(self.not_ready(task)?);
         }
         let lacking = agent.lacks(&task.required_capabilities);
         if !lacking.is_empty() {
-            return Err(Fault::new(Code::PermissionDenied, format!("{} needs {}", task.reference, lacking.join(", ")))
-                .hint("leave it to an agent with these capabilities")
-                .with("required", lacking)
-                .with("role", open.role));
+            let message = format!("{} needs {}", task.reference, lacking.join(", "));
+            return Err(denied(message, &lacking, Some(open.role)).hint("leave it to an agent with these capabilities"));
         }
         let (held, most) = (self.tx.claim_count(&session.id)?, open.project.policy.max_claims_per_session);
         if held >= most {
@@ -142,12 +141,13 @@ impl Desk<'_, '_> {
             .with("allowed", allowed))
     }
 
-    fn not_yours(&mut self, task: &Task, owner: &AgentId) -> Result<Fault, Fault> {
+    fn not_yours(&mut self, open: &OpenTask, owner: &AgentId) -> Result<Fault, Fault> {
+        let task = &open.task;
         if self.tx.handoff_pending(&task.id)?.is_some() {
             let message = format!("{} is being handed to {owner}", task.reference);
             return Ok(Fault::new(Code::HandoffNotForYou, message).with("to_agent_id", owner));
         }
-        Ok(Fault::new(Code::PermissionDenied, format!("{} is assigned to {owner}", task.reference))
+        Ok(denied(format!("{} is assigned to {owner}", task.reference), &["assignee"], Some(open.role))
             .hint("a manager can assign it to you")
             .with("assignee_id", owner))
     }
@@ -261,7 +261,7 @@ impl Desk<'_, '_> {
         if self.tx.handoff_pending(&task.id)?.is_none() {
             let handoff = self.auto_handoff(&task, claim, project)?;
             self.tx.insert(&handoff, what("handoff.created").because(Some(reason)))?;
-            self.index_handoff(&task, &handoff)?;
+            self.tx.handoff_index(&handoff, Some(&task))?;
         }
         let text = format!("your claim on {} ran out", task.reference);
         self.tx.notice_add(&claim.agent_id, NoticeKind::ClaimExpired, task.id.as_str(), &text)?;
@@ -298,14 +298,6 @@ impl Desk<'_, '_> {
             created_at: self.tx.now,
             version: 1,
         })
-    }
-
-    /// Makes a handoff findable.
-    pub(super) fn index_handoff(&mut self, task: &Task, handoff: &Handoff) -> Result<(), Fault> {
-        let steps = handoff.next_steps.iter().chain(&handoff.warnings).map(String::as_str);
-        let body: Vec<&str> = [handoff.summary.as_str()].into_iter().chain(steps).collect();
-        let title = format!("{} {}", task.reference, task.title);
-        self.tx.search_put(handoff.id.as_str(), "handoff", &task.project_id, &title, &body.join("\n"))
     }
 
     /// Takes back the handoff that waits on a task, if one does.

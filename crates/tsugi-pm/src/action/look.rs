@@ -2,15 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cut::{HandoffView, clip_list, contexts_within};
 use super::desk::Desk;
-use super::view::{ClaimView, TaskRow, TaskView, contexts_within, fit, handoff_within};
+use super::view::{ClaimView, TaskRow, TaskView, fit};
 use super::{Action, Effect};
+use crate::domain::claim::Claim;
 use crate::domain::context::Context;
 use crate::domain::event::Event;
 use crate::domain::fault::Fault;
-use crate::domain::handoff::Handoff;
+use crate::domain::handoff::GitState;
 use crate::domain::id::TaskRef;
-use crate::domain::limit::KIB;
+use crate::domain::limit::{self, KIB};
 use crate::domain::task::Task;
 use crate::domain::word::words;
 
@@ -31,6 +33,17 @@ words! {
         Claim = "claim",
         /// What happened.
         History = "history",
+    }
+}
+
+impl Section {
+    /// How much room it needs beside the others.
+    const fn weight(self) -> usize {
+        match self {
+            Self::Description | Self::Contexts => 4,
+            Self::Acceptance | Self::Handoff | Self::Dependencies | Self::History => 2,
+            Self::Claim => 1,
+        }
     }
 }
 
@@ -64,7 +77,7 @@ pub struct TaskDetail {
     pub contexts: Option<Vec<Context>>,
     /// The handoff that waits, or else the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handoff: Option<Handoff>,
+    pub handoff: Option<HandoffView>,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Vec<TaskRow>>,
@@ -74,6 +87,12 @@ pub struct TaskDetail {
     /// Who holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimView>,
+    /// Where its holder last said that the work stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// The holder's work tree at that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitState>,
     /// Who held it before, newest first: session and fence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claim_history: Vec<ClaimView>,
@@ -100,11 +119,7 @@ impl Action for GetTask {
             return Err(Fault::invalid("`max_bytes` must be between 1024 and 262144"));
         }
         let task = desk.task_to_read(&self.task_id)?;
-        let room = if self.wants(Section::Description) { budget / 4 } else { 0 };
-        let mut view = TaskView::within(&task, room.max(1));
-        if !self.wants(Section::Acceptance) {
-            view.acceptance.clear();
-        }
+        let view = self.task_view(&task, budget);
         let mut detail = TaskDetail {
             truncated: view.truncated.clone(),
             task: view,
@@ -113,6 +128,8 @@ impl Action for GetTask {
             dependencies: None,
             dependents: None,
             claim: None,
+            checkpoint: None,
+            git: None,
             claim_history: Vec::new(),
             history: None,
         };
@@ -124,6 +141,42 @@ impl Action for GetTask {
 impl GetTask {
     fn wants(&self, section: Section) -> bool {
         if self.include.is_empty() { section != Section::History } else { self.include.contains(&section) }
+    }
+
+    /// What a part may take of the whole: the fewer parts are wanted, the longer each may be.
+    fn room(&self, budget: usize, section: Section) -> usize {
+        // The task's own short fields weigh one.
+        let all: usize = 1 + Section::ALL.iter().filter(|one| self.wants(**one)).map(|one| one.weight()).sum::<usize>();
+        budget * section.weight() / all
+    }
+
+    fn task_view(&self, task: &Task, budget: usize) -> TaskView {
+        let mut view = TaskView::within(task, self.room(budget, Section::Description));
+        let mut leave_out = |section: Section| {
+            view.truncated.retain(|field| field != section.as_str());
+            match section {
+                Section::Description => view.description.clear(),
+                _ => view.acceptance.clear(),
+            }
+        };
+        for section in [Section::Description, Section::Acceptance] {
+            if !self.wants(section) {
+                leave_out(section);
+            }
+        }
+        view
+    }
+
+    fn holder(&self, claim: Option<Claim>, room: usize, detail: &mut TaskDetail) {
+        let Some(claim) = claim else { return };
+        detail.claim = Some(ClaimView::new(&claim));
+        let (checkpoint, is_cut) = limit::clip(claim.checkpoint.as_deref().unwrap_or_default(), room);
+        detail.checkpoint = Some(checkpoint).filter(|text| !text.is_empty());
+        detail.git = claim.git;
+        let is_git_cut = detail.git.as_mut().is_some_and(|git| clip_list(&mut git.files, room));
+        if is_cut || is_git_cut {
+            detail.truncated.push(Section::Claim.to_string());
+        }
     }
 
     fn surroundings(
@@ -138,29 +191,34 @@ impl GetTask {
                 detail.truncated.push(what.to_owned());
             }
         };
+        let room = |section| self.room(budget, section);
         if self.wants(Section::Contexts) {
-            let (contexts, is_cut) = contexts_within(desk.tx.context_of_task(&task.id, 100)?, budget / 4);
+            let (contexts, is_cut) = contexts_within(desk.tx.context_of_task(&task.id, 100)?, room(Section::Contexts));
             detail.contexts = Some(contexts);
             cut("contexts", is_cut, detail);
         }
         if self.wants(Section::Handoff) {
             let pending = desk.tx.handoff_pending(&task.id)?;
             let last = pending.or(desk.tx.handoff_history(&task.id, 1)?.into_iter().next());
-            detail.handoff = last.map(|handoff| handoff_within(handoff, budget / 8));
+            detail.handoff = last.map(|handoff| HandoffView::within(handoff, room(Section::Handoff)));
+            let is_cut = detail.handoff.as_ref().is_some_and(|handoff| !handoff.truncated.is_empty());
+            cut("handoff", is_cut, detail);
         }
         if self.wants(Section::Dependencies) {
             let (on, by) = (desk.prerequisites_of(task)?, desk.dependents_of(task)?);
-            let ((on, on_cut), (by, by_cut)) = (fit(on, budget / 16), fit(by, budget / 16));
+            let ((on, on_cut), (by, by_cut)) =
+                (fit(on, room(Section::Dependencies) / 2), fit(by, room(Section::Dependencies) / 2));
             (detail.dependencies, detail.dependents) = (Some(on), Some(by));
             cut("dependencies", on_cut || by_cut, detail);
         }
         if self.wants(Section::Claim) {
-            detail.claim = desk.tx.claim_live(&task.id)?.as_ref().map(ClaimView::new);
+            self.holder(desk.tx.claim_live(&task.id)?, room(Section::Claim), detail);
             detail.claim_history = desk.tx.claim_history(&task.id, 3)?.iter().map(ClaimView::new).collect();
         }
         if self.wants(Section::History) {
             let events = desk.tx.event_latest(task.id.as_str(), 50)?;
-            let (events, is_cut) = fit(events.into_iter().map(super::find::short_event).collect(), budget / 8);
+            let (events, is_cut) =
+                fit(events.into_iter().map(super::find::short_event).collect(), room(Section::History));
             detail.history = Some(events);
             cut("history", is_cut, detail);
         }

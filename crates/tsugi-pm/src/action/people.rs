@@ -11,6 +11,7 @@ use crate::domain::id::{AgentId, ProjectId, SessionId};
 use crate::domain::limit::{self, KIB};
 use crate::domain::member::Membership;
 use crate::domain::session::Session;
+use crate::domain::time::Moment;
 
 /// Who am I?
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -186,7 +187,12 @@ impl Pm {
 pub struct ListSessions {
     /// How many.
     pub limit: Option<i64>,
+    /// Where to go on.
+    pub cursor: Option<String>,
 }
+
+/// How many holds a session is shown with.
+const MOST_HOLDS: usize = 20;
 
 /// A session and what it holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -208,6 +214,9 @@ pub struct SessionRow {
 pub struct Sessions {
     /// The sessions.
     pub sessions: Vec<SessionRow>,
+    /// Where to go on, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 impl Action for ListSessions {
@@ -217,18 +226,26 @@ impl Action for ListSessions {
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Sessions, Fault> {
         let projects = desk.projects(None)?;
-        let is_operator = desk.is_operator();
-        let mut list = Vec::new();
-        for session in desk.tx.session_live(rows(self.limit)?)? {
-            let is_shared = session.project_id.as_ref().is_some_and(|one| projects.contains(one));
-            if !is_operator && !is_shared && desk.agent_id() != Some(&session.agent_id) {
-                continue;
-            }
-            list.push(desk.session_row(session)?);
+        let mut after: SessionPlace = place(self.cursor.as_deref())?;
+        let wanted = rows(self.limit)? + 1;
+        let mut found = Vec::new();
+        // Others' sessions elsewhere are passed over: read on until the page is full.
+        while (found.len() as i64) < wanted {
+            let batch = desk.tx.session_live(after.as_ref(), 100)?;
+            let Some(last) = batch.last() else { break };
+            after = Some((last.last_activity_at, last.id.to_string()));
+            found.extend(batch.into_iter().filter(|session| desk.may_see_session(session, &projects)));
         }
-        Ok(Sessions { sessions: list })
+        found.truncate(usize::try_from(wanted).unwrap_or(0));
+        let list = found.into_iter().map(|session| desk.session_row(session)).collect::<Result<Vec<_>, _>>()?;
+        let (sessions, has_more) = page(list, self.limit)?;
+        let last = sessions.last().filter(|_| has_more).map(|row| &row.session);
+        Ok(Sessions { next_cursor: last.map(|one| cursor(&(one.last_activity_at, &one.id))), sessions })
     }
 }
+
+/// A place in the list of sessions.
+type SessionPlace = Option<(Moment, String)>;
 
 /// One session of the caller's, for the resources `session://current` and `session://{id}`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -254,9 +271,19 @@ impl Action for GetSession {
 }
 
 impl Desk<'_, '_> {
+    fn may_see_session(&self, session: &Session, projects: &[ProjectId]) -> bool {
+        let is_shared = session.project_id.as_ref().is_some_and(|one| projects.contains(one));
+        self.is_operator() || is_shared || self.agent_id() == Some(&session.agent_id)
+    }
+
     fn session_row(&mut self, session: Session) -> Result<SessionRow, Fault> {
-        let held = self.tx.claim_of_session(&session.id)?;
-        let checkpoint = held.iter().rev().find_map(|claim| claim.checkpoint.clone());
+        let mut held = self.tx.claim_of_session(&session.id)?;
+        let checkpoint = held.iter().rev().find_map(|claim| claim.checkpoint.as_deref());
+        let checkpoint = checkpoint.map(|text| limit::clip(text, KIB).0);
+        held.truncate(MOST_HOLDS);
+        let summary = session.summary.as_deref().map(|text| limit::clip(text, KIB).0);
+        // What `end_session` answered is kept for whoever repeats that call, and says nothing new here.
+        let session = Session { summary, end_result: None, ..session };
         let tasks = held.iter().map(|claim| Ok(TaskRow::new(&self.tx.task_get(&claim.task_id.clone().into())?)));
         let tasks = tasks.collect::<Result<Vec<_>, Fault>>()?;
         Ok(SessionRow { session, claims: held.iter().map(ClaimView::new).collect(), tasks, checkpoint })

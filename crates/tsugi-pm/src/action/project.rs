@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::{Desk, OpenTask};
+use super::cut::contexts_within;
+use super::desk::{Caller, Desk, OpenTask};
 use super::status::Change;
-use super::view::{contexts_within, fit};
+use super::view::{MOST_ROWS, PAGE_BYTES, cursor, fit, page, place};
 use super::{Action, Effect, Pm};
 use crate::domain::agent::AgentType;
 use crate::domain::context::Context;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::Fault;
 use crate::domain::id::{ProjectId, is_project_key};
 use crate::domain::limit;
 use crate::domain::member::{Membership, Role};
-use crate::domain::permission::Power;
+use crate::domain::permission::{Power, denied};
 use crate::domain::policy::Policy;
 use crate::domain::project::{Project, ProjectStatus};
 use crate::domain::task::TaskStatus;
@@ -113,9 +114,11 @@ fn founder_role(desk: &mut Desk<'_, '_>) -> Result<Option<Role>, Fault> {
     match agent.kind {
         AgentType::Human => Ok(Some(Role::Owner)),
         AgentType::Ai if manages => Ok(Some(Role::Manager)),
-        AgentType::Ai => Err(Fault::new(Code::PermissionDenied, "an agent that manages no project may not make one")
-            .hint("ask a person: tsugi pm init")
-            .with("required", ["human", "owner", "manager"])),
+        AgentType::Ai => {
+            let required = ["human", "owner", "manager"];
+            Err(denied("an agent that manages no project may not make one", &required, None)
+                .hint("ask a person: tsugi pm init"))
+        }
     }
 }
 
@@ -125,6 +128,10 @@ fn founder_role(desk: &mut Desk<'_, '_>) -> Result<Option<Role>, Fault> {
 pub struct ListProjects {
     /// Only those in this state.
     pub status: Option<ProjectStatus>,
+    /// How many; as many as an answer holds when unset.
+    pub limit: Option<i64>,
+    /// Where to go on.
+    pub cursor: Option<String>,
 }
 
 /// A project in a list.
@@ -149,6 +156,9 @@ pub struct ProjectRow {
 pub struct Projects {
     /// By key.
     pub projects: Vec<ProjectRow>,
+    /// Where to go on, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 impl Action for ListProjects {
@@ -157,16 +167,22 @@ impl Action for ListProjects {
     type Output = Projects;
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Projects, Fault> {
+        let after: String = place(self.cursor.as_deref())?.unwrap_or_default();
         let mut projects = Vec::new();
         for id in desk.projects(None)? {
             let (role, project) = (desk.role(&id)?, desk.tx.project_get(&id)?);
-            if self.status.is_none_or(|status| status == project.status) {
+            if project.key > after && self.status.is_none_or(|status| status == project.status) {
                 let Project { id, key, name, status, version, .. } = project;
                 projects.push(ProjectRow { id, key, name, status, role, version });
             }
         }
         projects.sort_by(|one, other| one.key.cmp(&other.key));
-        Ok(Projects { projects })
+        let (projects, has_more) = match self.limit {
+            Some(limit) => page(projects, Some(limit))?,
+            None => fit(projects, PAGE_BYTES),
+        };
+        let next_cursor = projects.last().filter(|_| has_more).map(|last| cursor(&last.key));
+        Ok(Projects { projects, next_cursor })
     }
 }
 
@@ -209,6 +225,20 @@ impl Action for GetProject {
 }
 
 impl Pm {
+    /// Every project that a caller can see, by key.
+    pub async fn projects_of(&self, caller: &Caller) -> Result<Vec<ProjectRow>, Fault> {
+        let mut wish = ListProjects { limit: Some(MOST_ROWS), ..ListProjects::default() };
+        let mut all = Vec::new();
+        loop {
+            let found = self.perform(caller, wish.clone()).await?;
+            all.extend(found.projects);
+            match found.next_cursor {
+                Some(cursor) => wish.cursor = Some(cursor),
+                None => return Ok(all),
+            }
+        }
+    }
+
     /// The key of a project, if there is one of this id.
     pub async fn project_key(&self, id: &ProjectId) -> Option<String> {
         let id = id.clone();
@@ -246,14 +276,25 @@ impl UpdateProject {
     }
 }
 
+impl UpdateProject {
+    /// A manager may rename, describe, pause and resume; the rules, putting away and taking out again are the owner's.
+    fn power(&self, before: &Project) -> Power {
+        let is_put_away = |status: ProjectStatus| status == ProjectStatus::Archived;
+        let is_moved = self.status.is_some_and(|after| is_put_away(after) || is_put_away(before.status));
+        if self.policy.is_some() || is_moved { Power::Own } else { Power::Manage }
+    }
+}
+
 impl Action for UpdateProject {
     const NAME: &'static str = "update_project";
     const EFFECT: Effect = Effect::Write;
     type Output = ProjectAnswer;
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectAnswer, Fault> {
-        desk.role(&self.project_id)?.check(Power::Own)?;
+        let role = desk.role(&self.project_id)?;
+        role.check(Power::Manage)?;
         let before = desk.tx.project_lock(&self.project_id)?;
+        role.check(self.power(&before))?;
         // The one change an archived project allows is being restored (I15).
         if self.status.is_none_or(|status| status == ProjectStatus::Archived) {
             before.check_writable()?;

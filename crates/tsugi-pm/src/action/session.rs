@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::cut::HandoffView;
 use super::desk::Desk;
 use super::handoff::CreateHandoff;
 use super::status::Change;
-use super::view::{ClaimView, TaskRow, handoff_within};
+use super::view::{ClaimView, TaskRow};
 use super::{Action, Effect};
 use crate::domain::claim::Claim;
 use crate::domain::fault::{Code, Fault};
-use crate::domain::handoff::{GitState, Handoff};
+use crate::domain::handoff::GitState;
 use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::domain::permission::Power;
@@ -49,7 +50,7 @@ pub struct Started {
     /// The holds it took over.
     pub resumed_claims: Vec<ClaimView>,
     /// Handoffs that wait for the agent.
-    pub pending_handoffs: Vec<Handoff>,
+    pub pending_handoffs: Vec<HandoffView>,
     /// What could be done.
     pub ready_preview: Vec<TaskRow>,
     /// The project's rules.
@@ -89,7 +90,7 @@ impl Action for StartSession {
         Ok(Started {
             session_id: session.id,
             resumed_claims: resumed.iter().map(ClaimView::new).collect(),
-            pending_handoffs: pending.into_iter().map(|one| handoff_within(one, HANDOFF_BYTES)).collect(),
+            pending_handoffs: pending.into_iter().map(|one| HandoffView::within(one, HANDOFF_BYTES)).collect(),
             ready_preview: ready.iter().map(TaskRow::new).collect(),
             note: format!("sessions end after 12 h without a call; claims after {} s", policy.claim_idle_ttl_s),
             policy,
@@ -315,6 +316,8 @@ pub struct Heartbeat {
     pub checkpoint: Option<String>,
     /// The work tree.
     pub git: Option<GitState>,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
 }
 
 /// A renewed lease.
@@ -345,6 +348,10 @@ impl Action for Heartbeat {
     const NAME: &'static str = "heartbeat";
     const EFFECT: Effect = Effect::Write;
     type Output = Beat;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Beat, Fault> {
         limit::bytes("checkpoint", self.checkpoint.as_deref().unwrap_or(""), 0, 4 * limit::KIB)?;

@@ -302,12 +302,13 @@ impl Action for ReviewTask {
         limit::chars("notes", self.notes.as_deref().unwrap_or(""), 0, 2000)?;
         let open = desk.task_to_change(&self.task_id, Power::Review)?;
         if open.task.status != TaskStatus::Review {
+            let standing = desk.standing(&open, None)?;
             return Err(Fault::new(
                 Code::InvalidTransition,
                 format!("{} is {}", open.task.reference, open.task.status),
             )
             .hint("only work that waits for a review can be judged")
-            .with("allowed", Vec::<TaskStatus>::new()));
+            .with("allowed", machine::allowed(open.task.status, &standing)));
         }
         let to = match self.verdict {
             Verdict::Approve => TaskStatus::Done,

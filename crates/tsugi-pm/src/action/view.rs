@@ -6,9 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::claim::Claim;
-use crate::domain::context::Context;
 use crate::domain::fault::{Code, Fault};
-use crate::domain::handoff::Handoff;
 use crate::domain::id::{AgentId, ClaimId, ProjectId, SessionId, TaskId};
 use crate::domain::limit;
 use crate::domain::task::{Criterion, External, Priority, Review, Task, TaskStatus, WorkResult};
@@ -258,28 +256,6 @@ impl ClaimView {
             expires_at: claim.expires_at,
             deadline_at: claim.deadline_at,
         }
-    }
-}
-
-/// Contexts cut to a budget, in the order given.
-pub fn contexts_within(contexts: Vec<Context>, budget: usize) -> (Vec<Context>, bool) {
-    let each = budget / 4;
-    let is_long = contexts.iter().any(|one| one.content.len() > each);
-    let cut = contexts.into_iter().map(|one| Context { content: limit::clip(&one.content, each).0, ..one });
-    let (kept, is_cut) = fit(cut.collect(), budget);
-    (kept, is_cut || is_long)
-}
-
-/// A handoff with its texts cut.
-pub fn handoff_within(handoff: Handoff, budget: usize) -> Handoff {
-    let share = budget / 8;
-    Handoff {
-        summary: limit::clip(&handoff.summary, budget / 2).0,
-        next_steps: fit(handoff.next_steps, share).0,
-        warnings: fit(handoff.warnings, share).0,
-        done: fit(handoff.done, share).0,
-        uncertain: fit(handoff.uncertain, share).0,
-        ..handoff
     }
 }
 

@@ -1,5 +1,7 @@
 //! Who may do what: one table, so that a reader can check it at a glance.
 
+use serde::Serialize;
+
 use super::fault::{Code, Fault};
 use super::member::Role;
 use super::word::words;
@@ -53,11 +55,14 @@ impl Role {
             return Ok(());
         }
         let required: Vec<&str> = Role::ALL.iter().filter(|role| role.may(power)).map(|role| role.as_str()).collect();
-        Err(Fault::new(Code::PermissionDenied, format!("a {self} may not {power}"))
-            .hint(format!("ask {}", with_article(required.last().copied().unwrap_or("owner"))))
-            .with("required", required)
-            .with("role", self))
+        let hint = format!("ask {}", with_article(required.last().copied().unwrap_or("owner")));
+        Err(denied(format!("a {self} may not {power}"), &required, Some(self)).hint(hint))
     }
+}
+
+/// A refusal that says what it would take, and as what the caller came: `null` where that does not matter.
+pub fn denied<T: Serialize>(message: impl Into<String>, required: &[T], role: Option<Role>) -> Fault {
+    Fault::new(Code::PermissionDenied, message).with("required", required).with("role", role)
 }
 
 fn with_article(role: &str) -> String {

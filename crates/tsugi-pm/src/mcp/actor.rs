@@ -8,6 +8,7 @@ use crate::action::desk::Caller;
 use crate::action::people::GetAgent;
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::AgentId;
+use crate::domain::permission::denied;
 
 /// The names that callers have who need no key: the person at this machine.
 const LOCAL: [&str; 2] = ["local", "anonymous"];
@@ -75,7 +76,7 @@ pub async fn of_principal(pm: &Pm, caller: &answer::Caller) -> Result<Caller, Fa
 
 fn unknown(principal: &str) -> Fault {
     let id = own_id(principal).map_or_else(|_| "agt_NAME".to_owned(), |id| id.to_string());
-    Fault::new(Code::PermissionDenied, format!("no agent is called `{principal}`")).hint(format!(
+    denied(format!("no agent is called `{principal}`"), &["agent"], None).hint(format!(
         "an operator can add it and give it a place: tsugi pm agent add {id} --name {principal} --project KEY --role worker"
     ))
 }

@@ -17,6 +17,7 @@ use crate::action::look::{GetTask, Section};
 use crate::action::people::{GetMyProfile, Profile};
 use crate::action::view::TaskRow;
 use crate::domain::fault::Fault;
+use crate::domain::handoff::GitState;
 use crate::domain::id::{SessionId, TaskRef};
 use crate::domain::limit;
 
@@ -62,9 +63,17 @@ pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
         .prompt(prompt!(service, "session_end", "How to end well.", "セッション終了時のサマリ作成ガイド", OfSession, session_end))
 }
 
-fn rendered(page: Result<String, Fault>) -> Result<PromptOutput, Error> {
-    let page = page.map_err(|fault| refused(&fault))?;
-    Ok(PromptOutput::user(limit::clip(&page, PROMPT_BYTES).0))
+/// A prompt: what there is to know, and what to do with it.
+struct Page {
+    body: String,
+    call: String,
+}
+
+/// What is too long is cut where it tells, never where it says what to do.
+fn rendered(page: Result<Page, Fault>) -> Result<PromptOutput, Error> {
+    let Page { body, call } = page.map_err(|fault| refused(&fault))?;
+    let (body, _) = limit::clip(&body, PROMPT_BYTES.saturating_sub(call.len()));
+    Ok(PromptOutput::user(body + &call))
 }
 
 fn row(task: &TaskRow) -> String {
@@ -72,7 +81,7 @@ fn row(task: &TaskRow) -> String {
 }
 
 /// Interrupted claims first, then handoffs, reviews, my tasks, and what is ready.
-async fn session_start(service: &Service, context: &Context, of: OfProject) -> Result<String, Fault> {
+async fn session_start(service: &Service, context: &Context, of: OfProject) -> Result<Page, Fault> {
     let lang = service.lang();
     let project_id = match &of.project_id {
         Some(name) => Some(service.project_id(context, name).await?),
@@ -102,11 +111,11 @@ async fn session_start(service: &Service, context: &Context, of: OfProject) -> R
     list(&mut page, &count(lang.pick("Reviews you can give", "レビュー待ち"), reviews.len()), reviews.iter().map(row));
     list(&mut page, &count(lang.pick("Your tasks", "担当タスク"), assigned.len()), assigned.iter().map(row));
     list(&mut page, &count(lang.pick("Ready to start", "着手可能なタスク"), ready.len()), ready.iter().map(row));
-    page.push_str(lang.pick(
+    let call = lang.pick(
         "\nGo on with interrupted work first, then handoffs, then claim_task.\n",
         "\n中断中の作業、ハンドオフの順に確認し、その後 claim_task で着手してください。\n",
-    ));
-    Ok(page)
+    );
+    Ok(Page { body: page, call: call.to_owned() })
 }
 
 fn about(profile: &Profile, lang: Lang) -> String {
@@ -122,26 +131,25 @@ fn about(profile: &Profile, lang: Lang) -> String {
     page
 }
 
-async fn task_start(service: &Service, context: &Context, of: OfTask) -> Result<String, Fault> {
+async fn task_start(service: &Service, context: &Context, of: OfTask) -> Result<Page, Fault> {
     let lang = service.lang();
     let detail = service.ask(context, GetTask::of(TaskRef::parse(&of.task_id)?)).await?;
     let mut page = task_page(&detail, lang);
     let waiting = detail.dependents.iter().flatten().map(row);
     list(&mut page, lang.pick("These wait for it", "このタスクを待つタスク"), waiting);
-    let _ = write!(
-        page,
+    let call = format!(
         "\n{}\n\n    claim_task {{\"task_id\": \"{}\"}}\n",
         lang.pick("Take it with:", "次の呼び出しで確保してください:"),
         detail.task.reference
     );
-    Ok(page)
+    Ok(Page { body: page, call })
 }
 
 /// What the history knows is filled in, so that only judgement is left to add.
-async fn handoff_template(service: &Service, context: &Context, of: OfTask) -> Result<String, Fault> {
+async fn handoff_template(service: &Service, context: &Context, of: OfTask) -> Result<Page, Fault> {
     let lang = service.lang();
     let task_id = TaskRef::parse(&of.task_id)?;
-    let include = vec![Section::Contexts, Section::Claim];
+    let include = vec![Section::Acceptance, Section::Contexts, Section::Claim];
     let detail = service.ask(context, GetTask { task_id, include, max_bytes: None }).await?;
     let since = detail.claim.as_ref().map_or(0, |claim| claim.acquired_at.0);
     let entity_id = Some(detail.task.id.to_string());
@@ -151,22 +159,30 @@ async fn handoff_template(service: &Service, context: &Context, of: OfTask) -> R
         format!("# {} {} {}\n", lang.pick("Handoff of", "引き継ぎ:"), detail.task.reference, detail.task.title);
     let moves = events.iter().rev().filter(|event| event.at.0 >= since);
     let moves = moves.map(|event| format!("{} {}", event.kind, event.reason.as_deref().unwrap_or_default()));
+    list(&mut page, lang.pick("Last checkpoint", "最後のチェックポイント"), detail.checkpoint.iter().cloned());
+    list(&mut page, lang.pick("Work tree", "作業ツリー"), detail.git.iter().flat_map(git_lines));
     list(&mut page, lang.pick("Since the claim", "確保してからの動き"), moves);
     let learnt = detail.contexts.iter().flatten().filter(|one| one.created_at.0 >= since);
     let learnt = learnt.map(|one| format!("{}: {}", one.kind, limit::clip(&one.content, 300).0));
     list(&mut page, lang.pick("Recorded", "記録済みのコンテキスト"), learnt);
     let open = detail.task.acceptance.iter().filter(|one| !one.done).map(|one| one.text.clone());
     list(&mut page, lang.pick("Still open", "未達の受け入れ条件"), open);
-    let _ = write!(
-        page,
+    let call = format!(
         "\n{}\n\n    create_handoff {{\"task_id\": \"{}\", \"summary\": \"…\", \"next_steps\": [\"…\"], \"warnings\": [\"…\"]}}\n",
         lang.pick("Add your judgement and call:", "判断を書き加えて次を呼び出してください:"),
         detail.task.reference
     );
-    Ok(page)
+    Ok(Page { body: page, call })
 }
 
-async fn session_end(service: &Service, context: &Context, of: OfSession) -> Result<String, Fault> {
+/// The branch and commit in a line, then the files.
+fn git_lines(git: &GitState) -> Vec<String> {
+    let place = [git.branch.as_deref(), git.commit.as_deref(), git.dirty.filter(|dirty| *dirty).map(|_| "dirty")];
+    let place = place.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    Some(place).filter(|place| !place.is_empty()).into_iter().chain(git.files.iter().cloned()).collect()
+}
+
+async fn session_end(service: &Service, context: &Context, of: OfSession) -> Result<Page, Fault> {
     let lang = service.lang();
     let session_id = of.session_id.as_deref().map(SessionId::parse).transpose()?;
     let claims = service.ask(context, GetMyProfile {}).await?.claims;
@@ -179,11 +195,11 @@ async fn session_end(service: &Service, context: &Context, of: OfSession) -> Res
     }
     let mut page = format!("# {}\n", lang.pick("Session end", "セッション終了"));
     list(&mut page, lang.pick("Tasks you still hold", "保持中のタスク"), rows.into_iter());
-    page.push_str(lang.pick(
+    let call = lang.pick(
         "\nFor each of them choose one: done, review, create_handoff or release_task. Then call end_session with a \
          summary: what was done, what was decided, what is open.\n",
         "\nそれぞれについて、完了 (done)・レビュー (review)・引き継ぎ (create_handoff)・解放 (release_task) のいずれかを選んでください。\
          その後、行ったこと・決めたこと・残っていることをまとめて end_session を呼び出してください。\n",
-    ));
-    Ok(page)
+    );
+    Ok(Page { body: page, call: call.to_owned() })
 }

@@ -14,7 +14,7 @@ use crate::action::find::GetHistory;
 use crate::action::list::{GetReadyTasks, ListTasks};
 use crate::action::look::{GetTask, Section};
 use crate::action::people::{GetAgent, GetMyProfile, GetSession, ListSessions};
-use crate::action::project::{GetProject, ListProjects};
+use crate::action::project::GetProject;
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
 use crate::domain::task::{TaskSort, TaskStatus};
@@ -22,8 +22,8 @@ use crate::domain::task::{TaskSort, TaskStatus};
 const JSON: &str = "application/json";
 /// Of some things a copy may be two seconds old.
 const BRIEFLY: u64 = 2000;
-/// Tasks in a column of the board.
-const COLUMN: i64 = 50;
+/// Tasks in a column of the board: all seven together stay below what an answer may have. Each says where to go on.
+const COLUMN: i64 = 10;
 
 /// The variable of most addresses.
 #[derive(Deserialize)]
@@ -203,11 +203,15 @@ async fn part(service: &Service, context: &Context, uri: &str, of: ByTask, secti
     let task_id = TaskRef::parse(&of.task_id).map_err(|fault| missing(uri, &fault))?;
     let wish = GetTask { task_id, include: vec![section], max_bytes: None };
     let detail = service.ask(context, wish).await.map_err(|fault| missing(uri, &fault))?;
-    Ok(match section {
+    let mut answer = match section {
         Section::Contexts => json!({"task_id": detail.task.id, "contexts": detail.contexts}),
         Section::Handoff => json!({"task_id": detail.task.id, "handoff": detail.handoff}),
         _ => json!({"task_id": detail.task.id, "claim": detail.claim, "claim_history": detail.claim_history}),
-    })
+    };
+    if detail.truncated.iter().any(|part| part == section.as_str()) {
+        answer["truncated"] = json!([section]);
+    }
+    Ok(answer)
 }
 
 async fn contexts(service: &Service, context: &Context, of: ByTask) -> Result<Contents, Error> {
@@ -231,7 +235,8 @@ impl Service {
         if name.starts_with("prj_") {
             return ProjectId::parse(name);
         }
-        let all = self.ask(context, ListProjects::default()).await?.projects;
+        let caller = self.caller(context).await?;
+        let all = self.pm.projects_of(&caller).await?;
         let found = all.into_iter().find(|project| project.key == name);
         found.map(|project| project.id).ok_or_else(|| Fault::not_found("project", name))
     }

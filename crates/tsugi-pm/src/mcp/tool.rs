@@ -10,7 +10,7 @@ use tsugi_protocol::serve::{BoundTool, Tool};
 
 use self::table::{ADMIN, STANDARD};
 use super::service::{self, Bound, Service};
-use super::{Lang, Profile};
+use super::{Profile, Settings};
 use crate::action::find::GetNotifications;
 use crate::action::{Action, Deed, Effect};
 
@@ -101,10 +101,13 @@ impl Spec {
         self.arguments().0.into_iter().map(|(name, _)| name).collect()
     }
 
-    fn described(&self, lang: Lang, is_read: bool) -> Tool {
-        let tool = Tool::new(self.name, lang.pick(self.english, self.japanese))
+    fn described(&self, settings: &Settings, is_read: bool) -> Tool {
+        let tool = Tool::new(self.name, settings.lang.pick(self.english, self.japanese))
             .input_schema(Raw::from(Value::Object(self.schema())));
-        if is_read { tool.read_only() } else { tool.destructive(false) }
+        let tool = if is_read { tool.read_only() } else { tool.destructive(false) };
+        // That none reaches out of the house is said where there is room for it: the small lists have eight kilobytes
+        // in all. That a call can be repeated is true of one with a key only, which no annotation can say.
+        if is_within(Profile::Standard, settings.profile) { tool.open_world(false) } else { tool }
     }
 }
 
@@ -116,7 +119,7 @@ fn bind<A: Action>(service: &Arc<Service>, spec: &Spec) -> BoundTool {
 
 fn bind_deed(service: &Arc<Service>, spec: &Spec, is_read: bool, tool: Bound) -> BoundTool {
     let (service, tool) = (service.clone(), Arc::new(tool));
-    spec.described(service.lang(), is_read).raw_handler(move |arguments, context| {
+    spec.described(&service.settings, is_read).raw_handler(move |arguments, context| {
         let (service, tool) = (service.clone(), tool.clone());
         async move { service.call(&tool, arguments, context).await }
     })
@@ -124,7 +127,7 @@ fn bind_deed(service: &Arc<Service>, spec: &Spec, is_read: bool, tool: Bound) ->
 
 fn bind_waiting(service: &Arc<Service>, spec: &Spec) -> BoundTool {
     let (service, known) = (service.clone(), Arc::new(spec.known()));
-    spec.described(service.lang(), true).raw_handler(move |arguments, context| {
+    spec.described(&service.settings, true).raw_handler(move |arguments, context| {
         let (service, known) = (service.clone(), known.clone());
         async move { service.wait(&known, arguments, context).await }
     })

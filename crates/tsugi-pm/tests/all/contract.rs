@@ -583,10 +583,8 @@ async fn a_person_can_take_a_claim_away_and_end_a_session(world: World) {
 
 async fn a_paused_project_gives_out_no_work(world: World) {
     let task = world.task("work").await;
-    world
-        .refused("manager", UpdateProject::to_status(&world.project, ProjectStatus::Paused), Code::PermissionDenied)
-        .await;
-    world.ok("owner", UpdateProject::to_status(&world.project, ProjectStatus::Paused)).await;
+    world.refused("ann", UpdateProject::to_status(&world.project, ProjectStatus::Paused), Code::PermissionDenied).await;
+    world.ok("manager", UpdateProject::to_status(&world.project, ProjectStatus::Paused)).await;
     world.refused("ann", claim(&task.id), Code::ProjectNotActive).await;
     assert!(!world.ok("ann", ClaimTask::default()).await.claimed);
     world.ok("owner", UpdateProject::to_status(&world.project, ProjectStatus::Active)).await;

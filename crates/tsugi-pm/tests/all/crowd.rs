@@ -162,7 +162,7 @@ async fn a_handoff_wanted_by_sixteen_has_one_winner_and_fifteen_who_know_it() {
             session_id: None,
             idempotency_key: None,
         };
-        let handoff = world.ok("ann", hand).await.handoff.id;
+        let handoff = world.ok("ann", hand).await.handoff.id.clone();
         let mut others: Vec<Other> = (0..AGENTS)
             .map(|number| Other::start("accept", &path, &[&format!("w{number}"), handoff.as_str()]))
             .collect();

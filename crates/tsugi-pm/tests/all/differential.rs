@@ -551,7 +551,7 @@ impl Played {
 
     /// The handoff that waits, or the last one there was.
     async fn last_handoff(&self, task: usize) -> Option<HandoffId> {
-        self.world.ok("vic", GetTask::of(name(task))).await.handoff.map(|handoff| handoff.id)
+        self.world.ok("vic", GetTask::of(name(task))).await.handoff.map(|handoff| handoff.id.clone())
     }
 
     async fn seen(&self) -> Vec<Seen> {

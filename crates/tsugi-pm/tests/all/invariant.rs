@@ -1,5 +1,8 @@
 //! The invariants I1 to I15 of the design, each as a test that both stores must pass.
 
+use std::collections::BTreeSet;
+
+use tsugi_pm::action::admin::RegisterAgent;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::context::AddContext;
 use tsugi_pm::action::create::{CreateTask, NewTask};
@@ -9,13 +12,15 @@ use tsugi_pm::action::find::{GetHistory, Search};
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff, GetPendingHandoffs, RejectHandoff};
 use tsugi_pm::action::list::{GetMyTasks, GetReadyTasks, ListTasks};
 use tsugi_pm::action::look::{GetTask, Section};
+use tsugi_pm::action::people::ListSessions;
 use tsugi_pm::action::presence::DisconnectSession;
-use tsugi_pm::action::project::{CreateProject, UpdateProject};
+use tsugi_pm::action::project::{CreateProject, ListProjects, UpdateProject};
 use tsugi_pm::action::session::{Heartbeat, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::context::ContextType;
 use tsugi_pm::domain::fault::Code;
+use tsugi_pm::domain::handoff::GitState;
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::domain::project::ProjectStatus;
 use tsugi_pm::domain::session::EndKind;
@@ -38,6 +43,7 @@ both_stores!(
     i11_numbers_are_dense_and_never_reused,
     i13_one_key_has_one_effect_and_one_answer,
     i14_no_answer_is_too_long_and_lists_go_on,
+    i14_lists_of_projects_and_sessions_go_on_too,
     i15_an_archived_project_only_wakes_up,
 );
 
@@ -322,13 +328,26 @@ async fn i14_no_answer_is_too_long_and_lists_go_on(world: World) {
     let mut big = hand(task);
     big.summary = "要約".repeat(2_700);
     big.next_steps = vec!["次".repeat(490); 30];
-    big.warnings = vec!["注".repeat(490); 30];
-    short(&world.ok("ann", big).await);
+    for list in [&mut big.warnings, &mut big.done, &mut big.uncertain] {
+        *list = vec!["注".repeat(490); 30];
+    }
+    let files = (0..100).map(|at| format!("{at}{}", "道".repeat(290))).collect();
+    big.git = Some(GitState { files, ..GitState::default() });
+    let handed = world.ok("ann", big).await;
+    short(&handed);
+    let parts = ["summary", "next_steps", "warnings", "uncertain", "done", "git.files"];
+    assert_eq!(handed.handoff.truncated, parts, "what is cut is named");
     short(&world.ok("bob", GetPendingHandoffs::default()).await);
     short(&world.ok("bob", StartSession::default()).await);
     let all = GetTask { include: Section::ALL.to_vec(), ..GetTask::of(task.id.clone()) };
     short(&world.ok("bob", all).await);
-    short(&world.claim("bob", task).await);
+    let alone = GetTask { include: vec![Section::Handoff], ..GetTask::of(task.id.clone()) };
+    let alone = world.ok("bob", alone).await;
+    short(&alone);
+    assert_eq!(alone.handoff.unwrap().next_steps[0].chars().count(), 490, "what is asked for alone has more room");
+    let taken = world.claim("bob", task).await;
+    short(&taken);
+    assert_eq!((taken.handoff.unwrap().truncated.len(), taken.truncated), (parts.len(), vec!["contexts".to_owned()]));
     short(&world.ok("bob", GetReadyTasks::default()).await);
     short(&world.ok("bob", GetMyTasks::default()).await);
     let page = world.ok("bob", ListTasks::default()).await;
@@ -344,6 +363,61 @@ async fn i14_no_answer_is_too_long_and_lists_go_on(world: World) {
     short(&world.ok("bob", Heartbeat::default()).await);
     let refused = world.refused("cho", claim(&task.id), Code::AlreadyClaimed).await;
     short(&refused);
+}
+
+async fn i14_lists_of_projects_and_sessions_go_on_too(world: World) {
+    let own = |key: String| CreateProject {
+        key,
+        name: "名".repeat(120),
+        description: String::new(),
+        policy: Policy::default(),
+        idempotency_key: None,
+    };
+    for number in 100..200 {
+        world.ok("owner", own(format!("P{number}"))).await;
+    }
+    let first = world.ok("owner", ListProjects::default()).await;
+    short(&first);
+    let rest = ListProjects { cursor: first.next_cursor.clone(), limit: Some(200), ..ListProjects::default() };
+    let rest = world.ok("owner", rest).await.projects;
+    assert!(
+        !rest.is_empty() && first.projects.len() + rest.len() == 101,
+        "{} and {}",
+        first.projects.len(),
+        rest.len()
+    );
+    assert!(rest.iter().all(|row| first.projects.iter().all(|seen| seen.id != row.id)));
+
+    let start = StartSession { client_note: Some("記".repeat(500)), ..StartSession::default() };
+    for _ in 0..30 {
+        world.ok("cho", start.clone()).await;
+        world.session("ann").await;
+    }
+    let page = world.ok("cho", ListSessions::default()).await;
+    short(&page);
+    assert!(page.next_cursor.is_some());
+    // Sessions elsewhere are passed over before the page is cut, not after.
+    let eve = RegisterAgent::ai(agent("eve"));
+    world.operator(eve).await;
+    world.ok("eve", StartSession::default()).await;
+    world.clock.advance_seconds(10);
+    for _ in 0..5 {
+        world.session("ann").await;
+    }
+    let hers = world.ok("eve", ListSessions { limit: Some(1), cursor: None }).await.sessions;
+    assert_eq!(hers.len(), 1, "her own, although others were active later");
+    let (mut seen, mut wish) = (BTreeSet::new(), ListSessions { limit: Some(7), cursor: None });
+    loop {
+        let page = world.ok("cho", wish.clone()).await;
+        for row in &page.sessions {
+            assert!(seen.insert(row.session.id.clone()), "each once");
+        }
+        match page.next_cursor {
+            Some(cursor) => wish.cursor = Some(cursor),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 65, "30 of cho, 35 of ann");
 }
 
 fn short<T: serde::Serialize>(answer: &T) {

@@ -12,7 +12,7 @@ use tsugi_pm::action::project::{CreateProject, UpdateProject};
 use tsugi_pm::action::session::{EndHandoff, EndSession, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
-use tsugi_pm::action::{Action, Deed};
+use tsugi_pm::action::{Action, Deed, Pm};
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::handoff::HandoffStatus;
 use tsugi_pm::domain::id::{ProjectId, SessionId};
@@ -20,7 +20,7 @@ use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::domain::session::{EndKind, Host, SessionState};
 use tsugi_pm::domain::task::TaskStatus;
-use tsugi_pm::store::Location;
+use tsugi_pm::store::{Location, Options};
 
 use crate::both_stores;
 use crate::world::{World, agent, caller, claim};
@@ -85,7 +85,10 @@ async fn who_only_looks_is_answered_although_nothing_can_be_swept(world: World) 
     world.claim("ann", &task).await;
     world.clock.advance_seconds(3601);
     jam(&world, "claim").await;
-    world.ok("bob", GetReadyTasks::default()).await;
+    // A server that has not swept lately.
+    let pm = Pm::open(Options::new(world.location.clone()).with_clock(world.clock.clone())).await.unwrap();
+    assert!(pm.sweep().await.is_err(), "there is something to sweep, and it cannot be done");
+    pm.perform(&caller("bob"), GetReadyTasks::default()).await.map(drop).unwrap();
 }
 
 fn end(tasks: &[&TaskView]) -> EndSession {
@@ -174,7 +177,8 @@ async fn a_handoff_that_is_over_is_not_taken_although_nobody_has_swept(world: Wo
         world.session(who).await;
     }
     world.clock.advance_seconds(86_401);
-    let accept = AcceptHandoff { handoff_id: first.handoff.id, note: None, session_id: None, idempotency_key: None };
+    let accept =
+        AcceptHandoff { handoff_id: first.handoff.id.clone(), note: None, session_id: None, idempotency_key: None };
     let fault = world.refused("bob", accept, Code::HandoffNotPending).await;
     assert_eq!(fault.details["status"], "expired", "{fault:?}");
     let taken = world.claim("cho", &two).await;
@@ -262,7 +266,7 @@ async fn a_handoff_is_completed_by_the_session_that_resumed_its_work(world: Worl
     world.claim("ann", &task).await;
     let handed = world.ok("ann", hand(&task, Some("bob"))).await.handoff;
     let session = world.session("bob").await;
-    let accept = AcceptHandoff { handoff_id: handed.id, note: None, session_id: None, idempotency_key: None };
+    let accept = AcceptHandoff { handoff_id: handed.id.clone(), note: None, session_id: None, idempotency_key: None };
     world.ok("bob", accept).await;
     leave(&world, "bob", &session).await;
     world.ok("bob", StartSession { resume: Some(session), ..StartSession::default() }).await;

@@ -15,5 +15,7 @@ mod lapse;
 mod mcp;
 mod principal;
 mod ready;
+mod rule;
+mod surface;
 mod vfs;
 mod world;

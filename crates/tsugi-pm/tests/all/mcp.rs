@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tsugi_pm::action::admin::RegisterAgent;
-use tsugi_pm::action::people::GetSession;
 use tsugi_pm::domain::session::{EndKind, Host};
 use tsugi_pm::mcp::actor::Actor;
 use tsugi_pm::mcp::process::Process;
@@ -74,12 +73,12 @@ impl Client {
         error
     }
 
-    async fn read(&self, uri: &str) -> Value {
+    pub async fn read(&self, uri: &str) -> Value {
         let result = self.send(Method::ResourcesRead, json!({"uri": uri})).await.unwrap();
         serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
     }
 
-    async fn prompt(&self, name: &str, arguments: Value) -> String {
+    pub async fn prompt(&self, name: &str, arguments: Value) -> String {
         let result = self.send(Method::PromptsGet, json!({"name": name, "arguments": arguments})).await.unwrap();
         result["messages"][0]["content"]["text"].as_str().unwrap().to_owned()
     }
@@ -92,7 +91,7 @@ impl Client {
     }
 }
 
-fn host() -> Host {
+pub fn host() -> Host {
     Host { host: "here".to_owned(), pid: 1, process_nonce: "nonce".to_owned() }
 }
 
@@ -369,28 +368,4 @@ async fn a_modern_client_of_a_process_is_given_no_session_unasked() {
     client.send(Method::Discover, json!({})).await.unwrap();
     let profile = client.call("get_my_profile", json!({})).await;
     assert_eq!((&profile["sessions"], profile.get("session_id")), (&json!([]), None));
-}
-
-/// P6 of the review: `end_session` left a legacy client, which names no session, with nothing but refusals.
-#[tokio::test]
-async fn a_legacy_client_whose_session_is_over_is_given_a_new_one() {
-    let world = World::sqlite().await;
-    let (one, two) = (world.task("one").await, world.task("two").await);
-    let settings = Settings { profile: Profile::Standard, ..Settings::new(Actor::Agent(agent("ann"))) };
-    let process = Process::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
-    let legacy = Client { version: Version::V2025_06_18, ..Client::over(process.clone()) };
-    let first = legacy.call("claim_task", json!({"task_id": one.id})).await["session_id"].clone();
-    let ended = legacy.call("end_session", json!({"summary": "bye"})).await;
-    assert_eq!(ended["session_id"], first);
-    assert_eq!(legacy.call("end_session", json!({"summary": "bye"})).await["released"], ended["released"]);
-    // Another process of the same agent is another session, and not taken for this one's.
-    let other = world.session("ann").await;
-    legacy.refused("release_task", json!({"task_id": one.id, "reason": "r"}), "claim_lost").await;
-    let second = legacy.call("claim_task", json!({"task_id": two.id})).await["session_id"].clone();
-    assert!(second != first && second != json!(other), "{second}");
-    let moved = legacy.call("update_task_status", json!({"task_id": two.id, "status": "done"})).await;
-    assert_eq!(moved["session_id"], second, "it is the client's session from then on");
-    process.end(EndKind::Eof).await;
-    let left = world.ok("ann", GetSession { session_id: Some(serde_json::from_value(second).unwrap()) }).await;
-    assert_eq!(left.session.end_kind, Some(EndKind::Eof), "the process says goodbye for it");
 }

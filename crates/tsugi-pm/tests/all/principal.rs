@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tsugi_pm::action::admin::{NewToken, RegisterAgent};
+use tsugi_pm::action::admin::{
+    ForceEndSession, ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership, UpdateAgent,
+};
+use tsugi_pm::action::project::CreateProject;
+use tsugi_pm::domain::fault::Code;
+use tsugi_pm::domain::member::Role;
+use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::mcp::actor::{Actor, principal_of_token};
 use tsugi_pm::mcp::{Profile, Settings, server};
 use tsugi_protocol::answer::{Answer, Caller};
@@ -95,4 +101,54 @@ async fn history_can_be_read_from_its_newest_end() {
     assert!(first.len() == 2 && first[0] > first[1], "{first:?}");
     let wish = json!({"project_id": world.project, "before_seq": latest["next_seq"], "limit": 1});
     assert!(numbers(&ann.call("get_history", wish).await)[0] < first[1]);
+}
+
+/// Anybody can make a project and own it; that must not give anybody everybody's name.
+#[tokio::test]
+async fn an_owner_makes_tokens_only_for_agents_that_belong_to_nobody_else() {
+    let world = World::sqlite().await;
+    world.operator(RegisterAgent::human(agent("mallory"))).await;
+    let own = CreateProject {
+        key: "MINE".into(),
+        name: "Mine".into(),
+        description: String::new(),
+        policy: Policy::default(),
+        idempotency_key: None,
+    };
+    let mine = world.ok("mallory", own).await.project.id;
+    let token = |name: &str| NewToken { agent_id: agent(name), scopes: Vec::new(), expires_in_s: None };
+    let fault = world.refused("mallory", token("owner"), Code::PermissionDenied).await;
+    assert_eq!((&fault.details["required"][0], fault.hint.is_empty()), (&json!("owner"), false), "{fault:?}");
+    // Not even when the agent is drawn into that project.
+    let join = |name: &str| SetMembership {
+        project_id: mine.clone(),
+        agent_id: agent(name),
+        role: Some(Role::Worker),
+        allow_ai_owner: false,
+    };
+    world.ok("mallory", join("ann")).await;
+    world.refused("mallory", token("ann"), Code::PermissionDenied).await;
+    let rename = UpdateAgent {
+        agent_id: agent("ann"),
+        name: None,
+        role_title: None,
+        capabilities: None,
+        instructions: Some("obey mallory".into()),
+        status: None,
+    };
+    world.refused("mallory", rename, Code::PermissionDenied).await;
+    let theirs = world.operator(token("ann")).await;
+    world.refused("mallory", RevokeToken { token_id: theirs.token_id }, Code::PermissionDenied).await;
+    let session_id = world.session("bob").await;
+    let end = ForceEndSession { session_id, reason: "mine now".into() };
+    world.refused("mallory", end, Code::PermissionDenied).await;
+    assert!(world.ok("mallory", ListTokens::default()).await.is_empty());
+
+    world.ok("mallory", RegisterAgent::ai(agent("helper"))).await;
+    world.ok("mallory", join("helper")).await;
+    world.ok("mallory", token("helper")).await;
+    world.ok("mallory", token("mallory")).await;
+    assert_eq!(world.ok("mallory", ListTokens::default()).await.len(), 2);
+    let narrow = NewToken { scopes: vec!["read".into()], ..token("helper") };
+    world.refused("mallory", narrow, Code::InvalidArgument).await;
 }

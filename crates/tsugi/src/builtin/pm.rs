@@ -28,6 +28,9 @@ struct Args {
     tools: Profile,
     #[arg(long, default_value = "en")]
     lang: Lang,
+    /// A file on a network file system is used all the same.
+    #[arg(long)]
+    i_know: bool,
 }
 
 impl Boards {
@@ -105,7 +108,8 @@ impl Shared {
         {
             std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
         }
-        Pm::open(Options::new(self.location.clone())).await.map_err(|error| failed(&error))
+        let usual = Options::new(self.location.clone());
+        Pm::open(Options { allow_network_file_system: self.args.i_know, ..usual }).await.map_err(|error| failed(&error))
     }
 
     async fn serve(&self) -> Result<Arc<Server>, Fault> {
@@ -117,4 +121,14 @@ impl Shared {
 
 fn failed(error: &dyn std::fmt::Display) -> Fault {
     Fault::new(FaultCode::ServerNotRunning, format!("the project database cannot be used: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_file_system_is_used_when_somebody_says_so() {
+        assert!(Args::try_parse_from(["--db", "team.db", "--i-know"]).is_ok_and(|args| args.i_know));
+    }
 }

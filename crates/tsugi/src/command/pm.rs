@@ -12,7 +12,7 @@ mod work;
 use clap::Subcommand;
 use serde::Serialize;
 use tsugi_pm::action::desk::Caller;
-use tsugi_pm::action::project::ListProjects;
+use tsugi_pm::action::project::ProjectRow;
 use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::fault::{Code, Fault};
 use tsugi_pm::domain::id::{AgentId, ProjectId};
@@ -54,6 +54,9 @@ struct Place {
     /// Who acts; whoever has the database in hand when unset
     #[arg(long = "agent", value_name = "ID", env = "TSUGI_AGENT_ID")]
     agent: Option<String>,
+    /// Use a file on a network file system all the same
+    #[arg(long)]
+    i_know: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -165,7 +168,7 @@ impl<'a> Desk<'a> {
             None => default_database()?,
         };
         let agent = place.agent.as_deref().map(AgentId::parse).transpose().map_err(|fault| told(app, &fault))?;
-        let pm = mcp::open(&db, false).await.map_err(|fault| told(app, &fault))?;
+        let pm = mcp::open(&db, place.i_know).await.map_err(|fault| told(app, &fault))?;
         Ok(Self { app, pm, caller: agent.map_or_else(Caller::operator, Caller::agent) })
     }
 
@@ -192,7 +195,7 @@ impl<'a> Desk<'a> {
 
     /// A project by id or key; the only one there is when none is named.
     async fn project(&self, name: Option<&str>) -> Result<ProjectId, Failure> {
-        let all = self.perform(ListProjects::default()).await?.projects;
+        let all = self.projects().await?;
         let found = match (name, all.as_slice()) {
             (Some(name), all) => all.iter().find(|one| one.key == name || one.id.as_str() == name),
             (None, [one]) => Some(one),
@@ -203,6 +206,11 @@ impl<'a> Desk<'a> {
         };
         let missing = || told(self.app, &Fault::not_found("project", name.unwrap_or_default()));
         found.map(|one| one.id.clone()).ok_or_else(missing)
+    }
+
+    /// Every project that whoever acts can see.
+    async fn projects(&self) -> Result<Vec<ProjectRow>, Failure> {
+        self.pm.projects_of(&self.caller).await.map_err(|fault| told(self.app, &fault))
     }
 
     async fn project_if_named(&self, name: Option<&str>) -> Result<Option<ProjectId>, Failure> {

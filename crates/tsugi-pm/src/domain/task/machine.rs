@@ -3,7 +3,7 @@
 use super::super::claim::ClaimState;
 use super::super::fault::{Code, Fault};
 use super::super::member::Role;
-use super::super::permission::Power;
+use super::super::permission::{Power, denied};
 use super::TaskStatus;
 
 /// How the caller stands to the task.
@@ -132,10 +132,8 @@ fn review_first() -> Fault {
 }
 
 fn own_work(role: Role) -> Fault {
-    Fault::new(Code::PermissionDenied, "nobody reviews their own work")
+    denied("nobody reviews their own work", &["owner", "manager", "another worker"], Some(role))
         .hint("ask another worker or a manager")
-        .with("required", ["owner", "manager", "another worker"])
-        .with("role", role)
 }
 
 fn refused(from: TaskStatus, to: TaskStatus, standing: &Standing) -> Fault {

@@ -7,6 +7,7 @@ use crate::domain::context::Context;
 use crate::domain::fault::Fault;
 use crate::domain::handoff::Handoff;
 use crate::domain::id::{AgentId, ContextId, HandoffId, ProjectId, TaskId};
+use crate::domain::task::Task;
 use crate::domain::time::Moment;
 use crate::store::value::Value;
 
@@ -107,5 +108,20 @@ impl Tx<'_> {
     pub(crate) fn context_since(&mut self, task: &TaskId, since: Moment, limit: i64) -> Result<Vec<Context>, Fault> {
         let tail = "WHERE t.task_id = ?1 AND t.created_at >= ?2 ORDER BY t.created_at DESC, t.id LIMIT ?3";
         self.select(tail, &[task.as_str().into(), since.into(), limit.into()])
+    }
+
+    /// Makes a context findable: by its words, and by the task it belongs to.
+    pub(crate) fn context_index(&mut self, context: &Context, task: Option<&Task>) -> Result<(), Fault> {
+        let title =
+            task.map_or_else(|| context.kind.to_string(), |task| format!("{} {}", task.reference, context.kind));
+        self.search_put(context.id.as_str(), "context", &context.project_id, &title, &context.content)
+    }
+
+    /// Makes a handoff findable: by what it says, and by its task.
+    pub(crate) fn handoff_index(&mut self, handoff: &Handoff, task: Option<&Task>) -> Result<(), Fault> {
+        let steps = handoff.next_steps.iter().chain(&handoff.warnings).map(String::as_str);
+        let body: Vec<&str> = [handoff.summary.as_str()].into_iter().chain(steps).collect();
+        let title = task.map_or_else(|| "handoff".to_owned(), |task| format!("{} {}", task.reference, task.title));
+        self.search_put(handoff.id.as_str(), "handoff", &handoff.project_id, &title, &body.join("\n"))
     }
 }

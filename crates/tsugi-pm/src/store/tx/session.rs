@@ -21,10 +21,12 @@ impl Tx<'_> {
         self.select(tail, &[agent.as_str().into()])
     }
 
-    /// Every session that is active or waits for its process, newest activity first.
-    pub(crate) fn session_live(&mut self, limit: i64) -> Result<Vec<Session>, Fault> {
-        let tail = "WHERE t.state IN ('active', 'disconnected') ORDER BY t.last_activity_at DESC, t.id LIMIT ?1";
-        self.select(tail, &[limit.into()])
+    /// Sessions that are active or wait for their process, newest activity first, after a place in this order.
+    pub(crate) fn session_live(&mut self, after: Option<&(Moment, String)>, limit: i64) -> Result<Vec<Session>, Fault> {
+        let (at, id) = after.map_or((Moment(i64::MAX), ""), |(at, id)| (*at, id));
+        let tail = "WHERE t.state IN ('active', 'disconnected') AND (t.last_activity_at < ?2 \
+                    OR (t.last_activity_at = ?2 AND t.id > ?3)) ORDER BY t.last_activity_at DESC, t.id LIMIT ?1";
+        self.select(tail, &[limit.into(), at.into(), id.into()])
     }
 
     /// Active sessions that have been silent for too long.

@@ -1,10 +1,12 @@
 //! Whole tables, for export, import and verification.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::{Tx, key_condition, key_values};
+use crate::domain::context::Context;
 use crate::domain::fault::Fault;
-use crate::domain::id::ProjectId;
+use crate::domain::handoff::Handoff;
 use crate::store::dialect::Dialect;
 use crate::store::table::Table;
 use crate::store::value::Value;
@@ -42,21 +44,30 @@ impl Tx<'_> {
         }
     }
 
-    /// Makes an imported row findable, if its kind is.
+    /// Makes an imported row findable, if its kind is, with the same words as when it was written.
     pub(crate) fn index_fields(&mut self, table: &Table, fields: &Map<String, Json>) -> Result<(), Fault> {
-        let text = |name: &str| fields.get(name).and_then(Json::as_str).unwrap_or_default().to_owned();
-        let (title, body) = match table.name {
-            "task" => (text("title"), text("description")),
-            "context" => (text("type"), text("content")),
-            "handoff" => (String::from("handoff"), text("summary")),
-            _ => return Ok(()),
-        };
-        let project = ProjectId::parse(&text("project_id"))?;
-        self.search_put(&text("id"), table.name, &project, &title, &body)
+        match table.name {
+            "task" => self.task_index(&record(fields)?),
+            "context" => {
+                let context: Context = record(fields)?;
+                let task = context.task_id.as_ref().map(|id| self.find(&[id.as_str().into()])).transpose()?.flatten();
+                self.context_index(&context, task.as_ref())
+            }
+            "handoff" => {
+                let handoff: Handoff = record(fields)?;
+                let task = self.find(&[handoff.task_id.as_str().into()])?;
+                self.handoff_index(&handoff, task.as_ref())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The rows of a query as numbers and texts, for checks.
     pub(crate) fn texts(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
         self.rows(sql, &[])?.iter().map(|row| row.text(0).map(str::to_owned)).collect()
     }
+}
+
+fn record<T: DeserializeOwned>(fields: &Map<String, Json>) -> Result<T, Fault> {
+    serde_json::from_value(Json::Object(fields.clone())).map_err(|error| Fault::invalid(format!("a row: {error}")))
 }

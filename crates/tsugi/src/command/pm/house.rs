@@ -8,7 +8,7 @@ use tsugi_pm::action::admin::{ListTokens, NewToken, RegisterAgent, RevokeToken, 
 use tsugi_pm::action::people::ListAgents;
 use tsugi_pm::action::project::CreateProject;
 use tsugi_pm::domain::agent::{AgentStatus, AgentType};
-use tsugi_pm::domain::id::{AgentId, TokenId};
+use tsugi_pm::domain::id::{AgentId, ProjectId, TokenId};
 use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::mcp::actor::is_there;
@@ -33,11 +33,17 @@ pub(super) struct Init {
     /// An agent and its role (owner, manager, worker, viewer); may be repeated. An owner is a person
     #[arg(long = "agent", value_name = "ID:ROLE")]
     agents: Vec<String>,
+    /// Let a program own the project: an owner is then not a person
+    #[arg(long)]
+    allow_ai_owner: bool,
+    /// Use a file on a network file system all the same
+    #[arg(long)]
+    i_know: bool,
 }
 
 pub(super) async fn init(app: &App, order: Init) -> Result<(), Failure> {
     let members = order.agents.iter().map(|text| member(app, text)).collect::<Result<Vec<_>, _>>()?;
-    let desk = Desk::open(app, &Place { db: order.db, agent: None }).await?;
+    let desk = Desk::open(app, &Place { db: order.db, agent: None, i_know: order.i_know }).await?;
     let project = CreateProject {
         key: order.project,
         name: order.name,
@@ -47,9 +53,10 @@ pub(super) async fn init(app: &App, order: Init) -> Result<(), Failure> {
     };
     let project = desk.perform(project).await?.project;
     for (agent_id, role) in &members {
-        let kind = if *role == Role::Owner { AgentType::Human } else { AgentType::Ai };
+        let is_person = *role == Role::Owner && !order.allow_ai_owner;
+        let kind = if is_person { AgentType::Human } else { AgentType::Ai };
         desk.register(agent_id, kind, None).await?;
-        desk.join(&project.id, agent_id, *role).await?;
+        desk.join(&project.id, agent_id, *role, order.allow_ai_owner).await?;
     }
     let agents: Vec<_> = members.iter().map(|(id, role)| json!({"id": id, "role": role})).collect();
     desk.print(&json!({"project_id": project.id, "key": project.key, "name": project.name, "agents": agents}))
@@ -69,13 +76,9 @@ impl Desk<'_> {
         self.perform(RegisterAgent { kind, name, ..RegisterAgent::ai(id.clone()) }).await.map(drop)
     }
 
-    async fn join(&self, project: &tsugi_pm::domain::id::ProjectId, id: &AgentId, role: Role) -> Result<(), Failure> {
-        let place = SetMembership {
-            project_id: project.clone(),
-            agent_id: id.clone(),
-            role: Some(role),
-            allow_ai_owner: false,
-        };
+    async fn join(&self, project: &ProjectId, id: &AgentId, role: Role, allow_ai_owner: bool) -> Result<(), Failure> {
+        let (project_id, agent_id) = (project.clone(), id.clone());
+        let place = SetMembership { project_id, agent_id, role: Some(role), allow_ai_owner };
         self.perform(place).await.map(drop)
     }
 }
@@ -204,6 +207,9 @@ struct AddAgent {
     /// As what: owner, manager, worker or viewer
     #[arg(long)]
     role: Option<Role>,
+    /// Let a program be an owner
+    #[arg(long)]
+    allow_ai_owner: bool,
 }
 
 pub(super) async fn agent(app: &App, order: Agent) -> Result<(), Failure> {
@@ -240,7 +246,7 @@ async fn add_agent(app: &App, add: AddAgent) -> Result<(), Failure> {
     desk.register(&id, kind, add.name).await?;
     if let Some(role) = add.role {
         let project = desk.project(add.project.as_deref()).await?;
-        desk.join(&project, &id, role).await?;
+        desk.join(&project, &id, role, add.allow_ai_owner).await?;
     }
     desk.print(&json!({"id": id, "role": add.role}))
 }

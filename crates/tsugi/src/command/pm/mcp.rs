@@ -80,8 +80,21 @@ pub(crate) async fn run(args: &Args) -> u8 {
         () = until_orphaned() => EndKind::Signal,
         () = process.keep_alive() => EndKind::Signal,
     };
-    let _ = tokio::time::timeout(LAST_WORDS, process.end(kind)).await;
+    exit_anyway();
+    process.end(kind).await;
     0
+}
+
+/// Ends the program when the last words have taken too long: saying goodbye and closing the file both wait for a lock
+/// that another process may hold much longer.
+fn exit_anyway() {
+    let patience = std::thread::Builder::new().name("last-words".to_owned()).spawn(|| {
+        std::thread::sleep(LAST_WORDS);
+        std::process::exit(0);
+    });
+    if let Err(error) = patience {
+        tracing::warn!(%error, "the end may have to wait for the database");
+    }
 }
 
 /// Many of us may run on one machine, and what only the start needed is of no use any more.

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
-use tsugi_pm::action::project::{CreateProject, GetProject, ListProjects, UpdateProject};
+use tsugi_pm::action::project::{CreateProject, GetProject, UpdateProject};
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::domain::project::ProjectStatus;
 
@@ -84,12 +84,12 @@ pub(super) async fn project(app: &App, order: Project) -> Result<(), Failure> {
 
 async fn list(app: &App, place: &Place) -> Result<(), Failure> {
     let desk = Desk::open(app, place).await?;
-    let found = desk.perform(ListProjects::default()).await?;
+    let projects = desk.projects().await?;
     if app.output.form() == Form::Json {
-        return Ok(app.output.json(&found)?);
+        return Ok(app.output.json(&json!({"projects": projects}))?);
     }
     let mut table = Table::new(["key", "status", "id", "name"]);
-    for project in found.projects {
+    for project in projects {
         table.row([project.key, project.status.to_string(), project.id.to_string(), project.name]);
     }
     Ok(app.output.table(&table)?)

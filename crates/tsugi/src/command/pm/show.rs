@@ -127,7 +127,7 @@ pub(super) struct Who {
 
 pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
-    let sessions = desk.perform(ListSessions { limit: Some(ROWS) }).await?.sessions;
+    let sessions = desk.perform(ListSessions { limit: Some(ROWS), cursor: None }).await?.sessions;
     if app.output.form() == Form::Json {
         return Ok(app.output.json(&json!({"sessions": sessions}))?);
     }

@@ -232,5 +232,5 @@ async fn handoff_on(desk: &Desk<'_>, task: &str) -> Result<HandoffId, Failure> {
     let task_id = named(desk.app, TaskRef::parse(task))?;
     let wish = GetTask { task_id, include: vec![Section::Handoff], max_bytes: None };
     let missing = || Fault::not_found("handoff", task).hint("nobody has handed this task over");
-    desk.perform(wish).await?.handoff.map(|handoff| handoff.id).ok_or_else(|| told(desk.app, &missing()))
+    desk.perform(wish).await?.handoff.map(|handoff| handoff.id.clone()).ok_or_else(|| told(desk.app, &missing()))
 }

@@ -130,3 +130,24 @@ fn calls_alone_keep_a_session_where_somebody_says_so() {
     sweep_later(folder.path(), 12 * 3600 + 1);
     assert_eq!(session_of(folder.path(), &session)["state"], "disconnected");
 }
+
+#[test]
+fn a_process_ends_although_somebody_holds_the_database() {
+    let folder = place();
+    let (mut server, session) = at_work(folder.path());
+    let holder = rusqlite::Connection::open(folder.path().join("pm.db")).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    drop(server.input);
+    // A call waits ten seconds for the lock; the last words of a process have two.
+    let due = std::time::Instant::now() + std::time::Duration::from_secs(8);
+    let ended = loop {
+        match server.child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if std::time::Instant::now() >= due => break None,
+            None => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+    };
+    holder.execute_batch("ROLLBACK").unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "it waits for the lock, or failed: {ended:?}");
+    assert_eq!(session_of(folder.path(), &session)["state"], "active", "nobody could say goodbye; the lease covers it");
+}

@@ -120,3 +120,19 @@ fn watching_tells_what_others_do_and_ends_cleanly() {
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 }
+
+#[test]
+fn the_flags_that_refusals_speak_of_are_there() {
+    let folder = place();
+    let at = folder.path();
+    let add = ["agent", "add", "agt_boss", "--role", "owner", "--project", "WEB"];
+    let refused = pm(at, &add);
+    assert_eq!(refused.status.code(), Some(5));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("--allow-ai-owner"));
+    assert_eq!(asked(at, &[&add[..], &["--allow-ai-owner"]].concat())["role"], "owner");
+    let init = ["init", "--project", "OPS", "Operations", "--agent", "agt_chief:owner", "--allow-ai-owner", "--i-know"];
+    asked(at, &init);
+    let agents = asked(at, &["agent", "list", "--i-know"]);
+    let chief = agents["agents"].as_array().unwrap().iter().find(|one| one["id"] == "agt_chief").unwrap();
+    assert_eq!(chief["type"], "ai");
+}

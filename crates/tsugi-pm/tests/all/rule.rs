@@ -1,0 +1,110 @@
+//! Who may do what, and what a refusal says about it.
+
+use serde_json::json;
+use tsugi_pm::action::claim::ClaimTask;
+use tsugi_pm::action::create::NewTask;
+use tsugi_pm::action::edit::UpdateTask;
+use tsugi_pm::action::find::Search;
+use tsugi_pm::action::handoff::CreateHandoff;
+use tsugi_pm::action::project::UpdateProject;
+use tsugi_pm::action::status::ReviewTask;
+use tsugi_pm::domain::fault::Code;
+use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::domain::project::ProjectStatus;
+use tsugi_pm::domain::task::Verdict;
+
+use crate::both_stores;
+use crate::world::{World, agent, claim};
+
+both_stores!(
+    a_manager_leads_a_project_and_its_owner_rules_it,
+    a_refusal_says_what_it_would_take,
+    another_session_of_the_same_agent_does_not_overwrite_a_description_unread,
+    what_was_imported_is_found_by_the_same_words,
+);
+
+async fn a_manager_leads_a_project_and_its_owner_rules_it(world: World) {
+    let to = |status| UpdateProject::to_status(&world.project, status);
+    let name = UpdateProject { name: Some("Shoe shop".into()), ..UpdateProject::of(&world.project) };
+    assert_eq!(world.ok("manager", name.clone()).await.project.name, "Shoe shop");
+    world.ok("manager", to(ProjectStatus::Paused)).await;
+    world.ok("manager", to(ProjectStatus::Active)).await;
+    world.refused("ann", name, Code::PermissionDenied).await;
+    let rules = UpdateProject { policy: Some(Policy::default()), ..UpdateProject::of(&world.project) };
+    world.refused("manager", rules.clone(), Code::PermissionDenied).await;
+    world.refused("manager", to(ProjectStatus::Archived), Code::PermissionDenied).await;
+    world.ok("owner", rules).await;
+    world.ok("owner", to(ProjectStatus::Archived)).await;
+    world.refused("manager", to(ProjectStatus::Active), Code::PermissionDenied).await;
+    world.ok("owner", to(ProjectStatus::Active)).await;
+    world.check().await;
+}
+
+async fn a_refusal_says_what_it_would_take(world: World) {
+    let theirs = NewTask { title: "bob's".into(), assignee_id: Some(agent("bob")), ..NewTask::default() };
+    let theirs = world.new_task(theirs).await;
+    let fault = world.refused("ann", claim(&theirs.id), Code::PermissionDenied).await;
+    assert_eq!((&fault.details["required"], &fault.details["role"]), (&json!(["assignee"]), &json!("worker")));
+    assert!(!fault.hint.is_empty());
+    let judge =
+        ReviewTask { task_id: theirs.id.clone().into(), verdict: Verdict::Approve, notes: None, idempotency_key: None };
+    let fault = world.refused("manager", judge, Code::InvalidTransition).await;
+    assert_eq!(fault.details["allowed"], json!(["backlog", "in_progress", "cancelled"]), "{fault:?}");
+}
+
+async fn another_session_of_the_same_agent_does_not_overwrite_a_description_unread(world: World) {
+    let task = world.task("t").await;
+    let write = |text: &str, version| UpdateTask {
+        description: Some(text.into()),
+        expected_version: version,
+        ..UpdateTask::of(task.id.clone())
+    };
+    let first = world.session("ann").await;
+    world.ok("ann", write("by the first", Some(1))).await;
+    world.ok("ann", write("by the first, better", None)).await;
+    world.session("ann").await;
+    // Which of the two speaks is not clear, so neither is taken for the author.
+    world.refused("ann", write("by whom?", None), Code::VersionConflict).await;
+    let end = tsugi_pm::action::session::EndSession {
+        summary: "bye".into(),
+        session_id: Some(first),
+        handoffs: Vec::new(),
+        keep_claims: false,
+        idempotency_key: None,
+    };
+    world.ok("ann", end).await;
+    world.refused("ann", write("by the second", None), Code::VersionConflict).await;
+    world.ok("ann", write("by the second", Some(3))).await;
+    world.check().await;
+}
+
+async fn what_was_imported_is_found_by_the_same_words(world: World) {
+    let task = world.task("shoes").await;
+    world.ok("ann", ClaimTask { task_id: Some(task.id.clone().into()), ..ClaimTask::default() }).await;
+    let hand = CreateHandoff {
+        task_id: task.id.clone().into(),
+        summary: "half".into(),
+        next_steps: vec!["paint the zebra".into()],
+        to_agent_id: None,
+        warnings: vec!["mind the giraffe".into()],
+        done: Vec::new(),
+        uncertain: Vec::new(),
+        git: None,
+        session_id: None,
+        idempotency_key: None,
+    };
+    world.ok("ann", hand).await;
+    let copy = World::sqlite_empty().await;
+    copy.pm.import(world.pm.export_text().await.unwrap()).await.unwrap();
+    for word in ["zebra", "giraffe", "shoes"] {
+        let search = || Search { query: word.into(), project_id: None, kinds: Vec::new(), limit: None };
+        let (here, there) = (world.ok("bob", search()).await.hits, copy.ok("bob", search()).await.hits);
+        let ids = |hits: Vec<tsugi_pm::action::find::Found>| {
+            let mut ids: Vec<_> = hits.into_iter().map(|hit| hit.reference).collect();
+            ids.sort();
+            ids
+        };
+        assert!(!here.is_empty(), "{word}");
+        assert_eq!(ids(there), ids(here), "{word}");
+    }
+}
