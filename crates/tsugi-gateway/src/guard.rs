@@ -43,7 +43,7 @@ pub struct Guard {
     keys: ArcSwap<KeyTable>,
     /// What it means when the last key goes.
     empty: WhenEmpty,
-    /// Told when the keys were replaced, so that open connections can be looked at again.
+    /// Told when the keys were replaced or a sign-in ended, so that open connections can be looked at again.
     replaced: watch::Sender<()>,
     tokens: Option<Arc<dyn Tokens>>,
     sessions: Sessions,
@@ -127,7 +127,7 @@ impl Guard {
         }
     }
 
-    /// Waits until somebody who was let in would not be let in any more, since the keys were replaced.
+    /// Waits until somebody who was let in would not be let in any more: the keys were replaced, or they signed out.
     pub(crate) fn dismissal(self: &Arc<Self>, principal: &Principal) -> impl Future<Output = ()> + Send + 'static {
         let (guard, principal, mut replaced) = (self.clone(), principal.clone(), self.replaced.subscribe());
         async move {
@@ -168,6 +168,7 @@ impl Guard {
     /// Ends a sign-in.
     pub(crate) fn sign_out(&self, session: &SessionId) {
         self.sessions.end(session);
+        self.replaced.send_replace(());
     }
 
     /// The word that unsafe requests of this sign-in must bring; `None` when it has ended. Asking counts as use.

@@ -244,6 +244,7 @@ impl Gateway {
         if let Some(origin) = &origin
             && cors::is_preflight(&parts)
         {
+            self.metrics.request("preflight", StatusCode::NO_CONTENT.as_u16(), 0);
             return preflight(&parts, origin.clone());
         }
         let logged = access_log::Entry::begin(&parts.headers);

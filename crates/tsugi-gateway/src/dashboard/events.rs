@@ -167,7 +167,7 @@ impl Stream {
         if count == 0 {
             self.expect_viewer().await?;
             let (recorder, now) = (self.viewer.recorder(), self.viewer.recorder().now());
-            let all = self.viewer.principal.permit().is_none().then(|| recorder.numbers(None));
+            let all = self.viewer.permit().is_none().then(|| recorder.numbers(None));
             self.send("stats", &json!({"now": now, "all": all, "pages": recorder.pages()})).await?;
         }
         self.tell_calls().await?;

@@ -171,7 +171,7 @@ struct Charts {
 pub(super) fn charts(viewer: &Viewer, query: &str) -> Result<Response<Body>, Refusal> {
     let query = Query::read(query);
     let server = query.get("server");
-    let is_shown = server.map_or(viewer.principal.permit().is_none(), |name| viewer.sees_server(name));
+    let is_shown = server.map_or(viewer.permit().is_none(), |name| viewer.sees_server(name));
     if !is_shown {
         // All servers together would tell of those that are not shown.
         return Ok(give(&Charts { step_ms: STEP * 1000, points: Vec::new() }));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, Looker};
 use crate::face::Asked;
+use crate::guard::permit::Permit;
 use crate::guard::principal::Principal;
 use crate::run::Gateway;
 
@@ -41,14 +42,19 @@ impl Viewer {
         }
     }
 
+    /// What may be seen now; `None` means everything. A key can be made narrower while a page is open.
+    pub(super) fn permit(&self) -> Option<Arc<Permit>> {
+        self.gateway.guard().permit(self.principal.caller().principal())
+    }
+
     /// Whether a server is shown.
     pub(super) fn sees_server(&self, server: &str) -> bool {
-        self.principal.permit().is_none_or(|permit| permit.allows_some_of(server))
+        self.permit().is_none_or(|permit| permit.allows_some_of(server))
     }
 
     /// Whether one thing of a server is shown.
     pub(super) fn sees(&self, server: &str, name: &str) -> bool {
-        self.principal.permit().is_none_or(|permit| permit.allows(server, name))
+        self.permit().is_none_or(|permit| permit.allows(server, name))
     }
 
     pub(super) fn sees_call(&self, call: &Record) -> bool {

@@ -525,6 +525,41 @@ async fn the_stream_of_somebody_whose_key_was_taken_away_ends() {
 }
 
 #[tokio::test]
+async fn an_open_page_shows_no_more_than_its_key_allows_by_now() {
+    let (secret, key) = Key::generate("ann");
+    let config = Config { keys: vec![key.clone()], ..Config::on_free_port() };
+    let manager = Manager::new(Options::default());
+    for name in ["files", "mail"] {
+        let added = manager.register(ServerConfig::new(name, Target::InProcess(server()))).unwrap();
+        added.ready(Duration::from_secs(60)).await.unwrap();
+    }
+    let guard = Arc::new(Guard::new(&config));
+    let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
+    let handle = Gateway::serve_guarded(config, Arc::new(hub), guard.clone()).await.unwrap();
+    let client = Client::of(&handle);
+    let world = World { handle, client };
+    let mut events = world.open_events("", &[("X-Api-Key", &secret)]).await;
+    guard.replace_keys(vec![key.with_permit(Permit::new(&["files"], &[]).unwrap())]);
+    let shown = next_event(&mut events, "servers").await;
+    let names: Vec<&str> =
+        shown["servers"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["files"]);
+}
+
+#[tokio::test]
+async fn a_socket_of_a_sign_in_ends_with_it() {
+    let (secret, key) = Key::generate("ann");
+    let world = World::with_keys(vec![key]).await;
+    let (cookie, csrf) = world.sign_in(&secret).await;
+    let with_cookie = ("Cookie", cookie.as_str());
+    let get = world.client.request("GET", "/sse", &[("Accept", "text/event-stream"), with_cookie], "");
+    let mut stream = Exchange::send(world.client.0, &get).await;
+    stream.read_until("event: endpoint").await;
+    world.client.send("DELETE", "/api/session", &[with_cookie, ("X-Tsugi-Csrf", &csrf)], "").await;
+    stream.read_to_end().await;
+}
+
+#[tokio::test]
 async fn another_page_of_this_machine_orders_nothing_even_without_keys() {
     let world = World::open().await;
     let order =
