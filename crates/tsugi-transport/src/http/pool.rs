@@ -66,7 +66,9 @@ struct Connection {
 /// What moves the bytes, until nothing is moved any more. It is dropped as soon as it is done: only then is a request
 /// given back that was queued and never taken.
 #[derive(Debug)]
-struct Driver(Option<Pin<Box<http1::Connection<Stream, Full<Bytes>>>>>);
+struct Driver(Option<Pin<Box<Moving>>>);
+
+type Moving = http1::Connection<Stream, Full<Bytes>>;
 
 impl Driver {
     fn turn(&mut self, context: &mut Context<'_>) {
