@@ -1,11 +1,12 @@
 //! Bodies in and out: a request's bytes under a limit, a response without copying a large result.
 
 use std::convert::Infallible;
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -21,9 +22,38 @@ pub trait Chunks: Send {
 /// A response's body.
 pub enum Body {
     /// Pieces, written one after another: envelope, result, envelope.
-    Parts(SmallVec<[Bytes; 3]>),
+    Parts(Pieces),
     /// Chunks that come over time.
     Stream(Box<dyn Chunks>),
+}
+
+/// Bytes in pieces, given to the wire at once: a last brace of its own would cost a packet of its own.
+#[derive(Debug, Default)]
+pub struct Pieces(SmallVec<[Bytes; 3]>);
+
+impl Buf for Pieces {
+    fn remaining(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.0.iter().find(|piece| !piece.is_empty()).map_or(&[], |piece| piece)
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let pieces = self.0.iter().filter(|piece| !piece.is_empty());
+        let filled = slices.iter_mut().zip(pieces).map(|(slice, piece)| *slice = IoSlice::new(piece));
+        filled.count()
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        for piece in &mut self.0 {
+            let here = count.min(piece.len());
+            piece.advance(here);
+            count -= here;
+        }
+        assert_eq!(count, 0, "more than there is");
+    }
 }
 
 /// Below this size one copy is cheaper than three pieces.
@@ -37,12 +67,12 @@ impl Body {
 
     /// One piece.
     pub fn one(bytes: Bytes) -> Self {
-        Body::Parts(SmallVec::from_iter([bytes]))
+        Body::Parts(Pieces(SmallVec::from_iter([bytes])))
     }
 
     /// Pieces that are there already.
     pub fn pieces(pieces: [Bytes; 3]) -> Self {
-        Body::Parts(SmallVec::from(pieces))
+        Body::Parts(Pieces(SmallVec::from(pieces)))
     }
 
     /// The pieces of a head, an object that may be large, `tail`. A large object is not copied.
@@ -84,34 +114,37 @@ impl Body {
             }
         }
         parts.push(Bytes::from_static(tail));
-        Body::Parts(parts)
+        Body::Parts(Pieces(parts))
     }
 }
 
 impl http_body::Body for Body {
-    type Data = Bytes;
+    type Data = Pieces;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
         match self.get_mut() {
             Body::Parts(parts) => {
-                let next = parts.iter_mut().find(|part| !part.is_empty()).map(std::mem::take);
-                Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+                let whole = parts.has_remaining().then(|| std::mem::take(parts));
+                Poll::Ready(whole.map(|pieces| Ok(Frame::data(pieces))))
             }
-            Body::Stream(chunks) => chunks.poll_chunk(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Stream(chunks) => {
+                let chunk = std::task::ready!(chunks.poll_chunk(context));
+                Poll::Ready(chunk.map(|bytes| Ok(Frame::data(Pieces(SmallVec::from_iter([bytes]))))))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Body::Parts(parts) => parts.iter().all(Bytes::is_empty),
+            Body::Parts(parts) => !parts.has_remaining(),
             Body::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Body::Parts(parts) => SizeHint::with_exact(parts.iter().map(|part| part.len() as u64).sum()),
+            Body::Parts(parts) => SizeHint::with_exact(parts.remaining() as u64),
             Body::Stream(_) => SizeHint::default(),
         }
     }
@@ -178,6 +211,27 @@ mod tests {
 
     async fn text(body: Body) -> String {
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn pieces_go_to_the_wire_together_however_much_it_takes() {
+        let pieces = ["ab", "", "cde", "f"].map(|piece| Bytes::from_static(piece.as_bytes()));
+        for step in 1..=6 {
+            let mut body = Body::Parts(Pieces(SmallVec::from_iter(pieces.clone())));
+            let mut whole = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(body.frame().await.is_none(), "everything came at once");
+            let mut written = Vec::new();
+            while whole.has_remaining() {
+                let mut slices = [IoSlice::new(&[]); 2];
+                let filled = whole.chunks_vectored(&mut slices);
+                assert_eq!(&*slices[0], whole.chunk());
+                let seen: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
+                let taken = step.min(seen.len());
+                written.extend_from_slice(&seen[..taken]);
+                whole.advance(taken);
+            }
+            assert_eq!(written, b"abcdef");
+        }
     }
 
     #[tokio::test]
