@@ -18,6 +18,7 @@ pub mod token;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::header::ORIGIN;
@@ -46,6 +47,8 @@ pub struct Guard {
     /// Told when the keys were replaced or a sign-in ended, so that open connections can be looked at again.
     replaced: watch::Sender<()>,
     tokens: Option<Arc<dyn Tokens>>,
+    /// How often tokens are looked at again whose holders have a connection open.
+    token_age: Duration,
     sessions: Sessions,
 }
 
@@ -59,6 +62,7 @@ impl Guard {
             empty,
             replaced: watch::Sender::new(()),
             tokens: None,
+            token_age: config.limits.keep_alive,
             sessions: Sessions::new(config.limits.session_idle),
         }
     }
@@ -127,13 +131,17 @@ impl Guard {
         }
     }
 
-    /// Waits until somebody who was let in would not be let in any more: the keys were replaced, or they signed out.
+    /// Waits until somebody who was let in would not be let in any more: the keys were replaced, they
+    /// signed out, or their token does not hold any more.
     pub(crate) fn dismissal(self: &Arc<Self>, principal: &Principal) -> impl Future<Output = ()> + Send + 'static {
         let (guard, principal, mut replaced) = (self.clone(), principal.clone(), self.replaced.subscribe());
         async move {
             while guard.still_admits(&principal) {
-                // The guard that we hold has the other end.
-                let _ = replaced.changed().await;
+                tokio::select! {
+                    // The guard that we hold has the other end.
+                    _ = replaced.changed() => {}
+                    () = token::loss(guard.tokens.as_deref(), &principal, guard.token_age) => return,
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Who asks, once the door has let them in.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use tsugi_protocol::answer::Caller;
@@ -14,6 +15,18 @@ pub struct Principal {
     caller: Caller,
     key: Option<Arc<Key>>,
     standing: Standing,
+    /// The token that let them in, if one did: it is looked at again while a connection of theirs is open.
+    token: Option<Token>,
+}
+
+/// A token, which does not show itself.
+#[derive(Clone)]
+struct Token(Arc<str>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
 }
 
 /// How somebody came in.
@@ -31,18 +44,28 @@ impl Principal {
     /// Somebody who reached an address that asks for no key.
     pub fn anonymous() -> Self {
         static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::new("anonymous").as_operator());
-        Self { caller: ANONYMOUS.clone(), key: None, standing: Standing::Admitted }
+        Self { caller: ANONYMOUS.clone(), key: None, standing: Standing::Admitted, token: None }
     }
 
     /// Somebody who has yet to say who they are. Guests see the sign-in page and nothing else.
     pub(crate) fn guest() -> Self {
         static GUEST: LazyLock<Caller> = LazyLock::new(|| Caller::new("guest"));
-        Self { caller: GUEST.clone(), key: None, standing: Standing::Guest }
+        Self { caller: GUEST.clone(), key: None, standing: Standing::Guest, token: None }
     }
 
     /// The holder of a key.
     pub(super) fn of_key(key: Arc<Key>, caller: Caller) -> Self {
-        Self { caller, key: Some(key), standing: Standing::Admitted }
+        Self { caller, key: Some(key), standing: Standing::Admitted, token: None }
+    }
+
+    /// The same one, let in by this token.
+    pub(super) fn of_token(self, secret: &str) -> Self {
+        Self { token: Some(Token(secret.into())), ..self }
+    }
+
+    /// The token that let them in, if one did.
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_ref().map(|token| &*token.0)
     }
 
     /// The same one, by a sign-in at the dashboard.

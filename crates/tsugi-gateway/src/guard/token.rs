@@ -1,6 +1,7 @@
 //! Credentials that a server keeps itself: tokens that let their holder in to that server alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
@@ -23,11 +24,23 @@ pub trait Tokens: Send + Sync {
     fn permit(&self, principal: &str) -> Option<Arc<Permit>>;
 }
 
+/// Waits until the token that let somebody in does not hold any more; for ever when none did. Nobody tells us of that,
+/// so it is looked at every now and then.
+pub(super) async fn loss(tokens: Option<&dyn Tokens>, principal: &Principal, every: Duration) {
+    let (Some(tokens), Some(secret)) = (tokens, principal.token()) else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(every).await;
+        if tokens.key_of(secret).await.is_none() {
+            return;
+        }
+    }
+}
+
 /// Whoever sends a token with these headers; nobody when they carry none.
 pub(super) async fn identify(tokens: &dyn Tokens, headers: &HeaderMap) -> Result<Option<Principal>, Refusal> {
     let Some(secret) = secret_if_any(headers).filter(|secret| tokens.is_token(secret)) else { return Ok(None) };
     match tokens.key_of(secret).await {
-        Some(key) => Ok(Some(Principal::of_key(Arc::new(key.clone()), key.caller()))),
+        Some(key) => Ok(Some(Principal::of_key(Arc::new(key.clone()), key.caller()).of_token(secret))),
         None => Err(Refusal::unauthorized("this token is not known, or no longer holds")),
     }
 }

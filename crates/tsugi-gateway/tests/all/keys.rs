@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::future::BoxFuture;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -15,6 +17,7 @@ use tsugi_gateway::guard::Guard;
 use tsugi_gateway::guard::api_key::{Key, Role};
 use tsugi_gateway::guard::permit::Permit;
 use tsugi_gateway::guard::quota::Quota;
+use tsugi_gateway::guard::token::Tokens;
 use tsugi_gateway::{Config, Gateway, Handle, Hub, HubConfig};
 use tsugi_protocol::answer::{Answer, Call, Reply};
 use tsugi_protocol::mcp::Method;
@@ -53,13 +56,17 @@ struct World {
 impl World {
     /// The servers `up` and `other` behind a gateway with these settings.
     async fn of(config: Config) -> Self {
+        let guard = Arc::new(Guard::new(&config));
+        Self::guarded(config, guard).await
+    }
+
+    async fn guarded(config: Config, guard: Arc<Guard>) -> Self {
         let manager = Manager::new(Options::default());
         let drops = Drops::default();
         for name in ["up", "other"] {
             let added = manager.register(ServerConfig::new(name, Target::InProcess(server(drops.clone()))));
             added.unwrap().ready(std::time::Duration::from_secs(60)).await.unwrap();
         }
-        let guard = Arc::new(Guard::new(&config));
         let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
         let handle = Gateway::serve_guarded(config, Arc::new(hub), guard.clone()).await.unwrap();
         let client = Client(SocketAddr::new([127, 0, 0, 1].into(), handle.addresses()[0].port()));
@@ -101,7 +108,11 @@ impl Socket {
 
     async fn ask(&mut self, message: Value) -> Value {
         self.send(&message).await;
-        serde_json::from_str(self.0.next().await.unwrap().unwrap().to_text().unwrap()).unwrap()
+        loop {
+            if let Message::Text(text) = self.0.next().await.unwrap().unwrap() {
+                return serde_json::from_str(&text).unwrap();
+            }
+        }
     }
 
     /// Waits until the gateway has closed it.
@@ -308,4 +319,37 @@ async fn one_server_by_itself_is_narrowed_for_completions_and_subscriptions_too(
     let uris = json!({"notifications": {"resourceSubscriptions": ["x://secret", "x://open"]}});
     let acknowledged = ask("subscriptions/listen", uris).await.read_until("x://open").await;
     assert!(!acknowledged.contains("x://secret"), "{acknowledged}");
+}
+
+/// A token that holds until it does not.
+struct OneToken(Arc<AtomicBool>);
+
+impl Tokens for OneToken {
+    fn is_token(&self, secret: &str) -> bool {
+        secret.starts_with("tok_")
+    }
+
+    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<Key>> {
+        let holds = self.0.load(Ordering::SeqCst);
+        Box::pin(async move { holds.then(|| Key::of_secret("board:ann", secret)) })
+    }
+
+    fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
+        principal.starts_with("board:").then(|| Arc::new(Permit::new(&["up"], &[]).unwrap()))
+    }
+}
+
+#[tokio::test]
+async fn a_socket_whose_token_does_not_hold_any_more_is_closed() {
+    let mut config = Config { keys: vec![Key::generate("bob").1], ..Config::on_free_port() };
+    config.limits.keep_alive = std::time::Duration::from_millis(20);
+    let holds = Arc::new(AtomicBool::new(true));
+    let guard = Guard::new(&config).with_tokens(Arc::new(OneToken(holds.clone())));
+    let world = World::guarded(config, Arc::new(guard)).await;
+    let mut socket = world.socket("tok_1").await;
+    for id in 0..3 {
+        assert_eq!(socket.ask(tool_call(json!(id), "up__echo", json!({}))).await["id"], id);
+    }
+    holds.store(false, Ordering::SeqCst);
+    socket.closed().await;
 }
