@@ -10,12 +10,11 @@ use crate::args::Cli;
 use crate::config::env::{TSUGI_LOG, TSUGI_LOG_FORMAT};
 use crate::willing::Willing;
 
-/// What a log line looks like.
+/// What a log line looks like: words for people, or one JSON object for programs.
+// The variants are not documented singly: clap would then print the help of every command in its long form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
     Text,
-    /// One JSON object per line, for programs
     Json,
 }
 

@@ -24,9 +24,9 @@ Arguments are typed by the tool's schema:
 
 What is missing is asked for on a terminal, and so is what the server asks for meanwhile.
 
-Printed are the blocks of the result in their order, each on a line of its own: texts as the server wrote
-them (on a terminal, JSON with line breaks), images and audio by kind and size, links by address; where
-there is no block, the structured content. --json prints the whole result as it came.
+The blocks of the result are printed in their order, each beginning a line: texts as the server
+wrote them (on a terminal, JSON gets line breaks), images and audio by kind and size, links by
+address; where there is no block, the structured content. --json prints the result as it came.
 
 Examples:
   tsugi call demo/calculate-bmi weight_kg=70 height_m=1.75

@@ -96,7 +96,8 @@ fn is_taken_up_elsewhere(gateway: Value) -> bool {
     let server = json!({"name": "s", "command": asker.program(), "args": args, "env": env});
     let config = json!({"servers": [server], "gateway": gateway}).to_string();
     let (one, other) = (serve(&world, &config), serve(&world, &config));
-    (one.connected("s"), other.connected("s"));
+    one.connected("s");
+    other.connected("s");
     let call = json!({"server": "s", "toolName": "ask", "input": {}});
     let asked: Value = serde_json::from_str(&one.ask("POST", "/mcp/call", &[], &call.to_string()).1).unwrap();
     let details = &asked["error"]["details"];

@@ -77,7 +77,7 @@ fn the_addresses_of_mcp_urls_are_a_configuration_of_their_own() {
     let variables = [("MCP_URLS", urls.as_str())];
     let servers = world.run_with(&variables, &["servers", "--json"]).expect(0).json();
     assert_eq!(servers["servers"].as_array().unwrap().len(), 2);
-    assert_eq!(world.run_with(&variables, &["call", "only_here", "x=1"]).expect(0).stdout, "{\n  \"x\": 1\n}\n");
+    assert_eq!(world.run_with(&variables, &["call", "only_here", "x=1"]).expect(0).stdout, "{\"x\":1}\n");
     let declared = world.run_with(&variables, &["tools", "--for", "gemini"]).expect(0).json();
     let names: Vec<String> = declared[0]["functionDeclarations"]
         .as_array()
