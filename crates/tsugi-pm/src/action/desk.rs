@@ -23,6 +23,8 @@ const APPROVED: &str = "approved by the person at the client";
 pub struct Caller {
     /// The agent; nobody when a person works on the database itself.
     pub agent_id: Option<AgentId>,
+    /// As whom a person without an agent signs what they do; unsigned deeds are the system's.
+    pub signs_as: Option<AgentId>,
     /// The session of a legacy process, used when a call names none.
     pub default_session: Option<SessionId>,
     /// Which generation of the protocol the client speaks.
@@ -54,6 +56,7 @@ impl Caller {
     pub fn operator() -> Self {
         Self {
             agent_id: None,
+            signs_as: None,
             default_session: None,
             era: Era::Modern,
             client_name: None,
@@ -88,7 +91,7 @@ impl<'d, 'c> Desk<'d, 'c> {
         if let Some(agent) = &agent {
             agent.check_active()?;
         }
-        tx.stamp.actor = caller.agent_id.clone();
+        tx.stamp.actor = caller.agent_id.clone().or_else(|| caller.signs_as.clone());
         Ok(Self { tx, caller, agent })
     }
 

@@ -152,7 +152,7 @@ impl UpdateTask {
         // Another session of the same agent is another mind. What was written outside of any counts for all.
         let is_mine = last.is_some_and(|event| {
             let is_here = event.session_id.is_none() || event.session_id.as_ref() == session.map(|one| &one.id);
-            event.actor_agent_id.as_ref() == desk.agent_id() && is_here
+            event.actor_agent_id == desk.tx.stamp.actor && is_here
         });
         if is_mine { Ok(()) } else { Err(version_conflict(task)) }
     }

@@ -48,6 +48,11 @@ impl Actor {
     }
 }
 
+/// The agent of the person at this machine, who may not have been here yet.
+pub fn local_agent() -> AgentId {
+    AgentId::parse(LOCAL_AGENT).expect("the name is an id")
+}
+
 /// The name under which the holder of an agent's token calls the server of this name.
 pub fn principal_of_token(agent: &AgentId, server: &str) -> String {
     format!("{BY_TOKEN}{agent}@{server}")
@@ -84,7 +89,7 @@ fn unknown(principal: &str) -> Fault {
 /// The agent of somebody who has the database in hand: a person.
 async fn operator(pm: &Pm, principal: &str) -> Result<AgentId, Fault> {
     if LOCAL.contains(&principal) {
-        return registered(pm, AgentId::parse(LOCAL_AGENT)?).await;
+        return registered(pm, local_agent()).await;
     }
     match pm.agent_named(principal).await? {
         Some(id) => Ok(id),

@@ -25,6 +25,11 @@ pub(crate) const STEPS: &[Step] = &[
         sqlite: include_str!("migrate/sqlite_0002.sql"),
         postgres: include_str!("migrate/postgres_0002.sql"),
     },
+    Step {
+        name: "rules",
+        sqlite: include_str!("migrate/sqlite_0003.sql"),
+        postgres: include_str!("migrate/postgres_0003.sql"),
+    },
 ];
 
 /// How many steps this binary knows.

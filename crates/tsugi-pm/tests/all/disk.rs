@@ -11,6 +11,7 @@ use tsugi_pm::action::look::GetTask;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::id::{ProjectId, TaskId};
 use tsugi_pm::domain::task::TaskStatus;
+use tsugi_pm::store::migrate::KNOWN;
 use tsugi_pm::store::{Location, Meter, OpenError, Options};
 
 use crate::child::Other;
@@ -195,7 +196,7 @@ async fn an_older_binary_refuses_a_newer_schema_and_changes_nothing() {
     found(&pm).await;
     assert!(backup.exists(), "a copy is made before the schema changes");
     let refused = Pm::open(older).await.err().unwrap();
-    assert!(matches!(refused, OpenError::Newer { found: 2, known: 1 }), "{refused}");
+    assert!(matches!(refused, OpenError::Newer { found, known: 1 } if found == KNOWN as i64), "{refused}");
     assert!(refused.hint().contains("newer tsugi"));
     is_sound(&pm).await;
 }

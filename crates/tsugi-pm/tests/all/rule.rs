@@ -3,8 +3,9 @@
 use serde_json::json;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::NewTask;
+use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::edit::UpdateTask;
-use tsugi_pm::action::find::Search;
+use tsugi_pm::action::find::{GetHistory, Search};
 use tsugi_pm::action::handoff::CreateHandoff;
 use tsugi_pm::action::project::UpdateProject;
 use tsugi_pm::action::status::ReviewTask;
@@ -21,6 +22,8 @@ both_stores!(
     a_refusal_says_what_it_would_take,
     another_session_of_the_same_agent_does_not_overwrite_a_description_unread,
     what_was_imported_is_found_by_the_same_words,
+    the_database_itself_refuses_what_would_break_a_rule,
+    what_a_person_does_with_the_database_in_hand_is_signed,
 );
 
 async fn a_manager_leads_a_project_and_its_owner_rules_it(world: World) {
@@ -107,4 +110,59 @@ async fn what_was_imported_is_found_by_the_same_words(world: World) {
         assert!(!here.is_empty(), "{word}");
         assert_eq!(ids(there), ids(here), "{word}");
     }
+}
+
+async fn the_database_itself_refuses_what_would_break_a_rule(world: World) {
+    let task = world.task("t").await;
+    world.claim("ann", &task).await;
+    let hand = CreateHandoff {
+        task_id: task.id.clone().into(),
+        summary: "half".into(),
+        next_steps: vec!["rest".into()],
+        to_agent_id: None,
+        warnings: Vec::new(),
+        done: Vec::new(),
+        uncertain: Vec::new(),
+        git: None,
+        session_id: None,
+        idempotency_key: None,
+    };
+    world.ok("ann", hand).await;
+    world.claim("bob", &task).await;
+    let elsewhere = tsugi_pm::action::project::CreateProject {
+        key: "ELSE".into(),
+        name: "Elsewhere".into(),
+        description: String::new(),
+        policy: Policy::default(),
+        idempotency_key: None,
+    };
+    let elsewhere = world.operator(elsewhere).await.project.id;
+    let stranger = tsugi_pm::action::create::CreateTask::titled(&elsewhere, "stranger");
+    let stranger = world.operator(stranger).await.task;
+    let edge = format!(
+        "INSERT INTO dependency (project_id, task_id, depends_on_id, kind, created_at, version) \
+         VALUES ('{}', '{}', '{}', 'blocks', 0, 1)",
+        world.project, task.id, stranger.id
+    );
+    let cases = [
+        ("UPDATE handoff SET status = 'pending'", "I5"),
+        ("UPDATE task SET fence = 1 WHERE fence = 2", "I3"),
+        (edge.as_str(), "I7"),
+    ];
+    for (sql, rule) in cases {
+        let refusal = world.raw(sql).await.expect_err(sql);
+        assert!(refusal.contains(rule), "{sql}: {refusal}");
+    }
+    world.check().await;
+}
+
+async fn what_a_person_does_with_the_database_in_hand_is_signed(world: World) {
+    let task = world.task("t").await;
+    let person = Caller { signs_as: Some(agent("local")), ..Caller::operator() };
+    let rename = UpdateTask { title: Some("better".into()), ..UpdateTask::of(task.id.clone()) };
+    world.pm.perform(&person, rename).await.unwrap();
+    let history = GetHistory { entity_id: Some(task.id.to_string()), newest: true, ..GetHistory::default() };
+    let events = world.ok("vic", history).await.events;
+    assert_eq!(events[0].actor_agent_id, Some(agent("local")));
+    world.check().await;
 }

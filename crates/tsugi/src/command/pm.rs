@@ -16,6 +16,7 @@ use tsugi_pm::action::project::ProjectRow;
 use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::fault::{Code, Fault};
 use tsugi_pm::domain::id::{AgentId, ProjectId};
+use tsugi_pm::mcp::actor::local_agent;
 
 use crate::app::App;
 use crate::builtin;
@@ -169,7 +170,9 @@ impl<'a> Desk<'a> {
         };
         let agent = place.agent.as_deref().map(AgentId::parse).transpose().map_err(|fault| told(app, &fault))?;
         let pm = mcp::open(&db, place.i_know).await.map_err(|fault| told(app, &fault))?;
-        Ok(Self { app, pm, caller: agent.map_or_else(Caller::operator, Caller::agent) })
+        // Whoever has the database in hand is the person at this machine, and the history says so.
+        let person = || Caller { signs_as: Some(local_agent()), ..Caller::operator() };
+        Ok(Self { app, pm, caller: agent.map_or_else(person, Caller::agent) })
     }
 
     async fn perform<A: Action>(&self, action: A) -> Result<A::Output, Failure> {

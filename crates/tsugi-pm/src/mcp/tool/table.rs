@@ -20,12 +20,7 @@ use crate::mcp::Profile::{All, Core, Seed, Standard};
 
 /// What agents work with.
 pub(super) const STANDARD: &[Spec] = &[
-    tool::<GetMyProfile>(
-        Seed,
-        "Who you are: memberships, sessions, claims.",
-        "自分のエージェント情報を取得",
-        "",
-    ),
+    tool::<GetMyProfile>(Seed, "Who you are: memberships, sessions, claims.", "自分のエージェント情報を取得", ""),
     tool::<ListAgents>(
         Seed,
         "The agents of a project, who is online, how much each holds.",

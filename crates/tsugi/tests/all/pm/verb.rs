@@ -70,6 +70,8 @@ fn people_keep_house_without_a_model() {
     asked(at, &["claim", "WEB-1", "--agent", "agt_a"]);
     // Whoever has the database in hand takes a task away from a worker.
     asked(at, &["release", "WEB-1", "it is needed elsewhere"]);
+    let last = asked(at, &["log", "WEB-1"])["events"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["type"], &last["actor_agent_id"]), (&json!("task.todo"), &json!("agt_local")), "{last}");
     assert_eq!(asked(at, &["show", "WEB-1"])["task"]["status"], "todo");
     asked(at, &["agent", "set", "agt_a", "--status", "inactive"]);
     assert_eq!(pm(at, &["claim", "WEB-1", "--agent", "agt_a"]).status.code(), Some(5));
