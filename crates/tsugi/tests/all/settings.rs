@@ -77,6 +77,18 @@ fn a_server_added_over_http_has_the_options_of_the_file() {
 }
 
 #[test]
+fn a_limit_that_a_reload_takes_out_of_the_options_is_gone() {
+    let world = World::new();
+    let text = "servers: [{name: demo, builtin: demo}]\n";
+    let serving = serve(&world, &format!("{text}options: {{maxTimeout: 200ms}}\n"));
+    let call = r#"{"server": "demo", "toolName": "wait", "input": {"seconds": 1, "steps": 2}}"#;
+    assert_eq!(status(&serving, "POST", "/mcp/call", call), 504);
+    world.write("tsugi.yaml", text);
+    serving.wait_for("configuration taken over");
+    assert_eq!(status(&serving, "POST", "/mcp/call", call), 200);
+}
+
+#[test]
 fn a_program_that_starts_the_gateway_reads_where_it_is_from_one_line() {
     let world = World::new();
     let started = world.follow(&["serve", "--listen", "127.0.0.1:0", "--json"]);
