@@ -126,6 +126,7 @@ impl Manager {
 }
 
 fn generations(servers: &[Server]) -> Generations {
+    servers.iter().for_each(Server::freshen);
     let generation = |server: &Server| server.catalog().map_or(0, |catalog| catalog.generation);
     servers.iter().map(|server| (server.name().to_owned(), generation(server))).collect()
 }

@@ -246,6 +246,7 @@ impl Manager {
     pub fn tool_map(&self) -> Vec<(String, Server)> {
         let (mut map, mut names) = (Vec::new(), HashSet::new());
         for server in self.servers() {
+            server.freshen();
             let Some(catalog) = server.catalog() else { continue };
             for tool in &catalog.tools.items {
                 if names.insert(tool.name().to_owned()) {

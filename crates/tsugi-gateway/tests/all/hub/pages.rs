@@ -89,3 +89,33 @@ async fn pages_hold_what_the_caller_may_see_and_nothing_else() {
     assert_eq!(pages, [vec!["a__echo", "a__only_a", "a__ask"], vec!["b__only_b", "b__ask"]]);
     assert_eq!(walk(async |params| send("/servers/b/mcp", params).await).await, [vec!["only_b", "ask"]]);
 }
+
+/// A server whose only tool has another name whenever it is listed, and which tells of no change.
+#[derive(Default)]
+struct Aging(std::sync::atomic::AtomicUsize);
+
+impl tsugi_protocol::answer::Answer for Aging {
+    fn answer(&self, call: tsugi_protocol::answer::Call) -> tsugi_protocol::answer::Reply {
+        use tsugi_protocol::mcp::Method;
+        let result = match call.method {
+            Method::Discover => json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}),
+            Method::ToolsList => {
+                let name = format!("tool_{}", self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
+                json!({"tools": [{"name": name, "inputSchema": {"type": "object"}}], "ttlMs": 1})
+            }
+            _ => json!({}),
+        };
+        let body = tsugi_protocol::json::Object::from(result);
+        tsugi_protocol::answer::Reply::ready(tsugi_protocol::answer::Outcome::complete(body))
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_has_grown_stale_is_fetched_again_when_a_client_looks_at_all_of_them() {
+    let world = World::of(&[], Config::on_free_port(), HubConfig::default()).await;
+    world.manager.register(ServerConfig::new("aging", Target::InProcess(Arc::new(Aging::default())))).unwrap();
+    until(async || world.tool_names().await.len() == 1).await;
+    let first = world.tool_names().await;
+    until(async || world.tool_names().await != first).await;
+    assert_eq!(world.tool_names().await.len(), 1);
+}
