@@ -29,12 +29,14 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    run_until(answer, input, output, std::future::pending(), Duration::ZERO).await
+    run_until(answer, Limits::default(), input, output, std::future::pending(), Duration::ZERO).await
 }
 
-/// Like [`run`], and ends after `stop`: new requests are refused then, and running ones have `grace` to end.
+/// Like [`run`] within these limits, and ends after `stop`: new requests are refused then, and running ones have
+/// `grace` to end.
 pub async fn run_until<R, W>(
     answer: Arc<dyn Answer>,
+    limits: Limits,
     input: R,
     output: W,
     stop: impl Future<Output = ()>,
@@ -46,7 +48,7 @@ where
 {
     let drain = Drain::default();
     let mut wire = Wire {
-        peer: Peer::new(answer, Caller::local(), Arc::new(Limits::default())).until(&drain),
+        peer: Peer::new(answer, Caller::local(), Arc::new(limits)).until(&drain),
         framing: Framing::new(codec::Limits::LINE),
         output,
         unwritten: BytesMut::new(),

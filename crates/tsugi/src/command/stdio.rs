@@ -12,7 +12,7 @@ use tsugi_process::Grace;
 
 use super::serve::plan::Plan;
 use super::serve::signals::{Signals, Wish};
-use crate::app::{App, profile_of_gateway};
+use crate::app::{App, gateway, profile_of_gateway};
 use crate::config::layer::Loaded;
 use crate::failure::Failure;
 use crate::report::exit::Exit;
@@ -46,8 +46,8 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
     let answer = endpoint(app, &loaded, &hub).answer;
     let (stop, stopped) = oneshot::channel();
     let (input, output) = (stream::input(), stream::output());
-    let grace = loaded.settings.gateway.drain;
-    let talk = face::stdio::run_until(answer, input, output, stopped.map(|_| ()), grace);
+    let (limits, grace) = (gateway::config(&loaded.settings, Vec::new()).limits, loaded.settings.gateway.drain);
+    let talk = face::stdio::run_until(answer, limits, input, output, stopped.map(|_| ()), grace);
     let ended = tokio::select! {
         ended = talk => ended.map(|()| Exit::Success),
         () = until_told_twice(&mut signals, stop) => Ok(Exit::Interrupted),

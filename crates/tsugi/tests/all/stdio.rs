@@ -104,3 +104,23 @@ fn a_running_call_ends_well_when_it_is_told_to_stop_and_new_ones_are_refused() {
     assert_eq!(status.unwrap().code(), Some(0));
     world.assert_empty();
 }
+
+#[test]
+fn a_batch_obeys_the_limit_of_the_configuration() {
+    let world = World::new();
+    let text = "servers: [{name: demo, builtin: demo}]\ngateway: {limits: {batch: 2}}\n";
+    let config = world.write("tsugi.yaml", text);
+    let mut child = world.spawn(&["stdio", "--config", config.to_str().unwrap()]);
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    writeln!(input, "{}", initialize().replace("2025-11-25", "2025-03-26")).unwrap();
+    output.find(|line| line.contains("\"result\"")).unwrap();
+    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    for (count, expected) in [(2, "\"result\""), (3, "\"error\"")] {
+        writeln!(input, "[{}]", vec![ping; count].join(",")).unwrap();
+        let answer = output.find(|line| !line.contains("notifications/")).unwrap();
+        assert!(answer.contains(expected), "{count}: {answer}");
+    }
+    drop(input);
+    child.wait().unwrap();
+}
