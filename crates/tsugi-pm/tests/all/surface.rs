@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tsugi_pm::action::create::NewTask;
 use tsugi_pm::action::people::GetSession;
 use tsugi_pm::domain::session::EndKind;
+use tsugi_pm::domain::task::TaskStatus;
 use tsugi_pm::mcp::actor::Actor;
 use tsugi_pm::mcp::process::Process;
 use tsugi_pm::mcp::{Profile, Settings};
@@ -39,11 +40,16 @@ async fn a_legacy_client_whose_session_is_over_is_given_a_new_one() {
 #[tokio::test]
 async fn i14_a_full_board_is_a_short_answer_that_goes_on() {
     let world = World::sqlite().await;
-    for status in ["backlog", "todo"] {
-        for number in 0..60 {
-            let title = format!("{status} {number} {}", "題".repeat(40));
-            let task = NewTask { title, status: Some(status.parse().unwrap()), ..NewTask::default() };
-            world.new_task(task).await;
+    let manager = Client::of(&world, "manager").await;
+    for column in ["backlog", "todo", "cancelled"] {
+        for number in 0..50 {
+            let title = format!("{column} {number} {}", "題".repeat(40));
+            let status = Some(if column == "backlog" { TaskStatus::Backlog } else { TaskStatus::Todo });
+            let task = world.new_task(NewTask { title, status, ..NewTask::default() }).await;
+            if column == "cancelled" {
+                let away = json!({"task_id": task.id, "status": column, "reason": "r"});
+                manager.call("update_task_status", away).await;
+            }
         }
     }
     let board = Client::of(&world, "ann").await.read("project://WEB/board").await;
@@ -57,6 +63,8 @@ async fn a_prompt_that_is_cut_still_says_what_to_do() {
     let description = "長い説明。".repeat(4_000);
     let task = world.new_task(NewTask { title: "big".into(), description, ..NewTask::default() }).await;
     let client = Client::of(&world, "ann").await;
+    let note = json!({"task_id": task.id, "type": "note", "content": "長い文章。".repeat(1_000)});
+    client.call("add_context", note).await;
     let page = client.prompt("task_start", json!({"task_id": task.reference})).await;
     assert!(page.len() <= 6 * 1024, "{} bytes", page.len());
     assert!(page.trim_end().ends_with(r#"claim_task {"task_id": "WEB-1"}"#), "{page}");
