@@ -2,6 +2,7 @@
 
 mod attend;
 mod connect;
+mod forward;
 mod listen;
 mod log;
 mod refresh;
@@ -14,15 +15,14 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{broadcast, mpsc, oneshot, watch as watch_channel};
 use tokio::task::AbortHandle;
 use tsugi_process::{ProcessInfo, Report, Stderr};
-use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, Stage};
-use tsugi_protocol::era::session;
-use tsugi_protocol::mcp::{Askable, ClientProfile, Method, ServerIdentity};
+use tsugi_protocol::answer::{Answer, Fault};
+use tsugi_protocol::mcp::{Askable, ClientProfile, ServerIdentity};
 
 use crate::catalog::manifest::Manifests;
 use crate::catalog::{Catalog, Lists};
@@ -36,12 +36,12 @@ use crate::layer::limit::Gate;
 use crate::pool::Pool;
 use crate::stack::{self, Parts};
 use crate::tools::KnownTool;
+use forward::{Live, Upstream};
 pub(crate) use seats::Seats;
 use seats::{Usage, User};
 use sessions::Sessions;
 use status::StatusCell;
 pub use status::{Change, Status, What};
-use subscription::Taken;
 use watch::Watches;
 
 /// How many changes a slow listener may be behind before it misses some.
@@ -133,25 +133,6 @@ pub(crate) struct Inner {
     was_started: AtomicBool,
     /// Its use of the manager's connections, where they are limited.
     usage: Option<Usage>,
-}
-
-/// A connection over which calls can be made.
-pub(crate) struct Live {
-    connection: Connection,
-    taken: Taken,
-}
-
-impl Live {
-    /// Makes a call, and tells when to somebody who looks at it.
-    fn ask(&self, call: Call) -> Reply {
-        if let Some(timeline) = &call.options.timeline {
-            timeline.begin("upstream", Instant::now());
-        }
-        match call.method {
-            Method::ResourcesSubscribe => self.taken.subscribe(&self.connection, call),
-            _ => self.connection.answer(call),
-        }
-    }
 }
 
 /// What is known of a process without holding it.
@@ -451,35 +432,6 @@ impl Inner {
         (inner, task)
     }
 
-    /// Gives a call to the connection, and makes one when there is none.
-    pub(crate) fn forward(self: &Arc<Self>, call: Call) -> Reply {
-        if self.usage.is_some() {
-            return seats::in_use(self, |inner| inner.pass_on(call));
-        }
-        self.pass_on(call)
-    }
-
-    fn pass_on(self: &Arc<Self>, call: Call) -> Reply {
-        if let Some(live) = &*self.live.load()
-            && !live.connection.is_ending()
-        {
-            return live.ask(call);
-        }
-        let inner = self.clone();
-        Reply::from_late(async move {
-            let (timeline, began) = (call.options.timeline.clone(), Instant::now());
-            let connected = tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await;
-            if let Some(timeline) = timeline {
-                timeline.add("start", began, Instant::now(), Some("waits for the connection".to_owned()));
-            }
-            match connected {
-                Ok(Ok(live)) => live.ask(call),
-                Ok(Err(fault)) => Reply::fault(fault),
-                Err(_) => Reply::fault(inner.late()),
-            }
-        })
-    }
-
     /// Whether there is a connection.
     pub(crate) fn is_live(&self) -> bool {
         self.live.load().is_some()
@@ -554,123 +506,11 @@ impl Inner {
     pub(crate) fn is_let_go(&self) -> bool {
         self.is_let_go.load(Ordering::Acquire)
     }
-
-    /// Why calls cannot be made and waiting does not help.
-    fn gone(&self) -> Option<Fault> {
-        if self.is_let_go() {
-            return Some(self.not_running("the server was removed", None).retryable(false));
-        }
-        if self.parts.is_held.load(Ordering::Relaxed) {
-            let fault = self.not_running("the server was stopped by order", None).retryable(false);
-            return Some(fault.with_hint("start or restart it"));
-        }
-        let status = self.status.get();
-        let why = match status.state {
-            State::Failed => "the server is not running",
-            State::Reconnecting if status.fault.as_ref().is_some_and(cannot_start) => "the server is not running",
-            State::Draining if !self.is_resting.load(Ordering::Relaxed) => "the server is being stopped",
-            _ => return None,
-        };
-        Some(self.not_running(why, status.fault))
-    }
-
-    fn late(&self) -> Fault {
-        if let Some(fault) = self.no_seat() {
-            return fault;
-        }
-        let status = self.status.get();
-        self.not_running(&format!("the server is still {}", status.state), status.fault)
-    }
-
-    fn not_running(&self, why: &str, cause: Option<Fault>) -> Fault {
-        let fault = self.context.fault(FaultCode::ServerNotRunning, why);
-        let Some(cause) = cause else { return fault };
-        let message = format!("{why}: {}", cause.message);
-        let (hint, process, stage) = (cause.hint.clone(), cause.process.clone(), cause.stage);
-        let mut fault = Fault { message, hint, process, stage, ..fault };
-        fault.retryable = cause.retryable;
-        fault.because(cause)
-    }
-
-    /// The live connection, once there is one.
-    async fn connected(&self) -> Result<Arc<Live>, Fault> {
-        loop {
-            let change = self.status.changed();
-            if let Some(live) = self.live.load_full().filter(|live| !live.connection.is_ending()) {
-                return Ok(live);
-            }
-            if let Some(fault) = self.gone() {
-                return Err(fault);
-            }
-            self.want();
-            change.await;
-        }
-    }
-
-    fn wait_limit(&self, call: &Call) -> Duration {
-        call.options.timeout.or(self.config.timeout).unwrap_or(self.options.timeout)
-    }
-}
-
-/// Whether a server cannot be started before somebody does something about it.
-fn cannot_start(fault: &Fault) -> bool {
-    fault.stage == Stage::Spawn && !fault.retryable
 }
 
 /// Whether a process that was started may be alive in this state.
 fn has_process(state: State) -> bool {
     matches!(state, State::Initializing | State::Connected | State::Draining)
-}
-
-/// The only instance of a server, as the end of its stack.
-struct Upstream(Arc<Inner>);
-
-impl Answer for Upstream {
-    fn answer(&self, call: Call) -> Reply {
-        self.0.forward(call)
-    }
-}
-
-impl Answer for Server {
-    /// Lists come from the catalog; everything else goes to the server, which is started when needed.
-    fn answer(&self, call: Call) -> Reply {
-        match call.method {
-            Method::ToolsList | Method::ResourcesList | Method::TemplatesList | Method::PromptsList => self.list(call),
-            Method::Discover => self.discover(),
-            Method::Listen => listen::reply(&self.inner, &call),
-            _ => self.stack.answer(call),
-        }
-    }
-}
-
-impl Server {
-    fn list(&self, call: Call) -> Reply {
-        self.freshen();
-        if let Some(catalog) = self.catalog()
-            && let Some(outcome) = catalog.answer(&call.method)
-        {
-            return Reply::ready(outcome);
-        }
-        let server = self.clone();
-        Reply::from_future(async move {
-            match server.ready(server.inner.wait_limit(&call)).await {
-                Ok(catalog) => catalog.answer(&call.method).unwrap_or_else(|| {
-                    Outcome::fault(server.inner.context.fault(FaultCode::MethodNotFound, "not a list"))
-                }),
-                Err(fault) => Outcome::fault(fault),
-            }
-        })
-    }
-
-    fn discover(&self) -> Reply {
-        let server = self.clone();
-        Reply::from_future(async move {
-            match server.ready(server.inner.options.handshake_timeout).await {
-                Ok(catalog) => Outcome::complete(session::discover_result(&catalog.identity)),
-                Err(fault) => Outcome::fault(fault),
-            }
-        })
-    }
 }
 
 #[cfg(test)]
