@@ -16,7 +16,7 @@ use crate::domain::member::Role;
 use crate::domain::notice::NoticeKind;
 use crate::domain::permission::Power;
 use crate::domain::policy::WorkerCreate;
-use crate::domain::project::Project;
+use crate::domain::project::{Project, ProjectStatus};
 use crate::domain::task::{Criterion, External, Priority, Task, TaskStatus, title_key};
 use crate::domain::time::Moment;
 use crate::store::tx::{Tx, what};
@@ -103,7 +103,9 @@ impl Action for CreateTask {
         let (project, role) = desk.project_to_change(&self.project_id, Power::CreateTask)?;
         let similar = desk.twins(&project, &self.task)?;
         let task = desk.create(&project, role, &self.task, &BTreeMap::new())?;
-        Ok(Created { task: TaskView::brief(&task), similar })
+        let brief = TaskView::brief(&task);
+        let ready = brief.ready && project.status == ProjectStatus::Active;
+        Ok(Created { task: TaskView { ready, ..brief }, similar })
     }
 }
 

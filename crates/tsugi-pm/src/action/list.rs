@@ -83,7 +83,8 @@ impl Action for GetMyTasks {
         }
         let places: Vec<TaskPlace> =
             found.iter().map(|(at, task)| (*at, TaskSort::Updated.key(task), task.id.to_string())).collect();
-        let (tasks, has_more) = page(found.iter().map(|(_, task)| TaskRow::new(task)).collect(), self.limit)?;
+        let found: Vec<Task> = found.into_iter().map(|(_, task)| task).collect();
+        let (tasks, has_more) = page(desk.rows(&found)?, self.limit)?;
         let next_cursor = tasks.len().checked_sub(1).filter(|_| has_more).map(|last| cursor(&places[last]));
         Ok(Tasks { tasks, next_cursor })
     }
@@ -193,7 +194,7 @@ impl Action for ListTasks {
             ..everything()
         };
         let found = desk.tx.task_list(&filter)?;
-        let (tasks, has_more) = page(found.iter().map(TaskRow::new).collect::<Vec<_>>(), self.limit)?;
+        let (tasks, has_more) = page(desk.rows(&found)?, self.limit)?;
         let last = tasks.len().checked_sub(1).filter(|_| has_more).map(|at| &found[at]);
         Ok(Tasks { next_cursor: last.map(|task| cursor(&(sort.key(task), &task.id))), tasks })
     }

@@ -119,7 +119,8 @@ impl Action for GetTask {
             return Err(Fault::invalid("`max_bytes` must be between 1024 and 262144"));
         }
         let task = desk.task_to_read(&self.task_id)?;
-        let view = self.task_view(&task, budget);
+        let mut view = self.task_view(&task, budget);
+        view.ready = view.ready && desk.is_active(&task.project_id)?;
         let mut detail = TaskDetail {
             truncated: view.truncated.clone(),
             task: view,

@@ -1,6 +1,9 @@
 //! What could be done now, across all the projects of an agent, in one order.
 
+use std::collections::BTreeMap;
+
 use super::desk::Desk;
+use super::view::TaskRow;
 use crate::domain::fault::Fault;
 use crate::domain::id::ProjectId;
 use crate::domain::permission::Power;
@@ -34,6 +37,29 @@ impl Desk<'_, '_> {
                 Ok(all.into_iter().filter(|one| one.status == ProjectStatus::Active).map(|one| one.id).collect())
             }
         }
+    }
+
+    /// Tasks as rows. In a project that rests nothing can begin, whatever the task itself says.
+    pub(super) fn rows(&mut self, tasks: &[Task]) -> Result<Vec<TaskRow>, Fault> {
+        let mut known: BTreeMap<&ProjectId, bool> = BTreeMap::new();
+        let mut rows = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let mut row = TaskRow::new(task);
+            if row.ready {
+                row.ready = match known.get(&task.project_id) {
+                    Some(is_active) => *is_active,
+                    None => self.is_active(&task.project_id)?,
+                };
+                known.insert(&task.project_id, row.ready);
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Whether work goes on in a project.
+    pub(super) fn is_active(&mut self, project: &ProjectId) -> Result<bool, Fault> {
+        Ok(self.tx.project_get(project)?.status == ProjectStatus::Active)
     }
 
     /// The best ready tasks of several projects, in one order.

@@ -164,7 +164,9 @@ fn is_there_already(open: &OpenTask, to: TaskStatus, session: Option<&SessionId>
 impl Desk<'_, '_> {
     fn moved(&mut self, task: &Task, session_id: Option<SessionId>) -> Result<Moved, Fault> {
         let newly_ready = match task.status {
-            TaskStatus::Done => self.tx.task_newly_ready(&task.id)?.iter().map(TaskRow::new).collect(),
+            TaskStatus::Done if self.is_active(&task.project_id)? => {
+                self.tx.task_newly_ready(&task.id)?.iter().map(TaskRow::new).collect()
+            }
             _ => Vec::new(),
         };
         Ok(Moved { task: TaskView::brief(task), changed: true, session_id, newly_ready })

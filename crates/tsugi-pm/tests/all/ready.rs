@@ -3,7 +3,8 @@
 use tsugi_pm::action::admin::SetMembership;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::{CreateTask, NewTask};
-use tsugi_pm::action::list::GetReadyTasks;
+use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
+use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::project::{CreateProject, UpdateProject};
 use tsugi_pm::action::session::StartSession;
 use tsugi_pm::action::status::UpdateTaskStatus;
@@ -48,7 +49,10 @@ async fn task(world: &World, project: &ProjectId, title: &str, priority: Priorit
 }
 
 async fn a_paused_project_offers_nothing(world: World) {
-    world.task("somewhere").await;
+    let task = world.task("somewhere").await;
+    world.claim("bob", &task).await;
+    let after = world.waiting_task("afterwards", &[&task]).await;
+    let free = world.task("free").await;
     let start = StartSession::default();
     assert_eq!(world.ok("ann", start.clone()).await.ready_preview.len(), 1);
     world.operator(UpdateProject::to_status(&world.project, ProjectStatus::Paused)).await;
@@ -56,6 +60,13 @@ async fn a_paused_project_offers_nothing(world: World) {
     let here = GetReadyTasks { project_id: Some(world.project.clone()), ..GetReadyTasks::default() };
     assert!(world.ok("ann", here).await.tasks.is_empty());
     assert!(world.ok("ann", start).await.ready_preview.is_empty());
+    assert!(!world.ok("ann", GetTask::of(free.id.clone())).await.task.ready, "nothing can begin where nobody works");
+    let rows = world.ok("ann", ListTasks::default()).await.tasks;
+    assert!(rows.len() == 3 && rows.iter().all(|row| !row.ready), "{rows:?}");
+    assert!(!world.task("new").await.ready);
+    assert!(world.finish("bob", &task).await.newly_ready.is_empty(), "what is begun may be finished");
+    world.operator(UpdateProject::to_status(&world.project, ProjectStatus::Active)).await;
+    assert!(world.ok("ann", GetTask::of(after.id.clone())).await.task.ready);
 }
 
 async fn the_most_urgent_task_of_all_projects_comes_first(world: World) {
