@@ -1,11 +1,11 @@
-//! Gives back the part of the program that only its start needed; without it that would count as memory in use for ever.
+//! Gives back the parts of the program that were needed once; without it they would count as memory in use for ever.
 
 /// Lets go of every page of this program's code and constants; those still needed come back as they are used.
 ///
-/// Starting walks through far more code than running does, and the kernel keeps all of it mapped while memory is
-/// plenty. Nothing is lost: the pages are the executable's own and mostly still cached, and coming back costs each
+/// Starting, and everything that happens rarely, walks through far more code than running does, and the kernel keeps
+/// all of it mapped, with its neighbours, while memory is plenty. Nothing is lost: the pages are the executable's own and mostly still cached, and coming back costs each
 /// about a microsecond. Other systems than Linux keep what they have.
-pub fn forget_start_up() {
+pub fn forget_rare_code() {
     #[cfg(target_os = "linux")]
     linux::forget();
 }
@@ -64,7 +64,7 @@ mod linux {
         }
 
         #[test]
-        fn a_program_that_forgets_its_start_holds_less_and_goes_on() {
+        fn a_program_that_forgets_rare_code_holds_less_and_goes_on() {
             let before = mapped_of_files();
             forget();
             let after = mapped_of_files();

@@ -179,7 +179,7 @@ impl Guardian {
             self.exit = exit;
             self.control.tell(&event);
             // From now on it only waits, and there is one beside every server.
-            crate::forget_start_up();
+            crate::forget_rare_code();
         }
     }
 

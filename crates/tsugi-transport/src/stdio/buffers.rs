@@ -11,7 +11,7 @@ const SMALL: usize = 8 << 10;
 /// As much as the pipe holds, so that one read can empty it.
 const LARGE: usize = 256 << 10;
 /// How many large buffers wait for their messages to be passed on.
-const RESTING: usize = 8;
+const RESTING: usize = 4;
 
 /// After so many short reads in a row one of them is given back.
 const QUIET: u32 = 64;

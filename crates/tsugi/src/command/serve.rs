@@ -114,6 +114,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     running.welcome();
     running.announce()?;
     running.manager.let_start();
+    let mut is_tidied = false;
     loop {
         tokio::select! {
             wish = signals.next() => match wish {
@@ -124,8 +125,9 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
             () = running.doorkeeper.changed() => running.replace_keys(),
             Some((server, arrived)) = running.arrivals.next() => {
                 running.note_arrival(server, arrived);
-                if running.arrivals.is_empty() {
-                    tokio::spawn(forget_start_up());
+                if running.arrivals.is_empty() && !is_tidied {
+                    is_tidied = true;
+                    tokio::spawn(forget_rare_code());
                 }
             }
             ready = reload::next(&mut running.coming) => running.finish(ready),
@@ -136,9 +138,16 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
 /// What follows upon the last server's arrival, such as writing down what it has, still belongs to the start.
 const SETTLING: Duration = Duration::from_millis(500);
 
-async fn forget_start_up() {
+/// How often code is given back that was needed once; what is in use comes back within a millisecond.
+const TIDYING: Duration = Duration::from_secs(15);
+
+/// A gateway lives for weeks, and most of its code is for its start, its configuration and rare requests.
+async fn forget_rare_code() {
     tokio::time::sleep(SETTLING).await;
-    tsugi_process::forget_start_up();
+    loop {
+        tsugi_process::forget_rare_code();
+        tokio::time::sleep(TIDYING).await;
+    }
 }
 
 impl<'a> Running<'a> {

@@ -100,7 +100,7 @@ fn exit_anyway() {
 /// Many of us may run on one machine, and what only the start needed is of no use any more.
 async fn forget_start_up() {
     tokio::time::sleep(SETTLED).await;
-    tsugi_process::forget_start_up();
+    tsugi_process::forget_rare_code();
 }
 
 async fn start(args: &Args) -> Result<std::sync::Arc<Process>, Fault> {
