@@ -52,6 +52,24 @@ pub struct CreateHandoff {
     pub idempotency_key: Option<String>,
 }
 
+impl CreateHandoff {
+    /// A handoff to whoever comes that says no more than it must.
+    pub fn of(task: impl Into<TaskRef>, summary: impl Into<String>, next_steps: Vec<String>) -> Self {
+        Self {
+            task_id: task.into(),
+            summary: summary.into(),
+            next_steps,
+            to_agent_id: None,
+            warnings: Vec::new(),
+            done: Vec::new(),
+            uncertain: Vec::new(),
+            git: None,
+            session_id: None,
+            idempotency_key: None,
+        }
+    }
+}
+
 /// A handoff and its task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Handed {

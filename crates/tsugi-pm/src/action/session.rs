@@ -225,16 +225,8 @@ impl EndSession {
         let mut ids = Vec::new();
         for one in &self.handoffs {
             let wish = CreateHandoff {
-                task_id: one.task_id.clone(),
-                summary: one.summary.clone(),
-                next_steps: one.next_steps.clone(),
                 to_agent_id: one.to_agent_id.clone(),
-                warnings: Vec::new(),
-                done: Vec::new(),
-                uncertain: Vec::new(),
-                git: None,
-                session_id: None,
-                idempotency_key: None,
+                ..CreateHandoff::of(one.task_id.clone(), one.summary.clone(), one.next_steps.clone())
             };
             ids.push(desk.hand_over(session, &wish)?.0.id);
         }

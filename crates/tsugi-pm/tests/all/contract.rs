@@ -115,16 +115,9 @@ async fn ready_tasks_come_mine_first_then_by_priority_then_by_how_many_wait(worl
 
 fn hand(task: &tsugi_pm::action::view::TaskView, to: Option<&str>) -> CreateHandoff {
     CreateHandoff {
-        task_id: task.id.clone().into(),
-        summary: "half of it is done".into(),
-        next_steps: vec!["do the other half".into()],
         to_agent_id: to.map(agent),
         warnings: vec!["the tests are slow".into()],
-        done: Vec::new(),
-        uncertain: Vec::new(),
-        git: None,
-        session_id: None,
-        idempotency_key: None,
+        ..CreateHandoff::of(task.id.clone(), "half of it is done", vec!["do the other half".into()])
     }
 }
 

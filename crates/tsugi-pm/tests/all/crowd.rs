@@ -150,18 +150,7 @@ async fn a_handoff_wanted_by_sixteen_has_one_winner_and_fifteen_who_know_it() {
     for round in 0..3 {
         let task = world.task(&format!("wanted {round}")).await;
         world.claim("ann", &task).await;
-        let hand = CreateHandoff {
-            task_id: task.id.clone().into(),
-            summary: "take it".into(),
-            next_steps: vec!["go".into()],
-            to_agent_id: None,
-            warnings: Vec::new(),
-            done: Vec::new(),
-            uncertain: Vec::new(),
-            git: None,
-            session_id: None,
-            idempotency_key: None,
-        };
+        let hand = CreateHandoff::of(task.id.clone(), "take it", vec!["go".into()]);
         let handoff = world.ok("ann", hand).await.handoff.id.clone();
         let mut others: Vec<Other> = (0..AGENTS)
             .map(|number| Other::start("accept", &path, &[&format!("w{number}"), handoff.as_str()]))

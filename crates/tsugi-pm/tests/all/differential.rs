@@ -535,16 +535,8 @@ impl Played {
 
     async fn hand(&self, who: usize, task: usize, to: Option<usize>) -> Result<(), Code> {
         let wish = CreateHandoff {
-            task_id: name(task),
-            summary: "s".into(),
-            next_steps: vec!["n".into()],
             to_agent_id: to.map(|one| agent(WORKERS[one])),
-            warnings: Vec::new(),
-            done: Vec::new(),
-            uncertain: Vec::new(),
-            git: None,
-            session_id: None,
-            idempotency_key: None,
+            ..CreateHandoff::of(name(task), "s", vec!["n".into()])
         };
         self.act(WORKERS[who], wish).await.map(drop)
     }

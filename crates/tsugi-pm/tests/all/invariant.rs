@@ -52,18 +52,7 @@ async fn state(world: &World, task: &TaskView) -> TaskView {
 }
 
 fn hand(task: &TaskView) -> CreateHandoff {
-    CreateHandoff {
-        task_id: task.id.clone().into(),
-        summary: "so far".into(),
-        next_steps: vec!["go on".into()],
-        to_agent_id: None,
-        warnings: Vec::new(),
-        done: Vec::new(),
-        uncertain: Vec::new(),
-        git: None,
-        session_id: None,
-        idempotency_key: None,
-    }
+    CreateHandoff::of(task.id.clone(), "so far", vec!["go on".into()])
 }
 
 async fn i1_a_task_is_in_progress_exactly_while_one_claim_lives(world: World) {

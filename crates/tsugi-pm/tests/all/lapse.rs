@@ -55,16 +55,8 @@ async fn jam(world: &World, table: &str) {
 
 fn hand(task: &TaskView, to: Option<&str>) -> CreateHandoff {
     CreateHandoff {
-        task_id: task.id.clone().into(),
-        summary: "half of it is done".into(),
-        next_steps: vec!["do the other half".into()],
         to_agent_id: to.map(agent),
-        warnings: Vec::new(),
-        done: Vec::new(),
-        uncertain: Vec::new(),
-        git: None,
-        session_id: None,
-        idempotency_key: None,
+        ..CreateHandoff::of(task.id.clone(), "half of it is done", vec!["do the other half".into()])
     }
 }
 

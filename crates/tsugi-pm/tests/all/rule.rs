@@ -85,16 +85,8 @@ async fn what_was_imported_is_found_by_the_same_words(world: World) {
     let task = world.task("shoes").await;
     world.ok("ann", ClaimTask { task_id: Some(task.id.clone().into()), ..ClaimTask::default() }).await;
     let hand = CreateHandoff {
-        task_id: task.id.clone().into(),
-        summary: "half".into(),
-        next_steps: vec!["paint the zebra".into()],
-        to_agent_id: None,
         warnings: vec!["mind the giraffe".into()],
-        done: Vec::new(),
-        uncertain: Vec::new(),
-        git: None,
-        session_id: None,
-        idempotency_key: None,
+        ..CreateHandoff::of(task.id.clone(), "half", vec!["paint the zebra".into()])
     };
     world.ok("ann", hand).await;
     let copy = World::sqlite_empty().await;
@@ -115,18 +107,7 @@ async fn what_was_imported_is_found_by_the_same_words(world: World) {
 async fn the_database_itself_refuses_what_would_break_a_rule(world: World) {
     let task = world.task("t").await;
     world.claim("ann", &task).await;
-    let hand = CreateHandoff {
-        task_id: task.id.clone().into(),
-        summary: "half".into(),
-        next_steps: vec!["rest".into()],
-        to_agent_id: None,
-        warnings: Vec::new(),
-        done: Vec::new(),
-        uncertain: Vec::new(),
-        git: None,
-        session_id: None,
-        idempotency_key: None,
-    };
+    let hand = CreateHandoff::of(task.id.clone(), "half", vec!["rest".into()]);
     world.ok("ann", hand).await;
     world.claim("bob", &task).await;
     let elsewhere = tsugi_pm::action::project::CreateProject {

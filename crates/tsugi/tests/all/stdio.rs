@@ -1,6 +1,7 @@
 //! `tsugi stdio`: it lives as long as its client, and so does everything it started.
 
 use std::io::{BufRead, BufReader, Write};
+use std::process::Child;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -20,6 +21,20 @@ fn answer(lines: &mut impl Iterator<Item = std::io::Result<String>>, id: u64) ->
     messages.find(|message| message["id"] == id).unwrap()
 }
 
+/// Waits for the end, which is a good one and leaves nothing.
+fn ends_well(mut child: Child, world: &World) {
+    let mut status = None;
+    until(
+        || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        },
+        || "it does not end".to_owned(),
+    );
+    assert_eq!(status.unwrap().code(), Some(0));
+    world.assert_empty();
+}
+
 #[test]
 fn it_ends_with_its_input_and_leaves_nothing() {
     let world = World::new();
@@ -36,16 +51,7 @@ fn it_ends_with_its_input_and_leaves_nothing() {
         list["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
     assert!(names.contains(&"one__echo") && names.contains(&"two__echo"), "{names:?}");
     drop(input);
-    let mut status = None;
-    until(
-        || {
-            status = child.try_wait().unwrap();
-            status.is_some()
-        },
-        || "it does not end".to_owned(),
-    );
-    assert_eq!(status.unwrap().code(), Some(0));
-    world.assert_empty();
+    ends_well(child, &world);
 }
 
 #[test]
@@ -93,16 +99,7 @@ fn a_running_call_ends_well_when_it_is_told_to_stop_and_new_ones_are_refused() {
     };
     assert!(refused["error"]["message"].as_str().unwrap().contains("shutting down"), "{refused}");
     assert_eq!(answer(&mut output, 1)["result"]["content"][0]["text"], "Waited 2 seconds.");
-    let mut status = None;
-    until(
-        || {
-            status = child.try_wait().unwrap();
-            status.is_some()
-        },
-        || "it does not end".to_owned(),
-    );
-    assert_eq!(status.unwrap().code(), Some(0));
-    world.assert_empty();
+    ends_well(child, &world);
 }
 
 #[test]
