@@ -25,7 +25,7 @@ pub(crate) async fn tools(asked: &Asked<'_>, directory: &dyn Directory) -> Respo
     let shown = tools.iter().filter(|tool| wanted.as_ref().is_none_or(|wanted| *wanted == tool.server));
     let list: Vec<Raw> = shown.map(describe).collect();
     let mut body = Splice::with_capacity(256);
-    body.raw("tools", &Raw::from_value(&list));
+    body.raw("tools", &Raw::array(&list));
     http::json(StatusCode::OK, Body::one(body.finish().bytes().clone()))
 }
 
@@ -82,14 +82,13 @@ pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: B
     let told: Vec<Told> = tsugi_client::batch::in_order(running.collect(), limits.parallel, |call| call).await;
     let results: Vec<Raw> = told.iter().map(entry).collect();
     let mut body = Splice::with_capacity(256);
-    body.raw("success", &Raw::literal("true")).raw("results", &Raw::from_value(&results));
+    body.raw("success", &Raw::literal("true")).raw("results", &Raw::array(&results));
     http::json(StatusCode::OK, Body::one(body.finish().bytes().clone()))
 }
 
 fn read_batch(bytes: Bytes, most: usize) -> Result<Vec<Raw>, Fault> {
     let body = Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
-    let calls: Option<Vec<Raw>> = body.get("calls").and_then(|calls| calls.to().ok());
-    match calls {
+    match body.get("calls").as_ref().and_then(Raw::items) {
         Some(calls) if calls.len() <= most => Ok(calls),
         Some(_) => Err(invalid(&format!("a batch has at most {most} calls"))),
         None => Err(invalid("`calls` must be an array")),

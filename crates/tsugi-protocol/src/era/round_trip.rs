@@ -124,7 +124,7 @@ pub fn url_required(error: &RpcError) -> Option<InputRequired> {
     if error.code() != code::URL_ELICITATION_REQUIRED {
         return None;
     }
-    let elicitations = edit::items(&error.data_object()?.get("elicitations")?)?;
+    let elicitations = error.data_object()?.get("elicitations")?.items()?;
     let mut requests = Splice::with_capacity(256);
     for (index, elicitation) in elicitations.iter().enumerate() {
         let params = Object::of(elicitation).filter(|params| params.has("url"))?;

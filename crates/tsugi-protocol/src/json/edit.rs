@@ -1,11 +1,9 @@
 //! Changing some members of an object or some items of an array; the rest stays byte for byte and in place.
 
-use bytes::{BufMut, BytesMut};
 use smallvec::SmallVec;
 
 use super::object::{Member, Object};
 use super::raw::Raw;
-use super::scan;
 use super::write::Splice;
 
 /// What becomes of one member.
@@ -53,43 +51,9 @@ pub(crate) fn with(object: &Object, key: &str, value: &Raw) -> Object {
     edited.finish_object()
 }
 
-/// The items of an array, sharing its buffer; `None` when it is no array.
-pub(crate) fn items(array: &Raw) -> Option<Vec<Raw>> {
-    let bytes = array.bytes();
-    if bytes.first() != Some(&b'[') {
-        return None;
-    }
-    let mut items = Vec::new();
-    let mut at = scan::skip_space(bytes, 1);
-    while bytes.get(at) != Some(&b']') {
-        let end = scan::skip_value(bytes, at).ok()?;
-        items.push(Raw::proved(bytes.slice(at..end)));
-        at = scan::skip_space(bytes, end);
-        if bytes.get(at) == Some(&b',') {
-            at = scan::skip_space(bytes, at + 1);
-        }
-    }
-    Some(items)
-}
-
-/// An array of these items.
-pub(crate) fn array(items: &[Raw]) -> Raw {
-    let size = items.iter().map(|item| item.bytes().len() + 1).sum::<usize>();
-    let mut out = BytesMut::with_capacity(size + 2);
-    out.put_u8(b'[');
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.put_u8(b',');
-        }
-        out.put_slice(item.bytes());
-    }
-    out.put_u8(b']');
-    Raw::proved(out.freeze())
-}
-
 /// The array with the items that `change` gives a new form for; `None` when it has none for any.
 pub(crate) fn map(array_of: &Raw, mut change: impl FnMut(&Raw) -> Option<Raw>) -> Option<Raw> {
-    let mut items = items(array_of)?;
+    let mut items = array_of.items()?;
     let mut is_changed = false;
     for item in &mut items {
         if let Some(changed) = change(item) {
@@ -97,21 +61,12 @@ pub(crate) fn map(array_of: &Raw, mut change: impl FnMut(&Raw) -> Option<Raw>) -
             is_changed = true;
         }
     }
-    is_changed.then(|| array(&items))
+    is_changed.then(|| Raw::array(&items))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn items_are_found_without_touching_them() {
-        let array = Raw::literal("[ 1 , {\"a\": [1,2]},\"],\" ,[] ]");
-        let items: Vec<String> = items(&array).unwrap().iter().map(Raw::to_string).collect();
-        assert_eq!(items, ["1", "{\"a\": [1,2]}", "\"],\"", "[]"]);
-        assert!(super::items(&Raw::literal("[]")).unwrap().is_empty());
-        assert!(super::items(&Raw::literal("{}")).is_none());
-    }
 
     #[test]
     fn edited_members_stay_in_place_and_the_rest_as_written() {

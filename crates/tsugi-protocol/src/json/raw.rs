@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -56,6 +56,40 @@ impl Raw {
         self.to().ok()
     }
 
+    /// An array of these values.
+    pub fn array(items: &[Raw]) -> Self {
+        let size = items.iter().map(|item| item.0.len() + 1).sum::<usize>();
+        let mut out = BytesMut::with_capacity(size + 2);
+        out.put_u8(b'[');
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                out.put_u8(b',');
+            }
+            out.put_slice(&item.0);
+        }
+        out.put_u8(b']');
+        Self::proved(out.freeze())
+    }
+
+    /// The items of an array, sharing its buffer; `None` when the value is no array.
+    pub fn items(&self) -> Option<Vec<Raw>> {
+        let bytes = &self.0;
+        if bytes.first() != Some(&b'[') {
+            return None;
+        }
+        let mut items = Vec::new();
+        let mut at = scan::skip_space(bytes, 1);
+        while bytes.get(at) != Some(&b']') {
+            let end = scan::skip_value(bytes, at).ok()?;
+            items.push(Raw::proved(bytes.slice(at..end)));
+            at = scan::skip_space(bytes, end);
+            if bytes.get(at) == Some(&b',') {
+                at = scan::skip_space(bytes, at + 1);
+            }
+        }
+        Some(items)
+    }
+
     /// The bytes, exactly as they arrived.
     pub fn bytes(&self) -> &Bytes {
         &self.0
@@ -107,5 +141,26 @@ impl<'de> serde::Deserialize<'de> for Raw {
 impl From<serde_json::Value> for Raw {
     fn from(value: serde_json::Value) -> Self {
         Self::from_value(&value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_found_without_touching_them() {
+        let array = Raw::literal("[ 1 , {\"a\": [1,2]},\"],\" ,[] ]");
+        let items: Vec<String> = array.items().unwrap().iter().map(Raw::to_string).collect();
+        assert_eq!(items, ["1", "{\"a\": [1,2]}", "\"],\"", "[]"]);
+        assert!(Raw::literal("[]").items().unwrap().is_empty());
+        assert!(Raw::literal("{}").items().is_none());
+    }
+
+    #[test]
+    fn an_array_is_its_items_as_they_were_written() {
+        let items = [Raw::literal("1.0"), Raw::literal("{ }"), Raw::literal("[]")];
+        assert_eq!(Raw::array(&items).as_str(), "[1.0,{ },[]]");
+        assert_eq!(Raw::array(&[]).as_str(), "[]");
     }
 }

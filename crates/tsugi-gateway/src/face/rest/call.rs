@@ -1,5 +1,6 @@
 //! One tool call over REST: from a small JSON object to a plain result.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ::http::StatusCode;
@@ -127,7 +128,7 @@ fn plain(body: &Object) -> Raw {
         return structured;
     }
     let content = body.get("content").unwrap_or_else(|| Raw::literal("[]"));
-    match content.to::<Vec<Raw>>().unwrap_or_default().as_slice() {
+    match content.items().unwrap_or_default().as_slice() {
         [only] => single_text(only).unwrap_or(content),
         _ => content,
     }
@@ -138,9 +139,12 @@ fn single_text(block: &Raw) -> Option<Raw> {
     if block.get_str("type")? != "text" {
         return None;
     }
-    let text = block.get_str("text")?;
-    let parsed = Raw::parse(Bytes::copy_from_slice(text.as_bytes())).ok();
-    Some(parsed.unwrap_or_else(|| Raw::string(&text)))
+    let parsed = match block.get_str("text")? {
+        // Nothing is escaped in it, so what arrived is the text itself and a large one is not copied.
+        Cow::Borrowed(text) => Raw::parse(block.bytes().slice_ref(text.as_bytes())),
+        Cow::Owned(text) => Raw::parse(text.into()),
+    };
+    parsed.ok().or_else(|| block.get("text"))
 }
 
 fn tool_error(body: &Object) -> RestFault {

@@ -25,7 +25,7 @@ pub fn requested_schema(schema: &Raw, version: Version) -> Option<Raw> {
 /// A choice with titles, `oneOf` constants, as `enum` and `enumNames`; `None` for every other field.
 fn with_names_beside(field: &Raw) -> Option<Raw> {
     let field = Object::of(field)?;
-    let choices = edit::items(&field.get("oneOf")?)?;
+    let choices = field.get("oneOf")?.items()?;
     let choices: Vec<Object> = choices.iter().map(Object::of).collect::<Option<_>>()?;
     let values: Vec<Raw> = choices.iter().map(|choice| choice.get("const")).collect::<Option<_>>()?;
     let names: Vec<Raw> =
@@ -33,7 +33,7 @@ fn with_names_beside(field: &Raw) -> Option<Raw> {
     let mut beside = Splice::with_capacity(field.bytes().len());
     beside
         .members(&field, |key| !matches!(key, "oneOf" | "enum" | "enumNames"))
-        .raw("enum", &edit::array(&values))
-        .raw("enumNames", &edit::array(&names));
+        .raw("enum", &Raw::array(&values))
+        .raw("enumNames", &Raw::array(&names));
     Some(beside.finish())
 }

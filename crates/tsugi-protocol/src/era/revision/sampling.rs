@@ -12,7 +12,7 @@ pub fn sampling_params(params: &Object, version: Version) -> Option<Object> {
     if version < Version::V2025_11_25 && (params.has("tools") || params.has("toolChoice")) {
         return None;
     }
-    let messages = match params.get("messages").as_ref().and_then(edit::items) {
+    let messages = match params.get("messages").as_ref().and_then(Raw::items) {
         Some(messages) => messages_for(&messages, version)?,
         None => None,
     };
@@ -33,13 +33,13 @@ fn messages_for(messages: &[Raw], version: Version) -> Option<Option<Raw>> {
             None => written.push(message.clone()),
         }
     }
-    Some((written != messages).then(|| edit::array(&written)))
+    Some((written != messages).then(|| Raw::array(&written)))
 }
 
 /// One message per block of this one; `None` when the revision does not know one of the blocks.
 fn one_block_each(message: &Object, version: Version) -> Option<Vec<Raw>> {
     let Some(content) = message.get("content") else { return Some(vec![message.raw()]) };
-    let blocks = edit::items(&content);
+    let blocks = content.items();
     let is_known = |block: &Raw| match content::kind(block).as_deref() {
         Some("tool_use" | "tool_result") => false,
         Some("audio") => version >= Version::V2025_03_26,
@@ -74,7 +74,7 @@ pub fn sampling_result(result: &Object, version: Version) -> Object {
     if version >= Version::V2025_11_25 {
         return result.clone();
     }
-    super::replace(result, "content", |content| match edit::items(content)?.as_slice() {
+    super::replace(result, "content", |content| match content.items()?.as_slice() {
         [] => Some(content::text("")),
         [only] => Some(only.clone()),
         several => Some(joined(several).unwrap_or_else(|| several[0].clone())),

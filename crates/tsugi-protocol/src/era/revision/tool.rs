@@ -70,10 +70,10 @@ pub(super) fn call_result(result: &Object, version: Version) -> Object {
 /// The content with the structured result as a text at its end; `None` when that is not needed.
 fn with_text(content: Option<&Raw>, structured: Option<&Raw>) -> Option<Raw> {
     let structured = structured?;
-    let mut blocks = content.and_then(edit::items).unwrap_or_default();
+    let mut blocks = content.and_then(Raw::items).unwrap_or_default();
     if blocks.iter().any(content::is_text) {
         return None;
     }
     blocks.push(content::text(structured.as_str()));
-    Some(edit::array(&blocks))
+    Some(Raw::array(&blocks))
 }
