@@ -5,6 +5,7 @@
 //! read arguments into these structs and write answers out.
 
 pub mod admin;
+pub mod board;
 pub mod claim;
 pub mod context;
 pub mod create;

@@ -94,7 +94,7 @@ impl Pm {
     }
 }
 
-fn counted(tx: &mut Tx<'_>) -> Result<Health, Fault> {
+pub(super) fn counted(tx: &mut Tx<'_>) -> Result<Health, Fault> {
     let mut numbers = [0; COUNTS.len()];
     for (number, question) in numbers.iter_mut().zip(COUNTS) {
         *number = count(tx, question)?;

@@ -1,5 +1,6 @@
 //! The SQLite engine: one writer thread, a few readers, and settings under which an acknowledged write is on the disk.
 
+mod files;
 mod open;
 mod queue;
 mod reader;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use self::files::Files;
 use self::open::Opened;
 use self::queue::Place;
 use self::reader::Readers;
@@ -41,6 +43,7 @@ pub(super) struct Setting {
 /// Threads and connections of one open file.
 pub(super) struct Sqlite {
     path: PathBuf,
+    files: Arc<Files>,
     setting: Setting,
     writer: Option<SyncSender<Job>>,
     writer_thread: Option<JoinHandle<()>>,
@@ -56,9 +59,12 @@ impl Sqlite {
         let (path, options, opened) = opening.await.map_err(|error| Fault::internal(error.to_string()))??;
         let Opened { writer, reader, watcher } = opened;
         let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let (writer, writer_thread) = writer.map(start_writer).transpose()?.unzip();
+        let files = Arc::new(Files::of(&path));
+        let (writer, writer_thread) =
+            writer.map(|writer| start_writer(writer, Arc::clone(&files))).transpose()?.unzip();
         Ok(Self {
             path,
+            files,
             setting: Setting { clock, meter: options.meter, longest_wait: options.longest_wait },
             writer,
             writer_thread,
@@ -71,6 +77,8 @@ impl Sqlite {
     pub(super) async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
         match mode {
             Mode::Write => self.write(work).await,
+            // What is read from files without a name is of no use to anybody; the writer saves it and says so.
+            Mode::Read | Mode::Snapshot if self.writer.is_some() && !self.files.are_ours() => self.write(work).await,
             Mode::Read | Mode::Snapshot => self.readers.run(self.setting.clone(), mode, work).await,
         }
     }
@@ -78,13 +86,17 @@ impl Sqlite {
     async fn write(&self, work: Work) -> Result<Boxed, Fault> {
         let Some(writer) = &self.writer else { return Err(read_only()) };
         let (answer, mut answered) = oneshot::channel();
-        let (setting, tick) = (self.setting.clone(), self.watch.ticker());
+        let (setting, files, tick) = (self.setting.clone(), Arc::clone(&self.files), self.watch.ticker());
         let longest_wait = self.setting.longest_wait;
         let due = Instant::now() + longest_wait;
         let place = Place::in_line();
         let job = place.clone().job(move |connection| {
             open::wait_until(due);
-            let (result, has_events) = transact(connection, &setting, Mode::Write, &work);
+            let (result, has_events) = match files.check_before(connection) {
+                Ok(()) => transact(connection, &setting, Mode::Write, &work),
+                Err(fault) => (Err(fault), false),
+            };
+            let result = result.and_then(|answer| files.check_after(connection).map(|()| answer));
             if has_events {
                 tick.tick();
             }
@@ -144,13 +156,14 @@ impl Drop for Sqlite {
     }
 }
 
-fn start_writer(mut connection: Connection) -> Result<(SyncSender<Job>, JoinHandle<()>), OpenError> {
+fn start_writer(mut connection: Connection, files: Arc<Files>) -> Result<(SyncSender<Job>, JoinHandle<()>), OpenError> {
     let (sender, jobs) = sync_channel::<Job>(QUEUE);
     let thread = std::thread::Builder::new().name("pm-writer".to_owned()).spawn(move || {
         while let Ok(job) = jobs.recv() {
             job(&mut connection);
         }
         let _ = connection.execute_batch("PRAGMA optimize");
+        files.leave(&connection);
     });
     let thread = thread.map_err(|error| Fault::internal(format!("cannot start the writer thread: {error}")))?;
     Ok((sender, thread))

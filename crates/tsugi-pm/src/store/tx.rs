@@ -9,6 +9,7 @@
 //! a session guards the session and the number of its claims; locks are taken session first, then tasks by id. And
 //! whatever was read without a lock is written with `WHERE version = …`: a miss runs the whole transaction again.
 
+mod board;
 mod claim;
 mod event;
 mod handoff;
@@ -22,6 +23,7 @@ mod whole;
 
 use serde_json::{Map, Value as Json};
 
+pub(crate) use board::{BoardFilter, TimelineFilter, Waiting};
 pub(crate) use event::{EventFilter, hex_digest};
 pub(crate) use search::{Hit, SearchFilter};
 pub(crate) use side::{REMEMBER_S, Remembered};

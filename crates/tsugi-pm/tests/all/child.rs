@@ -8,7 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::CreateTask;
+use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::handoff::AcceptHandoff;
+use tsugi_pm::action::list::ListTasks;
 use tsugi_pm::domain::fault::Fault;
 use tsugi_pm::domain::id::{HandoffId, ProjectId, TaskId};
 use tsugi_pm::domain::task::TaskStatus;
@@ -84,6 +86,12 @@ impl Other {
         }
     }
 
+    /// Says a line and hears the answer to it.
+    pub fn ask(&mut self, line: &str) -> String {
+        self.say(line);
+        self.hear().unwrap_or_else(|| panic!("it ended at `{line}`"))
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
@@ -146,21 +154,46 @@ async fn claim_until_empty(pm: &Pm, who: &str) {
     said("empty");
 }
 
-/// Claims and finishes on command.
+/// Does one thing after the other on command.
 async fn hold(pm: &Pm, who: &str) {
     said("ready");
     while let Some(line) = heard() {
-        let (verb, task) = line.split_once(' ').unwrap();
-        let task = TaskId::parse(task).unwrap();
+        let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
         let result = match verb {
             "claim" => pm
-                .perform(&caller(who), claim(&task))
+                .perform(&caller(who), claim(&TaskId::parse(rest).unwrap()))
                 .await
                 .map(|taken| format!("fence {}", taken.claim.unwrap().fence)),
-            "finish" => pm.perform(&caller(who), finish(&task, TaskStatus::Done)).await.map(|_| "done".to_owned()),
+            "finish" => pm
+                .perform(&caller(who), finish(&TaskId::parse(rest).unwrap(), TaskStatus::Done))
+                .await
+                .map(|_| "done".to_owned()),
+            "create" => create(pm, who, rest).await,
+            "count" => count(pm).await.map(|count| count.to_string()),
+            "verify" => pm.verify().await.map(|found| format!("{:?}", found.problems)),
             other => panic!("unknown verb {other}"),
         };
         said(&code(result));
+    }
+}
+
+async fn create(pm: &Pm, who: &str, project: &str) -> Result<String, Fault> {
+    let mut wish = CreateTask::titled(&ProjectId::parse(project)?, "by command");
+    wish.task.similar_ok = true;
+    pm.perform(&caller(who), wish).await.map(|made| made.task.reference)
+}
+
+/// How many tasks there are.
+async fn count(pm: &Pm) -> Result<usize, Fault> {
+    let mut wish = ListTasks { limit: Some(200), ..ListTasks::default() };
+    let mut count = 0;
+    loop {
+        let found = pm.perform(&Caller::operator(), wish.clone()).await?;
+        count += found.tasks.len();
+        match found.next_cursor {
+            Some(cursor) => wish.cursor = Some(cursor),
+            None => return Ok(count),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod crowd;
 mod differential;
 mod disk;
 mod feed;
+mod files;
 mod invariant;
 mod lapse;
 mod mcp;

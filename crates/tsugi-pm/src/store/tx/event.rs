@@ -13,7 +13,7 @@ use crate::store::dialect::Dialect;
 use crate::store::table::Table;
 use crate::store::value::{Row, Value};
 
-const COLUMNS: &str = "seq, id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, claim_id, \
+pub(super) const COLUMNS: &str = "seq, id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, claim_id, \
                        reason, changes, version_after, prev_hash, hash";
 /// How long a reader waits for a transaction in flight that owns an earlier number, before it answers without it.
 const SETTLE_TRIES: u32 = 400;
@@ -197,7 +197,7 @@ pub(crate) fn hex_digest(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().flat_map(digits).collect()
 }
 
-fn from_row(row: &Row) -> Result<Event, Fault> {
+pub(super) fn from_row(row: &Row) -> Result<Event, Fault> {
     let optional = |at: usize| match &row.0[at] {
         Value::Text(text) => Some(text.clone()),
         _ => None,

@@ -351,6 +351,6 @@ impl ReadyPick<'_> {
     }
 }
 
-fn json_list(items: &[String]) -> String {
+pub(super) fn json_list(items: &[String]) -> String {
     serde_json::Value::from(items).to_string()
 }

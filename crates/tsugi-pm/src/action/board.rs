@@ -1,0 +1,232 @@
+//! What the board for people shows and lets them do, beside the tools that agents have: columns of any size, what
+//! waits for a person, who is at work, a task's whole story, and the health of the database.
+//!
+//! None of this is a tool: agents have no use for it, and every model of every session would pay for its description.
+
+pub mod crew;
+pub mod message;
+pub mod needs;
+pub mod state;
+pub mod story;
+pub mod timeline;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::Desk;
+use super::view::TaskRow;
+use super::{Action, Effect};
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ProjectId, TaskId};
+use crate::domain::limit;
+use crate::domain::member::Role;
+use crate::domain::permission::Power;
+use crate::domain::project::{Project, ProjectStatus};
+use crate::domain::task::{Priority, Task, TaskStatus};
+use crate::store::tx::{BoardFilter, Waiting};
+
+/// How long something that is done stays on the board.
+pub const DONE_DAYS: i64 = 7;
+/// Cards of a column unless asked for more, and at most.
+const CARDS: i64 = 40;
+const MOST_CARDS: i64 = 1000;
+/// How many labels can be chosen from.
+const LABELS: i64 = 200;
+/// How many prerequisites a card names.
+const NAMED: usize = 3;
+/// How much of a reason or a result a card shows.
+const BRIEF: usize = 600;
+
+/// The columns, in the order in which work goes through them.
+const COLUMNS: [TaskStatus; 6] = [
+    TaskStatus::Backlog,
+    TaskStatus::Todo,
+    TaskStatus::InProgress,
+    TaskStatus::Review,
+    TaskStatus::Blocked,
+    TaskStatus::Done,
+];
+
+/// A project as columns.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetBoard {
+    /// Which project.
+    pub project_id: ProjectId,
+    /// Only the caller's own tasks.
+    #[serde(default)]
+    pub mine: bool,
+    /// Only tasks of this agent.
+    pub assignee_id: Option<AgentId>,
+    /// Only tasks with this label.
+    pub label: Option<String>,
+    /// Only tasks of this priority.
+    pub priority: Option<Priority>,
+    /// Only tasks with this in their title or reference.
+    pub text: Option<String>,
+    /// Without what cannot be begun yet.
+    #[serde(default)]
+    pub ready_only: bool,
+    /// How many cards of which column.
+    #[serde(default)]
+    pub cards: BTreeMap<TaskStatus, i64>,
+}
+
+impl GetBoard {
+    /// All of a project.
+    pub fn of(project_id: &ProjectId) -> Self {
+        Self {
+            project_id: project_id.clone(),
+            mine: false,
+            assignee_id: None,
+            label: None,
+            priority: None,
+            text: None,
+            ready_only: false,
+            cards: BTreeMap::new(),
+        }
+    }
+}
+
+/// A task that another waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prerequisite {
+    /// Its id.
+    pub id: TaskId,
+    /// `KEY-n`.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// Where it stands.
+    pub status: TaskStatus,
+}
+
+impl From<&Waiting> for Prerequisite {
+    fn from(waiting: &Waiting) -> Self {
+        Self { id: waiting.on.clone(), reference: waiting.reference.clone(), status: waiting.status }
+    }
+}
+
+/// A task on the board.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Card {
+    /// The task as in any list.
+    #[serde(flatten)]
+    pub row: TaskRow,
+    /// Words to find it by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// What it waits for: the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_on: Vec<Prerequisite>,
+    /// What is in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_reason: Option<String>,
+    /// What came out of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// Who created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<AgentId>,
+}
+
+/// One column.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Column {
+    /// Its status.
+    pub status: TaskStatus,
+    /// How many tasks fit.
+    pub total: i64,
+    /// The first of them.
+    pub cards: Vec<Card>,
+}
+
+/// A project as columns.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Board {
+    /// The project's state.
+    pub project_status: ProjectStatus,
+    /// What the caller is in it.
+    pub role: Role,
+    /// Who the caller is.
+    pub me: Option<AgentId>,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// Labels to choose from.
+    pub labels: Vec<String>,
+    /// For how many days what is done is shown.
+    pub done_days: i64,
+}
+
+impl Action for GetBoard {
+    const NAME: &'static str = "get_board";
+    const EFFECT: Effect = Effect::ReadAfterSweep;
+    type Output = Board;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Board, Fault> {
+        let (project, role) = desk.board_of(&self.project_id)?;
+        let filter = self.filter(desk)?;
+        let counts: BTreeMap<TaskStatus, i64> = desk.tx.board_counts(&filter)?.into_iter().collect();
+        let mut columns = Vec::with_capacity(COLUMNS.len());
+        for status in COLUMNS {
+            let total = counts.get(&status).copied().unwrap_or(0);
+            let limit = self.cards.get(&status).copied().unwrap_or(CARDS).clamp(1, MOST_CARDS);
+            let found = if total == 0 { Vec::new() } else { desk.tx.board_column(&filter, status, limit)? };
+            columns.push(Column { status, total, cards: desk.cards(&found)? });
+        }
+        Ok(Board {
+            project_status: project.status,
+            role,
+            me: desk.agent_id().cloned(),
+            columns,
+            labels: desk.tx.board_labels(&project.id, LABELS)?,
+            done_days: DONE_DAYS,
+        })
+    }
+}
+
+impl GetBoard {
+    fn filter(&self, desk: &Desk<'_, '_>) -> Result<BoardFilter, Fault> {
+        let mine = if self.mine { Some(desk.agent()?.id) } else { None };
+        let text = self.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        limit::chars("text", text.unwrap_or_default(), 0, 200)?;
+        Ok(BoardFilter {
+            project: self.project_id.clone(),
+            assignee: mine.or_else(|| self.assignee_id.clone()),
+            label: self.label.clone(),
+            priority: self.priority,
+            text: text.map(str::to_owned),
+            is_ready_only: self.ready_only,
+            done_since: desk.tx.now.plus_seconds(-DONE_DAYS * 24 * 3600),
+        })
+    }
+}
+
+impl Desk<'_, '_> {
+    /// A project whose board the caller may look at.
+    pub(super) fn board_of(&mut self, project: &ProjectId) -> Result<(Project, Role), Fault> {
+        let role = self.role(project)?;
+        role.check(Power::Read)?;
+        Ok((self.tx.project_get(project)?, role))
+    }
+
+    /// Tasks as cards.
+    pub(super) fn cards(&mut self, tasks: &[Task]) -> Result<Vec<Card>, Fault> {
+        let held_up: Vec<&TaskId> = tasks.iter().filter(|task| task.open_blockers > 0).map(|task| &task.id).collect();
+        let waiting = if held_up.is_empty() { Vec::new() } else { self.tx.board_waiting(&held_up)? };
+        let rows = self.rows(tasks)?;
+        Ok(rows.into_iter().zip(tasks).map(|(row, task)| card(row, task, &waiting)).collect())
+    }
+}
+
+fn card(row: TaskRow, task: &Task, waiting: &[Waiting]) -> Card {
+    let brief = |text: &str| limit::clip(text, BRIEF).0;
+    Card {
+        labels: task.labels.clone(),
+        waiting_on: waiting.iter().filter(|one| one.task == task.id).take(NAMED).map(Prerequisite::from).collect(),
+        blocked_reason: task.blocked_reason.as_deref().map(brief),
+        result: task.result.as_ref().map(|result| brief(&result.summary)),
+        created_by: task.created_by.clone(),
+        row,
+    }
+}

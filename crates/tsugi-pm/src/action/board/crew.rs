@@ -1,0 +1,136 @@
+//! Who is at work: every live session of a project's people, what it holds, and how long its lease still runs.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::desk::Desk;
+use super::super::{Action, Effect};
+use crate::domain::claim::Claim;
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ClaimId, ProjectId, SessionId, TaskId};
+use crate::domain::limit;
+use crate::domain::project::Project;
+use crate::domain::session::{Session, SessionState};
+use crate::domain::time::Moment;
+
+/// Sessions that are listed.
+const SESSIONS: i64 = 100;
+/// How much of a checkpoint is shown.
+const CHECKPOINT: usize = 600;
+
+/// Who is at work in a project.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetCrew {
+    /// Which project.
+    pub project_id: ProjectId,
+}
+
+/// A task in somebody's hands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The claim.
+    pub id: ClaimId,
+    /// The task.
+    pub task_id: TaskId,
+    /// Its `KEY-n`.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// Its title.
+    pub title: String,
+    /// Its version, for whoever wants to change it.
+    pub version: i64,
+    /// The project's key.
+    pub project: String,
+    /// The fence of this grant.
+    pub fence: i64,
+    /// Since when.
+    pub acquired_at: Moment,
+    /// When its holder last touched it.
+    pub renewed_at: Moment,
+    /// When it runs out.
+    pub expires_at: Moment,
+    /// What its holder last reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+}
+
+/// Somebody at work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// The session.
+    pub session_id: SessionId,
+    /// Whose it is.
+    pub agent_id: AgentId,
+    /// Whether it works, or waits for its process.
+    pub state: SessionState,
+    /// What it works with.
+    pub client_name: Option<String>,
+    /// In which version.
+    pub client_version: Option<String>,
+    /// The project it was begun for, by key.
+    pub project: Option<String>,
+    /// Since when.
+    pub started_at: Moment,
+    /// When it was last heard.
+    pub last_activity_at: Moment,
+    /// What it holds.
+    pub holds: Vec<Hold>,
+}
+
+/// Who is at work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Crew {
+    /// Holders first, then who was heard last.
+    pub members: Vec<Member>,
+}
+
+impl Action for GetCrew {
+    const NAME: &'static str = "get_crew";
+    const EFFECT: Effect = Effect::Read;
+    type Output = Crew;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Crew, Fault> {
+        let (project, _) = desk.board_of(&self.project_id)?;
+        let sessions = desk.tx.board_sessions(&self.project_id, SESSIONS)?;
+        let members = sessions.into_iter().map(|session| desk.at_work(session, &project));
+        Ok(Crew { members: members.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Desk<'_, '_> {
+    fn at_work(&mut self, session: Session, project: &Project) -> Result<Member, Fault> {
+        let held = self.tx.claim_of_session(&session.id)?;
+        // What it does in projects that the caller does not see stays there.
+        let here = held.into_iter().filter(|claim| claim.project_id == project.id);
+        let holds = here.map(|claim| self.hold(claim, project)).collect::<Result<_, _>>()?;
+        let is_here = session.project_id.as_ref() == Some(&project.id);
+        Ok(Member {
+            project: is_here.then(|| project.key.clone()),
+            session_id: session.id,
+            agent_id: session.agent_id,
+            state: session.state,
+            client_name: session.client_name,
+            client_version: session.client_version,
+            started_at: session.started_at,
+            last_activity_at: session.last_activity_at,
+            holds,
+        })
+    }
+
+    fn hold(&mut self, claim: Claim, project: &Project) -> Result<Hold, Fault> {
+        let task = self.tx.task_get(&claim.task_id.clone().into())?;
+        Ok(Hold {
+            id: claim.id,
+            task_id: task.id,
+            reference: task.reference,
+            title: limit::clip(&task.title, 120).0,
+            version: task.version,
+            project: project.key.clone(),
+            fence: claim.fence,
+            acquired_at: claim.acquired_at,
+            renewed_at: claim.renewed_at,
+            expires_at: claim.expires_at,
+            checkpoint: claim.checkpoint.as_deref().map(|text| limit::clip(text, CHECKPOINT).0),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! A word to an agent: kept as context, and told with the agent's next call.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::context::{AddContext, Added};
+use super::super::desk::Desk;
+use super::super::{Action, Effect};
+use crate::domain::context::ContextType;
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ProjectId, TaskRef};
+use crate::domain::limit;
+use crate::domain::notice::NoticeKind;
+
+/// Tells an agent something.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendMessage {
+    /// In which project.
+    pub project_id: ProjectId,
+    /// To whom.
+    pub agent_id: AgentId,
+    /// About which task; about the project when unset.
+    pub task_id: Option<TaskRef>,
+    /// What.
+    pub text: String,
+    /// The same key has one effect.
+    pub idempotency_key: Option<String>,
+}
+
+impl Action for SendMessage {
+    const NAME: &'static str = "send_message";
+    const EFFECT: Effect = Effect::Write;
+    type Output = Added;
+
+    fn key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Added, Fault> {
+        limit::chars("text", &self.text, 1, 2000)?;
+        let sender = desk.agent()?;
+        desk.board_of(&self.project_id)?;
+        self.check_reader(desk)?;
+        let note = AddContext {
+            content: format!("@{}: {}", self.agent_id, self.text),
+            kind: ContextType::Note,
+            task_id: self.task_id.clone(),
+            project_id: self.task_id.is_none().then(|| self.project_id.clone()),
+            uri: None,
+            supersedes: None,
+            session_id: None,
+            idempotency_key: None,
+        };
+        let added = note.run(desk)?;
+        let about = added.context.task_id.as_ref().map_or_else(|| self.project_id.to_string(), ToString::to_string);
+        let text = format!("{} says: {}", sender.name, self.text);
+        desk.tx.notice_add(&self.agent_id, NoticeKind::ContextAdded, &about, &text)?;
+        Ok(added)
+    }
+}
+
+impl SendMessage {
+    /// Only somebody who works here hears it: agents elsewhere are none of this project's business.
+    fn check_reader(&self, desk: &mut Desk<'_, '_>) -> Result<(), Fault> {
+        let is_member = desk.tx.membership_find(&self.project_id, &self.agent_id)?.is_some();
+        let holds = desk.tx.claim_of_agent(&self.agent_id)?;
+        if is_member || holds.iter().any(|claim| claim.project_id == self.project_id) {
+            return Ok(());
+        }
+        Err(Fault::not_found("agent", &self.agent_id).hint("only agents of this project can be told something in it"))
+    }
+}

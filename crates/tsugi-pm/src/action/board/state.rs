@@ -1,0 +1,78 @@
+//! How the database does while people look at it: sizes, leases nobody ended, processes, and notices nobody heard.
+
+use serde::Serialize;
+
+use super::super::Pm;
+use super::super::health::{self, Health};
+use crate::domain::fault::Fault;
+use crate::domain::time::Moment;
+use crate::store::migrate;
+use crate::store::tx::Tx;
+
+/// Processes that are listed.
+const PROCESSES: i64 = 50;
+
+/// A process that works on the database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// The machine it runs on.
+    pub host: String,
+    /// Its number there.
+    pub pid: i64,
+    /// Its last sign of life.
+    pub heartbeat_at: Moment,
+    /// How many sessions it hosts.
+    pub sessions: i64,
+}
+
+/// How the database does. Nothing is changed by looking, and nothing is asked that takes long.
+#[derive(Clone, Debug, Serialize)]
+pub struct State {
+    /// What was counted. Complaints of the engine are not among it: asking for them reads the whole database.
+    #[serde(flatten)]
+    pub health: Health,
+    /// The time by which all this is told.
+    pub now: Moment,
+    /// The lease that ran out first and was not ended yet.
+    pub oldest_unswept_lease: Option<Moment>,
+    /// The processes that host sessions.
+    pub processes: Vec<Process>,
+    /// Notices that nobody was shown yet.
+    pub notices_unheard: i64,
+    /// For how many agents those are.
+    pub notices_for: i64,
+    /// This program's version.
+    pub version: &'static str,
+    /// This process.
+    pub pid: u32,
+}
+
+impl Pm {
+    /// Looks at how the database does.
+    pub async fn state(&self) -> Result<State, Fault> {
+        let (bytes, log_bytes) = self.store().size().await?;
+        let state = self.store().read(look).await?;
+        let health = Health { bytes, log_bytes, schema_known: migrate::KNOWN as i64, ..state.health };
+        Ok(State { health, ..state })
+    }
+}
+
+fn look(tx: &mut Tx<'_>) -> Result<State, Fault> {
+    let (notices_unheard, notices_for) = tx.board_notices()?;
+    let processes = tx.board_processes(PROCESSES)?.into_iter().map(|one| Process {
+        host: one.host,
+        pid: one.pid,
+        heartbeat_at: one.heartbeat_at,
+        sessions: one.sessions,
+    });
+    Ok(State {
+        processes: processes.collect(),
+        health: health::counted(tx)?,
+        now: tx.now,
+        oldest_unswept_lease: tx.board_oldest_lease()?,
+        notices_unheard,
+        notices_for,
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+    })
+}

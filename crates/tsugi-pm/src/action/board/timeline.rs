@@ -1,0 +1,74 @@
+//! The history as people look for things in it: by who, by task and by kind.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::desk::Desk;
+use super::super::find::short_event;
+use super::super::{Action, Effect};
+use crate::domain::event::Event;
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ProjectId, TaskRef};
+use crate::store::tx::TimelineFilter;
+
+/// Events unless asked for more, and at most.
+const EVENTS: i64 = 100;
+const MOST_EVENTS: i64 = 500;
+
+/// The history of a project.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetTimeline {
+    /// Which project; all that the caller can see when unset.
+    pub project_id: Option<ProjectId>,
+    /// Only what this agent did.
+    pub agent_id: Option<AgentId>,
+    /// Only what is about this task: also its holds, handoffs, contexts and dependencies.
+    pub task_id: Option<TaskRef>,
+    /// Only this kind of thing (`handoff`), or this kind of event (`task.claimed`).
+    pub kind: Option<String>,
+    /// Newest first, before this number.
+    pub before_seq: Option<i64>,
+    /// Oldest first, after this number; newest first when unset.
+    pub since_seq: Option<i64>,
+    /// Values in full, however long.
+    #[serde(default)]
+    pub full: bool,
+    /// How many.
+    pub limit: Option<i64>,
+}
+
+/// A part of the history.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Timeline {
+    /// The events.
+    pub events: Vec<Event>,
+    /// Whether there are more that way.
+    pub has_more: bool,
+}
+
+impl Action for GetTimeline {
+    const NAME: &'static str = "get_timeline";
+    const EFFECT: Effect = Effect::Read;
+    type Output = Timeline;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Timeline, Fault> {
+        let task = self.task_id.as_ref().map(|name| desk.task_to_read(name).map(|task| task.id)).transpose()?;
+        let is_everything = desk.is_operator() && self.project_id.is_none();
+        let projects = if is_everything { None } else { Some(desk.projects(self.project_id.as_ref())?) };
+        let limit = self.limit.unwrap_or(EVENTS).clamp(1, MOST_EVENTS);
+        let filter = TimelineFilter {
+            projects,
+            actor: self.agent_id.clone(),
+            task,
+            kind: self.kind.clone(),
+            before: if self.since_seq.is_some() { None } else { Some(self.before_seq.unwrap_or(i64::MAX)) },
+            since: self.since_seq.unwrap_or(0),
+            limit: limit + 1,
+        };
+        let mut events = desk.tx.board_timeline(&filter)?;
+        let has_more = events.len() as i64 > limit;
+        events.truncate(usize::try_from(limit).unwrap_or(0));
+        let shown = |event| if self.full { event } else { short_event(event) };
+        Ok(Timeline { events: events.into_iter().map(shown).collect(), has_more })
+    }
+}
