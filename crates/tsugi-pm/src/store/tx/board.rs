@@ -1,8 +1,8 @@
 //! What the board for people asks of the store: columns with their sizes, and everything that waits for a person.
 
+use super::Tx;
 use super::event::{COLUMNS, from_row, one_of};
 use super::task::json_list;
-use super::Tx;
 use crate::domain::claim::Claim;
 use crate::domain::event::Event;
 use crate::domain::fault::Fault;
@@ -113,9 +113,7 @@ fn pattern(text: &str) -> String {
 fn column_order(status: TaskStatus) -> &'static str {
     match status {
         TaskStatus::Done => "COALESCE(t.completed_at, t.updated_at) DESC, t.id",
-        TaskStatus::Todo => {
-            "CASE WHEN t.open_blockers > 0 THEN 1 ELSE 0 END, t.priority_rank, t.updated_at DESC, t.id"
-        }
+        TaskStatus::Todo => "CASE WHEN t.open_blockers > 0 THEN 1 ELSE 0 END, t.priority_rank, t.updated_at DESC, t.id",
         _ => "t.priority_rank, t.updated_at DESC, t.id",
     }
 }
@@ -140,10 +138,7 @@ impl Tx<'_> {
         let condition = filter.condition(self.dialect(), &mut values);
         values.extend([status.as_str().into(), limit.into()]);
         let (last, order) = (values.len(), column_order(status));
-        self.select(
-            &format!("WHERE {condition} AND t.status = ?{} ORDER BY {order} LIMIT ?{last}", last - 1),
-            &values,
-        )
+        self.select(&format!("WHERE {condition} AND t.status = ?{} ORDER BY {order} LIMIT ?{last}", last - 1), &values)
     }
 
     /// What these tasks wait for.
@@ -214,7 +209,10 @@ impl Tx<'_> {
             "SELECT DISTINCT {value} AS label FROM task t, {each} WHERE t.project_id = ?1 AND t.labels <> '[]' \
              AND t.status NOT IN ('done', 'cancelled') ORDER BY label LIMIT ?2"
         );
-        self.rows(&sql, &[project.as_str().into(), limit.into()])?.iter().map(|row| Ok(row.text(0)?.to_owned())).collect()
+        self.rows(&sql, &[project.as_str().into(), limit.into()])?
+            .iter()
+            .map(|row| Ok(row.text(0)?.to_owned()))
+            .collect()
     }
 
     /// The edges that touch these tasks.
