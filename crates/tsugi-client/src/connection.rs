@@ -14,6 +14,7 @@ pub(crate) mod parked;
 pub(crate) mod question;
 pub(crate) mod reading;
 pub mod state;
+pub(crate) mod turnstile;
 
 use std::sync::Arc;
 

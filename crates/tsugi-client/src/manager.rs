@@ -7,11 +7,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -26,6 +29,9 @@ pub use reconcile::{Prepared, Step};
 
 /// How many changes a slow listener may be behind before it misses some.
 const CHANGES: usize = 1024;
+
+/// For so long a new server may still turn out to have a tool of the same name as another's.
+const FIRST_MOMENTS: Duration = Duration::from_secs(5);
 
 /// Holds servers. Cheap to clone; all servers stop when the last clone is dropped.
 #[derive(Clone)]
@@ -147,14 +153,16 @@ impl Manager {
         futures_util::future::join_all(waiting).await.into_iter().flatten().collect()
     }
 
-    /// The server that has this tool, among those that are known. `server` narrows it down.
+    /// The server that has this tool. `server` narrows it down.
+    ///
+    /// Without it, a server that has not told its tools yet is waited for: as long as it may start when no other has
+    /// such a tool, and otherwise only for the first moments of its life, to hear whether the name is one tool's alone.
     pub async fn find_tool(&self, server: Option<&str>, tool: &str) -> Result<Server, Fault> {
         if let Some(name) = server {
             let found = self.server(name);
             return found.ok_or_else(|| Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}")));
         }
-        self.all_known().await;
-        let mut found = self.with_tool(tool);
+        let mut found = self.once_known(tool).await;
         match found.len() {
             1 => Ok(found.remove(0)),
             0 => Err(Fault::new(FaultCode::ToolNotFound, format!("no server has a tool named {tool:?}")).on_tool(tool)),
@@ -172,13 +180,25 @@ impl Manager {
         self.servers().into_iter().filter(has).collect()
     }
 
-    /// Waits until every server has told its tools or failed to: until then nobody knows whether a name is the
-    /// name of one tool only.
-    async fn all_known(&self) {
+    /// The servers that have this tool, as soon as no server that still starts should be waited for.
+    async fn once_known(&self, tool: &str) -> Vec<Server> {
         let limit = self.0.common.options.handshake_timeout;
-        let unknown = self.servers().into_iter().filter(|server| server.catalog().is_none());
-        let waiting = unknown.map(|server| async move { drop(server.settled(limit).await) });
-        futures_util::future::join_all(waiting).await;
+        let mut starting: FuturesUnordered<_> = self.unknown().map(|server| settled(server, limit)).collect();
+        loop {
+            let found = self.with_tool(tool);
+            let patience = match found.is_empty() {
+                true => limit,
+                false => self.unknown().map(|server| server.newness(FIRST_MOMENTS)).max().unwrap_or_default(),
+            };
+            if patience.is_zero() || !matches!(timeout(patience, starting.next()).await, Ok(Some(()))) {
+                return self.with_tool(tool);
+            }
+        }
+    }
+
+    /// The servers that have not told their tools.
+    fn unknown(&self) -> impl Iterator<Item = Server> {
+        self.servers().into_iter().filter(|server| server.catalog().is_none())
     }
 
     /// Calls a tool. `server` may be left out when only one has it.
@@ -262,6 +282,11 @@ impl Manager {
         let held: Vec<Held> = std::mem::take(&mut *self.0.servers.write());
         futures_util::future::join_all(held.iter().map(|held| held.server.stop())).await;
     }
+}
+
+async fn settled(server: Server, limit: Duration) {
+    // Why a server cannot be asked is told by its status.
+    let _ = server.settled(limit).await;
 }
 
 impl std::fmt::Debug for Manager {

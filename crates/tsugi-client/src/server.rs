@@ -20,6 +20,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::sync::{broadcast, mpsc, oneshot, watch as watch_channel};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tsugi_process::{ProcessInfo, Report, Stderr};
 use tsugi_protocol::answer::{Answer, Fault};
 use tsugi_protocol::mcp::{Askable, ClientProfile, ServerIdentity};
@@ -105,6 +106,8 @@ pub(crate) enum Place {
 pub(crate) struct Inner {
     pub(crate) config: ServerConfig,
     place: Place,
+    /// When it was made.
+    since: Instant,
     pub(crate) options: Arc<Options>,
     context: Arc<Context>,
     memory: Arc<EraMemory>,
@@ -274,6 +277,12 @@ impl Server {
         }
     }
 
+    /// How much of the first moments of its life is left; nothing once an attempt to connect it has failed.
+    pub(crate) fn newness(&self, first_moments: Duration) -> Duration {
+        let has_failed = self.inner.status.get().fault.is_some();
+        if has_failed { Duration::ZERO } else { first_moments.saturating_sub(self.inner.since.elapsed()) }
+    }
+
     /// Connects, if it is not connected; does not wait.
     pub fn start(&self) {
         self.inner.parts.is_held.store(false, Ordering::Relaxed);
@@ -333,7 +342,7 @@ impl Server {
     /// listens hears of it when they read differently then.
     pub fn freshen(&self) {
         let catalog = self.inner.catalog.load();
-        let is_stale = |catalog: &Arc<Catalog>| catalog.stale(tokio::time::Instant::now()) != Lists::default();
+        let is_stale = |catalog: &Arc<Catalog>| catalog.stale(Instant::now()) != Lists::default();
         if self.inner.is_live() && catalog.as_ref().is_some_and(is_stale) {
             self.inner.order(Order::Look);
         }
@@ -407,6 +416,7 @@ impl Inner {
         let inner = Arc::new(Inner {
             config,
             place,
+            since: Instant::now(),
             options,
             context: Arc::new(context),
             memory: common.memory.clone(),

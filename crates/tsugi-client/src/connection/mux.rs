@@ -26,7 +26,8 @@ use tsugi_transport::link::SendError;
 use tsugi_transport::{Flush, Link, Outbox};
 
 use super::context::Context;
-use super::question::{Held, Turn, Turnstile};
+use super::question::Held;
+use super::turnstile::{Turn, Turnstile};
 use asking::Questions;
 use reply::MuxReply;
 pub(crate) use reply::for_caller;

@@ -14,14 +14,11 @@
 //!    to another is worse than failing.
 //!
 //! From its first question on, a server is known to ask, and calls of different callers take turns
-//! ([`Turnstile`]), so that 4 happens at most once per connection.
+//! ([`Turnstile`](super::turnstile::Turnstile)), so that 4 happens at most once per connection.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tsugi_protocol::answer::Caller;
 use tsugi_protocol::rpc::Request;
 
@@ -90,64 +87,6 @@ impl Held {
     }
 }
 
-/// Lets calls of one caller at a time through, once a server is known to ask.
-#[derive(Debug, Default)]
-pub(crate) struct Turnstile {
-    is_on: AtomicBool,
-    inside: Mutex<Option<(Caller, usize)>>,
-    left: Notify,
-}
-
-/// The right to be in flight; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Turn(Arc<Turnstile>);
-
-impl Turnstile {
-    /// From now on callers take turns.
-    pub(crate) fn turn_on(&self) {
-        self.is_on.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Acquire)
-    }
-
-    fn try_enter(self: &Arc<Self>, caller: &Caller) -> Option<Turn> {
-        let mut inside = self.inside.lock();
-        match &mut *inside {
-            Some((current, count)) if current == caller => *count += 1,
-            Some(_) => return None,
-            none => *none = Some((caller.clone(), 1)),
-        }
-        Some(Turn(self.clone()))
-    }
-
-    /// Waits for the turn.
-    pub(crate) async fn enter(self: &Arc<Self>, caller: &Caller) -> Turn {
-        loop {
-            let left = self.left.notified();
-            if let Some(turn) = self.try_enter(caller) {
-                return turn;
-            }
-            left.await;
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut inside = self.0.inside.lock();
-        if let Some((_, count)) = &mut *inside {
-            *count -= 1;
-            if *count == 0 {
-                *inside = None;
-                drop(inside);
-                self.0.left.notify_waiters();
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,18 +143,5 @@ mod tests {
         let (settled, refused) = held.settle(&calls);
         assert!(settled.is_empty());
         assert_eq!(refused.len(), 2);
-    }
-
-    #[tokio::test]
-    async fn callers_take_turns_but_one_caller_may_call_twice() {
-        let turnstile = Arc::new(Turnstile::default());
-        let (ann, bob) = (Caller::new("ann"), Caller::new("bob"));
-        let first = turnstile.enter(&ann).await;
-        let second = turnstile.enter(&ann).await;
-        assert!(turnstile.try_enter(&bob).is_none());
-        drop(first);
-        assert!(turnstile.try_enter(&bob).is_none());
-        drop(second);
-        assert!(turnstile.try_enter(&bob).is_some());
     }
 }

@@ -52,14 +52,16 @@ pub(super) async fn run(inner: Arc<Inner>, may_start: watch::Receiver<bool>, mut
     }
 }
 
-/// Waits until the manager lets servers start. One that is stopped meanwhile waits no longer, and begins nothing.
+/// Waits until the manager lets servers start. One that is stopped meanwhile waits no longer, and begins nothing; one
+/// that somebody wants meanwhile begins then, also if it is lazy.
 async fn held_back(inner: &Inner, mut may_start: watch::Receiver<bool>, orders: &mut Orders) -> Next {
+    let mut is_wanted = inner.config.start == Start::Eager;
     loop {
         let order = tokio::select! {
             biased;
             // A manager that is gone lets nobody wait.
             _ = may_start.wait_for(|may_start| *may_start) => {
-                return if inner.config.start == Start::Eager { Next::Connect } else { Next::Idle };
+                return if is_wanted { Next::Connect } else { Next::Idle };
             }
             order = orders.recv() => order,
         };
@@ -68,8 +70,12 @@ async fn held_back(inner: &Inner, mut may_start: watch::Receiver<bool>, orders: 
                 let _ = done.send(());
                 return Next::Idle;
             }
-            Some(Order::Restart(done)) => _ = done.send(()),
-            Some(Order::Start | Order::Rest | Order::Refresh | Order::Look | Order::Watches) => {}
+            Some(Order::Restart(done)) => {
+                is_wanted = true;
+                let _ = done.send(());
+            }
+            Some(Order::Start) => is_wanted = true,
+            Some(Order::Rest | Order::Refresh | Order::Look | Order::Watches) => {}
             None => return Next::Gone,
         }
     }

@@ -14,8 +14,8 @@ use tsugi_protocol::rpc::{Notification, Request, Response};
 
 use super::{Arrival, Shared, Tag};
 use crate::connection::parked::Resume;
-use crate::connection::question::Turn;
 use crate::connection::reading;
+use crate::connection::turnstile::Turn;
 
 /// A call in flight. Dropping it cancels the call at the server.
 pub(super) struct MuxReply {
@@ -29,12 +29,20 @@ struct Flight {
     call: Call,
     /// What the caller lacks that the server asked for.
     lacking: Option<Raw>,
-    _turn: Option<Turn>,
+    turn: Option<Turn>,
+}
+
+impl Flight {
+    fn set_parked(&mut self, is_parked: bool) {
+        if let Some(turn) = &mut self.turn {
+            turn.set_parked(is_parked);
+        }
+    }
 }
 
 impl MuxReply {
     pub(super) fn new(shared: Arc<Shared>, ticket: Ticket<Arrival, Tag>, call: Call, turn: Option<Turn>) -> Self {
-        Self { shared, flight: Some(Flight { ticket, call, lacking: None, _turn: turn }) }
+        Self { shared, flight: Some(Flight { ticket, call, lacking: None, turn }) }
     }
 
     fn end(&mut self, outcome: Outcome) -> Event {
@@ -64,6 +72,7 @@ impl MuxReply {
             }
             Ok(question) => {
                 let call = flight.call.clone();
+                flight.set_parked(true);
                 let rest = Box::new(MuxReply { shared: self.shared.clone(), flight: Some(flight) });
                 Some(Event::Done(self.shared.context.park(&call, request, question, rest)))
             }
@@ -105,7 +114,10 @@ impl Resume for MuxReply {
         self.flight.as_ref().map(|flight| flight.ticket.key())
     }
 
-    fn resume(self: Box<Self>, answer: Option<Response>) -> Reply {
+    fn resume(mut self: Box<Self>, answer: Option<Response>) -> Reply {
+        if let Some(flight) = &mut self.flight {
+            flight.set_parked(false);
+        }
         if let Some(answer) = answer {
             if let Some(flight) = &self.flight {
                 self.shared.stopped_asking(flight.ticket.key());

@@ -1,5 +1,7 @@
 //! Two callers and a legacy server that asks on a shared stream: a question never reaches the wrong one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::json;
 use tsugi_protocol::answer::{Answer, Call, Caller, Outcome};
 use tsugi_testkit::script::Script;
@@ -84,6 +86,53 @@ async fn one_caller_may_have_two_calls_that_ask() {
         let told = text(&answer_to_the_end(&bench, outcome, name).await);
         assert!(told.contains("one") || told.contains("two"), "{told}");
     }
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_question_of_ones_own_does_not_keep_ones_other_calls_out_although_somebody_waits() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));
+    let parked = end_of(bench.server.answer(of("alice", "ask")), LIMIT).await.unwrap();
+    let bob = tokio::spawn(end_of(bench.server.answer(of("bob", "echo")), LIMIT));
+    tokio::task::yield_now().await;
+    let helping = bench.outcome(of("alice", "echo")).await;
+    assert!(matches!(helping, Outcome::Complete(_)), "{helping:?}");
+    assert!(!bob.is_finished());
+    let answered = bench.outcome(answered(of("alice", "ask"), &parked, form("alice"))).await;
+    assert!(text(&answered).contains("alice"));
+    assert!(matches!(bob.await, Ok(Some(Outcome::Complete(_)))));
+    bench.finish().await;
+}
+
+/// Four workers of one caller, so that one of its calls is always under way, until another caller has been served.
+#[tokio::test]
+async fn a_caller_whose_calls_overlap_does_not_keep_others_out() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));
+    let is_served = AtomicBool::new(false);
+    let overlapping = (0..4).map(|worker| {
+        let (bench, is_served) = (&bench, &is_served);
+        async move {
+            while !is_served.load(Ordering::Relaxed) {
+                let sleep = call("sleep", json!({"ms": 30 + worker * 11})).from_caller(Caller::new("alice"));
+                bench.outcome(sleep).await;
+            }
+        }
+    });
+    let bob = async {
+        let mut served = Vec::new();
+        for _ in 0..3 {
+            served.push(end_of(bench.server.answer(of("bob", "echo")), LIMIT / 4).await);
+        }
+        is_served.store(true, Ordering::Relaxed);
+        served
+    };
+    let (_, served) = tokio::join!(futures_util::future::join_all(overlapping), bob);
+    let is_complete = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Complete(_)));
+    assert!(served.iter().all(is_complete), "{served:?}");
     bench.finish().await;
 }
 

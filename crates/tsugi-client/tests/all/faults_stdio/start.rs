@@ -338,6 +338,24 @@ async fn a_bare_tool_name_is_refused_when_a_slower_server_has_it_too() {
     manager.stop().await;
 }
 
+/// Each limit but that of the test is an hour, so whoever waits for the mute server waits too long.
+#[tokio::test]
+async fn a_bare_tool_name_does_not_wait_for_a_server_that_hangs() {
+    let scripted = Scripted::new(Script::modern());
+    let hour = Duration::from_secs(3600);
+    let manager = Manager::new(Options { handshake_timeout: hour, probe_timeout: hour, ..options() });
+    manager.register(config("good", Target::stdio(command(&scripted)))).unwrap();
+    manager.register(config("mute", shell("exec sleep 600"))).unwrap();
+    let lazy = ServerConfig { start: Start::Lazy, ..config("lazy", shell("exec sleep 600")) };
+    manager.server("good").unwrap().ready(LIMIT).await.unwrap();
+    let found = tokio::time::timeout(LIMIT, manager.find_tool(None, "echo")).await.expect("it is known who has it");
+    assert_eq!(found.unwrap().name(), "good");
+    manager.register(lazy).unwrap();
+    let found = tokio::time::timeout(LIMIT, manager.find_tool(None, "echo")).await.expect("it is known who has it");
+    assert_eq!(found.unwrap().name(), "good");
+    manager.stop().await;
+}
+
 #[tokio::test]
 async fn prepared_servers_take_over_when_they_are_ready_and_change_nothing_when_they_are_not() {
     let (old, new) =
@@ -385,6 +403,24 @@ async fn what_a_server_offered_is_listed_before_it_is_up_and_while_it_is_away() 
     assert_eq!(scripted.journal().launches(), 2);
     assert_eq!(listed(&server).await["tools"], expected["tools"]);
     second.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_of_a_lazy_server_that_is_held_back_starts_it_when_it_may() {
+    let scripted = Scripted::new(Script::modern());
+    let manager = Manager::new(options());
+    manager.hold_back();
+    let lazy = ServerConfig { start: Start::Lazy, ..config("one", Target::stdio(command(&scripted))) };
+    let server = manager.register(lazy).unwrap();
+    let called = tokio::spawn(end_of(server.answer(call("echo", json!({"message": "early"}))), LIMIT));
+    // On this one thread the server's task takes the order before it hears that it may start.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    manager.let_start();
+    let outcome = called.await.unwrap().expect("the call ends");
+    assert_eq!(text(&outcome), "early");
+    manager.stop().await;
 }
 
 #[tokio::test]
