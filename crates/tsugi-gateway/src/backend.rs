@@ -77,9 +77,25 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// What stands on that board, asked in the words of one of the server's reading tools, for somebody who may see
-    /// all of it and touch nothing. `None` when there is no such server or no such reading tool.
-    fn board(&self, _tool: &str, _arguments: Value) -> Option<BoxFuture<'_, Result<Value, Value>>> {
+    /// What stands on that board as far as this looker may see it: asked in the words of one of the server's reading
+    /// tools, or of a view that only people have. `None` when there is no such server or nothing of that name.
+    fn board(
+        &self,
+        _looker: Looker<'_>,
+        _look: &str,
+        _arguments: Value,
+    ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
+        None
+    }
+
+    /// Changes something on that board that no tool of the server changes. `None` when there is no such server or no
+    /// such order; whether this caller may is the server's to say.
+    fn board_order(
+        &self,
+        _caller: &Caller,
+        _order: &str,
+        _arguments: Value,
+    ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
         None
     }
 

@@ -3,7 +3,7 @@
 //! [`page`] is the page itself, made by `dashboard/` beside this crate and embedded here; [`session`] signs people
 //! in; [`recorder`] remembers calls; [`look`] shows what is there now, and [`events`] what happens.
 
-mod board;
+pub(crate) mod board;
 mod events;
 mod histogram;
 mod look;
@@ -36,7 +36,7 @@ pub enum View {
     Call,
     /// The last hour.
     Charts,
-    /// What stands on the board, for those who may only look.
+    /// What stands on the board.
     Board,
     /// What happens from now on.
     Events,

@@ -17,6 +17,7 @@ pub(crate) mod ws;
 use std::sync::Arc;
 
 use ::http::StatusCode;
+use ::http::header::CONTENT_TYPE;
 use ::http::request::Parts;
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -51,6 +52,19 @@ impl Asked<'_> {
     /// The body of a POST: JSON, not compressed, not too large.
     pub(crate) async fn json_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
         http::expect_json(&self.parts.headers)?;
+        self.whole_body(body).await
+    }
+
+    /// The body of a form, not too large.
+    pub(crate) async fn form_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
+        let kind = self.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with("application/x-www-form-urlencoded") {
+            return Err(Refusal::bad_request("this is for the form of the page"));
+        }
+        self.whole_body(body).await
+    }
+
+    async fn whole_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
         let limits = &self.gateway.config().limits;
         body::collect(body, limits.body, limits.body_timeout).await.map_err(refuse_body)
     }

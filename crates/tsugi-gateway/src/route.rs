@@ -59,17 +59,24 @@ pub enum Route {
     SignOut,
     /// What the dashboard shows.
     Dashboard(View),
+    /// A change on the board.
+    BoardOrder,
+    /// The board for readers without JavaScript.
+    PlainBoard,
+    /// Signing in there.
+    PlainSignIn,
 }
 
 impl Route {
     /// True for what everybody may have who reaches the address: the page on which people sign in.
     pub fn is_open(self) -> bool {
-        matches!(self, Route::Page(_) | Route::Session | Route::SignIn | Route::SignOut)
+        let is_door = matches!(self, Route::Session | Route::SignIn | Route::SignOut | Route::PlainSignIn);
+        is_door || matches!(self, Route::Page(_) | Route::PlainBoard)
     }
 
     /// True for what belongs to the dashboard.
     pub fn is_dashboard(self) -> bool {
-        self.is_open() || matches!(self, Route::Dashboard(_))
+        self.is_open() || matches!(self, Route::Dashboard(_) | Route::BoardOrder)
     }
 }
 
@@ -137,6 +144,9 @@ pub static ROUTES: &[Entry] = &[
     entry(Method::GET, "/api/calls/{}", Route::Dashboard(View::Call), Style::Rest),
     entry(Method::GET, "/api/charts", Route::Dashboard(View::Charts), Style::Rest),
     entry(Method::GET, "/api/board/{}", Route::Dashboard(View::Board), Style::Rest),
+    entry(Method::POST, "/api/board/{}", Route::BoardOrder, Style::Rest),
+    entry(Method::GET, "/board.html", Route::PlainBoard, Style::Rest),
+    entry(Method::POST, "/board.html", Route::PlainSignIn, Style::Rest),
     entry(Method::GET, "/api/events", Route::Dashboard(View::Events), Style::Rest),
 ];
 

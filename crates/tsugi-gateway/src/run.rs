@@ -365,6 +365,12 @@ impl Gateway {
             Route::Session => dashboard::session::show(&asked),
             Route::SignIn => dashboard::session::sign_in(&asked, &asked.json_body(body).await?)?,
             Route::SignOut => dashboard::session::sign_out(&asked),
+            Route::BoardOrder => {
+                let name = segments.first().unwrap_or_default();
+                dashboard::board::order(&asked, name, &asked.json_body(body).await?).await?
+            }
+            Route::PlainBoard => dashboard::board::plain::show(&asked).await?,
+            Route::PlainSignIn => dashboard::board::plain::sign_in(&asked, &asked.form_body(body).await?)?,
             Route::Dashboard(view) => dashboard::show(&asked, view, segments.first().unwrap_or_default()).await?,
             route => self.control(&asked, route, segments, body).await?,
         })

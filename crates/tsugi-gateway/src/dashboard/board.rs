@@ -1,45 +1,93 @@
-//! The board for those who may only look: without it a read-only key would see no task, since every other way to the
-//! project-management server can also change something.
+//! The board of the project-management server beside its tools: what only people look at, what only people may order,
+//! and the way for read-only keys, since every other way to that server can also change something.
+
+mod export;
+mod html;
+pub(crate) mod plain;
+mod when;
+mod word;
 
 use ::http::{Response, StatusCode};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tsugi_protocol::answer::FaultCode;
 
 use super::look;
 use super::viewer::Viewer;
 use crate::body::Body;
-use crate::face::http;
+use crate::face::{Asked, http};
 use crate::guard::refusal::Refusal;
 
 /// The server whose board it is.
 const SERVER: &str = "pm";
 
-/// `GET /api/board/{tool}?arguments={…}`: what that reading tool answers.
-pub(super) async fn show(viewer: &Viewer, tool: &str, query: &str) -> Result<Response<Body>, Refusal> {
-    let may_see = viewer.is_admin() || viewer.principal.is_only_looking();
-    if !may_see || !viewer.sees(SERVER, tool) {
-        return Err(Refusal::forbidden("this is for read-only keys; others ask the server pm itself"));
+/// What is told of the whole database, whoever's it is.
+const WHOLE: [&str; 2] = ["get_state", "verify"];
+
+/// `GET /api/board/{look}?arguments={…}`: what that reading tool or that view of the board answers.
+pub(super) async fn show(viewer: &Viewer, name: &str, query: &str) -> Result<Response<Body>, Refusal> {
+    if let Some(format) = export::format(name) {
+        return export::open(viewer, format, query).await;
     }
-    let arguments = arguments(query)?;
-    let asking = viewer.backend().board(tool, arguments).ok_or_else(|| no_such_look(tool))?;
-    Ok(match asking.await {
+    Ok(answer(look(viewer, name, arguments(query)?)?.await))
+}
+
+/// `POST /api/board/{order}` with its arguments as the body.
+pub(crate) async fn order(asked: &Asked<'_>, name: &str, body: &Bytes) -> Result<Response<Body>, Refusal> {
+    let viewer = Viewer::of(asked);
+    if viewer.principal.is_only_looking() || !viewer.sees(SERVER, like(name)) {
+        return Err(Refusal::forbidden("this key may not change anything on the board"));
+    }
+    asked.gateway.guard().expect_own_page(asked.parts)?;
+    let arguments = serde_json::from_slice(body).map_err(|error| not_json("the body", &error))?;
+    let asking = viewer.backend().board_order(viewer.principal.caller(), name, arguments);
+    Ok(answer(asking.ok_or_else(|| no_such_look(name))?.await))
+}
+
+/// Begins to look, as far as this viewer may.
+fn look<'a>(viewer: &'a Viewer, name: &str, arguments: Value) -> Result<BoxFuture<'a, Result<Value, Value>>, Refusal> {
+    let sees_all = viewer.is_admin() || viewer.principal.is_only_looking();
+    if !viewer.sees(SERVER, like(name)) || (WHOLE.contains(&name) && !sees_all) {
+        return Err(Refusal::forbidden("this key does not see that part of the board"));
+    }
+    viewer.backend().board(viewer.looker(), name, arguments).ok_or_else(|| no_such_look(name))
+}
+
+/// The tool by which a key's permit is asked: who may not use that tool does not see the same by another way.
+fn like(name: &str) -> &str {
+    match name {
+        "get_board" | "get_needs" | "get_state" | "verify" => "list_tasks",
+        "get_crew" => "list_sessions",
+        "get_story" => "get_task",
+        "get_timeline" => "get_history",
+        "send_message" => "add_context",
+        other => other,
+    }
+}
+
+fn answer(told: Result<Value, Value>) -> Response<Body> {
+    match told {
         Ok(told) => look::give(&told),
         Err(fault) => {
             let body = json!({"success": false, "error": fault}).to_string();
             http::json(StatusCode::UNPROCESSABLE_ENTITY, Body::one(body.into()))
         }
-    })
+    }
 }
 
 fn arguments(query: &str) -> Result<Value, Refusal> {
     let Some((_, text)) = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "arguments") else {
         return Ok(json!({}));
     };
-    let not_json = |error| Refusal::bad_request(format!("`arguments` is not JSON: {error}"));
-    serde_json::from_str(&text).map_err(not_json)
+    serde_json::from_str(&text).map_err(|error| not_json("`arguments`", &error))
 }
 
-fn no_such_look(tool: &str) -> Refusal {
-    let message = format!("there is no board here, or {tool:?} is not one of the tools that only look");
+fn not_json(what: &str, error: &serde_json::Error) -> Refusal {
+    Refusal::bad_request(format!("{what} is not JSON: {error}"))
+}
+
+fn no_such_look(name: &str) -> Refusal {
+    let message = format!("there is no board here, or {name:?} is nothing that can be asked of it");
     Refusal::new(StatusCode::NOT_FOUND, FaultCode::ToolNotFound, message)
 }

@@ -13,7 +13,7 @@ use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint, Kept, Looker
 use tsugi_gateway::dashboard::observe::Observe;
 use tsugi_gateway::telemetry::Metrics;
 use tsugi_process::Redact;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::answer::{Caller, Fault, FaultCode};
 
 use crate::app::gateway::keep::{self, Keeper};
 use crate::app::{gateway, server};
@@ -74,8 +74,22 @@ impl Backend for Offered {
         self.boards.changes(looker)
     }
 
-    fn board(&self, tool: &str, arguments: Value) -> Option<BoxFuture<'_, Result<Value, Value>>> {
-        self.boards.look(tool, arguments)
+    fn board(
+        &self,
+        looker: Looker<'_>,
+        look: &str,
+        arguments: Value,
+    ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
+        self.boards.look(looker, look, arguments)
+    }
+
+    fn board_order(
+        &self,
+        caller: &Caller,
+        order: &str,
+        arguments: Value,
+    ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
+        self.boards.order(caller, order, arguments)
     }
 
     fn metrics(&self) -> Arc<Metrics> {

@@ -7,18 +7,25 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tsugi_gateway::backend::Looker;
 use tsugi_gateway::guard::api_key::Key;
 use tsugi_gateway::guard::permit::Permit;
 use tsugi_gateway::guard::token::Tokens;
 use tsugi_pm::action::admin::TOKEN_START;
+use tsugi_pm::action::board::GetBoard;
+use tsugi_pm::action::board::crew::GetCrew;
+use tsugi_pm::action::board::message::SendMessage;
+use tsugi_pm::action::board::needs::GetNeeds;
+use tsugi_pm::action::board::story::GetStory;
+use tsugi_pm::action::board::timeline::GetTimeline;
 use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::find::GetHistory;
 use tsugi_pm::action::list::ListTasks;
 use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::people::{ListAgents, ListSessions};
-use tsugi_pm::action::project::ListProjects;
+use tsugi_pm::action::project::{ListProjects, UpdateProject};
 use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::event::Event;
 use tsugi_pm::domain::fault::Fault;
@@ -52,25 +59,39 @@ impl Boards {
     /// What happens on the board as far as this caller may see it, from the first look on; `None` without a board.
     pub(crate) fn changes(&self, looker: Looker<'_>) -> Option<BoxStream<'static, Value>> {
         let shared = self.shown()?;
-        let caller = match looker {
-            Looker::Caller(caller) => Some(caller.clone()),
-            Looker::ReadOnly => None,
-        };
-        let begin = Reader::Before(Arc::downgrade(&shared), caller);
+        let begin = Reader::Before(Arc::downgrade(&shared), named(looker));
         Some(unfold(begin, |reader| reader.next()).boxed())
     }
 
-    /// What stands on the board, for somebody who may see all of it and touch nothing: the reading tools of the page
-    /// and no others, done as nobody in particular.
-    pub(crate) fn look(&self, tool: &str, arguments: Value) -> Option<BoxFuture<'static, Result<Value, Value>>> {
-        let shared = self.shown()?;
-        Some(match tool {
-            ListProjects::NAME => look::<ListProjects>(shared, arguments).boxed(),
-            ListTasks::NAME => look::<ListTasks>(shared, arguments).boxed(),
-            GetTask::NAME => look::<GetTask>(shared, arguments).boxed(),
-            ListAgents::NAME => look::<ListAgents>(shared, arguments).boxed(),
-            ListSessions::NAME => look::<ListSessions>(shared, arguments).boxed(),
-            GetHistory::NAME => look::<GetHistory>(shared, arguments).boxed(),
+    /// What stands on the board as far as this looker may see it: the reading tools of the page, the views that only
+    /// people have, and no others.
+    pub(crate) fn look(&self, looker: Looker<'_>, name: &str, arguments: Value) -> Option<Answering> {
+        let (shared, caller) = (self.shown()?, named(looker));
+        Some(match name {
+            ListProjects::NAME => perform::<ListProjects>(shared, caller, arguments).boxed(),
+            ListTasks::NAME => perform::<ListTasks>(shared, caller, arguments).boxed(),
+            GetTask::NAME => perform::<GetTask>(shared, caller, arguments).boxed(),
+            ListAgents::NAME => perform::<ListAgents>(shared, caller, arguments).boxed(),
+            ListSessions::NAME => perform::<ListSessions>(shared, caller, arguments).boxed(),
+            GetHistory::NAME => perform::<GetHistory>(shared, caller, arguments).boxed(),
+            GetBoard::NAME => perform::<GetBoard>(shared, caller, arguments).boxed(),
+            GetNeeds::NAME => perform::<GetNeeds>(shared, caller, arguments).boxed(),
+            GetCrew::NAME => perform::<GetCrew>(shared, caller, arguments).boxed(),
+            GetStory::NAME => perform::<GetStory>(shared, caller, arguments).boxed(),
+            GetTimeline::NAME => perform::<GetTimeline>(shared, caller, arguments).boxed(),
+            // These tell of the whole database: the gateway lets only those ask who may see all of it.
+            "get_state" => async move { told(opened(&shared).await?.state().await) }.boxed(),
+            "verify" => async move { told(opened(&shared).await?.verify().await) }.boxed(),
+            _ => return None,
+        })
+    }
+
+    /// Changes something that no tool of the usual profiles changes, as the agent that the caller is.
+    pub(crate) fn order(&self, caller: &answer::Caller, name: &str, arguments: Value) -> Option<Answering> {
+        let (shared, caller) = (self.shown()?, Some(caller.clone()));
+        Some(match name {
+            UpdateProject::NAME => perform::<UpdateProject>(shared, caller, arguments).boxed(),
+            SendMessage::NAME => perform::<SendMessage>(shared, caller, arguments).boxed(),
             _ => return None,
         })
     }
@@ -105,11 +126,37 @@ impl Tokens for Boards {
     }
 }
 
-async fn look<A: Action>(shared: Arc<Shared>, arguments: Value) -> Result<Value, Value> {
-    let told = |fault: Fault| fault.to_json();
-    let action: A = serde_json::from_value(arguments).map_err(|error| told(Fault::invalid(error.to_string())))?;
-    let pm = shared.pm().await.map_err(|fault| told(Fault::internal(fault.to_string())))?;
-    Ok(json!(pm.perform(&Caller::operator(), action).await.map_err(told)?))
+/// What the board answers, later.
+type Answering = BoxFuture<'static, Result<Value, Value>>;
+
+/// Who looks; nobody in particular may see everything.
+fn named(looker: Looker<'_>) -> Option<answer::Caller> {
+    match looker {
+        Looker::Caller(caller) => Some(caller.clone()),
+        Looker::ReadOnly => None,
+    }
+}
+
+async fn perform<A: Action>(
+    shared: Arc<Shared>,
+    caller: Option<answer::Caller>,
+    arguments: Value,
+) -> Result<Value, Value> {
+    let action = serde_json::from_value::<A>(arguments).map_err(|error| Fault::invalid(error.to_string()).to_json())?;
+    let pm = opened(&shared).await?;
+    let caller = match caller {
+        Some(caller) => of_principal(pm, &caller).await.map_err(|fault| fault.to_json())?,
+        None => Caller::operator(),
+    };
+    told(pm.perform(&caller, action).await)
+}
+
+async fn opened(shared: &Shared) -> Result<&Pm, Value> {
+    shared.pm().await.map_err(|fault| Fault::internal(fault.to_string()).to_json())
+}
+
+fn told<T: Serialize>(answer: Result<T, Fault>) -> Result<Value, Value> {
+    answer.map(|told| json!(told)).map_err(|fault| fault.to_json())
 }
 
 fn nothing() -> Arc<Permit> {
@@ -147,7 +194,7 @@ impl Reader {
             match &mut self {
                 Self::Before(shared, caller) => self = Self::begin(shared, caller).await?,
                 Self::Reading { pm, caller, feed } => match feed.next().await {
-                    Ok(event) if pm.may_see(caller, &event).await => return Some((told(&event), self)),
+                    Ok(event) if pm.may_see(caller, &event).await => return Some((change(&event), self)),
                     Ok(_) => {}
                     Err(fault) => {
                         tracing::warn!(%fault, "the board's changes are not told for a while");
@@ -169,7 +216,7 @@ impl Reader {
     }
 }
 
-fn told(event: &Event) -> Value {
+fn change(event: &Event) -> Value {
     json!({
         "project": event.project_id,
         "entity": event.entity_type,

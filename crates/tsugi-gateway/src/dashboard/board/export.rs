@@ -1,0 +1,178 @@
+//! The history of the board to take away: every event that fits, as JSON lines or as a table, however many there are.
+
+use std::task::{Context, Poll};
+
+use ::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use ::http::{HeaderValue, Response};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use super::super::viewer::Viewer;
+use super::{answer, look, when};
+use crate::body::{Body, Chunks};
+use crate::guard::refusal::Refusal;
+
+/// Events that are read at a time.
+const PAGE: i64 = 500;
+/// Parts that wait for a slow reader.
+const WAITING: usize = 2;
+/// What one may narrow it down by.
+const FILTERS: [&str; 4] = ["project_id", "agent_id", "task_id", "kind"];
+/// The columns of the table.
+const COLUMNS: [&str; 13] = [
+    "seq",
+    "at",
+    "type",
+    "entity_type",
+    "entity_id",
+    "project_id",
+    "actor_agent_id",
+    "session_id",
+    "claim_id",
+    "reason",
+    "changes",
+    "version_after",
+    "hash",
+];
+
+/// How it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// One object on each line.
+    JsonLines,
+    /// A table.
+    Csv,
+}
+
+/// The format that a name stands for.
+pub(super) fn format(name: &str) -> Option<Format> {
+    match name {
+        "events.jsonl" => Some(Format::JsonLines),
+        "events.csv" => Some(Format::Csv),
+        _ => None,
+    }
+}
+
+/// `GET /api/board/events.csv` and `events.jsonl`, oldest first. What cannot be read at all is refused; where reading
+/// fails later, the body ends in the middle of the connection and is seen to be cut.
+pub(super) async fn open(viewer: &Viewer, format: Format, query: &str) -> Result<Response<Body>, Refusal> {
+    let wish = wish(query);
+    let first = match page(viewer, &wish, 0).await? {
+        Ok(first) => first,
+        Err(fault) => return Ok(answer(Err(fault))),
+    };
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let reader = Viewer { gateway: viewer.gateway.clone(), principal: viewer.principal.clone() };
+    viewer.gateway.tasks().spawn(write(reader, format, wish, first, sender));
+    let mut response = Response::new(Body::Stream(Box::new(Parts(receiver))));
+    let (kind, file) = match format {
+        Format::JsonLines => ("application/jsonl; charset=utf-8", "attachment; filename=\"events.jsonl\""),
+        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"events.csv\""),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(file));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+struct Parts(mpsc::Receiver<Bytes>);
+
+impl Chunks for Parts {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.poll_recv(context)
+    }
+}
+
+fn wish(query: &str) -> Map<String, Value> {
+    let given = url::form_urlencoded::parse(query.as_bytes());
+    let known = given.filter(|(key, value)| FILTERS.contains(&&**key) && !value.is_empty());
+    known.map(|(key, value)| (key.into_owned(), json!(value))).collect()
+}
+
+/// The events after a number; the outer error is the viewer's, the inner one the board's.
+async fn page(viewer: &Viewer, wish: &Map<String, Value>, since: i64) -> Result<Result<Vec<Value>, Value>, Refusal> {
+    let mut arguments = wish.clone();
+    arguments.extend([
+        ("since_seq".to_owned(), json!(since)),
+        ("full".to_owned(), json!(true)),
+        ("limit".to_owned(), json!(PAGE)),
+    ]);
+    let told = look(viewer, "get_timeline", Value::Object(arguments))?.await;
+    Ok(told.map(|mut told| match told["events"].take() {
+        Value::Array(events) => events,
+        _ => Vec::new(),
+    }))
+}
+
+async fn write(
+    viewer: Viewer,
+    format: Format,
+    wish: Map<String, Value>,
+    mut events: Vec<Value>,
+    sender: mpsc::Sender<Bytes>,
+) {
+    let head = if format == Format::Csv { format!("{}\r\n", COLUMNS.join(",")) } else { String::new() };
+    let mut text = head;
+    loop {
+        text.extend(events.iter().map(|event| line(format, event)));
+        if !text.is_empty() && sender.send(Bytes::from(std::mem::take(&mut text))).await.is_err() {
+            return;
+        }
+        let Some(last) = events.last().and_then(|event| event["seq"].as_i64()) else { return };
+        // Reading may take long: who was signed out meanwhile reads no further.
+        if (events.len() as i64) < PAGE || !viewer.is_still_in() {
+            return;
+        }
+        events = match page(&viewer, &wish, last).await {
+            Ok(Ok(more)) => more,
+            _ => return,
+        };
+    }
+}
+
+fn line(format: Format, event: &Value) -> String {
+    match format {
+        Format::JsonLines => format!("{event}\n"),
+        Format::Csv => {
+            let cells: Vec<String> = COLUMNS.iter().map(|column| cell(column, &event[*column])).collect();
+            format!("{}\r\n", cells.join(","))
+        }
+    }
+}
+
+fn cell(column: &str, value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Number(number) if column == "at" => when::iso(number.as_i64().unwrap_or(0)),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => quoted(text),
+        other => quoted(&other.to_string()),
+    }
+}
+
+/// A text as a cell. Programs for tables take what begins like a formula for one; a sign before it keeps it a text.
+fn quoted(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let sign = if is_formula { "'" } else { "" };
+    format!("\"{sign}{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_quoted_and_never_a_formula() {
+        assert_eq!(quoted("a \"b\", c\nd"), "\"a \"\"b\"\", c\nd\"");
+        for formula in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"] {
+            assert!(quoted(formula).starts_with("\"'"), "{formula}");
+        }
+        let event = json!({"seq": 7, "at": 0, "type": "task.done", "reason": "=cmd()", "changes": [{"field": "a,b"}]});
+        let expected =
+            "7,1970-01-01T00:00:00.000Z,\"task.done\",,,,,,,\"'=cmd()\",\"[{\"\"field\"\":\"\"a,b\"\"}]\",,\r\n";
+        assert_eq!(line(Format::Csv, &event), expected);
+    }
+}
