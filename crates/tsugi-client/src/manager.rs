@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -42,6 +43,8 @@ struct Inner {
     desk: Desk,
     servers: RwLock<Vec<Held>>,
     changes: broadcast::Sender<Change>,
+    /// Servers that nobody finds by name any more, but that still end.
+    leaving: TaskTracker,
 }
 
 struct Held {
@@ -72,7 +75,8 @@ impl Manager {
     pub fn new(options: Options) -> Self {
         let changes = broadcast::channel(CHANGES).0;
         let common = Arc::new(Common::new(options));
-        Self(Arc::new(Inner { common, desk: Desk::default(), servers: RwLock::default(), changes }))
+        let (servers, leaving) = (RwLock::default(), TaskTracker::new());
+        Self(Arc::new(Inner { common, desk: Desk::default(), servers, changes, leaving }))
     }
 
     /// Servers that are registered from now on are not started before [`let_start`](Self::let_start): whoever has
@@ -124,7 +128,7 @@ impl Manager {
             let Some(index) = servers.iter().position(|held| held.server.name() == name) else { return false };
             servers.remove(index)
         };
-        held.server.stop().await;
+        self.0.leaving.track_future(held.server.stop()).await;
         self.tell(&held.server, What::Removed);
         true
     }
@@ -277,10 +281,14 @@ impl Manager {
         map
     }
 
-    /// Stops every server, all at once. No process is left when this returns.
+    /// Stops every server, all at once, and waits also for those that were removed or replaced before. No process is
+    /// left when this returns.
     pub async fn stop(&self) {
         let held: Vec<Held> = std::mem::take(&mut *self.0.servers.write());
         futures_util::future::join_all(held.iter().map(|held| held.server.stop())).await;
+        self.0.leaving.close();
+        self.0.leaving.wait().await;
+        self.0.leaving.reopen();
     }
 }
 

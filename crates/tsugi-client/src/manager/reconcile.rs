@@ -116,7 +116,7 @@ impl Manager {
             if !is_replaced {
                 steps.push(Step::Remove(name));
             }
-            tokio::spawn(async move {
+            self.0.leaving.spawn(async move {
                 if is_replaced {
                     tokio::time::sleep(LAST_CALLS).await;
                 }

@@ -2,14 +2,15 @@
 
 use serde_json::json;
 use tsugi_client::connection::state::State;
-use tsugi_client::{Restart, What};
+use tsugi_client::manager::Step;
+use tsugi_client::{Manager, Restart, What};
 use tsugi_protocol::answer::{Answer, FaultCode, Outcome};
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
 use crate::outcome::{fault, text};
-use crate::world::{Bench, LIMIT, Peer, call, config};
+use crate::world::{Bench, LIMIT, Peer, call, config, options};
 
 #[tokio::test]
 async fn a_server_that_is_not_to_be_restarted_stays_down_until_somebody_starts_it() {
@@ -56,4 +57,18 @@ async fn servers_are_registered_and_removed_while_calls_run_and_no_call_is_lost(
     }
     assert_eq!((told.first(), told.last()), (Some(&What::Registered), Some(&What::Removed)));
     bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_manager_that_stops_waits_also_for_a_server_that_a_reload_has_just_removed() {
+    let (manager, removed) = (Manager::new(options()), Scripted::new(Script::legacy()));
+    manager.reconcile(vec![config("one", removed.target())]);
+    let server = manager.server("one").unwrap();
+    server.ready(LIMIT).await.unwrap();
+    let running = server.answer(call("sleep", json!({"ms": 300})));
+    assert!(wait::until(|| server.status().in_flight == 1).await);
+    assert_eq!(manager.reconcile(Vec::new()), [Step::Remove("one".into())]);
+    let ((), last) = tokio::join!(manager.stop(), running.outcome());
+    assert_eq!(removed.processes(), [], "nothing is left of it");
+    assert!(matches!(last, Outcome::Complete(_)), "{last:?}");
 }
