@@ -514,7 +514,7 @@ fn other_verb(style: Style, verbs: &str) -> Response<Body> {
 
 fn panicked() -> Refusal {
     let message = "a defect of tsugi: the handler of this request panicked";
-    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, FaultCode::Internal, message)
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, FaultCode::InternalError, message)
 }
 
 fn no_servers() -> Refusal {

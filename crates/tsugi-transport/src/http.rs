@@ -1,11 +1,11 @@
 //! Messages over HTTP: each request has its own answer, as one JSON body or as a stream of events.
 
 mod client;
-pub(crate) mod connector;
+mod connector;
 pub mod headers;
 mod pool;
 mod response;
 
 pub use client::{HttpClient, HttpTarget};
-pub(crate) use connector::tls_config;
+pub(crate) use connector::Connector;
 pub use response::{EventStream, HttpResponse, Kind};

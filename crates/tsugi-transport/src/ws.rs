@@ -4,24 +4,27 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Uri};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+use tower_service::Service;
 
 use crate::error::{ErrorKind, TransportError, chain};
-use crate::http::HttpTarget;
 use crate::http::headers::retry_after;
+use crate::http::{Connector, HttpTarget};
 use crate::link::{Inbox, Link, Outbox};
 
 /// A message larger than this ends the connection.
 const MAX_MESSAGE: usize = 16 << 20;
 /// Name lookup, TCP, TLS and the upgrade together may take this long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// After this long without a message a ping is sent: proxies close what is silent, and it shows whether anybody is there.
+const SILENCE: Duration = Duration::from_secs(30);
 /// How many messages may wait in either direction.
 const QUEUE: usize = 256;
 
@@ -34,23 +37,20 @@ pub async fn connect(target: &HttpTarget) -> Result<Link, TransportError> {
 }
 
 async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
-    let refused = |why: String| TransportError::unsent(ErrorKind::Connect, why);
-    let host = target.url.host_str().ok_or_else(|| refused("the address has no host".into()))?;
-    let port = target.url.port_or_known_default().ok_or_else(|| refused("the address has no port".into()))?;
     let request = upgrade_request(target)?;
-    let tcp = TcpStream::connect((host.trim_matches(['[', ']']), port))
-        .await
-        .map_err(|error| refused(format!("cannot connect to {host}: {error}")))?;
-    tcp.set_nodelay(true).map_err(|error| refused(format!("cannot set up the connection: {error}")))?;
-    if target.url.scheme() == "wss" {
-        let tls = tokio_rustls::TlsConnector::from(crate::http::tls_config());
-        let name = rustls::pki_types::ServerName::try_from(host.to_owned())
-            .map_err(|error| refused(format!("the host name cannot be used for TLS: {error}")))?;
-        let stream =
-            tls.connect(name, tcp).await.map_err(|error| refused(format!("TLS with {host} failed: {error}")))?;
-        return upgrade(request, stream).await;
-    }
-    upgrade(request, tcp).await
+    let stream = Connector::for_upgrades().call(beneath(target)?).await.map_err(|error| {
+        let host = target.url.host_str().unwrap_or_default();
+        TransportError::unsent(ErrorKind::Connect, format!("cannot connect to {host}: {}", chain(&*error)))
+    })?;
+    upgrade(request, TokioIo::new(stream)).await
+}
+
+/// The address as the HTTP that a WebSocket begins with.
+fn beneath(target: &HttpTarget) -> Result<Uri, TransportError> {
+    let address = target.url.as_str();
+    let http = address.strip_prefix("ws").map(|rest| format!("http{rest}"));
+    let refused = || TransportError::unsent(ErrorKind::Connect, format!("{address} is no WebSocket address"));
+    http.and_then(|http| http.parse().ok()).ok_or_else(refused)
 }
 
 fn upgrade_request(target: &HttpTarget) -> Result<Request<()>, TransportError> {
@@ -59,7 +59,7 @@ fn upgrade_request(target: &HttpTarget) -> Result<Request<()>, TransportError> {
     })?;
     request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static("mcp"));
     for (name, value) in &target.headers {
-        request.headers_mut().insert(name.clone(), value.clone());
+        request.headers_mut().append(name.clone(), value.clone());
     }
     Ok(request)
 }
@@ -97,9 +97,13 @@ async fn carry<S>(
 {
     let (mut sink, mut stream) = socket.split();
     let sending = async {
-        while let Some(message) = outgoing.recv().await {
-            let text = String::from_utf8_lossy(&message).into_owned();
-            if sink.send(Message::text(text)).await.is_err() {
+        loop {
+            let message = match tokio::time::timeout(SILENCE, outgoing.recv()).await {
+                Ok(Some(message)) => Message::text(String::from_utf8_lossy(&message).into_owned()),
+                Ok(None) => break,
+                Err(_) => Message::Ping(Bytes::new()),
+            };
+            if sink.send(message).await.is_err() {
                 return;
             }
         }
@@ -149,5 +153,34 @@ mod tests {
         });
         let error = connect(&HttpTarget { url, headers: Default::default() }).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Status { status: 503, retry_after: Some(Duration::from_secs(9)) });
+    }
+
+    #[tokio::test]
+    async fn an_address_in_brackets_and_headers_of_one_name_reach_the_server() {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let url = format!("ws://{}/path?x=1", listener.local_addr().unwrap()).parse().unwrap();
+        let mut headers = http::HeaderMap::new();
+        headers.append("x-team", HeaderValue::from_static("red"));
+        headers.append("x-team", HeaderValue::from_static("blue"));
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 4096];
+            let read = stream.read(&mut head).await.unwrap();
+            String::from_utf8_lossy(&head[..read]).into_owned()
+        });
+        connect(&HttpTarget { url, headers }).await.unwrap_err();
+        let head = serving.await.unwrap();
+        assert!(head.starts_with("GET /path?x=1 HTTP/1.1"), "{head}");
+        assert!(head.contains("x-team: red") && head.contains("x-team: blue"), "{head}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_is_pinged() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let request = "ws://server/".into_client_request().unwrap();
+        let (link, accepted) = tokio::join!(upgrade(request, ours), tokio_tungstenite::accept_async(theirs));
+        let _link = link.unwrap();
+        let frame = accepted.unwrap().next().await.unwrap().unwrap();
+        assert!(matches!(frame, Message::Ping(_)), "{frame:?}");
     }
 }

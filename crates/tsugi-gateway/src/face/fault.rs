@@ -170,7 +170,7 @@ impl From<&Fault> for RestFault {
 fn rest_code(code: FaultCode) -> (StatusCode, &'static str) {
     use FaultCode::*;
     match code {
-        InvalidResponse | ConfigInvalid | Internal => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
+        InvalidResponse | ConfigInvalid | InternalError => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
         InvalidRequest | InvalidParams | StateRejected | CannotExecute | MissingCapability => {
             (StatusCode::BAD_REQUEST, "VALIDATION_ERROR")
         }

@@ -61,7 +61,7 @@ impl Running {
 
 fn panicked() -> Outcome {
     tracing::error!("the handler of a call panicked");
-    Outcome::fault(Fault::new(FaultCode::Internal, "a defect of tsugi: the handler of this call panicked"))
+    Outcome::fault(Fault::new(FaultCode::InternalError, "a defect of tsugi: the handler of this call panicked"))
 }
 
 /// Which notes the caller asked for.

@@ -31,7 +31,7 @@ pub enum FaultCode {
     CannotExecute,
     /// No such server.
     ServerNotFound,
-    /// The server is stopped, failed or parked.
+    /// The server is stopped, failed or left alone.
     ServerNotRunning,
     /// The server died while it had the call.
     ServerCrashed,
@@ -62,7 +62,7 @@ pub enum FaultCode {
     /// The caller went away.
     Cancelled,
     /// A defect of tsugi.
-    Internal,
+    InternalError,
 }
 
 impl FaultCode {
@@ -95,7 +95,7 @@ impl FaultCode {
             StateRejected => "STATE_REJECTED",
             MissingCapability => "MISSING_CAPABILITY",
             Cancelled => "CANCELLED",
-            Internal => "INTERNAL_ERROR",
+            InternalError => "INTERNAL_ERROR",
         }
     }
 
@@ -119,7 +119,7 @@ impl FaultCode {
             Overloaded => code::own::OVERLOADED,
             TooLarge => code::own::TOO_LARGE,
             Draining => code::own::DRAINING,
-            MaxRetriesExceeded | ExecutionFailed | Cancelled | Internal => code::INTERNAL_ERROR,
+            MaxRetriesExceeded | ExecutionFailed | Cancelled | InternalError => code::INTERNAL_ERROR,
         }
     }
 }
@@ -332,7 +332,7 @@ fn usual(code: FaultCode) -> (Stage, Blame, bool, SentState) {
         MaxRetriesExceeded => (Stage::Call, Blame::Upstream, false, Unknown),
         Overloaded | Draining => (Stage::Call, Blame::Tsugi, true, NotSent),
         Cancelled => (Stage::Call, Blame::Caller, false, Unknown),
-        Internal => (Stage::Call, Blame::Tsugi, false, Unknown),
+        InternalError => (Stage::Call, Blame::Tsugi, false, Unknown),
     }
 }
 
@@ -378,9 +378,35 @@ mod tests {
 
     #[test]
     fn the_words_of_a_code_are_the_same_in_text_and_in_json() {
-        for code in
-            [FaultCode::Timeout, FaultCode::ServerNotRunning, FaultCode::MaxRetriesExceeded, FaultCode::ToolNotFound]
-        {
+        use FaultCode::*;
+        for code in [
+            ConfigInvalid,
+            InvalidResponse,
+            InvalidRequest,
+            MethodNotFound,
+            ToolNotFound,
+            ResourceNotFound,
+            InvalidParams,
+            ExecutionFailed,
+            CannotExecute,
+            ServerNotFound,
+            ServerNotRunning,
+            ServerCrashed,
+            ConnectionFailed,
+            ConnectionLost,
+            Timeout,
+            MaxRetriesExceeded,
+            PermissionDenied,
+            RateLimitExceeded,
+            Overloaded,
+            TooLarge,
+            Draining,
+            InputRequired,
+            StateRejected,
+            MissingCapability,
+            Cancelled,
+            InternalError,
+        ] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
     }

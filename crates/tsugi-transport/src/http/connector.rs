@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
+use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
@@ -18,6 +19,8 @@ use tower_service::Service;
 
 /// Name lookup, TCP and TLS together may take this long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// A connection that is silent for this long is looked after.
+const IDLE: Duration = Duration::from_secs(60);
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -28,16 +31,16 @@ pub(crate) struct Connector(HttpsConnector<HttpConnector>);
 
 impl Connector {
     pub(crate) fn new() -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.enforce_http(false);
-        tcp.set_keepalive(Some(Duration::from_secs(60)));
-        let https = HttpsConnectorBuilder::new()
-            .with_tls_config(tls_config().as_ref().clone())
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(tcp);
-        Self(https)
+        Self(https().enable_all_versions().wrap_connector(tcp()))
+    }
+
+    /// A connector for connections that are to be upgraded, which only HTTP/1.1 can. They have no deadline per
+    /// request, so the system ends one whose other side does not take what is sent.
+    pub(crate) fn for_upgrades() -> Self {
+        let mut tcp = tcp();
+        #[cfg(target_os = "linux")]
+        tcp.set_tcp_user_timeout(Some(IDLE));
+        Self(https().enable_http1().wrap_connector(tcp))
     }
 }
 
@@ -61,8 +64,23 @@ impl Service<Uri> for Connector {
     }
 }
 
+fn https() -> HttpsConnectorBuilder<WantsProtocols1> {
+    HttpsConnectorBuilder::new().with_tls_config(tls_config().as_ref().clone()).https_or_http()
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.enforce_http(false);
+    // The other side may vanish without a word: it is asked after a minute of silence, three times.
+    tcp.set_keepalive(Some(IDLE));
+    tcp.set_keepalive_interval(Some(IDLE / 6));
+    tcp.set_keepalive_retries(Some(3));
+    tcp
+}
+
 /// The one TLS configuration of the process: the system's certificates, ring, no client certificate.
-pub(crate) fn tls_config() -> Arc<ClientConfig> {
+fn tls_config() -> Arc<ClientConfig> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     CONFIG.get_or_init(|| Arc::new(build_tls_config())).clone()
 }

@@ -59,7 +59,7 @@ impl Exit {
             InputRequired => Exit::InputRequired,
             Cancelled => Exit::Interrupted,
             MaxRetriesExceeded => fault.cause.as_deref().map_or(Exit::Failed, Exit::of_fault),
-            InvalidResponse | ExecutionFailed | Internal => Exit::Failed,
+            InvalidResponse | ExecutionFailed | InternalError => Exit::Failed,
         }
     }
 }

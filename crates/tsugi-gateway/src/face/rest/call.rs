@@ -1,6 +1,5 @@
 //! One tool call over REST: from a small JSON object to a plain result.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use ::http::StatusCode;
@@ -139,12 +138,19 @@ fn single_text(block: &Raw) -> Option<Raw> {
     if block.get_str("type")? != "text" {
         return None;
     }
-    let parsed = match block.get_str("text")? {
-        // Nothing is escaped in it, so what arrived is the text itself and a large one is not copied.
-        Cow::Borrowed(text) => Raw::parse(block.bytes().slice_ref(text.as_bytes())),
-        Cow::Owned(text) => Raw::parse(text.into()),
+    let text = block.get("text").filter(|text| text.bytes().starts_with(b"\""))?;
+    json_within(&text).or(Some(text))
+}
+
+/// The JSON value that a string holds, if it holds one.
+fn json_within(text: &Raw) -> Option<Raw> {
+    let inner = text.bytes().strip_prefix(b"\"")?.trim_ascii_start();
+    // A large text that cannot be JSON is not unescaped to find that out.
+    let may_be_json = match inner.first()? {
+        b'{' | b'[' | b'-' | b'0'..=b'9' | b'\\' => true,
+        _ => [&b"true"[..], b"false", b"null"].iter().any(|word| inner.starts_with(word)),
     };
-    parsed.ok().or_else(|| block.get("text"))
+    may_be_json.then(|| text.as_string())?.and_then(|text| Raw::parse(text.into()).ok())
 }
 
 fn tool_error(body: &Object) -> RestFault {
@@ -174,4 +180,38 @@ fn questions(input: &InputRequired) -> RestFault {
     let requests = input.requests.as_ref().and_then(|requests| requests.raw().to::<Value>().ok());
     let details = json!({"inputRequests": requests, "requestState": input.state});
     RestFault { details: Some(details), ..RestFault::from(&fault) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_text_is_given_as_the_json_it_holds_or_as_it_is() {
+        let texts = [
+            ("x y", "\"x y\""),
+            ("line\none", "\"line\\none\""),
+            ("{\"a\": [1]}", "{\"a\": [1]}"),
+            ("\n [1] ", "[1]"),
+            ("\"quoted\"", "\"quoted\""),
+            ("-1.5", "-1.5"),
+            ("true", "true"),
+            ("null", "null"),
+            ("true story", "\"true story\""),
+            ("{not json", "\"{not json\""),
+            ("", "\"\""),
+        ];
+        for (text, shown) in texts {
+            let body = Raw::from(json!({"content": [{"type": "text", "text": text}]}));
+            assert_eq!(plain(&Object::of(&body).unwrap()).as_str(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_single_text_is_given_whole() {
+        for content in [json!([]), json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), json!([7])] {
+            let body = Raw::from(json!({"content": content}));
+            assert_eq!(plain(&Object::of(&body).unwrap()).to::<Value>().unwrap(), content);
+        }
+    }
 }
