@@ -126,7 +126,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("without {server}: {fault}");
     }
     // A word of the program itself: nothing is written that is too long.
-    manager.can_execute("notes", "write", |arguments| async move {
+    manager.set_check("notes", "write", |arguments| async move {
         let length = arguments["text"].as_str().map_or(0, str::len);
         if length > 1000 { Err("a note has at most 1000 characters".to_owned()) } else { Ok(()) }
     });

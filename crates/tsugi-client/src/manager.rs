@@ -34,6 +34,9 @@ const CHANGES: usize = 1024;
 /// For so long a new server may still turn out to have a tool of the same name as another's.
 const FIRST_MOMENTS: Duration = Duration::from_secs(5);
 
+/// How many servers are named to somebody who looked for another one.
+const NAMED: usize = 20;
+
 /// Holds servers. Cheap to clone; all servers stop when the last clone is dropped.
 #[derive(Clone)]
 pub struct Manager(Arc<Inner>);
@@ -101,7 +104,8 @@ impl Manager {
         let mut servers = self.0.servers.write();
         if servers.iter().any(|held| held.server.name() == config.name) {
             let message = format!("there is a server named {:?} already", config.name);
-            return Err(Fault::new(FaultCode::ConfigInvalid, message).on_server(&config.name));
+            let fault = Fault::new(FaultCode::ConfigInvalid, message).on_server(&config.name);
+            return Err(fault.with_hint("choose another name, or remove that server first"));
         }
         let held = self.hold(config);
         let server = held.server.clone();
@@ -163,8 +167,7 @@ impl Manager {
     /// such a tool, and otherwise only for the first moments of its life, to hear whether the name is one tool's alone.
     pub async fn find_tool(&self, server: Option<&str>, tool: &str) -> Result<Server, Fault> {
         if let Some(name) = server {
-            let found = self.server(name);
-            return found.ok_or_else(|| Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}")));
+            return self.server(name).ok_or_else(|| self.no_server(name));
         }
         let mut found = self.once_known(tool).await;
         match found.len() {
@@ -176,6 +179,17 @@ impl Manager {
                 Err(Fault::new(FaultCode::InvalidParams, message).on_tool(tool).with_hint("name the server"))
             }
         }
+    }
+
+    fn no_server(&self, name: &str) -> Fault {
+        let servers = self.servers();
+        let names: Vec<&str> = servers.iter().map(Server::name).take(NAMED).collect();
+        let more = if servers.len() > NAMED { ", …" } else { "" };
+        let hint = match names.is_empty() {
+            true => "no server is registered: register one first".to_owned(),
+            false => format!("name one of the servers there are: {}{more}", names.join(", ")),
+        };
+        Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}")).with_hint(hint)
     }
 
     /// The servers that are known to have this tool.
@@ -207,8 +221,10 @@ impl Manager {
 
     /// Calls a tool. `server` may be left out when only one has it.
     pub fn call_tool(&self, server: Option<&str>, tool: &str, arguments: Option<&Raw>) -> Reply {
-        let mut call = Call::tool(tool, arguments);
-        call.meta = RequestMeta::of_client(self.0.common.options.profile.clone());
+        let call = match self.own_call(tool, arguments) {
+            Ok(call) => call,
+            Err(fault) => return Reply::fault(fault),
+        };
         let (manager, tool, server) = (self.clone(), tool.to_owned(), server.map(str::to_owned));
         Reply::from_late(async move {
             match manager.find_tool(server.as_deref(), &tool).await {
@@ -218,32 +234,54 @@ impl Manager {
         })
     }
 
-    /// Calls a tool and gives its result as an agent wants it.
+    /// Calls a tool and gives its result as an agent wants it. Arguments are whatever is written as an object of
+    /// JSON, or as `null` for none. With others no tool is called, and the result says `INVALID_PARAMS`.
     pub async fn execute<T: Serialize + ?Sized>(&self, tool: &str, arguments: &T) -> ToolResult {
-        let arguments = Some(Raw::from_value(arguments));
-        self.run(Execution { server: None, tool: tool.to_owned(), arguments }).await
+        match written(arguments) {
+            Ok(arguments) => self.run(Execution { server: None, tool: tool.to_owned(), arguments }).await,
+            Err(problem) => ToolResult::failure(tool, unfit(tool, &problem), Duration::ZERO),
+        }
     }
 
     /// Runs one call of a batch.
     pub async fn run(&self, execution: Execution) -> ToolResult {
         let started = Instant::now();
-        let server = match self.find_tool(execution.server.as_deref(), &execution.tool).await {
-            Ok(server) => server,
-            Err(fault) => return ToolResult::failure(&execution.tool, fault, started.elapsed()),
+        let Execution { server, tool, arguments } = execution;
+        let found = match self.own_call(&tool, arguments.as_ref()) {
+            Ok(call) => self.find_tool(server.as_deref(), &tool).await.map(|server| (server, call)),
+            Err(fault) => Err(fault),
         };
-        let mut call = Call::tool(&execution.tool, execution.arguments.as_ref());
+        match found {
+            Ok((server, call)) => {
+                let outcome = server.answer(call).outcome().await;
+                ToolResult::new(&tool, Some(server.name()), outcome, started.elapsed())
+            }
+            Err(fault) => ToolResult::failure(&tool, fault, started.elapsed()),
+        }
+    }
+
+    /// A call in our own name. Arguments must be an object.
+    fn own_call(&self, tool: &str, arguments: Option<&Raw>) -> Result<Call, Fault> {
+        if arguments.is_some_and(|arguments| !arguments.is_object()) {
+            return Err(unfit(tool, "they are no object"));
+        }
+        let mut call = Call::tool(tool, arguments);
         call.meta = RequestMeta::of_client(self.0.common.options.profile.clone());
-        let outcome = server.answer(call).outcome().await;
-        ToolResult::new(&execution.tool, Some(server.name()), outcome, started.elapsed())
+        Ok(call)
     }
 
     /// Asks `check` before every call of a tool; it gives the reason when the call must not be made, and the
     /// caller hears `CANNOT_EXECUTE`. A check stays when the server is replaced.
-    pub fn can_execute<F>(&self, server: &str, tool: &str, check: impl Fn(Value) -> F + Send + Sync + 'static)
+    pub fn set_check<F>(&self, server: &str, tool: &str, check: impl Fn(Value) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
         self.0.common.options.checks.set(server, tool, check);
+    }
+
+    /// Asks no more before calls of a tool.
+    pub fn remove_check(&self, server: &str, tool: &str) {
+        self.0.common.options.checks.remove(server, tool);
     }
 
     /// The Serena among the servers, once it is connected; `None` when there is none.
@@ -290,6 +328,20 @@ impl Manager {
         self.0.leaving.wait().await;
         self.0.leaving.reopen();
     }
+}
+
+/// Arguments as JSON; nothing for `null`.
+fn written<T: Serialize + ?Sized>(arguments: &T) -> Result<Option<Raw>, String> {
+    let bytes = serde_json::to_vec(arguments).map_err(|error| error.to_string())?;
+    let raw = Raw::parse(bytes.into()).map_err(|error| error.to_string())?;
+    Ok(Some(raw).filter(|raw| !raw.is_null()))
+}
+
+fn unfit(tool: &str, problem: &str) -> Fault {
+    let message = format!("the arguments for {tool:?} cannot be sent: {problem}");
+    Fault::new(FaultCode::InvalidParams, message)
+        .on_tool(tool)
+        .with_hint("give an object with a name for each argument")
 }
 
 async fn settled(server: Server, limit: Duration) {

@@ -1,5 +1,6 @@
 //! That every layer is wired: seen through a manager, as a program sees it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, SentState, Timeline};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
 use tsugi_protocol::serve::{self, Contents, Resource, Structured, Text, Tool};
@@ -94,13 +95,46 @@ async fn checking_can_be_off_for_a_server_and_on_for_a_tool() {
 async fn a_program_can_forbid_a_call() {
     let (server, calls) = adder();
     let (manager, _) = manager(config(server)).await;
-    manager.can_execute("s", "add", |arguments: Value| async move {
+    manager.set_check("s", "add", |arguments: Value| async move {
         if arguments["a"] == 13 { Err("unlucky".to_owned()) } else { Ok(()) }
     });
     let result = manager.execute("add", &json!({"a": 13, "b": 0})).await;
     assert_eq!(result.error.unwrap().code, "CANNOT_EXECUTE");
     assert!(manager.execute("add", &json!({"a": 12, "b": 0})).await.success);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
+    manager.remove_check("s", "add");
+    assert!(manager.execute("add", &json!({"a": 13, "b": 0})).await.success);
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_of_json_are_refused_before_any_call() {
+    let (server, calls) = adder();
+    let (manager, _) = manager(config(server)).await;
+    let unwritable = HashMap::from([((1, 2), 3)]);
+    let refused = [
+        manager.execute("add", &unwritable).await,
+        manager.execute("add", &[1, 2]).await,
+        manager.execute("add", "a").await,
+    ];
+    for result in refused {
+        let fault = result.fault.unwrap();
+        assert_eq!((fault.code, fault.hint.is_some()), (FaultCode::InvalidParams, true), "{fault}");
+    }
+    let list = Raw::literal("[1,2]");
+    assert!(matches!(manager.call_tool(Some("s"), "add", Some(&list)).outcome().await, Outcome::Failed(_)));
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    let error = manager.execute("add", &()).await.error.unwrap();
+    assert!(!error.message.contains("cannot be sent"), "null means none, and the tool says what it needs: {error:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_or_unknown_says_what_to_try() {
+    let (server, _) = adder();
+    let (manager, _) = manager(config(server.clone())).await;
+    let taken = manager.register(config(server)).err().unwrap();
+    assert!(taken.hint.unwrap().contains("another name"));
+    let unknown = manager.find_tool(Some("ss"), "add").await.err().unwrap();
+    assert_eq!(unknown.hint.as_deref(), Some("name one of the servers there are: s"));
 }
 
 async fn read(server: &Server) -> String {
