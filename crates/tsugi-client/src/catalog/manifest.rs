@@ -15,7 +15,7 @@ use tsugi_protocol::mcp::{ServerIdentity, Version};
 
 use super::{Catalog, Listing};
 use crate::config::Target;
-use crate::connection::memory::fingerprint;
+use crate::connection::memory::fingerprint_of_account;
 
 /// Larger lists are not kept.
 const LARGEST: usize = 8 << 20;
@@ -57,7 +57,7 @@ impl Manifests {
     fn file(&self, name: &str, target: &Target) -> Option<PathBuf> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = name.chars().map(plain).take(64).collect();
-        Some(self.0.as_ref()?.join(format!("{name}-{}.json", fingerprint(target)?)))
+        Some(self.0.as_ref()?.join(format!("{name}-{}.json", fingerprint_of_account(target)?)))
     }
 }
 
@@ -153,6 +153,24 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         assert!(names.len() == 1 && !names[0].contains("hunter2"), "{names:?}");
+    }
+
+    #[test]
+    fn another_account_is_another_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifests = Manifests::open(Some(&folder.path().to_owned()));
+        let program = |token: &str| Target::stdio(Command::new("server").env("TOKEN", token));
+        let address = |token: &'static str| {
+            let mut value = http::HeaderValue::from_static(token);
+            value.set_sensitive(true);
+            let headers = http::HeaderMap::from_iter([(http::header::AUTHORIZATION, value)]);
+            Target::url("http://127.0.0.1:1/mcp".parse().unwrap(), headers).unwrap()
+        };
+        for (ann, bob) in [(program("ann"), program("bob")), (address("ann"), address("bob"))] {
+            manifests.save("one", &ann, &catalog());
+            assert!(manifests.load("one", &ann).is_some());
+            assert!(manifests.load("one", &bob).is_none());
+        }
     }
 
     #[test]

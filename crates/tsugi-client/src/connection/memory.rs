@@ -1,6 +1,5 @@
 //! Which era each server speaks, remembered on disk so that the next start need not ask.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use base64::Engine;
@@ -12,12 +11,15 @@ use tsugi_protocol::mcp::Era;
 use crate::config::Target;
 
 const FILE: &str = "eras.json";
+/// How many servers are remembered; the one that was found out longest ago makes room.
+const MOST: usize = 200;
 
 /// The memory. Without a directory it lasts as long as the process.
 #[derive(Debug)]
 pub(crate) struct EraMemory {
     file: Option<PathBuf>,
-    known: Mutex<BTreeMap<String, String>>,
+    /// Fingerprints and eras, in the order they were found out.
+    known: Mutex<Vec<(String, String)>>,
 }
 
 impl EraMemory {
@@ -30,7 +32,9 @@ impl EraMemory {
 
     /// What is known about this server.
     pub(crate) fn get(&self, target: &Target) -> Option<Era> {
-        match self.known.lock().get(&fingerprint(target)?)?.as_str() {
+        let key = fingerprint(target)?;
+        let known = self.known.lock();
+        match known.iter().find(|(known, _)| *known == key)?.1.as_str() {
             "modern" => Some(Era::Modern),
             "legacy" => Some(Era::Legacy),
             _ => None,
@@ -40,12 +44,16 @@ impl EraMemory {
     /// Remembers. What cannot be written is asked again next time.
     pub(crate) fn set(&self, target: &Target, era: Era) {
         let Some(key) = fingerprint(target) else { return };
+        let fresh = (key, era.as_str().to_owned());
         let text = {
             let mut known = self.known.lock();
-            if known.get(&key).is_some_and(|known| known == era.as_str()) {
+            if known.contains(&fresh) {
                 return;
             }
-            known.insert(key, era.as_str().to_owned());
+            known.retain(|(key, _)| *key != fresh.0);
+            known.push(fresh);
+            let too_many = known.len().saturating_sub(MOST);
+            known.drain(..too_many);
             serde_json::to_vec_pretty(&*known).unwrap_or_default()
         };
         self.write(&text);
@@ -54,7 +62,7 @@ impl EraMemory {
     /// Forgets: the memory proved wrong.
     pub(crate) fn forget(&self, target: &Target) {
         if let Some(key) = fingerprint(target) {
-            self.known.lock().remove(&key);
+            self.known.lock().retain(|(known, _)| *known != key);
         }
     }
 
@@ -70,16 +78,38 @@ impl EraMemory {
     }
 }
 
-/// A digest of what makes it the same server, so that no secret is written down.
-pub(crate) fn fingerprint(target: &Target) -> Option<String> {
-    let text = match target {
-        Target::Stdio(command) => format!("{:?}\n{:?}\n{:?}", command.program, command.args, command.cwd),
+/// A digest of what makes it the same server for every account, so that no secret is written down.
+fn fingerprint(target: &Target) -> Option<String> {
+    place(target).map(|place| hidden(&place))
+}
+
+/// The same with the account: its variables or headers hold the token, and with another one it may offer other things.
+pub(crate) fn fingerprint_of_account(target: &Target) -> Option<String> {
+    let account = match target {
+        Target::Stdio(command) => format!("{:?}", command.env),
         Target::Http(http) | Target::StreamableHttp(http) | Target::Sse(http) | Target::WebSocket(http) => {
-            http.url.to_string()
+            // Headers that are marked as secret would all read the same.
+            let headers = http.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            format!("{:?}", headers.collect::<Vec<_>>())
         }
         Target::InProcess(_) | Target::Link(_) => return None,
     };
-    Some(URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes())))
+    place(target).map(|place| hidden(&format!("{place}\n{account}")))
+}
+
+/// Which program or address it is.
+fn place(target: &Target) -> Option<String> {
+    match target {
+        Target::Stdio(command) => Some(format!("{:?}\n{:?}\n{:?}", command.program, command.args, command.cwd)),
+        Target::Http(http) | Target::StreamableHttp(http) | Target::Sse(http) | Target::WebSocket(http) => {
+            Some(http.url.to_string())
+        }
+        Target::InProcess(_) | Target::Link(_) => None,
+    }
+}
+
+fn hidden(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -99,5 +129,20 @@ mod tests {
         memory.forget(&target);
         assert_eq!(memory.get(&target), None);
         assert!(!std::fs::read_to_string(path.join(FILE)).unwrap().contains("hunter2"));
+    }
+
+    #[test]
+    fn only_so_many_servers_are_remembered_and_the_newest_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let target = |number: usize| Target::stdio(Command::new("server").arg(number.to_string()));
+        let memory = EraMemory::open(Some(&path));
+        (0..=MOST).for_each(|number| memory.set(&target(number), Era::Modern));
+        let memory = EraMemory::open(Some(&path));
+        assert_eq!(memory.known.lock().len(), MOST);
+        assert_eq!((memory.get(&target(0)), memory.get(&target(MOST))), (None, Some(Era::Modern)));
+        memory.set(&target(1), Era::Legacy);
+        memory.set(&target(MOST + 1), Era::Modern);
+        assert_eq!((memory.get(&target(1)), memory.get(&target(2))), (Some(Era::Legacy), None));
     }
 }
