@@ -169,9 +169,11 @@ impl ServerConfig {
 pub struct JobSettings(pub JobOptions);
 
 impl PartialEq for JobSettings {
-    /// Running options are set by the program, not by the user: they never make a server "changed".
-    fn eq(&self, _: &Self) -> bool {
-        true
+    /// What is masked does not count: it may hold the secrets of all servers, and a server would be started again
+    /// because another one has a new token. Its own are part of its target.
+    fn eq(&self, other: &Self) -> bool {
+        let JobOptions { grace, redact: _, tail_lines } = &self.0;
+        (*grace, *tail_lines) == (other.0.grace, other.0.tail_lines)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Servers that come and go while calls run, and servers that stay down when they should.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tsugi_client::connection::state::State;
 use tsugi_client::manager::Step;
@@ -71,4 +73,18 @@ async fn a_manager_that_stops_waits_also_for_a_server_that_a_reload_has_just_rem
     let ((), last) = tokio::join!(manager.stop(), running.outcome());
     assert_eq!(removed.processes(), [], "nothing is left of it");
     assert!(matches!(last, Outcome::Complete(_)), "{last:?}");
+}
+
+#[tokio::test]
+async fn a_server_whose_process_is_to_be_stopped_otherwise_is_replaced_and_one_that_hides_more_is_kept() {
+    let (manager, scripted) = (Manager::new(options()), Scripted::new(Script::legacy()));
+    let first = config("one", scripted.target());
+    manager.reconcile(vec![first.clone()]);
+    let mut hiding = first.clone();
+    hiding.job.0.redact.extend(["another server's secret".to_owned()]);
+    assert_eq!(manager.reconcile(vec![hiding]), [Step::Keep("one".into())]);
+    let mut patient = first;
+    patient.job.0.grace.stdin += Duration::from_secs(1);
+    assert_eq!(manager.reconcile(vec![patient]), [Step::Replace("one".into())]);
+    manager.stop().await;
 }
