@@ -45,6 +45,8 @@ pub(crate) struct StoredKey {
     pub(crate) deny: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) per_minute: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_in_flight: Option<usize>,
     /// When it was made, in seconds since 1970.
     pub(crate) created: u64,
 }
@@ -127,7 +129,7 @@ impl StoredKey {
         let key = Key::of_digest(&self.name, &self.hash).ok_or_else(unreadable)?;
         let role = self.role();
         let filter = Filter { allow: self.allow.clone(), deny: self.deny.clone() };
-        gateway::limited(key.with_role(role), &filter, self.per_minute)
+        gateway::limited(key.with_role(role), &filter, self.per_minute, self.max_in_flight)
     }
 }
 
@@ -145,6 +147,7 @@ mod tests {
             allow: vec![],
             deny: vec![],
             per_minute: None,
+            max_in_flight: None,
             created: 0,
         }
     }

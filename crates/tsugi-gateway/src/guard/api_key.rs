@@ -1,6 +1,7 @@
 //! API keys: kept as digests, found by digest, so that neither a disk nor a clock gives one away.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
@@ -157,17 +158,20 @@ static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 impl KeyTable {
     /// A table of these keys. `empty` says what it means that there are none.
-    pub fn new(keys: Vec<Key>, empty: WhenEmpty) -> Self {
+    ///
+    /// Names must differ: calls carry the name alone, so two keys of one name would have to share what one of them
+    /// may use. Of several, the first holds and the others open nothing.
+    pub fn new(mut keys: Vec<Key>, empty: WhenEmpty) -> Self {
         let mut permits: HashMap<String, Option<Arc<Permit>>> = HashMap::new();
-        let mut allowances = HashMap::new();
-        for key in &keys {
-            // Of keys with one name, one that restricts holds for all: calls carry the name alone.
-            let permit = permits.entry(key.name.clone()).or_default();
-            *permit = key.permit.clone().or(permit.take());
-            if let Some(allowance) = key.allowance() {
-                allowances.entry(key.name.clone()).or_insert_with(|| Arc::new(allowance));
+        keys.retain(|key| match permits.entry(key.name.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(key.permit.clone());
+                true
             }
-        }
+            Entry::Occupied(_) => false,
+        });
+        let limited = |key: &Key| Some((key.name.clone(), Arc::new(key.allowance()?)));
+        let allowances = keys.iter().filter_map(limited).collect();
         let with_caller = |key: Key| (key.digest, (Arc::new(key.clone()), key.caller()));
         let by_digest = keys.into_iter().map(with_caller).collect();
         Self { by_digest, permits, allowances, nothing: Arc::new(Permit::nothing()), empty }
@@ -314,6 +318,19 @@ mod tests {
         let after = KeyTable::new(vec![Key::generate("bob").1], WhenEmpty::Open);
         assert!(!after.permit("ann").unwrap().allows("files", "read"), "her key is gone");
         assert!(!after.permit("anonymous").unwrap().allows("files", "read"), "and nobody is anonymous here");
+    }
+
+    #[test]
+    fn of_two_keys_with_one_name_the_second_opens_nothing_and_widens_nothing() {
+        let (first_secret, first) = Key::generate("ann");
+        let (second_secret, second) = Key::generate("ann");
+        let first = first.with_permit(Permit::new(&["files"], &[]).unwrap());
+        let second = second.with_role(Role::Admin).with_permit(Permit::new(&["mail"], &[]).unwrap());
+        let table = KeyTable::new(vec![first, second], WhenEmpty::Open);
+        assert!(table.identify(&headers(&[("x-api-key", &first_secret)])).is_ok());
+        assert!(table.identify(&headers(&[("x-api-key", &second_secret)])).is_err());
+        let permit = table.permit("ann").unwrap();
+        assert!(permit.allows("files", "read") && !permit.allows("mail", "send"));
     }
 
     #[test]

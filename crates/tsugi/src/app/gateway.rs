@@ -18,11 +18,8 @@ use tsugi_gateway::{Config, HubConfig, Limits};
 use tsugi_schema::tool_name::Naming;
 
 use crate::config::secret::Secret;
-use crate::config::settings::{self, AuthSettings, Credential, Filter, KeySettings, ServerSettings, Settings};
+use crate::config::settings::{self, ADMIN, AuthSettings, Credential, Filter, KeySettings, ServerSettings, Settings};
 use crate::failure::Failure;
-
-/// The name under which `gateway.auth.adminKey` appears.
-const ADMIN: &str = "admin";
 
 /// Where it listens, and what it holds at most.
 pub(crate) fn config(settings: &Settings, keys: Vec<Key>) -> Config {
@@ -75,15 +72,16 @@ fn key(settings: &KeySettings) -> Result<Key, Failure> {
         (false, true) => Role::Admin,
         (false, false) => Role::User,
     };
-    let key = limited(key.with_role(role), &settings.filter, settings.per_minute)?;
-    Ok(match settings.max_in_flight {
-        Some(calls) => key.with_max_in_flight(calls),
-        None => key,
-    })
+    limited(key.with_role(role), &settings.filter, settings.per_minute, settings.max_in_flight)
 }
 
-/// With access to these tools alone, and so often.
-pub(crate) fn limited(key: Key, filter: &Filter, per_minute: Option<u32>) -> Result<Key, Failure> {
+/// With access to these tools alone, so often, and so much at once.
+pub(crate) fn limited(
+    key: Key,
+    filter: &Filter,
+    per_minute: Option<u32>,
+    max_in_flight: Option<usize>,
+) -> Result<Key, Failure> {
     let key = match is_everything(filter) {
         true => key,
         false => {
@@ -91,10 +89,8 @@ pub(crate) fn limited(key: Key, filter: &Filter, per_minute: Option<u32>) -> Res
             key.with_permit(permit.map_err(|error| Failure::usage(error.to_string()))?)
         }
     };
-    Ok(match per_minute {
-        Some(calls) => key.with_quota(Quota::per_minute(calls)),
-        None => key,
-    })
+    let key = per_minute.into_iter().fold(key, |key, calls| key.with_quota(Quota::per_minute(calls)));
+    Ok(max_in_flight.into_iter().fold(key, Key::with_max_in_flight))
 }
 
 fn is_everything(filter: &Filter) -> bool {

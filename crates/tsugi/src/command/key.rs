@@ -7,7 +7,7 @@ use serde_json::json;
 use tsugi_gateway::guard::api_key::{Key, Role};
 
 use crate::app::App;
-use crate::config::parse;
+use crate::config::{layer, parse};
 use crate::failure::Failure;
 use crate::keys::{KeyFile, Keys, StoredKey};
 use crate::output::Form;
@@ -17,7 +17,7 @@ use crate::report::exit::Exit;
 const EXAMPLES: &str = "\
 Examples:
   tsugi key add ann                              prints the key, once
-  tsugi key add ci --allow 'files/read*' --per-minute 60
+  tsugi key add ci --allow 'files/read*' --per-minute 60 --max-in-flight 4
   tsugi key add ops --admin                      may also control servers
   tsugi key add wall --read-only                 may look at the dashboard and touch nothing
   tsugi key revoke ann
@@ -65,8 +65,11 @@ struct Add {
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     deny: Vec<String>,
     /// Calls in a minute at most
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = positive::<u32>)]
     per_minute: Option<u32>,
+    /// Calls at the same time at most
+    #[arg(long, value_name = "NUMBER", value_parser = positive::<usize>)]
+    max_in_flight: Option<usize>,
     /// Keep nothing; print the key and its hash for `gateway.auth.keys`
     #[arg(long)]
     print: bool,
@@ -74,6 +77,11 @@ struct Add {
 
 fn glob(text: &str) -> Result<String, String> {
     parse::glob(text).map_err(|expected| format!("expected {}", expected.what))
+}
+
+/// As in the configuration: a limit of nothing would be a key that opens nothing.
+fn positive<T: std::str::FromStr + Default + PartialEq>(text: &str) -> Result<T, String> {
+    parse::positive(text).map_err(|expected| format!("expected {}", expected.what))
 }
 
 pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
@@ -91,6 +99,7 @@ fn add(app: &App, file: &KeyFile, order: &Add) -> Result<(), Failure> {
     let (secret, key) = Key::generate(&order.name);
     let stored = order.stored(&key);
     if !order.print {
+        expect_free(app, &order.name)?;
         file.change(|keys| insert(keys, stored.clone()))?;
     }
     match app.output.form() {
@@ -118,9 +127,21 @@ impl Add {
             allow: self.allow.clone(),
             deny: self.deny.clone(),
             per_minute: self.per_minute,
+            max_in_flight: self.max_in_flight,
             created: now.map_or(0, |time| time.as_secs()),
         }
     }
+}
+
+/// Calls carry a key's name and nothing else of it, so two keys of one name could not be told apart.
+fn expect_free(app: &App, name: &str) -> Result<(), Failure> {
+    // A configuration that cannot be read is a matter for `tsugi check`; a gateway goes by the same rule.
+    let Ok(loaded) = layer::load(&app.wish(), &app.surroundings) else { return Ok(()) };
+    if loaded.settings.gateway.auth.knows(name) {
+        let message = format!("the configuration has a key named `{name}` already");
+        return Err(Failure::usage(message).with_hint("choose another name, or take it out of `gateway.auth`"));
+    }
+    Ok(())
 }
 
 fn insert(keys: &mut Keys, key: StoredKey) -> Result<(), Failure> {
@@ -151,18 +172,23 @@ fn role(key: &StoredKey) -> &'static str {
     }
 }
 
+fn number(limit: Option<impl ToString>) -> String {
+    limit.map(|calls| calls.to_string()).unwrap_or_default()
+}
+
 fn list(app: &App, keys: &Keys) -> Result<(), Failure> {
     if app.output.form() == Form::Json {
         return Ok(app.output.json(keys)?);
     }
-    let mut table = Table::new(["name", "role", "allow", "deny", "per minute"]);
+    let mut table = Table::new(["name", "role", "allow", "deny", "per minute", "in flight"]);
     for key in &keys.keys {
         table.row([
             key.name.clone(),
             role(key).to_owned(),
             key.allow.join(" "),
             key.deny.join(" "),
-            key.per_minute.map(|calls| calls.to_string()).unwrap_or_default(),
+            number(key.per_minute),
+            number(key.max_in_flight),
         ]);
     }
     Ok(app.output.table(&table)?)

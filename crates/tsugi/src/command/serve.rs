@@ -156,7 +156,7 @@ impl<'a> Running<'a> {
         let doorkeeper = Doorkeeper::new(app)?;
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
         let plan = Plan::make(app, &loaded, &manager, None)?;
-        let mut config = gateway::config(&loaded.settings, doorkeeper.keys(&loaded.settings)?);
+        let mut config = gateway::config(&loaded.settings, doorkeeper.keys(app, &loaded.settings)?);
         inherit(&mut config)?;
         expect_free(&config)?;
         manager.hold_back();
@@ -242,7 +242,7 @@ impl<'a> Running<'a> {
 
     /// The keys that hold from now on; damaged ones change nothing.
     fn replace_keys(&mut self) {
-        match self.doorkeeper.keys(&self.loaded.settings) {
+        match self.doorkeeper.keys(self.app, &self.loaded.settings) {
             Ok(keys) => {
                 self.guard.replace_keys(keys);
                 self.tell_if_shut();

@@ -130,7 +130,7 @@ fn read_servers(reader: &mut Reader<'_>, node: &Node, options: &OptionSettings) 
             Vec::new()
         }
     };
-    reject_duplicates(reader, node);
+    reader.reject_duplicates(node, "server");
     servers
 }
 
@@ -150,18 +150,6 @@ fn read_server(
         reader.problems.extend(unresolved);
     }
     server
-}
-
-/// Two servers of one name would answer for each other. A map cannot have them; a list can.
-fn reject_duplicates(reader: &mut Reader<'_>, node: &Node) {
-    let mut seen: Vec<String> = Vec::new();
-    for name in node.items().unwrap_or_default().iter().filter_map(|item| item.get("name")) {
-        let Some(text) = name.text().and_then(|text| reader.expander.expand(text).ok()) else { continue };
-        if seen.contains(&text.expose()) {
-            reader.problem(name, format!("a second server is called `{text}`"));
-        }
-        seen.push(text.expose());
-    }
 }
 
 /// The default of a key that is a list, as its items.

@@ -287,6 +287,9 @@ pub(crate) struct GatewaySettings {
     pub(crate) metrics: bool,
 }
 
+/// The name under which `gateway.auth.adminKey` appears.
+pub(crate) const ADMIN: &str = "admin";
+
 /// Who may ask.
 #[derive(Debug, Clone, PartialEq, Serialize, Default)]
 #[serde(rename_all = "camelCase")]
@@ -294,6 +297,13 @@ pub(crate) struct AuthSettings {
     pub(crate) keys: Vec<KeySettings>,
     pub(crate) jwt: Option<JwtSettings>,
     pub(crate) admin_key: Option<Secret>,
+}
+
+impl AuthSettings {
+    /// Whether a key of the configuration has this name.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.keys.iter().any(|key| key.name == name) || (self.admin_key.is_some() && name == ADMIN)
+    }
 }
 
 /// One API key.

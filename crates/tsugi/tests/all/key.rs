@@ -62,3 +62,56 @@ fn a_configuration_without_keys_is_not_taken_over_where_others_can_reach_it() {
     let (head, _) = serving.ask("GET", "/mcp/tools", &[("X-Api-Key", "a-key-of-some-length")], "");
     assert!(head.contains("200"), "{head}");
 }
+
+#[test]
+fn a_second_key_of_one_name_is_refused_wherever_the_first_one_is() {
+    let world = World::new();
+    assert!(world.run(&["key", "add", "ann"]).status.success());
+    let again = world.run(&["key", "add", "ann"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("there is a key named `ann` already"));
+
+    world.write("tsugi.yaml", "gateway: {auth: {adminKey: long-enough, keys: [{name: bob, key: also-long-enough}]}}\n");
+    for name in ["bob", "admin"] {
+        let refused = world.run(&["key", "add", name]);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{told}");
+        assert!(told.contains(&format!("the configuration has a key named `{name}` already")), "{told}");
+    }
+    assert!(world.run(&["key", "add", "carl"]).status.success());
+}
+
+#[test]
+fn a_stored_key_with_the_name_of_one_in_the_configuration_opens_nothing() {
+    let world = World::new();
+    let made = world.run(&["key", "add", "ann", "--admin"]);
+    let stored = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let text = "servers: [{name: demo, builtin: demo}]\n\
+        gateway: {auth: {keys: [{name: ann, key: written-down, allow: [demo/echo]}]}}\n";
+    let config = world.write("tsugi.yaml", text);
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    serving.wait_for("a second key is called `ann`: it opens nothing");
+    let tools = |key: &str| serving.ask("GET", "/mcp/tools", &[("X-Api-Key", key)], "");
+    assert!(tools(&stored).0.contains("401"));
+    let (head, written) = tools("written-down");
+    assert!(head.contains("200") && written.contains("\"echo\"") && !written.contains("\"greet\""), "{written}");
+}
+
+#[test]
+fn a_key_may_be_limited_to_so_many_calls_at_once() {
+    let world = World::new();
+    assert_eq!(world.run(&["key", "add", "none", "--max-in-flight", "0"]).status.code(), Some(2));
+    let made = world.run(&["key", "add", "ann", "--max-in-flight", "1"]);
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let listed = String::from_utf8(world.run(&["key", "list", "--json"]).stdout).unwrap();
+    assert!(listed.contains("\"maxInFlight\":1"), "{listed}");
+    let serving = world.serve(&[]);
+    let headers: &[(&str, &str)] = &[("X-Api-Key", &key)];
+    let slow = r#"{"server": "demo", "toolName": "wait", "input": {"seconds": 30, "steps": 1}}"#;
+    let held = serving.open("POST", "/mcp/call", headers, slow);
+    let quick = r#"{"server": "demo", "toolName": "echo", "input": {"message": "hi"}}"#;
+    let told = || serving.ask("POST", "/mcp/call", headers, quick).1;
+    until(|| told().contains("RATE_LIMIT_EXCEEDED"), told);
+    drop(held);
+    until(|| told().contains("hi"), told);
+}

@@ -1,8 +1,10 @@
 //! Another configuration for a running gateway: taken over as a whole, or not at all.
 
+use std::path::PathBuf;
+
 use rustix::process::Signal;
 
-use crate::world::{World, until};
+use crate::world::{Serving, World, until};
 
 #[test]
 fn servers_that_did_not_change_keep_their_process() {
@@ -67,6 +69,39 @@ fn a_server_that_would_not_start_does_not_take_the_place_of_one_that_works() {
     assert_eq!(serving.connected("one")["pid"], pid);
 }
 
+/// Replaces the server by one that does not answer before the file that is given back exists.
+fn replace_behind_gate(world: &World, serving: &Serving, entry: &str) -> PathBuf {
+    let gate = world.path().join("gate");
+    let slow = entry.replace("command: ", "command: sh, args: [-c, 'SCRIPT'], was: ");
+    let child =
+        entry.split("command: ").nth(1).unwrap().trim_end_matches("]}").replace(", args: [", " ").replace(", ", " ");
+    let script = format!("while ! test -e {}; do sleep 0.05; done; exec {child}", gate.display());
+    let slow = slow.split(", was: ").next().unwrap().replace("SCRIPT", &script) + "}";
+    world.write("tsugi.yaml", &format!("servers: [{slow}]\n"));
+    let is_starting = || world.mark.processes().iter().any(|process| process.command.contains("test -e"));
+    until(is_starting, || format!("the new server does not start: {}", serving.talk()));
+    gate
+}
+
+#[test]
+fn a_key_that_is_revoked_while_a_configuration_is_being_made_ready_stays_revoked() {
+    let world = World::new();
+    let key =
+        |name: &str| String::from_utf8(world.run(&["key", "add", name, "--admin"]).stdout).unwrap().trim().to_owned();
+    let (ann, _bob) = (key("ann"), key("bob"));
+    let one = world.entry("one");
+    let config = world.write("tsugi.yaml", &format!("servers: [{one}]\n"));
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let is_let_in = || serving.ask("GET", "/mcp/tools", &[("X-Api-Key", &ann)], "").0.contains("200");
+    assert!(is_let_in());
+    let gate = replace_behind_gate(&world, &serving, &one);
+    assert!(world.run(&["key", "revoke", "ann"]).status.success());
+    until(|| !is_let_in(), || serving.talk());
+    std::fs::write(gate, "").unwrap();
+    serving.wait_for("configuration taken over");
+    assert!(!is_let_in());
+}
+
 #[test]
 fn a_server_that_is_replaced_answers_until_the_new_one_can() {
     let world = World::new();
@@ -74,15 +109,7 @@ fn a_server_that_is_replaced_answers_until_the_new_one_can() {
     let config = world.write("tsugi.yaml", &format!("servers: [{one}]\n"));
     let serving = world.serve(&["--config", config.to_str().unwrap()]);
     let pid = serving.connected("one")["pid"].clone();
-    let (gate, slow) =
-        (world.path().join("gate"), one.replace("command: ", "command: sh, args: [-c, 'SCRIPT'], was: "));
-    let child =
-        one.split("command: ").nth(1).unwrap().trim_end_matches("]}").replace(", args: [", " ").replace(", ", " ");
-    let script = format!("while ! test -e {}; do sleep 0.05; done; exec {child}", gate.display());
-    let slow = slow.split(", was: ").next().unwrap().replace("SCRIPT", &script) + "}";
-    world.write("tsugi.yaml", &format!("servers: [{slow}]\n"));
-    let is_starting = || world.mark.processes().iter().any(|process| process.command.contains("test -e"));
-    until(is_starting, || format!("the new server does not start: {}", serving.talk()));
+    let gate = replace_behind_gate(&world, &serving, &one);
     let call =
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__echo","arguments":{"message":"hi"}}}"#;
     assert!(serving.ask("POST", "/rpc", &[], call).1.contains("hi"));

@@ -29,11 +29,16 @@ impl Doorkeeper {
         Ok(Doorkeeper { file, signals, _watcher: watcher, is_asking: false.into() })
     }
 
-    /// The keys that hold under these settings.
-    pub(super) fn keys(&self, settings: &Settings) -> Result<Vec<Key>, Failure> {
+    /// The keys that hold under these settings. Of two with one name the configuration's holds, and the other, of
+    /// which the owner is told, opens nothing: calls carry the name alone.
+    pub(super) fn keys(&self, app: &App, settings: &Settings) -> Result<Vec<Key>, Failure> {
         let mut keys = gateway::keys(&settings.gateway.auth)?;
-        if let Some(file) = &self.file {
-            keys.extend(file.read()?.to_gateway()?);
+        let stored = self.file.as_ref().map(|file| file.read()?.to_gateway()).transpose()?.unwrap_or_default();
+        for key in stored {
+            match keys.iter().any(|known| known.name == key.name) {
+                false => keys.push(key),
+                true => app.output.say(|paint| report::warnings(&[second(&key.name)], paint)),
+            }
         }
         self.is_asking.set(!keys.is_empty());
         Ok(keys)
@@ -68,6 +73,11 @@ fn watch(app: &App, file: &KeyFile, sender: mpsc::Sender<()>) -> Option<Recommen
         Ok(watcher)
     });
     started.inspect_err(|error| app.output.say(|paint| report::warnings(&[unnoticed(error)], paint))).ok()
+}
+
+fn second(name: &str) -> Problem {
+    Problem::new(format!("a second key is called `{name}`: it opens nothing"))
+        .with_hint(format!("`tsugi key revoke {name}`, and add it under another name"))
 }
 
 fn unnoticed(error: &notify::Error) -> Problem {

@@ -25,7 +25,6 @@ pub(super) type Coming = BoxFuture<'static, Ready>;
 pub(super) struct Ready {
     loaded: Loaded,
     hub: HubConfig,
-    keys: Vec<Key>,
     servers: Prepared,
     verdict: Result<(), Fault>,
 }
@@ -76,16 +75,22 @@ impl Running<'_> {
     fn begin(&mut self, loaded: Loaded) -> Result<(), Failure> {
         self.coming = None;
         let plan = Plan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
-        let keys = self.doorkeeper.keys(&loaded.settings)?;
-        self.expect_keys(&keys)?;
+        self.keys_of(&loaded.settings)?;
         let patience = plan.servers.iter().map(|server| self.app.patience(server)).max().unwrap_or_default();
         let (servers, hub) = (self.manager.prepare(plan.servers), plan.hub);
         let coming = async move {
             let verdict = servers.ready(patience).await;
-            Ready { loaded, hub, keys, servers, verdict }
+            Ready { loaded, hub, servers, verdict }
         };
         self.coming = Some(coming.boxed());
         Ok(())
+    }
+
+    /// The keys that hold under these settings at this moment.
+    fn keys_of(&self, settings: &Settings) -> Result<Vec<Key>, Failure> {
+        let keys = self.doorkeeper.keys(self.app, settings)?;
+        self.expect_keys(&keys)?;
+        Ok(keys)
     }
 
     /// Settings that would leave an address that others can reach without any key are not taken over.
@@ -100,14 +105,19 @@ impl Running<'_> {
 
     /// Swaps, now that the new servers can be called; or keeps the old ones, now that it is known that they cannot.
     pub(super) fn finish(&mut self, ready: Ready) {
-        if let Err(fault) = ready.verdict {
-            self.refused = Some(ready.loaded);
-            return self.tell_if_refused(Err(fault.into()));
-        }
+        // The keys are read again: one may have been revoked while the servers were starting.
+        let verdict = ready.verdict.map_err(Failure::from).and_then(|()| self.keys_of(&ready.loaded.settings));
+        let keys = match verdict {
+            Ok(keys) => keys,
+            Err(failure) => {
+                self.refused = Some(ready.loaded);
+                return self.tell_if_refused(Err(failure));
+            }
+        };
         self.warn_of_what_waits(&ready.loaded);
         let steps = self.manager.adopt(ready.servers);
         self.hub.reconfigure(ready.hub);
-        self.guard.replace_keys(ready.keys);
+        self.guard.replace_keys(keys);
         *self.terms.write() = Terms::of(&ready.loaded.settings);
         self.loaded = ready.loaded;
         self.refused = None;

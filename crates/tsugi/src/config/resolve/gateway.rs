@@ -6,7 +6,7 @@ use crate::config::key::{Key, admin, api_key, auth, gateway, jwt, limits};
 use crate::config::parse::{self, Parsed, expected};
 use crate::config::secret::Secret;
 use crate::config::settings::{
-    AdminSettings, AuthSettings, Credential, Filter, GatewaySettings, JwtSettings, KeySettings, LimitSettings,
+    ADMIN, AdminSettings, AuthSettings, Credential, Filter, GatewaySettings, JwtSettings, KeySettings, LimitSettings,
     OptionSettings,
 };
 
@@ -57,12 +57,19 @@ fn read_auth(reader: &mut Reader<'_>, node: &Node) -> AuthSettings {
         reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `jwt` nor `adminKey`");
     }
     let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_secret(reader, node));
+    if admin_key.is_some() && keys.iter().any(|key| key.name == ADMIN) {
+        reader.problem(node, format!("a key is called `{ADMIN}`, and so is `adminKey`: give that key another name"));
+    }
     AuthSettings { keys, jwt, admin_key }
 }
 
 fn read_keys(reader: &mut Reader<'_>, node: &Node) -> Vec<KeySettings> {
     match node.items() {
-        Some(items) => items.iter().filter_map(|item| read_key(reader, item)).collect(),
+        Some(items) => {
+            let keys = items.iter().filter_map(|item| read_key(reader, item)).collect();
+            reader.reject_duplicates(node, "key");
+            keys
+        }
         None => {
             reader.problem(node, format!("`keys` must be a list, but this is {}", node.kind()));
             Vec::new()

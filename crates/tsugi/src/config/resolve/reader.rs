@@ -95,6 +95,18 @@ impl<'a> Reader<'a> {
         self.problems.push(problem);
     }
 
+    /// Two of one name would answer for each other. A map cannot have them; a list can.
+    pub(super) fn reject_duplicates(&mut self, node: &Node, what: &str) {
+        let mut seen: Vec<String> = Vec::new();
+        for name in node.items().unwrap_or_default().iter().filter_map(|item| item.get("name")) {
+            let Some(text) = name.text().and_then(|text| self.expander.expand(text).ok()) else { continue };
+            if seen.contains(&text.expose()) {
+                self.problem(name, format!("a second {what} is called `{text}`"));
+            }
+            seen.push(text.expose());
+        }
+    }
+
     /// Says what should be looked at.
     pub(super) fn warn(&mut self, span: Span, message: impl Into<String>) {
         let warning = self.source.problem(span, message);

@@ -223,6 +223,14 @@ fn two_servers_that_get_one_name_from_variables_are_noticed() {
 }
 
 #[test]
+fn two_keys_of_one_name_are_refused_since_calls_carry_the_name_alone() {
+    let keys = "gateway:\n  auth:\n    keys:\n      - {name: a, key: one}\n      - {name: '${NONE:-a}', key: two}\n";
+    check(keys, &[("5:16", "a second key is called `a`")]);
+    let admin = "gateway: {auth: {adminKey: one, keys: [{name: admin, key: two}]}}\n";
+    check(admin, &[("1:17", "a key is called `admin`, and so is `adminKey`")]);
+}
+
+#[test]
 fn mistakes_of_a_server_are_pointed_at() {
     let target = "command: c\n";
     for (lines, place, words) in [
