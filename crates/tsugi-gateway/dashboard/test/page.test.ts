@@ -5,7 +5,7 @@ import { advance, axis, line } from "../src/lib/chart";
 import { span } from "../src/lib/format";
 import { fill } from "../src/lib/i18n";
 import { events } from "../src/lib/mcp";
-import { Conflict, differences, faultFrom, isStale, leaseLeft, moveNeeds, OwnSteps, type Task, type TaskRow } from "../src/lib/pm";
+import { Conflict, differences, faultFrom, isStale, leaseLeft, leaseTone, moveNeeds, OwnSteps, type Task, type TaskRow } from "../src/lib/pm";
 import { parse, to } from "../src/lib/route";
 import { en } from "../src/text/en";
 import { ja } from "../src/text/ja";
@@ -60,8 +60,10 @@ test("silence and leases are measured from the times of the server", () => {
   const task = { status: "in_progress", updated_at: 0 } as TaskRow;
   assert.equal(isStale(task, 3_600_000), false);
   assert.equal(isStale(task, 3_600_001), true);
-  assert.equal(leaseLeft({ acquired_at: 0, expires_at: 100 }, 75), 0.25);
-  assert.equal(leaseLeft({ acquired_at: 0, expires_at: 100 }, 500), 0);
+  assert.equal(leaseLeft({ renewed_at: 0, expires_at: 100 }, 75), 0.25);
+  assert.equal(leaseLeft({ renewed_at: 0, expires_at: 100 }, 500), 0);
+  // A lease that was renewed late in a long hold is whole again.
+  assert.deepEqual([0, 75, 76, 100].map((now) => leaseTone({ renewed_at: 0, expires_at: 100 }, now)), ["good", "good", "low", "gone"]);
 });
 
 test("an axis ends at a round number above the highest value", () => {

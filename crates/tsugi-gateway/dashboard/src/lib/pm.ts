@@ -45,14 +45,115 @@ export interface Task extends TaskRow {
   started_at?: number;
 }
 
-export interface Claim {
+/** A task on the board. */
+export interface Card extends TaskRow {
+  labels?: string[];
+  waiting_on?: Prerequisite[];
+  blocked_reason?: string;
+  result?: string;
+  created_by?: string;
+}
+
+export interface Prerequisite {
+  id: string;
+  ref: string;
+  status: Status;
+}
+
+export interface Column {
+  status: Status;
+  total: number;
+  cards: Card[];
+}
+
+export interface BoardView {
+  project_status: "active" | "paused" | "archived";
+  role: string;
+  me: string | null;
+  columns: Column[];
+  labels: string[];
+  done_days: number;
+}
+
+/** Something that waits for a person. */
+export type Need =
+  | { kind: "review" | "blocked" | "approval"; task: Card }
+  | { kind: "handoff"; task: Card; id: string; from_agent_id: string; to_agent_id: string | null; handoff_kind: string; summary: string; created_at: number; expires_at: number }
+  | { kind: "cancelled"; task: Card; prerequisites: Prerequisite[] }
+  | { kind: "expired"; session_id: string; agent_id: string; client_name: string | null; last_activity_at: number; tasks: Card[] };
+
+/** A task in somebody's hands. */
+export interface Hold {
   id: string;
   task_id: string;
-  session_id: string;
-  agent_id: string;
+  ref: string;
+  title: string;
+  version: number;
+  project: string;
   fence: number;
   acquired_at: number;
+  renewed_at: number;
   expires_at: number;
+  checkpoint?: string;
+}
+
+export interface Member {
+  session_id: string;
+  agent_id: string;
+  state: string;
+  client_name: string | null;
+  client_version: string | null;
+  project: string | null;
+  started_at: number;
+  last_activity_at: number;
+  holds: Hold[];
+}
+
+export interface PastHold {
+  id: string;
+  agent_id: string;
+  session_id: string;
+  fence: number;
+  state: string;
+  acquired_at: number;
+  expires_at: number;
+  ended_at: number | null;
+  end_reason: string | null;
+}
+
+export interface Story {
+  handoffs: Handoff[];
+  holds: PastHold[];
+  graph: { tasks: Card[]; edges: [string, string][] };
+}
+
+export interface TimelineView {
+  events: HistoryEvent[];
+  has_more: boolean;
+  tasks: Record<string, { ref: string; title: string }>;
+}
+
+/** How the database does. */
+export interface State {
+  engine: string;
+  schema: number;
+  schema_known: number;
+  bytes: number;
+  log_bytes: number;
+  open_tasks: number;
+  live_claims: number;
+  expired_claims: number;
+  active_sessions: number;
+  disconnected_sessions: number;
+  silent_sessions: number;
+  pending_handoffs: number;
+  now: number;
+  oldest_unswept_lease: number | null;
+  processes: { host: string; pid: number; heartbeat_at: number; sessions: number }[];
+  notices_unheard: number;
+  notices_for: number;
+  version: string;
+  pid: number;
 }
 
 export interface Context {
@@ -75,6 +176,9 @@ export interface Handoff {
   next_steps: string[];
   warnings: string[];
   status: string;
+  accepted_by: string | null;
+  accepted_at: number | null;
+  reason: string | null;
   created_at: number;
 }
 
@@ -95,10 +199,7 @@ export interface TaskDetail {
   contexts?: Context[];
   dependencies?: TaskRow[];
   dependents?: TaskRow[];
-  claim?: Claim | null;
-  claim_history?: Claim[];
-  handoff?: Handoff | null;
-  history?: HistoryEvent[];
+  checkpoint?: string;
 }
 
 export interface Agent {
@@ -107,11 +208,6 @@ export interface Agent {
   type: string;
   online: boolean;
   live_claims: number;
-}
-
-export interface LiveSession {
-  session: { id: string; agent_id: string; state: string; client_name: string | null; started_at: number; last_activity_at: number };
-  claims: Claim[];
 }
 
 /** Somebody else was faster. Carries what is true now. */
@@ -190,22 +286,26 @@ export class OwnSteps {
 
 const ownSteps = new OwnSteps();
 
-/** Tasks that the board holds at most. */
-const MOST_TASKS = 2000;
+/** Looks at the board in a way that only people do; no tool answers this. */
+export function look<T>(name: string, args: JsonObject = {}): Promise<T> {
+  return ask<T>(`/api/board/${name}?arguments=${encodeURIComponent(JSON.stringify(args))}`);
+}
 
-export async function loadTasks(project: string): Promise<TaskRow[]> {
-  const tasks: TaskRow[] = [];
-  let cursor: string | undefined;
-  do {
-    const page: { tasks: TaskRow[]; next_cursor?: string } = await pm("list_tasks", { project_id: project, limit: 200, ...(cursor ? { cursor } : {}) });
-    tasks.push(...page.tasks);
-    cursor = page.next_cursor;
-  } while (cursor !== undefined && cursor !== null && tasks.length < MOST_TASKS);
-  return tasks;
+/** Changes something that no tool changes. */
+export function order<T>(name: string, args: JsonObject): Promise<T> {
+  return ask<T>(`/api/board/${name}`, "POST", args);
 }
 
 export function loadTask(id: string): Promise<TaskDetail> {
-  return pm("get_task", { task_id: id, include: ["description", "acceptance", "contexts", "handoff", "dependencies", "claim", "history"], max_bytes: 131072 });
+  return pm("get_task", { task_id: id, include: ["description", "acceptance", "contexts", "dependencies", "claim"], max_bytes: 262144 });
+}
+
+/** The prompt with which an agent begins this task, as the server itself writes it. */
+export async function taskPrompt(ref: string): Promise<string> {
+  const answer = (await request("pm", "prompts/get", { name: "task_start", arguments: { task_id: ref } })) as JsonObject;
+  const messages = Array.isArray(answer.messages) ? answer.messages : [];
+  const texts = messages.map((one) => (isObject(one) && isObject(one.content) && typeof one.content.text === "string" ? one.content.text : ""));
+  return texts.filter((one) => one !== "").join("\n\n");
 }
 
 /** What a move needs to be told besides the column. */
@@ -233,15 +333,23 @@ export function isStale(task: TaskRow, now: number): boolean {
   return task.status === "in_progress" && now - task.updated_at > STALE_AFTER;
 }
 
-/** The part of a lease that is left, between 0 and 1. */
-export function leaseLeft(claim: Pick<Claim, "acquired_at" | "expires_at">, now: number): number {
-  const whole = claim.expires_at - claim.acquired_at;
-  return whole <= 0 ? 0 : Math.max(0, Math.min(1, (claim.expires_at - now) / whole));
+/** The part of a lease that is left since its holder last touched the task, between 0 and 1. */
+export function leaseLeft(hold: Pick<Hold, "renewed_at" | "expires_at">, now: number): number {
+  const whole = hold.expires_at - hold.renewed_at;
+  return whole <= 0 ? 0 : Math.max(0, Math.min(1, (hold.expires_at - now) / whole));
 }
 
-/** Rows of a column in the order people look for them: what can be begun first, then by urgency. */
-export function columnOrder(one: TaskRow, other: TaskRow): number {
-  return Number(other.ready) - Number(one.ready) || PRIORITIES.indexOf(one.priority) - PRIORITIES.indexOf(other.priority) || other.updated_at - one.updated_at;
+/** How a lease stands: less than a quarter left is little. */
+export function leaseTone(hold: Pick<Hold, "renewed_at" | "expires_at">, now: number): "good" | "low" | "gone" {
+  const left = leaseLeft(hold, now);
+  return left === 0 ? "gone" : left < 0.25 ? "low" : "good";
+}
+
+/** The statuses to which a refused move could have gone instead, if the refusal names them. */
+export function allowedMoves(error: unknown): Status[] | null {
+  if (!(error instanceof ApiError) || error.code !== "invalid_transition" || !isObject(error.details)) return null;
+  const { allowed } = error.details;
+  return Array.isArray(allowed) ? allowed.filter((one): one is Status => STATUSES.includes(one as Status)) : null;
 }
 
 /** Fields in which two versions of a task differ, for a person to judge. */

@@ -1,89 +1,111 @@
-/** What agents and people did, newest first. */
+/** What agents and people did, newest first: by whom, about what, and to take away. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { session } from "../lib/api";
 import { ago, moment } from "../lib/format";
 import { t, word } from "../lib/i18n";
-import { type HistoryEvent, pm, type Project, type TaskRow } from "../lib/pm";
+import { type HistoryEvent, look, type Project, type TimelineView } from "../lib/pm";
 import { to } from "../lib/route";
 import { now } from "../lib/store";
 import { onPm } from "../lib/stream";
-import { isObject } from "../lib/schema";
-import type { Json } from "../lib/types";
+import type { JsonObject } from "../lib/types";
 import { Empty, Fault, Loading } from "../part/basics";
 import type { Crew } from "./board";
+import { Changes } from "./board-changes";
+import { Verify } from "./board-verify";
 
-/** Events that are kept on the page. */
-const MOST = 200;
+/** Events of one look. */
+const PIECE = 100;
+/** Kinds of things that something happens to. */
+const KINDS = ["task", "claim", "handoff", "context", "dependency", "session", "membership", "project"] as const;
 
-export function Timeline({ project, tasks, crew }: { project: Project; tasks: TaskRow[]; crew: Crew }) {
-  const [events, setEvents] = useState<HistoryEvent[] | null>(null);
+export type TimelineFilter = { agent_id?: string; task_id?: string; kind?: string };
+
+/** Follows a part of the history; what is shown stays shown while new things come before it. */
+export function useTimeline(project: Project, filter: TimelineFilter, isFull: boolean) {
+  const [told, setTold] = useState<TimelineView | null>(null);
   const [fault, setFault] = useState<unknown>(null);
-  const [who, setWho] = useState("");
+  const [count, setCount] = useState(PIECE);
   const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
+  const turn = useRef(0);
+  const wish = JSON.stringify({ project_id: project.id, ...filter, full: isFull });
   const load = async () => {
     timer.current = null;
+    const mine = ++turn.current;
     try {
-      setEvents((await pm<{ events: HistoryEvent[] }>("get_history", { project_id: project.id, newest: true, limit: MOST })).events);
+      const found = await loadEvents(JSON.parse(wish) as JsonObject, count);
+      if (mine === turn.current) { setTold(found); setFault(null); }
     } catch (error) {
-      setFault(error);
+      if (mine === turn.current) setFault(error);
     }
   };
   useEffect(() => {
     void load();
-    const stop = onPm(() => { timer.current ??= setTimeout(load, 300); });
-    return () => { stop(); if (timer.current !== null) clearTimeout(timer.current); };
-  }, [project.id]);
-  if (fault !== null) return <Fault error={fault} />;
-  if (events === null) return <Loading />;
-  const shown = events.filter((event) => event.entity_type !== "claim" && (who === "" || event.actor_agent_id === who)).sort((one, other) => other.seq - one.seq);
+    const stop = onPm((event) => { if (event.project === null || event.project === project.id) timer.current ??= setTimeout(load, 300); });
+    return () => { stop(); if (timer.current !== null) clearTimeout(timer.current); timer.current = null; turn.current += 1; };
+  }, [wish, count]);
+  return { told, fault, more: () => setCount(count + PIECE) };
+}
+
+async function loadEvents(wish: JsonObject, count: number): Promise<TimelineView> {
+  const found = await look<TimelineView>("get_timeline", { ...wish, limit: PIECE });
+  while (found.has_more && found.events.length < count) {
+    const next = await look<TimelineView>("get_timeline", { ...wish, limit: PIECE, before_seq: found.events.at(-1)!.seq });
+    found.events.push(...next.events);
+    Object.assign(found.tasks, next.tasks);
+    found.has_more = next.has_more;
+  }
+  return found;
+}
+
+export function Timeline({ project, crew }: { project: Project; crew: Crew }) {
+  const [who, setWho] = useState("");
+  const [task, setTask] = useState("");
+  const [kind, setKind] = useState("");
+  const isTask = /^[A-Z][A-Z0-9]+-\d+$/i.test(task.trim());
+  const filter: TimelineFilter = { ...(who ? { agent_id: who } : {}), ...(isTask ? { task_id: task.trim().toUpperCase() } : {}), ...(kind ? { kind } : {}) };
+  const { told, fault, more } = useTimeline(project, filter, false);
+  const query = new URLSearchParams({ project_id: project.id, ...filter });
+  const mayVerify = session.value?.role === "admin" || session.value?.readOnly === true;
   return (
     <>
-      <form class="filter" onSubmit={(event) => event.preventDefault()}>
+      <form class="filter" role="search" aria-label={t("timeline.filter")} onSubmit={(event) => event.preventDefault()}>
         <label><span>{t("board.who")}</span><select value={who} onChange={(event) => setWho(event.currentTarget.value)}><option value="">{t("all")}</option>{crew.agents.map((agent) => <option key={agent.id} value={agent.id}>{crew.name(agent.id)}</option>)}</select></label>
+        <label><span>{t("task")}</span><input class="mono short" placeholder={`${project.key}-1`} autocomplete="off" value={task} onInput={(event) => setTask(event.currentTarget.value)} /></label>
+        <label><span>{t("timeline.kind")}</span><select value={kind} onChange={(event) => setKind(event.currentTarget.value)}><option value="">{t("all")}</option>{KINDS.map((one) => <option key={one} value={one}>{t(`entity.${one}`)}</option>)}</select></label>
+        <span class="grow" />
+        <span class="exports"><span class="sub">{t("timeline.export")}</span><a href={`/api/board/events.jsonl?${query}`} download="events.jsonl">JSONL</a><a href={`/api/board/events.csv?${query}`} download="events.csv">CSV</a></span>
       </form>
-      {shown.length === 0 ? <Empty title={t("board.quiet")} /> : <Events events={shown} tasks={tasks} crew={crew} />}
+      {mayVerify && <Verify />}
+      {fault !== null ? <Fault error={fault} /> : told === null ? <Loading /> : told.events.length === 0 ? <Empty title={t("board.quiet")} /> : <Events events={told.events} tasks={told.tasks} crew={crew} />}
+      {told?.has_more && <button type="button" class="link" onClick={more}>{t("calls.more")}</button>}
     </>
   );
 }
 
-export function Events({ events, tasks, crew }: { events: HistoryEvent[]; tasks: TaskRow[]; crew: Crew }) {
+/** The task that an event is about, if it says so. */
+function taskOf(event: HistoryEvent): string | null {
+  if (event.entity_type === "task") return event.entity_id;
+  const named = event.changes.find((one) => one.field === "task_id");
+  const id = named?.new ?? named?.old;
+  return typeof id === "string" ? id : null;
+}
+
+export function Events({ events, tasks, crew, isFull = false }: { events: HistoryEvent[]; tasks: TimelineView["tasks"]; crew: Crew; isFull?: boolean }) {
   return (
     <ol class="events">
       {events.map((event) => {
-        const task = tasks.find((one) => one.id === event.entity_id);
+        const task = tasks[taskOf(event) ?? ""];
         return (
           <li key={event.id}>
             <time class="sub num" dateTime={new Date(event.at).toISOString()} title={moment(event.at)}>{ago(event.at, now.value)}</time>
-            <span><b>{event.actor_agent_id === null ? t("board.system") : crew.name(event.actor_agent_id)}</b> {word("event", event.type)} {task && <a href={to("board", task.ref)}><span class="mono">{task.ref}</span> {task.title}</a>}
-              <Changes event={event} crew={crew} />
+            <div><b>{event.actor_agent_id === null ? t("board.system") : crew.name(event.actor_agent_id)}</b> {word("event", event.type)} {task && <a href={to("board", task.ref)}><span class="mono">{task.ref}</span> {!isFull && task.title}</a>}
+              <Changes event={event} crew={crew} isFull={isFull} />
               {event.reason && <span class="reason-text">“{event.reason}”</span>}
-            </span>
+            </div>
           </li>
         );
       })}
     </ol>
   );
-}
-
-const DULL = new Set(["id", "version", "fence", "created_at", "updated_at", "started_at", "completed_at", "project_id", "number", "next_number", "session_id", "created_by", "policy", "hash", "blocked_reason"]);
-
-function Changes({ event, crew }: { event: HistoryEvent; crew: Crew }) {
-  if (event.type.endsWith(".created") || event.type.endsWith(".added")) return null;
-  const shown = event.changes.filter((change) => !DULL.has(change.field)).slice(0, 6);
-  return (
-    <>
-      {shown.map((change) => <span key={change.field} class="change"><span class="sub">{word("task", change.field)}</span> {write(change.old, change.field, crew)} → {write(change.new, change.field, crew)}</span>)}
-    </>
-  );
-}
-
-function write(value: Json, field: string, crew: Crew): string {
-  if (value === null || value === "") return "–";
-  if (field === "assignee_id" && typeof value === "string") return crew.name(value);
-  if (field === "status" && typeof value === "string") return word("status", value);
-  if (field === "result" && isObject(value)) return write(value.summary ?? null, "", crew);
-  if (field === "review" && isObject(value)) return [value.verdict, value.notes].filter((one) => typeof one === "string").join(": ");
-  if (field === "acceptance" && Array.isArray(value)) return `${value.filter((one) => isObject(one) && one.done === true).length}/${value.length}`;
-  const text = typeof value === "string" ? value : JSON.stringify(value);
-  return text.length > 90 ? `${text.slice(0, 90)}…` : text;
 }

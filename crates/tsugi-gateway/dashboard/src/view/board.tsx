@@ -1,23 +1,28 @@
 /** The board: what the agents do, and what they need a person for. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { type BoardFilter, boardArguments, boardFilterOf, boardQuery } from "../lib/board-filter";
 import { t } from "../lib/i18n";
-import { type Agent, Conflict, type LiveSession, loadTasks, moveNeeds, moveTask, pm, type Project, type Status, type Task, type TaskRow } from "../lib/pm";
+import { type Agent, allowedMoves, type BoardView, Conflict, look, type Member, moveNeeds, moveTask, type Need, pm, type Project, type Status, type Task, type TaskRow } from "../lib/pm";
 import { whyNotWrite } from "../lib/rights";
 import { go, replaceQuery, route, to } from "../lib/route";
 import { link, toast, toastError } from "../lib/store";
 import { onPm } from "../lib/stream";
 import { Empty, Fault, Loading, Panel, refusing, Tabs } from "../part/basics";
 import { Icon } from "../part/icon";
-import { AgentsNow, NeedsYou } from "./board-people";
+import { AgentsNow } from "./board-agents";
 import { Columns } from "./board-columns";
-import { Timeline } from "./board-timeline";
 import { NewProject, NewTask, Words } from "./board-dialogs";
+import { Health } from "./board-health";
+import { NeedsYou } from "./board-needs";
+import { Timeline } from "./board-timeline";
 import { TaskPanel } from "./task";
 
+/** Who is who, and who is at work. */
 export interface Crew {
   agents: Agent[];
-  sessions: LiveSession[];
+  members: Member[];
+  me: string | null;
   name: (id: string | null | undefined) => string;
 }
 
@@ -47,71 +52,93 @@ export function canWrite(): boolean {
   return whyNotWrite() === null;
 }
 
-type Tab = "columns" | "timeline";
+const TABS = ["columns", "timeline", "health"] as const;
+type Tab = (typeof TABS)[number];
+
+/** What the board is made of, as it was last told. */
+interface Told {
+  board: BoardView;
+  needs: { needs: Need[]; total: number };
+  crew: Crew;
+}
+
+export type Move = (task: TaskRow, to: Status) => void;
 
 function ProjectBoard({ project, selected }: { project: Project; selected: string | undefined }) {
-  const [tasks, setTasks] = useState<TaskRow[] | null>(null);
-  const [crew, setCrew] = useState<Crew>({ agents: [], sessions: [], name: (id) => id ?? "–" });
+  const [told, setTold] = useState<Told | null>(null);
   const [fault, setFault] = useState<unknown>(null);
+  const [cards, setCards] = useState<Partial<Record<Status, number>>>({});
   const [isNew, setNew] = useState(false);
   const [asking, setAsking] = useState<{ task: TaskRow; to: Status } | null>(null);
   const [lost, setLost] = useState<Lost | null>(null);
-  const tab: Tab = route.value.query.get("tab") === "timeline" ? "timeline" : "columns";
-  const load = useLoader(project, setTasks, setCrew, setFault);
+  const { query } = route.value;
+  const tab: Tab = TABS.find((one) => one === query.get("tab")) ?? "columns";
+  const filter = boardFilterOf(query);
+  const load = useLoader(project, filter, cards, setTold, setFault);
 
-  const keep = (task: TaskRow) => setTasks((old) => (old === null ? old : old.map((one) => (one.id === task.id && one.version <= task.version ? { ...one, ...task } : one))));
   const move = async (task: TaskRow, to: Status, text: string) => {
     try {
-      keep(await moveTask(task, to, text));
+      await moveTask(task, to, text);
       toast("good", t("board.moved", { ref: task.ref, status: t(`status.${to}`) }));
     } catch (error) {
-      if (error instanceof Conflict) {
-        setLost({ task, to, text, current: error.current });
-        keep(error.current);
-      } else {
-        toastError(error);
-      }
+      if (error instanceof Conflict) setLost({ task, to, text, current: error.current });
+      else sayRefusal(error, task, to);
     }
     load();
   };
-  const want = (task: TaskRow, to: Status) => {
+  const want: Move = (task, to) => {
     if (task.status === to) return;
     if (moveNeeds(task.status, to) === null) void move(task, to, "");
     else setAsking({ task, to });
   };
-  if (fault !== null && tasks === null) return <Fault error={fault} again={load} />;
-  if (tasks === null) return <Loading />;
+  const show = (next: { tab?: Tab; filter?: BoardFilter }) => replaceQuery(boardQuery(project.key, next.tab ?? tab, next.filter ?? filter));
+  if (told === null) return fault !== null ? <Fault error={fault} again={load} /> : <Loading />;
+  const { board, needs, crew } = told;
+  const total = board.columns.reduce((sum, column) => sum + column.total, 0);
   return (
     <>
       <div role="alert">{lost !== null && <LostMove lost={lost} crew={crew} onLeave={() => setLost(null)} onAgain={() => { setLost(null); void move({ ...lost.task, status: lost.current.status, version: lost.current.version }, lost.to, lost.text); }} />}</div>
-      <NeedsYou project={project} tasks={tasks} crew={crew} onChange={load} />
-      <AgentsNow tasks={tasks} crew={crew} onChange={load} />
+      {fault !== null && <Fault error={fault} again={load} />}
+      <NeedsYou needs={needs.needs} total={needs.total} crew={crew} onMove={want} onChange={load} />
+      <AgentsNow project={project} status={board.project_status} crew={crew} onChange={load} />
       <div class="board-bar">
-        <Tabs label={t("nav.board")} tabs={[{ id: "columns", name: t("board.tasks"), count: tasks.length }, { id: "timeline", name: t("board.timeline") }]} value={tab} onChange={(id) => replaceQuery(new URLSearchParams({ project: project.key, ...(id === "timeline" ? { tab: "timeline" } : {}) }).toString())} />
+        <Tabs label={t("nav.board")} tabs={[{ id: "columns", name: t("board.tasks"), count: total }, { id: "timeline", name: t("board.timeline") }, { id: "health", name: t("board.health") }]} value={tab} onChange={(id) => show({ tab: id })} />
         <button type="button" class="primary" data-key="n" {...refusing(whyNotWrite(), () => setNew(true))}><Icon name="plus" />{t("board.newTask")}</button>
       </div>
       <Panel id={tab}>
-        {tab === "columns" ? <Columns tasks={tasks} crew={crew} selected={selected} project={project} onMove={want} /> : <Timeline project={project} tasks={tasks} crew={crew} />}
+        {tab === "columns" && <Columns board={board} crew={crew} selected={selected} filter={filter} onFilter={(next) => show({ filter: next })} onMore={(status, count) => setCards({ ...cards, [status]: count })} onMove={want} />}
+        {tab === "timeline" && <Timeline project={project} crew={crew} />}
+        {tab === "health" && <Health />}
       </Panel>
-      {selected !== undefined && <TaskPanel id={selected} crew={crew} project={project} onMove={want} onChange={load} onClose={() => go(`${to("board")}?project=${project.key}`)} />}
+      {selected !== undefined && <TaskPanel id={selected} crew={crew} project={project} onMove={want} onChange={load} onClose={() => go(`${to("board")}?${query.has("project") ? query : `project=${project.key}`}`)} />}
       {isNew && <NewTask project={project} crew={crew} onClose={() => setNew(false)} onDone={(task) => { setNew(false); toast("good", t("board.created", { ref: task.ref })); load(); }} />}
       {asking !== null && <Words task={asking.task} to={asking.to} onClose={() => setAsking(null)} onGive={(text) => { setAsking(null); void move(asking.task, asking.to, text); }} />}
     </>
   );
 }
 
+/** A refused move in the reader's words: the rule, and what could be done instead. */
+function sayRefusal(error: unknown, task: TaskRow, to: Status): void {
+  const allowed = allowedMoves(error);
+  if (allowed === null) return toastError(error);
+  const why = t("board.refused", { ref: task.ref, from: t(`status.${task.status}`), to: t(`status.${to}`) });
+  toast("bad", why, allowed.length === 0 ? t("board.refused.none") : t("board.refused.allowed", { list: allowed.map((one) => t(`status.${one}`)).join(", ") }));
+}
+
 /** Loads what the board shows, again whenever `pm` says that something happened, at most a few times in a second. */
-function useLoader(project: Project, setTasks: (tasks: TaskRow[]) => void, setCrew: (crew: Crew) => void, setFault: (fault: unknown) => void): () => void {
+function useLoader(project: Project, filter: BoardFilter, cards: Partial<Record<Status, number>>, setTold: (told: Told) => void, setFault: (fault: unknown) => void): () => void {
   const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
   const latest = useRef(0);
+  const wish = JSON.stringify(boardArguments(project.id, filter, cards));
+  const wanted = useRef(wish);
+  wanted.current = wish;
   const loadNow = async () => {
     timer.current = null;
     const turn = ++latest.current;
     try {
-      const [tasks, crew] = await Promise.all([loadTasks(project.id), loadCrew(project)]);
+      const told = await loadAll(project, wanted.current);
       if (turn !== latest.current) return;
-      setTasks(tasks);
-      setCrew(crew);
+      setTold(told);
       setFault(null);
     } catch (error) {
       if (turn === latest.current) setFault(error);
@@ -122,19 +149,25 @@ function useLoader(project: Project, setTasks: (tasks: TaskRow[]) => void, setCr
   useEffect(() => {
     void loadNow();
     const stop = onPm((event) => { if (event.project === null || event.project === project.id) load(); });
-    return () => { stop(); if (timer.current !== null) clearTimeout(timer.current); latest.current += 1; };
+    return () => { stop(); if (timer.current !== null) clearTimeout(timer.current); timer.current = null; latest.current += 1; };
   }, [project.id, isLive]);
+  const isFirst = useRef(true);
+  useEffect(() => { if (isFirst.current) isFirst.current = false; else load(); }, [wish]);
   return load;
 }
 
-async function loadCrew(project: Project): Promise<Crew> {
-  const [{ agents }, { sessions }] = await Promise.all([
-    pm<{ agents: Agent[] }>("list_agents", { project_id: project.id, limit: 200 }),
+async function loadAll(project: Project, wish: string): Promise<Told> {
+  const here = { project_id: project.id };
+  const [board, needs, { members }, { agents }] = await Promise.all([
+    look<BoardView>("get_board", JSON.parse(wish)),
+    look<{ needs: Need[]; total: number }>("get_needs", here),
     // Only some may see sessions; the board works without.
-    pm<{ sessions: LiveSession[] }>("list_sessions", { limit: 100 }).catch(() => ({ sessions: [] })),
+    look<{ members: Member[] }>("get_crew", here).catch(() => ({ members: [] })),
+    pm<{ agents: Agent[] }>("list_agents", { ...here, limit: 200 }),
   ]);
   const names = new Map(agents.map((agent) => [agent.id, agent.name]));
-  return { agents, sessions, name: (id) => (id === "agt_local" ? t("board.you") : id ? names.get(id) ?? id : "–") };
+  const name = (id: string | null | undefined) => (id && id === board.me ? t("board.you") : id ? names.get(id) ?? id : "–");
+  return { board, needs, crew: { agents, members, me: board.me, name } };
 }
 
 interface Lost {
@@ -158,4 +191,3 @@ function LostMove({ lost, crew, onLeave, onAgain }: { lost: Lost; crew: Crew; on
     </div>
   );
 }
-

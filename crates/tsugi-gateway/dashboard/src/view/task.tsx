@@ -1,18 +1,19 @@
 /** One task: what it is, what it waits for, who holds it, what was learnt, what happened. */
 
 import { useEffect, useState } from "preact/hooks";
-import { ago, minute, moment } from "../lib/format";
+import { ago } from "../lib/format";
 import { t, word } from "../lib/i18n";
-import { change, Conflict, type Context, loadTask, PRIORITIES, type Priority, type Project, type Status, STATUSES, type Task, type TaskDetail, type TaskRow } from "../lib/pm";
-import { whyNotWrite } from "../lib/rights";
+import { change, Conflict, type Context, loadTask, look, PRIORITIES, type Priority, type Project, type Status, STATUSES, type Story, type Task, type TaskDetail, taskPrompt, type TaskRow } from "../lib/pm";
+import { whyNotCall, whyNotWrite } from "../lib/rights";
 import { to } from "../lib/route";
 import { now, toast, toastError } from "../lib/store";
 import { onPm } from "../lib/stream";
 import { Fault, IconButton, Loading, Prose, refusing } from "../part/basics";
+import { Icon } from "../part/icon";
 import { canWrite, type Crew } from "./board";
-import { Verdict } from "./board-people";
-import { Events } from "./board-timeline";
+import { Verdict } from "./board-needs";
 import { EditTask } from "./task-edit";
+import { Around, Audit, Handoffs, Holds } from "./task-story";
 
 interface Props {
   id: string;
@@ -24,9 +25,9 @@ interface Props {
 }
 
 export function TaskPanel({ id, crew, project, onMove, onChange, onClose }: Props) {
-  const [detail, setDetail] = useState<TaskDetail | null>(null);
+  const [detail, setDetail] = useState<Whole | null>(null);
   const [fault, setFault] = useState<unknown>(null);
-  const load = () => loadTask(id).then((told) => { setDetail(told); setFault(null); }, setFault);
+  const load = () => Promise.all([loadTask(id), look<Story>("get_story", { task_id: id })]).then(([told, story]) => { setDetail({ ...told, story }); setFault(null); }, setFault);
   useEffect(() => {
     setDetail(null);
     void load();
@@ -39,32 +40,52 @@ export function TaskPanel({ id, crew, project, onMove, onChange, onClose }: Prop
   }, []);
   return (
     <aside class="drawer" aria-label={t("task")}>
-      {fault !== null ? <><IconButton icon="close" label={t("close")} onClick={onClose} /><Fault error={fault} /></> : detail === null ? <Loading /> : <Loaded detail={detail} crew={crew} onMove={onMove} onChange={() => { void load(); onChange(); }} onClose={onClose} />}
+      {fault !== null ? <><IconButton icon="close" label={t("close")} onClick={onClose} /><Fault error={fault} /></> : detail === null ? <Loading /> : <Loaded detail={detail} crew={crew} project={project} onMove={onMove} onChange={() => { void load(); onChange(); }} onClose={onClose} />}
     </aside>
   );
 }
 
-function Loaded({ detail, crew, onMove, onChange, onClose }: { detail: TaskDetail; crew: Crew; onMove: Props["onMove"]; onChange: () => void; onClose: () => void }) {
-  const { task } = detail;
+/** A task with its whole story. */
+export type Whole = TaskDetail & { story: Story };
+
+/** Copies the prompt with which an agent begins this task. */
+function CopyPrompt({ task }: { task: Task }) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(await taskPrompt(task.ref));
+      toast("good", t("task.prompt.done", { ref: task.ref }));
+    } catch (error) {
+      if (error instanceof DOMException) toast("bad", t("copy.refused"), t("copy.refused.hint"));
+      else toastError(error);
+    }
+  };
+  return <button type="button" class="quiet" {...refusing(whyNotCall(), () => void copy())}><Icon name="copy" />{t("task.prompt")}</button>;
+}
+
+function Loaded({ detail, crew, project, onMove, onChange, onClose }: { detail: Whole; crew: Crew; project: Project; onMove: Props["onMove"]; onChange: () => void; onClose: () => void }) {
+  const { task, story } = detail;
   const [isEditing, setEditing] = useState(false);
   return (
     <>
-      <div class="dialog-head"><p class="mono sub">{task.ref}</p><span class="grow" />{!isEditing && <button type="button" {...refusing(whyNotWrite(), () => setEditing(true))}>{t("task.edit")}</button>}<IconButton icon="close" label={t("close")} onClick={onClose} /></div>
+      <div class="dialog-head"><p class="mono sub">{task.ref}</p><span class="grow" /><CopyPrompt task={task} />{!isEditing && <button type="button" {...refusing(whyNotWrite(), () => setEditing(true))}>{t("task.edit")}</button>}<IconButton icon="close" label={t("close")} onClick={onClose} /></div>
       {isEditing ? <EditTask task={task} onClose={() => setEditing(false)} onDone={() => { setEditing(false); onChange(); }} /> : (
         <>
           <h2 class="task-title">{task.title}</h2>
           <Controls task={task} crew={crew} onMove={onMove} onChange={onChange} />
           {task.blocked_reason && <p class="notice bad">{task.blocked_reason}</p>}
-          {task.status === "review" && <div class="notice busy"><p><b>{t("task.result")}</b> {task.result?.summary}</p><Verdict task={task} onChange={onChange} /></div>}
+          {task.status === "review" && <div class="notice busy"><p><b>{t("task.result")}</b> {task.result?.summary}</p><span class="verdict"><Verdict task={task} onChange={onChange} /></span></div>}
           {task.description && <Prose text={task.description} most={1200} />}
           <Acceptance task={task} onChange={onChange} />
         </>
       )}
+      {task.status !== "review" && task.result && <section><h3>{t("task.result")}</h3><Prose text={task.result.summary} /></section>}
+      <Notes task={task} contexts={detail.contexts ?? []} crew={crew} onChange={onChange} />
+      <Handoffs handoffs={story.handoffs} crew={crew} />
+      <Holds holds={story.holds} checkpoint={detail.checkpoint} crew={crew} />
       <Prerequisites detail={detail} onChange={onChange} />
       <Links title={t("task.unblocks")} tasks={detail.dependents ?? []} />
-      <Holding detail={detail} crew={crew} />
-      <Notes task={task} contexts={detail.contexts ?? []} crew={crew} onChange={onChange} />
-      {(detail.history?.length ?? 0) > 0 && <section><h3>{t("task.history")}</h3><Events events={[...detail.history!].sort((one, other) => other.seq - one.seq)} tasks={[task]} crew={crew} /></section>}
+      <Around task={task} graph={story.graph} />
+      <Audit task={task} project={project} crew={crew} />
     </>
   );
 }
@@ -131,27 +152,6 @@ function TaskLink({ task }: { task: TaskRow }) {
 function Links({ title, tasks }: { title: string; tasks: TaskRow[] }) {
   if (tasks.length === 0) return null;
   return <section><h3>{title}</h3><ul class="links">{tasks.map((task) => <li key={task.id}><TaskLink task={task} /></li>)}</ul></section>;
-}
-
-function Holding({ detail, crew }: { detail: TaskDetail; crew: Crew }) {
-  const { claim, handoff } = detail;
-  const past = (detail.claim_history ?? []).filter((one) => one.id !== claim?.id);
-  if (!claim && !handoff && past.length === 0) return null;
-  return (
-    <section>
-      <h3>{t("task.holding")}</h3>
-      {claim && <p><b>{crew.name(claim.agent_id)}</b> {t("board.since", { time: minute(claim.acquired_at) })} · {t("board.lease", { when: minute(claim.expires_at) })}</p>}
-      {past.map((one) => <p key={one.id} class="sub">{t("task.held", { who: crew.name(one.agent_id), when: moment(one.acquired_at) })}</p>)}
-      {handoff && (
-        <div class="handoff">
-          <p><span class="chip warn">{t("board.kind.handoff")} · {word("handoff", handoff.status)}</span> {crew.name(handoff.from_agent_id)} → {handoff.to_agent_id ? crew.name(handoff.to_agent_id) : t("task.anybody")}</p>
-          <Prose text={handoff.summary} most={400} />
-          {handoff.next_steps.length > 0 && <ol class="steps">{handoff.next_steps.map((step, at) => <li key={at}>{step}</li>)}</ol>}
-          {handoff.warnings.map((warning, at) => <p key={at} class="warn-text">{warning}</p>)}
-        </div>
-      )}
-    </section>
-  );
 }
 
 const ORDER = ["decision", "blocker", "assumption", "note", "reference", "artifact"];

@@ -1,5 +1,7 @@
 //! The history as people look for things in it: by who, by task and by kind.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use super::super::desk::Desk;
@@ -7,7 +9,8 @@ use super::super::find::short_event;
 use super::super::{Action, Effect};
 use crate::domain::event::Event;
 use crate::domain::fault::Fault;
-use crate::domain::id::{AgentId, ProjectId, TaskRef};
+use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
+use crate::domain::limit;
 use crate::store::tx::TimelineFilter;
 
 /// Events unless asked for more, and at most.
@@ -44,6 +47,19 @@ pub struct Timeline {
     pub events: Vec<Event>,
     /// Whether there are more that way.
     pub has_more: bool,
+    /// The tasks that they are about, by id.
+    #[serde(default)]
+    pub tasks: BTreeMap<TaskId, Named>,
+}
+
+/// How people call a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// `KEY-n`.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// Its title.
+    pub title: String,
 }
 
 impl Action for GetTimeline {
@@ -68,7 +84,20 @@ impl Action for GetTimeline {
         let mut events = desk.tx.board_timeline(&filter)?;
         let has_more = events.len() as i64 > limit;
         events.truncate(usize::try_from(limit).unwrap_or(0));
+        let tasks = desk.tasks_of(&events)?;
         let shown = |event| if self.full { event } else { short_event(event) };
-        Ok(Timeline { events: events.into_iter().map(shown).collect(), has_more })
+        Ok(Timeline { events: events.into_iter().map(shown).collect(), has_more, tasks })
+    }
+}
+
+impl Desk<'_, '_> {
+    fn tasks_of(&mut self, events: &[Event]) -> Result<BTreeMap<TaskId, Named>, Fault> {
+        let ids: BTreeSet<TaskId> = events.iter().filter_map(Event::task).collect();
+        ids.into_iter()
+            .map(|id| {
+                let task = self.tx.task_get(&id.clone().into())?;
+                Ok((id, Named { reference: task.reference, title: limit::clip(&task.title, 120).0 }))
+            })
+            .collect()
     }
 }
