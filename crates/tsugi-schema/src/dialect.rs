@@ -4,6 +4,7 @@ mod anthropic;
 mod emit;
 mod gemini;
 mod gemini_classic;
+mod google;
 mod openai;
 mod openapi;
 mod plan;

@@ -4,13 +4,12 @@ use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
 use super::Parameters;
-use super::emit::{
-    self, Emitted, as_schema, is_identifier, is_impossible, mentioned, null_meaning, properties, required, shown_names,
-};
-use super::plan::{ArgumentPlan, Member, Plan};
+use super::emit::{self, Emitted, as_schema, mentioned};
+use super::google::{Google, Properties};
+use super::plan::{ArgumentPlan, Plan};
 use super::root::make_object;
 use super::types::{self, types};
-use super::union::{self, Union};
+use super::union;
 use super::words::{self, Notes, Treatment, is_decoration};
 use crate::loss::{Fate, Loss};
 use crate::pointer::Pointer;
@@ -53,7 +52,15 @@ fn treatment(keyword: &str, _: &Value) -> Treatment {
     }
 }
 
-impl Emitter<'_, '_> {
+impl Google for Emitter<'_, '_> {
+    fn plain(&self) -> &Plain {
+        self.plain
+    }
+
+    fn losses(&mut self) -> &mut Vec<Loss> {
+        self.losses
+    }
+
     fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Emitted {
         if let Some(name) = definition_name(schema) {
             return Emitted {
@@ -65,16 +72,7 @@ impl Emitter<'_, '_> {
             self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
             return Emitted { schema: Map::new(), plan: Plan::Keep };
         }
-        match union::find(schema, self.plain) {
-            Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
-            Union::Words { keyword } => {
-                let words = words::words(keyword, &schema[keyword]);
-                let mut rest = schema.clone();
-                rest.shift_remove(keyword);
-                self.typed(&rest, at, depth, Some((keyword, words)))
-            }
-            Union::None => self.typed(schema, at, depth, None),
-        }
+        self.by_kind(schema, at, depth)
     }
 
     fn union(
@@ -136,6 +134,19 @@ impl Emitter<'_, '_> {
         Emitted { schema: result, plan }
     }
 
+    /// Gemini unrolls recursion a little, and only below properties that are not required.
+    fn may_be_required(&mut self, schema: &Map<String, Value>, at: &Pointer) -> bool {
+        let mentioned = mentioned(&Value::Object(schema.clone()));
+        let is_recursive = mentioned.iter().any(|name| self.recursive.contains(name));
+        if is_recursive {
+            let note = "recursive properties may not be required there";
+            self.losses.push(Loss::new(at, "required", Fate::Changed, note));
+        }
+        !is_recursive
+    }
+}
+
+impl Emitter<'_, '_> {
     fn parts(
         &mut self,
         schema: &Map<String, Value>,
@@ -160,49 +171,13 @@ impl Emitter<'_, '_> {
         at: &Pointer,
         depth: usize,
     ) -> Plan {
-        let needed = required(schema);
-        let names = shown_names(properties(schema).map(|(name, _)| name.clone()), is_identifier);
-        let (mut shown, mut shown_required, mut members) = (Map::new(), Vec::new(), Vec::new());
-        for (name, property) in properties(schema) {
-            let at = at.child("properties").child(name);
-            if is_impossible(&as_schema(property)) {
-                self.losses.push(Loss::new(&at, "not", Fate::Dropped, "no value fits, so the property is left out"));
-                continue;
-            }
-            let emitted = self.schema(&as_schema(property), &at, depth + 1);
-            let is_required = needed.contains(&name.as_str());
-            if names[name] != *name {
-                let note = format!("called {} there", names[name]);
-                self.losses.push(Loss::new(&at, "properties", Fate::Changed, note));
-            }
-            if is_required && self.may_be_required(&emitted.schema, &at) {
-                shown_required.push(names[name].clone());
-            }
-            members.push(Member {
-                shown: names[name].clone(),
-                name: name.clone(),
-                null: null_meaning(property, is_required, self.plain),
-                plan: emitted.plan,
-            });
-            shown.insert(names[name].clone(), Value::Object(emitted.schema));
-        }
+        let Properties { shown, required, members } = self.properties(schema, at, depth);
         result.insert("properties".to_owned(), Value::Object(shown));
-        if !shown_required.is_empty() {
-            result.insert("required".to_owned(), json!(shown_required));
+        if !required.is_empty() {
+            result.insert("required".to_owned(), json!(required));
         }
         let others = self.others(schema, result, at, depth);
         Plan::object(members, others)
-    }
-
-    /// Gemini unrolls recursion a little, and only below properties that are not required.
-    fn may_be_required(&mut self, schema: &Map<String, Value>, at: &Pointer) -> bool {
-        let mentioned = mentioned(&Value::Object(schema.clone()));
-        let is_recursive = mentioned.iter().any(|name| self.recursive.contains(name));
-        if is_recursive {
-            let note = "recursive properties may not be required there";
-            self.losses.push(Loss::new(at, "required", Fate::Changed, note));
-        }
-        !is_recursive
     }
 
     fn others(

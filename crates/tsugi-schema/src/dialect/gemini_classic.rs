@@ -3,13 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::Parameters;
-use super::emit::{
-    self, Emitted, as_schema, is_identifier, is_impossible, null_meaning, properties, required, shown_names,
-};
-use super::plan::{ArgumentPlan, Member, Plan};
+use super::emit::{self, Emitted, as_schema};
+use super::google::{Google, Properties};
+use super::plan::{ArgumentPlan, Plan};
 use super::root::make_object;
 use super::types::{self, types};
-use super::union::{self, Union};
+use super::union;
 use super::words::{self, Notes, Treatment, is_decoration};
 use crate::loss::{Fate, Loss};
 use crate::pointer::Pointer;
@@ -56,22 +55,21 @@ fn is_known_format(kind: &str, value: &Value) -> bool {
     }
 }
 
-impl Emitter<'_, '_> {
+impl Google for Emitter<'_, '_> {
+    fn plain(&self) -> &Plain {
+        self.plain
+    }
+
+    fn losses(&mut self) -> &mut Vec<Loss> {
+        self.losses
+    }
+
     fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Emitted {
         if depth > MAX_DEPTH {
             self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
             return json_text(schema, at, self.losses);
         }
-        match union::find(schema, self.plain) {
-            Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
-            Union::Words { keyword } => {
-                let words = words::words(keyword, &schema[keyword]);
-                let mut rest = schema.clone();
-                rest.shift_remove(keyword);
-                self.typed(&rest, at, depth, Some((keyword, words)))
-            }
-            Union::None => self.typed(schema, at, depth, None),
-        }
+        self.by_kind(schema, at, depth)
     }
 
     fn union(
@@ -144,7 +142,9 @@ impl Emitter<'_, '_> {
             }
         }
     }
+}
 
+impl Emitter<'_, '_> {
     fn single(
         &mut self,
         schema: &Map<String, Value>,
@@ -182,37 +182,12 @@ impl Emitter<'_, '_> {
         at: &Pointer,
         depth: usize,
     ) -> Plan {
-        let needed = required(schema);
-        let names = shown_names(properties(schema).map(|(name, _)| name.clone()), is_identifier);
-        let (mut shown, mut shown_required, mut members) = (Map::new(), Vec::new(), Vec::new());
-        for (name, property) in properties(schema) {
-            let at = at.child("properties").child(name);
-            if is_impossible(&as_schema(property)) {
-                self.losses.push(Loss::new(&at, "not", Fate::Dropped, "no value fits, so the property is left out"));
-                continue;
-            }
-            let emitted = self.schema(&as_schema(property), &at, depth + 1);
-            let is_required = needed.contains(&name.as_str());
-            if names[name] != *name {
-                let note = format!("called {} there", names[name]);
-                self.losses.push(Loss::new(&at, "properties", Fate::Changed, note));
-            }
-            if is_required {
-                shown_required.push(names[name].clone());
-            }
-            members.push(Member {
-                shown: names[name].clone(),
-                name: name.clone(),
-                null: null_meaning(property, is_required, self.plain),
-                plan: emitted.plan,
-            });
-            shown.insert(names[name].clone(), Value::Object(emitted.schema));
-        }
+        let Properties { shown, required, members } = self.properties(schema, at, depth);
         if !shown.is_empty() {
             result.insert("properties".to_owned(), Value::Object(shown));
         }
-        if !shown_required.is_empty() {
-            result.insert("required".to_owned(), json!(shown_required));
+        if !required.is_empty() {
+            result.insert("required".to_owned(), json!(required));
         }
         Plan::object(members, Plan::Keep)
     }

@@ -64,6 +64,13 @@ fn row((code, meaning): (FaultCode, &str)) -> String {
 }
 
 #[test]
+fn the_word_of_every_code_is_the_same_in_text_and_in_json() {
+    for (code, _) in codes() {
+        assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+    }
+}
+
+#[test]
 fn the_reference_page_of_errors_is_fresh() {
     let rows: String = codes().into_iter().map(row).collect();
     let page = format!("{HEAD}{rows}{TAIL}");
