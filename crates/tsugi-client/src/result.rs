@@ -103,7 +103,7 @@ impl ToolResult {
         Self { error: Some(error), ..self }
     }
 
-    /// The first text of the result, as seed clients want it.
+    /// The first text of the result, which is all that many programs want.
     pub fn text(&self) -> Option<String> {
         first_text(self.raw.as_ref()?)
     }

@@ -80,7 +80,7 @@ pub(crate) fn modern_status(error: &RpcError) -> StatusCode {
     }
 }
 
-/// A failure as REST tells it: seed code, status, and details that hold `jsonrpcCode` and the fields of its data.
+/// A failure as REST tells it: a word, a status, and details that hold `jsonrpcCode` and the fields of its data.
 #[derive(Debug, Clone)]
 pub(crate) struct RestFault {
     pub(crate) status: StatusCode,
@@ -120,7 +120,7 @@ impl From<&Failure> for RestFault {
 }
 
 impl From<&RpcError> for RestFault {
-    /// The table of seed 001.
+    /// The word and the status for each code.
     fn from(error: &RpcError) -> Self {
         let (status, code, message) = match error.code() {
             code::PARSE_ERROR => {

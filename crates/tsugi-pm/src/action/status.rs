@@ -257,7 +257,7 @@ fn check_need(step: Move, change: &Change<'_>, open: &OpenTask) -> Result<(), Fa
         Need::Reason => Ok(()),
         Need::Result => match change.result.or(open.task.result.as_ref()) {
             Some(result) if !evidence_wanted || !result.evidence.is_empty() => result.check(),
-            // Seed 002 has no result argument, so its absence is only an error where the project wants evidence.
+            // The simplest set of tools has no result argument, so its absence is only an error where the project wants evidence.
             None if !evidence_wanted => Ok(()),
             _ => Err(Fault::invalid(format!("this project wants `result.evidence` before {}", change.to))
                 .hint("say what was done and what shows it: result: {summary, evidence: [{kind, uri}]}")

@@ -98,7 +98,7 @@ pub struct Handoff {
     pub accepted_by: Option<AgentId>,
     /// With which session.
     pub accepted_session_id: Option<SessionId>,
-    /// When; seed 002 calls it `acknowledged_at`.
+    /// When; the simplest set of tools calls it `acknowledged_at`.
     pub accepted_at: Option<Moment>,
     /// Why it was rejected or withdrawn.
     pub reason: Option<String>,
