@@ -14,7 +14,8 @@ const DULL = new Set(["id", "version", "fence", "created_at", "updated_at", "sta
 const NOISE = new Set(["id", "version", "updated_at", "hash", "title_key", "project_id", "task_id"]);
 
 export function Changes({ event, crew, isFull }: { event: HistoryEvent; crew: Crew; isFull: boolean }) {
-  if (!isFull && (event.type.endsWith(".created") || event.type.endsWith(".added") || event.type.endsWith(".granted"))) return null;
+  // Who follows the work wants to know what became of tasks; the rest is in a task's own history.
+  if (!isFull && (event.entity_type !== "task" || event.type.endsWith(".created"))) return null;
   const shown = isFull ? event.changes.filter((one) => !NOISE.has(one.field) && !(isNothing(one.old) && isNothing(one.new))) : event.changes.filter((one) => !DULL.has(one.field)).slice(0, 6);
   return <>{shown.map((one) => <Changed key={one.field} field={one.field} before={one.old} after={one.new} crew={crew} isFull={isFull} />)}</>;
 }

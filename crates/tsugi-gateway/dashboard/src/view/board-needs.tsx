@@ -4,10 +4,10 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { ago } from "../lib/format";
 import { t } from "../lib/i18n";
+import { countOf, see, unseen } from "../lib/needs";
 import { type Card, change, type Need, type TaskRow } from "../lib/pm";
 import { whyNotWrite } from "../lib/rights";
 import { to } from "../lib/route";
-import { remember, remembered } from "../lib/settings";
 import { now, toast, toastError } from "../lib/store";
 import { refusing } from "../part/basics";
 import type { Crew, Move } from "./board";
@@ -23,21 +23,15 @@ interface Props {
 }
 
 export function NeedsYou({ needs, total, ...rest }: Props & { needs: Need[]; total: number }) {
-  const [seen, setSeen] = useState(() => new Set(JSON.parse(remembered("seen") ?? "[]") as string[]));
   const [isWhole, setWhole] = useState(false);
-  const open = needs.filter((need) => need.kind !== "expired" || !seen.has(need.session_id));
-  const count = total - (needs.length - open.length);
-  const see = (session: string) => {
-    const next = new Set([...seen, session].slice(-200));
-    setSeen(next);
-    remember("seen", JSON.stringify([...next]));
-  };
+  const open = unseen(needs);
+  const count = countOf({ needs, total });
   const shown = isWhole ? open : open.slice(0, FIRST);
   return (
     <section class={`needs-you ${count === 0 ? "none" : ""}`} aria-labelledby="needs-you">
       <h2 id="needs-you">{t("board.needs")} {count > 0 && <span class="badge">{count}</span>}</h2>
       {count === 0 && <p class="note">{t("board.needs.none")}</p>}
-      <ul>{shown.map((need) => <Item key={keyOf(need)} need={need} {...rest} onSeen={see} />)}</ul>
+      <ul>{shown.map((need) => <Item key={keyOf(need)} need={need} {...rest} />)}</ul>
       {open.length > FIRST && <button type="button" class="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>{isWhole ? t("less") : t("tree.more", { n: open.length - FIRST })}</button>}
     </section>
   );
@@ -49,12 +43,12 @@ function keyOf(need: Need): string {
 
 const TONES: Record<Need["kind"], string> = { review: "busy", blocked: "bad", handoff: "warn", cancelled: "bad", approval: "busy", expired: "warn" };
 
-function Item({ need, crew, onMove, onChange, onSeen }: Props & { need: Need; onSeen: (session: string) => void }) {
+function Item({ need, crew, onMove, onChange }: Props & { need: Need }) {
   return (
     <li data-need={need.kind}>
       <span class={`chip ${TONES[need.kind]}`}>{t(`board.kind.${need.kind}`)}</span>
       <div class="need">{what(need, crew)}</div>
-      <span class="verdict">{verdicts(need, crew, onMove, onChange, onSeen)}</span>
+      <span class="verdict">{verdicts(need, crew, onMove, onChange)}</span>
     </li>
   );
 }
@@ -77,12 +71,12 @@ async function act(doing: Promise<unknown>, done: string, onChange: () => void):
   onChange();
 }
 
-function verdicts(need: Need, crew: Crew, onMove: Move, onChange: () => void, onSeen: (session: string) => void): ComponentChildren {
+function verdicts(need: Need, crew: Crew, onMove: Move, onChange: () => void): ComponentChildren {
   switch (need.kind) {
     case "review": return <Verdict task={need.task} onChange={onChange} />;
     case "blocked": return <><Button label={t("board.unblock")} of={need.task} onClick={() => onMove(need.task, "todo")} /><Button label={t("board.cancelIt")} of={need.task} isQuiet onClick={() => onMove(need.task, "cancelled")} /></>;
     case "approval": return <><Button label={t("board.accept")} of={need.task} onClick={() => onMove(need.task, "todo")} /><Button label={t("board.turnDown")} of={need.task} isQuiet onClick={() => onMove(need.task, "cancelled")} /></>;
-    case "expired": return <button type="button" onClick={() => onSeen(need.session_id)}>{t("board.seen")}<span class="hidden"> {crew.name(need.agent_id)}</span></button>;
+    case "expired": return <button type="button" onClick={() => see(need.session_id)}>{t("board.seen")}<span class="hidden"> {crew.name(need.agent_id)}</span></button>;
     case "handoff": return <HandoffVerdict need={need} crew={crew} onChange={onChange} />;
     case "cancelled": return <><Button label={t("board.goOn")} of={need.task} onClick={() => act(change("update_dependencies", { task_id: need.task.id, remove: need.prerequisites.map((one) => one.id) }), t("board.goOn.done", { ref: need.task.ref }), onChange)} />{need.prerequisites.slice(0, 1).map((one) => <Button key={one.id} label={t("board.reopen", { ref: one.ref })} isQuiet onClick={() => act(change("update_task_status", { task_id: one.id, status: "backlog" }), t("board.moved", { ref: one.ref, status: t("status.backlog") }), onChange)} />)}</>;
   }

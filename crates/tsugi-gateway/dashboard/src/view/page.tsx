@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { isAdmin, session, signOut } from "../lib/api";
 import { type Key, lang, setLang, t } from "../lib/i18n";
+import { followNeeds, waiting } from "../lib/needs";
 import { route, to } from "../lib/route";
 import { attention, forget, link, loadOverview, overview, servers, toastError } from "../lib/store";
 import { closeStream, followVisibility, openStream } from "../lib/stream";
@@ -37,7 +38,7 @@ function Shell() {
     // The first look came with the session; somebody who signed in later has none yet.
     if (servers.value === null) void loadOverview();
     openStream();
-    const stops = [listenForKeys(), followVisibility(), closeStream, forget];
+    const stops = [listenForKeys(), followVisibility(), followNeeds(), closeStream, forget];
     return () => stops.forEach((stop) => stop());
   }, [session.value?.name]);
   // Who listens to the page hears where they are after each step; who looks at it begins at the top.
@@ -101,6 +102,7 @@ function Rail() {
           <a key={place.id} href={to(...(place.id === "" ? [] : [place.id]))} aria-current={here === place.id || (place.id === "" && here === "servers") ? "page" : undefined}>
             <Icon name={place.icon} /><span>{t(place.name)}</span>
             {place.id === "" && attention.value.length > 0 && <span class="badge" aria-label={t("overview.attention.count", { n: attention.value.length })}>{attention.value.length}</span>}
+            {place.id === "board" && waiting.value > 0 && <span class="badge quiet" aria-label={t("board.needs.count", { n: waiting.value })}>{waiting.value}</span>}
             <kbd aria-hidden="true">{place.keys}</kbd>
           </a>
         ))}
