@@ -31,6 +31,8 @@ pub enum Route {
     Batch,
     /// One tool as an operation of its own.
     Operation,
+    /// The answers to what such a tool asked.
+    OperationAnswer,
     /// The description of the REST face.
     OpenApi,
     /// The servers.
@@ -122,6 +124,7 @@ pub static ROUTES: &[Entry] = &[
     entry(Method::POST, "/mcp/call", Route::Call, Style::Rest),
     entry(Method::POST, "/mcp/batch", Route::Batch, Style::Rest),
     entry(Method::POST, "/tools/{}/{}", Route::Operation, Style::Rest),
+    entry(Method::POST, "/tools/{}/{}/answer", Route::OperationAnswer, Style::Rest),
     entry(Method::GET, "/openapi.json", Route::OpenApi, Style::Rest),
     entry(Method::GET, "/servers", Route::Servers, Style::Rest),
     entry(Method::POST, "/servers", Route::AddServer, Style::Rest),

@@ -358,7 +358,7 @@ impl Gateway {
             Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
             Route::Readyz => self.readyz(&asked.principal),
             Route::Metrics => self.numbers(&asked)?,
-            Route::Tools | Route::Call | Route::Batch | Route::Operation | Route::OpenApi => {
+            Route::Tools | Route::Call | Route::Batch | Route::Operation | Route::OperationAnswer | Route::OpenApi => {
                 self.rest(&asked, entry.route, segments, body).await?
             }
             Route::Page(file) => dashboard::page::serve(file, &asked.parts.headers),
@@ -391,7 +391,11 @@ impl Gateway {
             Route::Batch => face::rest::batch(asked, directory, asked.json_body(body).await?).await,
             _ => {
                 let tool = (segments.first().unwrap_or_default(), segments.second().unwrap_or_default());
-                face::rest::operation(asked, directory, tool, asked.json_body(body).await?).await
+                let bytes = asked.json_body(body).await?;
+                match route {
+                    Route::OperationAnswer => face::rest::operation_answer(asked, directory, tool, bytes).await,
+                    _ => face::rest::operation(asked, directory, tool, bytes).await,
+                }
             }
         })
     }

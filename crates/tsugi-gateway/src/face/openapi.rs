@@ -23,7 +23,7 @@ pub(crate) fn document(tools: &[ToolInfo], batch: usize) -> Value {
         };
         operation["operationId"] = name.as_str().into();
         operation["tags"] = json!([tool.server]);
-        operation["responses"] = responses(&result);
+        operation["responses"] = responses(&result, "post `Answer` to this address with `/answer` after it");
         paths.insert(path(tool), json!({"post": operation}));
     }
     json!({
@@ -50,7 +50,8 @@ fn schema_of(name: &str, description: Option<&str>, schema: Option<&Raw>, schema
     declaration["operation"].take()
 }
 
-fn responses(result: &Value) -> Value {
+/// What an operation may answer, where `input` says how a caller gives what the tool asks for.
+fn responses(result: &Value, input: &str) -> Value {
     let error = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}});
     let with = |description: &str| {
         let mut response = error.clone();
@@ -62,7 +63,7 @@ fn responses(result: &Value) -> Value {
         "400": with("the arguments do not fit"),
         "403": with("not allowed"),
         "404": with("no such tool or server"),
-        "409": with("the tool asks for input: `error.details` has `inputRequests` and `requestState`; repeat the call at `POST /mcp/call` with `inputResponses` and that `requestState`"),
+        "409": with(&format!("the tool asks for input: `error.details` has `inputRequests` and `requestState`; {input}")),
         "413": with("the body is too large"),
         "415": with("the body is not JSON"),
         "429": with("too often"),
@@ -80,6 +81,8 @@ fn fixed_paths() -> Map<String, Value> {
     };
     let answer = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     let raw = json!({"name": "raw", "in": "query", "schema": {"type": "boolean"}, "description": "give the whole MCP result"});
+    let segment = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
+    let again = "repeat the call with `inputResponses` and that `requestState`";
     let server = json!({"name": "server", "in": "query", "schema": {"type": "string"}, "description": "only this server's tools"});
     let paths = json!({
         "/mcp/tools": {"get": {
@@ -88,11 +91,17 @@ fn fixed_paths() -> Map<String, Value> {
         }},
         "/mcp/call": {"post": {
             "operationId": "callTool", "parameters": [raw], "requestBody": body("Call"),
-            "responses": responses(&answer("Success")),
+            "responses": responses(&answer("Success"), again),
         }},
         "/mcp/batch": {"post": {
             "operationId": "callTools", "parameters": [raw], "requestBody": body("Batch"),
-            "responses": responses(&answer("Results")),
+            "responses": responses(&answer("Results"), again),
+        }},
+        "/tools/{server}/{tool}/answer": {"post": {
+            "operationId": "answerTool",
+            "description": "Goes on with an operation whose tool asked for input.",
+            "parameters": [segment("server"), segment("tool"), raw], "requestBody": body("Answer"),
+            "responses": responses(&json!({}), again),
         }},
     });
     match paths {
@@ -120,8 +129,17 @@ fn fixed_schemas(batch: usize) -> Map<String, Value> {
             },
         },
     });
+    let answer = json!({
+        "type": "object", "required": ["requestState"],
+        "properties": {
+            "input": {"type": ["object", "null"], "description": "the arguments, as they were posted before"},
+            "inputResponses": {"type": ["object", "null"], "description": "an answer under each key of `inputRequests`"},
+            "requestState": {"type": ["string", "null"], "description": "as it came with the questions"},
+        },
+    });
     let schemas = json!({
         "Call": call,
+        "Answer": answer,
         "Batch": {
             "type": "object", "required": ["calls"],
             "properties": {"calls": {"type": "array", "maxItems": batch, "items": {"$ref": "#/components/schemas/Call"}}},

@@ -108,19 +108,35 @@ fn entry(told: &Told) -> Raw {
 pub(crate) async fn operation(
     asked: &Asked<'_>,
     directory: &dyn Directory,
-    (server, tool): (&str, &str),
+    tool: (&str, &str),
     bytes: Bytes,
 ) -> Response<Body> {
+    let asking = Asking::of(named(tool), bytes);
+    operate(asked, directory, asking).await
+}
+
+/// `POST /tools/{server}/{tool}/answer`: the call again, with answers to what the tool asked. It has an address of its
+/// own because the body of the operation itself belongs to the tool, which may have arguments of any name.
+pub(crate) async fn operation_answer(
+    asked: &Asked<'_>,
+    directory: &dyn Directory,
+    tool: (&str, &str),
+    bytes: Bytes,
+) -> Response<Body> {
+    let asking = Asking::again(named(tool), bytes);
+    operate(asked, directory, asking).await
+}
+
+/// Server and tool of a path.
+fn named((server, tool): (&str, &str)) -> (String, String) {
     let decode = |segment: &str| percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned();
-    let called = match Raw::parse(if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes }) {
-        Ok(input) => {
-            let asking = Asking::of(decode(server), decode(tool), input);
-            match asking {
-                Ok(asking) => asking.call(directory, asked, form_of(asked)).await,
-                Err(fault) => Told::Failed(RestFault::from(&fault)),
-            }
-        }
-        Err(error) => Told::Failed(RestFault::from(&invalid(&format!("the body is not JSON: {error}")))),
+    (decode(server), decode(tool))
+}
+
+async fn operate(asked: &Asked<'_>, directory: &dyn Directory, asking: Result<Asking, Fault>) -> Response<Body> {
+    let called = match asking {
+        Ok(asking) => asking.call(directory, asked, form_of(asked)).await,
+        Err(fault) => Told::Failed(RestFault::from(&fault)),
     };
     match called {
         Told::Result(result) => http::json(StatusCode::OK, Body::one(result.bytes().clone())),

@@ -578,11 +578,25 @@ async fn the_list_of_servers_tells_what_waits_and_what_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_tool_that_asks_over_its_own_operation_says_where_to_answer() {
+async fn a_tool_that_asks_over_its_own_operation_is_answered_beside_it() {
     let world = World::two().await;
-    let asked = world.post("/tools/a/ask", json!({})).await.json()["error"].clone();
-    assert!(asked["message"].as_str().unwrap().contains("POST /mcp/call"), "{asked}");
-    let answer = json!({"server": "a", "toolName": "ask", "input": {}, "inputResponses": {"who": {"roots": []}},
+    let asked = world.post("/tools/a/ask", json!({"n": 1})).await.json()["error"].clone();
+    assert!(asked["message"].as_str().unwrap().contains("`/answer`"), "{asked}");
+    let answer = json!({"input": {"n": 1}, "inputResponses": {"who": {"roots": []}},
         "requestState": asked["details"]["requestState"]});
-    assert_eq!(world.post("/mcp/call", answer).await.status, 200);
+    let other =
+        json!({"input": {"n": 2}, "inputResponses": answer["inputResponses"], "requestState": answer["requestState"]});
+    assert_eq!(world.post("/tools/a/ask/answer", other).await.status, 400, "the state is bound to the arguments");
+    let told = world.post("/tools/a/ask/answer", answer.clone()).await;
+    assert_eq!((told.status, told.json()), (200, json!({"who": {"roots": []}})));
+    for wrong in [json!({}), json!({"input": {"n": 1}}), json!({"requestState": 1}), json!([])] {
+        let told = world.post("/tools/a/ask/answer", wrong.clone()).await;
+        assert_eq!((told.status, told.json()["error"]["code"].clone()), (400, json!("VALIDATION_ERROR")), "{wrong}");
+    }
+    let document = world.get("/openapi.json").await.json();
+    let described = &document["paths"]["/tools/{server}/{tool}/answer"]["post"]["requestBody"]["content"];
+    assert_eq!(described["application/json"]["schema"]["$ref"], "#/components/schemas/Answer");
+    for member in ["input", "inputResponses", "requestState"] {
+        assert!(document["components"]["schemas"]["Answer"]["properties"][member].is_object(), "{member}");
+    }
 }

@@ -10,6 +10,7 @@ mod key;
 mod log;
 mod pm;
 mod reload;
+mod rest;
 mod serve;
 mod settings;
 mod stdio;

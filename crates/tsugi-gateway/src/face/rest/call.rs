@@ -41,35 +41,66 @@ pub(crate) struct Asking {
     input: Option<Raw>,
     responses: Option<Raw>,
     state: Option<String>,
+    answer_at: AnswerAt,
+}
+
+/// Where a caller answers what the tool asks.
+#[derive(Debug, Clone, Copy)]
+enum AnswerAt {
+    /// `POST /mcp/call`
+    Call,
+    /// The operation's own address for answers.
+    Operation,
+}
+
+fn object(bytes: Bytes) -> Result<Object, Fault> {
+    Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))
+}
+
+/// A text in a body; `null` counts as absent.
+fn text_in(body: &Object, key: &str) -> Result<Option<String>, Fault> {
+    match body.get(key).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(value) => value.as_string().map(Some).ok_or_else(|| invalid(&format!("`{key}` must be a string"))),
+    }
+}
+
+/// An object in a body; `null` counts as absent.
+fn object_in(body: &Object, key: &str) -> Result<Option<Raw>, Fault> {
+    match body.get(key).filter(|value| !value.is_null()) {
+        Some(value) if !value.is_object() => Err(invalid(&format!("`{key}` must be an object"))),
+        value => Ok(value),
+    }
 }
 
 impl Asking {
-    /// Reads a call's body.
+    /// Reads the body of a call.
     pub(crate) fn read(bytes: Bytes) -> Result<Self, Fault> {
-        let body = Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
-        let text = |key: &str| match body.get(key).filter(|value| !value.is_null()) {
-            None => Ok(None),
-            Some(value) => value.as_string().map(Some).ok_or_else(|| invalid(&format!("`{key}` must be a string"))),
-        };
-        let object = |key: &str| match body.get(key).filter(|value| !value.is_null()) {
-            Some(value) if !value.is_object() => Err(invalid(&format!("`{key}` must be an object"))),
-            value => Ok(value),
-        };
-        Ok(Self {
-            server: text("server")?,
-            tool: text("toolName")?.ok_or_else(|| invalid("`toolName` is missing"))?,
-            input: object("input")?,
-            responses: object("inputResponses")?,
-            state: text("requestState")?,
-        })
+        let body = object(bytes)?;
+        let tool = text_in(&body, "toolName")?.ok_or_else(|| invalid("`toolName` is missing"))?;
+        Self::with_answers(text_in(&body, "server")?, tool, &body, AnswerAt::Call)
     }
 
     /// A call whose arguments are the whole body.
-    pub(crate) fn of(server: String, tool: String, input: Raw) -> Result<Self, Fault> {
-        if !input.is_object() {
-            return Err(invalid("the body must be an object"));
+    pub(crate) fn of((server, tool): (String, String), bytes: Bytes) -> Result<Self, Fault> {
+        let input = if bytes.is_empty() { Object::empty() } else { object(bytes)? };
+        let (server, input) = (Some(server), Some(input.raw()));
+        Ok(Self { server, tool, input, responses: None, state: None, answer_at: AnswerAt::Operation })
+    }
+
+    /// The same call again, with answers: the body is as that of a call, but for what the address says.
+    pub(crate) fn again((server, tool): (String, String), bytes: Bytes) -> Result<Self, Fault> {
+        let again = Self::with_answers(Some(server), tool, &object(bytes)?, AnswerAt::Operation)?;
+        match (&again.responses, &again.state) {
+            (None, None) => Err(invalid("`inputResponses` and `requestState` are missing")),
+            _ => Ok(again),
         }
-        Ok(Self { server: Some(server), tool, input: Some(input), responses: None, state: None })
+    }
+
+    fn with_answers(server: Option<String>, tool: String, body: &Object, answer_at: AnswerAt) -> Result<Self, Fault> {
+        let input = object_in(body, "input")?;
+        let (responses, state) = (object_in(body, "inputResponses")?, text_in(body, "requestState")?);
+        Ok(Self { server, tool, input, responses, state, answer_at })
     }
 
     /// Calls the tool.
@@ -95,7 +126,7 @@ impl Asking {
         let answer = asked.gateway.allowed(found.answer);
         match Running::start(&*answer, call).outcome().await {
             Outcome::Complete(complete) => result(&complete.body, form),
-            Outcome::InputRequired(input) => Told::Failed(questions(&input)),
+            Outcome::InputRequired(input) => Told::Failed(questions(&input, self.answer_at)),
             Outcome::Failed(failure) => Told::Failed(RestFault::from(&failure)),
         }
     }
@@ -171,11 +202,18 @@ fn tool_error(body: &Object) -> RestFault {
     }
 }
 
-fn questions(input: &InputRequired) -> RestFault {
+fn questions(input: &InputRequired, answer_at: AnswerAt) -> RestFault {
     let fault = Fault::new(
         FaultCode::InputRequired,
-        "the tool asks for input: repeat the call at `POST /mcp/call`, with `server`, `toolName`, `input`, `inputResponses` \
-                   and `requestState`",
+        match answer_at {
+            AnswerAt::Call => {
+                "the tool asks for input: repeat the call with the same `input`, and with `inputResponses` and `requestState`"
+            }
+            AnswerAt::Operation => {
+                "the tool asks for input: post `{input, inputResponses, requestState}` to the tool's address with `/answer` \
+                 after it, where `input` are its arguments as before"
+            }
+        },
     );
     let requests = input.requests.as_ref().and_then(|requests| requests.raw().to::<Value>().ok());
     let details = json!({"inputRequests": requests, "requestState": input.state});
