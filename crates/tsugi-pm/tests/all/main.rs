@@ -3,6 +3,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "nobody outside reads a test's items")]
 
 mod approval;
+mod board;
 mod busy;
 mod child;
 mod contract;
@@ -15,8 +16,11 @@ mod invariant;
 mod lapse;
 mod mcp;
 mod principal;
+mod race;
 mod ready;
 mod rule;
+mod soak;
 mod surface;
 mod vfs;
+mod wire;
 mod world;
