@@ -15,6 +15,7 @@ use tsugi_gateway::guard::quota::Quota;
 use tsugi_gateway::hub::page::PageLimit;
 use tsugi_gateway::hub::shape::Shape;
 use tsugi_gateway::{Config, HubConfig, Limits};
+use tsugi_process::Grace;
 use tsugi_schema::tool_name::Naming;
 
 use crate::config::secret::Secret;
@@ -56,8 +57,7 @@ pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<Key>, Failure> {
     }
     let mut keys: Vec<Key> = auth.keys.iter().map(key).collect::<Result<_, _>>()?;
     if let Some(secret) = &auth.admin_key {
-        let key = Key::of_digest(ADMIN, secret.expose()).unwrap_or_else(|| Key::of_secret(ADMIN, secret.expose()));
-        keys.push(key.with_role(Role::Admin));
+        keys.push(Key::of_secret(ADMIN, secret.expose()).with_role(Role::Admin));
     }
     Ok(keys)
 }
@@ -114,7 +114,9 @@ pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerCo
         settings::Start::Eager => Start::Eager,
         settings::Start::Lazy => Start::Lazy,
     };
-    ServerConfig { start, backoff: BackoffPolicy::default(), ..config }
+    let mut job = config.job.clone();
+    job.0.grace = Grace::default();
+    ServerConfig { start, backoff: BackoffPolicy::default(), job, ..config }
 }
 
 /// How the servers are shown together.

@@ -24,7 +24,7 @@ keys! {
     auth at "gateway.auth": "Who may ask."
     KEYS = "keys", "list", "[]", "API keys.";
     JWT = "jwt", "map", "", "Bearer tokens of an authorization server.";
-    ADMIN_KEY = "adminKey", "text or hash", "", "The key for control and dashboard.";
+    ADMIN_KEY = "adminKey", "text", "", "The key for control and dashboard itself; better from a variable or a file. One that is to be kept as a hash goes into `keys`, with `admin: true`.";
 }
 
 keys! {
