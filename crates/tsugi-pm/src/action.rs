@@ -126,10 +126,16 @@ pub struct Deed {
 impl Deed {
     /// The deed of an action.
     pub fn of<A: Action>(action: A) -> Self {
+        let key = action.key().map(str::to_owned);
+        Self::keyed(action, key)
+    }
+
+    /// The deed of an action that is done once under this key, whether or not the action has a place for one.
+    pub fn keyed<A: Action>(action: A, key: Option<String>) -> Self {
         let touch = action.touches().cloned();
         let run: Run = Box::new(move |tx, caller| {
             let (output, is_renewal_due) = match A::EFFECT.is_write() {
-                true => (write_once(tx, caller, &action)?, false),
+                true => (write_once(tx, caller, &action, key.as_deref())?, false),
                 false => look(tx, caller, &action)?,
             };
             Ok((Box::new(output) as Box<dyn Output>, is_renewal_due))
@@ -240,7 +246,7 @@ impl Pm {
     /// Brings back what dead agents held, a bounded amount at a time; answers how much.
     pub async fn sweep(&self) -> Result<sweep::Swept, Fault> {
         let caller = Caller::operator();
-        self.store.write(move |tx| write_once(tx, &caller, &Sweep::default())).await
+        self.store.write(move |tx| write_once(tx, &caller, &Sweep::default(), None)).await
     }
 
     /// Sweeps if it was not done lately and there is anything to do: for a process that has a moment.
@@ -302,9 +308,9 @@ fn look<A: Action>(tx: &mut Tx<'_>, caller: &Caller, action: &A) -> Result<(A::O
 }
 
 /// Does a writing action, or repeats the answer it gave before under the same key.
-fn write_once<A: Action>(tx: &mut Tx<'_>, caller: &Caller, action: &A) -> Result<A::Output, Fault> {
+fn write_once<A: Action>(tx: &mut Tx<'_>, caller: &Caller, action: &A, key: Option<&str>) -> Result<A::Output, Fault> {
     let mut desk = Desk::open(tx, caller)?;
-    let Some(key) = action.key() else { return action.run(&mut desk) };
+    let Some(key) = key else { return action.run(&mut desk) };
     limit::chars("idempotency_key", key, 8, 128)?;
     let agent = caller.agent_id.as_ref().map_or("operator", |id| id.as_str()).to_owned();
     let args_hash = args_hash(action)?;

@@ -171,15 +171,29 @@ impl<'d, 'c> Desk<'d, 'c> {
         let (project, role) = self.project_to_change(&seen.project_id, power)?;
         let mut task = self.tx.task_lock(&seen.id)?;
         let mut claim = self.tx.claim_live(&task.id)?;
-        let now = self.tx.now;
-        if let Some(due) = claim.take_if(|claim| claim.is_due(now)) {
+        let over = claim.as_ref().map(|claim| self.over(claim, &project)).transpose()?.flatten();
+        if let Some((due, reason)) = claim.take_if(|_| over.is_some()).zip(over) {
             let is_first = !self.tx.is_changed();
-            task = self.expire_claim(&task, &due, &project, "the lease ran out")?;
+            task = self.expire_claim(&task, &due, &project, reason)?;
             if is_first {
                 self.tx.keep()?;
             }
         }
         Ok(OpenTask { task, project, role, claim })
+    }
+
+    /// Why a live claim is over although nobody has swept yet, if it is. A holder who comes back late and finds its
+    /// work untouched may go on with it.
+    fn over(&mut self, claim: &Claim, project: &Project) -> Result<Option<&'static str>, Fault> {
+        if claim.is_due(self.tx.now) {
+            return Ok(Some("the lease ran out"));
+        }
+        if Some(&claim.agent_id) == self.agent_id() {
+            return Ok(None);
+        }
+        let (grace, now) = (project.policy.resume_grace_s, self.tx.now);
+        let session = self.tx.session_find(&claim.session_id)?;
+        Ok(session.filter(|one| one.is_grace_over(grace, now)).map(|_| "the session did not come back"))
     }
 
     /// How the caller stands to a task, for the status machine.

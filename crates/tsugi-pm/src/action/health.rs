@@ -52,6 +52,8 @@ pub struct Health {
     pub pending_handoffs: i64,
     /// Handoffs of those that nobody took in time.
     pub expired_handoffs: i64,
+    /// Seconds by which the newest event is ahead of the clock, which must have jumped back.
+    pub ahead_s: i64,
 }
 
 impl Health {
@@ -119,6 +121,7 @@ pub(super) fn counted(tx: &mut Tx<'_>) -> Result<Health, Fault> {
         expired_claims,
         pending_handoffs,
         expired_handoffs,
+        ahead_s: tx.ahead_ms / 1000,
         ..Health::default()
     })
 }

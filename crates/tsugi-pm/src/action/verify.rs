@@ -23,6 +23,10 @@ pub struct Verification {
     pub records: u64,
     /// Events that were replayed.
     pub events: u64,
+    /// Claims whose lease, or whose session's grace (I2), has run out since anybody looked: the next call that wants
+    /// their tasks, or the next sweep, ends them.
+    #[serde(default)]
+    pub overdue: u64,
     /// What is wrong; nothing, in a sound database.
     pub problems: Vec<String>,
     /// How many more problems there are.
@@ -71,6 +75,8 @@ fn verify_all(tx: &mut Tx<'_>) -> Result<Verification, Fault> {
     }
     check_rules(tx, &mut found)?;
     check_cycles(tx, &mut found)?;
+    let (count, now) = (tx.dialect().count_overdue(), tx.now);
+    found.overdue = u64::try_from(tx.number(&count, &[now.into()])?).unwrap_or(0);
     Ok(found)
 }
 

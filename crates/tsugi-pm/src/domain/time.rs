@@ -23,14 +23,18 @@ impl Moment {
 /// How far the clock may step back before we hold it still instead.
 const TOLERATED_STEP_BACK_MS: i64 = 1000;
 
-/// Clamps a clock that jumped backwards to the last recorded moment.
+/// The time that counts, and how far it is ahead of the clock, after a look at the clock and the last recorded moment.
 ///
 /// Leases are compared with stored times: were time to run backwards, a lease granted "later" would outlive its term.
-pub fn clamp(now: Moment, last_recorded: Option<Moment>) -> Moment {
-    match last_recorded {
-        Some(last) if now.0 < last.0 - TOLERATED_STEP_BACK_MS => last,
-        _ => now,
-    }
+/// So a clock that jumped back is not followed; time goes on from the last recorded moment, at the clock's pace, until
+/// the clock has caught up. Were it to stand still instead, after a clock that was years ahead for a minute, no lease
+/// would ever end again.
+pub fn steady(clock: Moment, ahead_ms: i64, last_recorded: Option<Moment>) -> (Moment, i64) {
+    let Some(last) = last_recorded.filter(|last| clock.0 < last.0.saturating_sub(TOLERATED_STEP_BACK_MS)) else {
+        return (clock, 0);
+    };
+    let now = clock.0.saturating_add(ahead_ms).max(last.0);
+    (Moment(now), now.saturating_sub(clock.0))
 }
 
 #[cfg(test)]
@@ -38,12 +42,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_back_of_more_than_a_second_is_clamped() {
-        let check = |now, last, expected| assert_eq!(clamp(Moment(now), last), Moment(expected));
-        check(5_000, None, 5_000);
-        check(5_000, Some(Moment(4_000)), 5_000);
-        check(5_000, Some(Moment(6_000)), 5_000);
-        check(5_000, Some(Moment(6_001)), 6_001);
-        check(5_000, Some(Moment(3_605_000)), 3_605_000);
+    fn a_clock_that_jumped_back_is_not_followed_until_it_has_caught_up() {
+        let check = |clock, ahead, last: i64, expected| {
+            assert_eq!(steady(Moment(clock), ahead, Some(Moment(last))), expected, "{clock} {ahead} {last}");
+        };
+        assert_eq!(steady(Moment(5_000), 7, None), (Moment(5_000), 0));
+        check(5_000, 0, 4_000, (Moment(5_000), 0));
+        // A small step back is followed.
+        check(5_000, 0, 6_000, (Moment(5_000), 0));
+        check(5_000, 0, 6_001, (Moment(6_001), 1_001));
+        check(5_000, 0, 3_605_000, (Moment(3_605_000), 3_600_000));
+        // Time goes on from there, also when nothing new is recorded, and also when others have recorded more.
+        check(7_000, 3_600_000, 3_605_000, (Moment(3_607_000), 3_600_000));
+        check(7_000, 3_600_000, 3_609_000, (Moment(3_609_000), 3_602_000));
+        // The clock was set right.
+        check(3_610_000, 3_600_000, 3_609_000, (Moment(3_610_000), 0));
+        check(0, i64::MAX, i64::MAX, (Moment(i64::MAX), i64::MAX));
     }
 }

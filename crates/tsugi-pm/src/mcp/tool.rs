@@ -13,10 +13,15 @@ use super::service::{self, Bound, Service};
 use super::{Profile, Settings};
 use crate::action::find::GetNotifications;
 use crate::action::{Action, Deed, Effect};
+use crate::domain::fault::Fault;
 
 /// The words that stand for a shape in the table, longest first. Bounds are left to the actions, which say what is
 /// wrong: in a schema they would cost every model of every session a kilobyte.
-const SHAPES: [(&str, &str); 8] = [
+const SHAPES: [(&str, &str); 9] = [
+    (
+        "@policy",
+        r#"{"type":"object","properties":{"review_required":{"type":"boolean"},"worker_create":{"enum":["deny","triage","allow"]},"claim_idle_ttl_s":{"type":"integer"},"claim_max_age_s":{"type":"integer"},"resume_grace_s":{"type":"integer"},"max_claims_per_session":{"type":"integer"},"handoff_ttl_s":{"type":"integer"},"require_evidence":{"type":"boolean"},"viewer_notes":{"type":"boolean"}},"additionalProperties":false}"#,
+    ),
     ("@texts", r#"{"type":"array","items":{"type":"string"}}"#),
     ("@tasks", r#"{"type":"array","items":{"type":"string"}}"#),
     ("@task", r#"{"type":"string"}"#),
@@ -47,6 +52,16 @@ const fn tool<A: Action>(
     properties: &'static str,
 ) -> Spec {
     Spec { profile, name: A::NAME, english, japanese, properties, bind: bind::<A> }
+}
+
+/// The same for an action that knows nothing of keys: the call is remembered around it.
+const fn keyed_tool<A: Action>(
+    profile: Profile,
+    english: &'static str,
+    japanese: &'static str,
+    properties: &'static str,
+) -> Spec {
+    Spec { profile, name: A::NAME, english, japanese, properties, bind: bind_keyed::<A> }
 }
 
 /// The one tool that may wait for something to happen.
@@ -115,6 +130,17 @@ fn bind<A: Action>(service: &Arc<Service>, spec: &Spec) -> BoundTool {
     let is_read = matches!(A::EFFECT, Effect::Read | Effect::ReadAfterSweep);
     let read = |known: &[String], arguments: &Object| service::read::<A>(known, arguments).map(Deed::of);
     bind_deed(service, spec, is_read, Bound { name: A::NAME, known: spec.known(), read })
+}
+
+fn bind_keyed<A: Action>(service: &Arc<Service>, spec: &Spec) -> BoundTool {
+    let read = |known: &[String], arguments: &Object| {
+        let key = arguments.get_str("idempotency_key").map(|key| key.into_owned());
+        if key.is_none() && arguments.get("idempotency_key").is_some_and(|given| !given.is_null()) {
+            return Err(Fault::invalid("idempotency_key must be a text"));
+        }
+        service::read::<A>(known, &arguments.without("idempotency_key")).map(|action| Deed::keyed(action, key))
+    };
+    bind_deed(service, spec, false, Bound { name: A::NAME, known: spec.known(), read })
 }
 
 fn bind_deed(service: &Arc<Service>, spec: &Spec, is_read: bool, tool: Bound) -> BoundTool {

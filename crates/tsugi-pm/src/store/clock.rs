@@ -4,12 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::domain::time::Moment;
+use crate::domain::time::{Moment, steady};
 
 /// A source of time.
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Moment;
+}
+
+/// How far the time that counts is ahead of the clock, for as long as a store is open.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead(AtomicI64);
+
+impl Ahead {
+    /// The time that counts; see [`steady`].
+    pub(crate) fn settle(&self, clock: Moment, last_recorded: Option<Moment>) -> Moment {
+        let (now, ahead) = steady(clock, self.0.load(Ordering::Relaxed), last_recorded);
+        self.0.store(ahead, Ordering::Relaxed);
+        now
+    }
 }
 
 /// This machine's clock.

@@ -11,7 +11,19 @@ pub(crate) enum Dialect {
 
 impl Dialect {
     /// Keeps the selected rows from others until the transaction ends. SQLite has one writer, so nothing is needed.
+    ///
+    /// Not `FOR UPDATE`: every row that refers to this one takes `KEY SHARE` on it in passing, in whatever order, which
+    /// waits for that lock and not for this. Somebody who has a session and waits for its task would meet somebody who
+    /// has the task and writes a handoff from the session, and both would stand still until one is shot.
     pub(crate) const fn for_update(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR NO KEY UPDATE",
+        }
+    }
+
+    /// The same, waiting also for those who have seen to it with `for_key_share` that nothing changes.
+    pub(crate) const fn for_update_alone(self) -> &'static str {
         match self {
             Self::Sqlite => "",
             Self::Postgres => " FOR UPDATE",
@@ -22,7 +34,7 @@ impl Dialect {
     pub(crate) const fn skip_locked(self) -> &'static str {
         match self {
             Self::Sqlite => "",
-            Self::Postgres => " FOR UPDATE SKIP LOCKED",
+            Self::Postgres => " FOR NO KEY UPDATE SKIP LOCKED",
         }
     }
 
@@ -64,6 +76,16 @@ impl Dialect {
              AND t.disconnected_at + 1000 * {grace} <= ?1) OR (t.disconnected_at + 1000 * COALESCE((SELECT {grace} \
              FROM project p WHERE p.id = t.project_id), {usual}) <= ?1 AND NOT EXISTS (SELECT 1 FROM claim c \
              WHERE c.session_id = t.id AND c.state = 'live')))"
+        )
+    }
+
+    /// How many live claims have run out by the moment `?1`, by their lease or by the grace of their session.
+    pub(crate) fn count_overdue(self) -> String {
+        let grace = self.number_in("p.policy", "resume_grace_s");
+        format!(
+            "SELECT COUNT(*) FROM claim c JOIN session s ON s.id = c.session_id JOIN project p ON p.id = c.project_id \
+             WHERE c.state = 'live' AND (c.expires_at <= ?1 \
+             OR (s.state = 'disconnected' AND s.disconnected_at + 1000 * {grace} <= ?1))"
         )
     }
 

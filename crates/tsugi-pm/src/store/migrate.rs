@@ -30,6 +30,11 @@ pub(crate) const STEPS: &[Step] = &[
         sqlite: include_str!("migrate/sqlite_0003.sql"),
         postgres: include_str!("migrate/postgres_0003.sql"),
     },
+    Step {
+        name: "archive",
+        sqlite: include_str!("migrate/sqlite_0004.sql"),
+        postgres: include_str!("migrate/postgres_0004.sql"),
+    },
 ];
 
 /// How many steps this binary knows.

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use self::listen::Listener;
 use self::run::{Ended, PostgresSql, fault, transact};
 use self::tls::Tls;
-use super::clock::Clock;
+use super::clock::{Ahead, Clock};
 use super::{Boxed, Mode, OpenError, Options, Work};
 use crate::domain::fault::{Code, Fault};
 
@@ -32,6 +32,7 @@ const TRIES: u32 = 30;
 pub(super) struct Postgres {
     pool: Pool,
     clock: Option<Arc<dyn Clock>>,
+    ahead: Arc<Ahead>,
     longest_statement: Duration,
     listener: Listener,
 }
@@ -42,11 +43,13 @@ impl Postgres {
         let config = open::config(address)?;
         let tls = Tls::of(&config)?;
         let pool = open::pool(&config, &tls, &options)?;
-        let client = pool.get().await.map_err(|error| unreachable_database(&error))?;
+        // Here a wrong address or certificate is likelier than a database that is away for a moment.
+        let first = pool.get().await;
+        let client = first.map_err(|error| Fault::internal(format!("cannot reach the database: {error}")))?;
         open::migrate(client, options.known_migrations).await?;
         let listener = Listener::start(config, tls, pool.clone());
         let longest_statement = options.longest_wait * STATEMENT;
-        Ok(Self { pool, clock: options.clock, longest_statement, listener })
+        Ok(Self { pool, clock: options.clock, ahead: Arc::default(), longest_statement, listener })
     }
 
     /// Runs one transaction; one that writes, again if another overtakes it.
@@ -67,9 +70,10 @@ impl Postgres {
 
     async fn once(&self, mode: Mode, work: Arc<Work>) -> Result<Ended, Fault> {
         let client = self.pool.get().await.map_err(|error| unreachable_database(&error))?;
-        let (clock, handle, longest) = (self.clock.clone(), Handle::current(), self.longest_statement);
+        let (clock, ahead) = (self.clock.clone(), Arc::clone(&self.ahead));
+        let (handle, longest) = (Handle::current(), self.longest_statement);
         let running = tokio::task::spawn_blocking(move || {
-            let ended = transact(PostgresSql::new(&client, &handle, longest), clock.as_deref(), mode, &work);
+            let ended = transact(PostgresSql::new(&client, &handle, longest), (clock.as_deref(), &ahead), mode, &work);
             if ended.is_broken {
                 // Never lend a connection again whose transaction may still be open.
                 drop(Object::take(client));
@@ -104,6 +108,7 @@ fn unreachable_database(error: &deadpool_postgres::PoolError) -> Fault {
         deadpool_postgres::PoolError::Timeout(_) => {
             Fault::new(Code::Busy, "no database connection became free in time").hint("try again")
         }
-        other => Fault::internal(format!("cannot reach the database: {other}")),
+        // It may be there again in a moment: it is started anew, or another takes its place.
+        other => Fault::new(Code::Busy, format!("cannot reach the database: {other}")).hint("try again"),
     }
 }

@@ -22,7 +22,7 @@ use self::queue::Place;
 use self::reader::Readers;
 use self::run::transact;
 use self::watch::Watch;
-use super::clock::{Clock, SystemClock};
+use super::clock::{Ahead, Clock, SystemClock};
 use super::{Boxed, Meter, Mode, OpenError, Options, Work};
 use crate::domain::fault::{Code, Fault};
 
@@ -36,6 +36,7 @@ const QUEUE: usize = 256;
 #[derive(Clone)]
 pub(super) struct Setting {
     clock: Arc<dyn Clock>,
+    ahead: Arc<Ahead>,
     meter: Option<Meter>,
     longest_wait: Duration,
 }
@@ -65,7 +66,7 @@ impl Sqlite {
         Ok(Self {
             path,
             files,
-            setting: Setting { clock, meter: options.meter, longest_wait: options.longest_wait },
+            setting: Setting { clock, ahead: Arc::default(), meter: options.meter, longest_wait: options.longest_wait },
             writer,
             writer_thread,
             readers: Arc::new(Readers::new(reader, options.connections)),
@@ -139,7 +140,7 @@ impl Sqlite {
             }
             Ok(complaints)
         });
-        self.run(Mode::Snapshot, look).await.map(super::unboxed)
+        self.readers.run_afresh(self.setting.clone(), Mode::Snapshot, look).await.map(super::unboxed)
     }
 }
 

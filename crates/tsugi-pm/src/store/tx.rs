@@ -29,13 +29,14 @@ pub(crate) use search::{Hit, SearchFilter};
 pub(crate) use side::{REMEMBER_S, Remembered};
 pub(crate) use task::{ReadyPick, TaskFilter};
 
+use super::clock::Ahead;
 use super::dialect::Dialect;
 use super::table::{Record, Table, key_condition};
 use super::value::{Row, Value};
 use crate::domain::event::{Change, changes};
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::{AgentId, ClaimId, SessionId};
-use crate::domain::time::{Moment, clamp};
+use crate::domain::time::Moment;
 
 /// What an engine must do: run statements of the open transaction.
 pub(crate) trait Sql {
@@ -81,6 +82,8 @@ impl<'a> What<'a> {
 pub(crate) struct Tx<'c> {
     sql: &'c mut dyn Sql,
     pub(crate) now: Moment,
+    /// How far that is ahead of the clock, which must have jumped back.
+    pub(crate) ahead_ms: i64,
     pub(crate) stamp: Stamp,
     has_events: bool,
     is_kept: bool,
@@ -89,12 +92,14 @@ pub(crate) struct Tx<'c> {
 
 impl<'c> Tx<'c> {
     /// Opens the use-cases' view of a transaction that has begun at `clock`.
-    pub(crate) fn new(sql: &'c mut dyn Sql, clock: Moment) -> Result<Self, Fault> {
+    pub(crate) fn new(sql: &'c mut dyn Sql, clock: Moment, ahead: &Ahead) -> Result<Self, Fault> {
         let last = sql.rows("SELECT at FROM event ORDER BY seq DESC LIMIT 1", &[])?;
         let last = last.first().map(|row| row.int(0)).transpose()?.map(Moment);
+        let now = ahead.settle(clock, last);
         Ok(Self {
             sql,
-            now: clamp(clock, last),
+            now,
+            ahead_ms: now.0 - clock.0,
             stamp: Stamp::default(),
             has_events: false,
             is_kept: false,

@@ -21,6 +21,7 @@ use tsugi_pm::store::{Location, Options};
 use crate::world::{caller, claim, finish};
 
 /// A clock that every process reads from one file, so that a test moves time for all of them.
+#[derive(Clone)]
 pub struct FileClock(std::path::PathBuf);
 
 impl FileClock {
@@ -50,12 +51,18 @@ pub struct Other {
 
 impl Other {
     /// Starts this binary again; its standard output carries nothing but the role's lines.
-    #[expect(clippy::disallowed_methods, reason = "a test starts itself, and waits for it below")]
     pub fn start(role: &str, database: &Path, arguments: &[&str]) -> Self {
+        Self::start_at(role, database.to_str().unwrap(), &FileClock::new(database), arguments)
+    }
+
+    /// The same on any database, by a clock that is read if its file is there.
+    #[expect(clippy::disallowed_methods, reason = "a test starts itself, and waits for it below")]
+    pub fn start_at(role: &str, database: &str, clock: &FileClock, arguments: &[&str]) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["child::play_a_role", "--exact", "--nocapture"])
             .env("TSUGI_ROLE", role)
             .env("TSUGI_DATABASE", database)
+            .env("TSUGI_CLOCK", &clock.0)
             .env("TSUGI_ARGUMENTS", arguments.join(" "))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,7 +108,7 @@ impl Other {
     }
 }
 
-fn said(line: &str) {
+pub fn said(line: &str) {
     println!("» {line}");
     std::io::stdout().flush().unwrap();
 }
@@ -119,12 +126,13 @@ fn code(result: Result<String, Fault>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn play_a_role() {
     let Ok(role) = std::env::var("TSUGI_ROLE") else { return };
-    let database = std::path::PathBuf::from(std::env::var_os("TSUGI_DATABASE").unwrap());
+    let database = std::env::var("TSUGI_DATABASE").unwrap();
+    let clock = FileClock(std::env::var_os("TSUGI_CLOCK").unwrap().into());
     let arguments = std::env::var("TSUGI_ARGUMENTS").unwrap();
     let arguments: Vec<&str> = arguments.split(' ').collect();
-    let mut options = Options { connections: 1, ..Options::new(Location::Sqlite(database.clone())) };
-    if FileClock::new(&database).0.exists() {
-        options = options.with_clock(FileClock::new(&database));
+    let mut options = Options { connections: 1, ..Options::new(Location::parse(&database)) };
+    if clock.0.exists() {
+        options = options.with_clock(clock);
     }
     if role == "migrate" {
         options.vfs = Some(crate::vfs::register());
@@ -136,6 +144,7 @@ async fn play_a_role() {
         "claim" => claim_until_empty(&pm, arguments[0]).await,
         "hold" => hold(&pm, arguments[0]).await,
         "accept" => accept(&pm, arguments[0], arguments[1]).await,
+        "live" => crate::soak::live(&pm, arguments[0], arguments[1]).await,
         "write" => write_for_ever(&pm, arguments[0], arguments[1]).await,
         other => panic!("unknown role {other}"),
     }

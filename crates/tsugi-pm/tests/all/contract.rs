@@ -58,6 +58,7 @@ both_stores!(
     a_look_at_the_task_keeps_the_lease,
     what_was_exported_comes_back_the_same,
     a_clock_that_jumps_back_does_not_grant_twice,
+    a_clock_that_was_years_ahead_for_a_moment_stops_nothing,
 );
 
 async fn a_task_goes_from_creation_to_done_and_frees_what_waits_for_it(world: World) {
@@ -626,5 +627,22 @@ async fn a_clock_that_jumps_back_does_not_grant_twice(world: World) {
     world.clock.advance_seconds(7200 + 3601);
     let taken = world.claim("bob", &task).await.claim.unwrap();
     assert_eq!(taken.fence, 2);
+    world.check().await;
+}
+
+async fn a_clock_that_was_years_ahead_for_a_moment_stops_nothing(world: World) {
+    const YEARS: i64 = 10 * 365 * 86_400;
+    let task = world.task("work").await;
+    world.claim("ann", &task).await;
+    world.clock.advance_seconds(YEARS);
+    assert_eq!(world.claim("bob", &task).await.claim.unwrap().fence, 2, "every lease is over");
+    world.clock.advance_seconds(-YEARS);
+    world.refused("cho", claim(&task.id), Code::AlreadyClaimed).await;
+    assert_eq!(world.pm.health().await.unwrap().ahead_s, YEARS);
+    // Time goes on from there, so that this lease ends too.
+    world.clock.advance_seconds(3601);
+    assert_eq!(world.claim("cho", &task).await.claim.unwrap().fence, 3);
+    world.clock.advance_seconds(YEARS);
+    assert_eq!(world.pm.health().await.unwrap().ahead_s, 0);
     world.check().await;
 }

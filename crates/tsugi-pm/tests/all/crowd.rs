@@ -26,7 +26,7 @@ fn long() -> bool {
     std::env::var_os("TSUGI_LONG").is_some()
 }
 
-async fn hire(world: &World, count: usize) {
+pub async fn hire(world: &World, count: usize) {
     for number in 0..count {
         let id = agent(&format!("w{number}"));
         world.operator(RegisterAgent::ai(id.clone())).await;

@@ -16,7 +16,7 @@ use tsugi_pm::store::{Location, Meter, OpenError, Options};
 
 use crate::child::Other;
 use crate::vfs::{self, Luck, Player};
-use crate::world::{caller, claim, finish, folder, found};
+use crate::world::{World, caller, claim, finish, folder, found};
 
 fn long() -> bool {
     std::env::var_os("TSUGI_LONG").is_some()
@@ -182,6 +182,74 @@ async fn a_migration_killed_at_any_step_leaves_a_file_that_opens() {
     }
     println!("{kills} kills");
     assert!(kills > 15, "the migration has more steps than {kills}");
+}
+
+/// The disk becomes full at any write of the backup or of the migration: the file stays as it was, an older binary goes
+/// on with it, nothing half-made is left behind, and with room again the migration is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_is_full_during_a_migration_leaves_the_old_file_and_it_is_done_later() {
+    let _turn = vfs::alone().await;
+    let (mut refusals, mut writes) = (0, 0);
+    loop {
+        let folder = folder();
+        let path = folder.path().join("pm.db");
+        let older = Options { known_migrations: 2, ..on_test_disk(&path) };
+        let pm = Pm::open(older.clone()).await.unwrap();
+        let project = found(&pm).await;
+        create(&pm, &project, "before").await.unwrap();
+        drop(pm);
+        vfs::full_after(writes);
+        let opened = Pm::open(on_test_disk(&path)).await;
+        let was_full = vfs::is_full();
+        vfs::full_after(-1);
+        let is_done = match opened {
+            Ok(_) => true,
+            Err(refused) => {
+                assert_eq!(refused.code(), Code::StorageFull, "after {writes} writes: {refused}");
+                is_as_before(folder.path(), older, writes).await;
+                refusals += 1;
+                false
+            }
+        };
+        let pm = Pm::open(on_test_disk(&path)).await.unwrap_or_else(|error| panic!("after {writes} writes: {error}"));
+        assert_eq!(pm.health().await.unwrap().schema, KNOWN as i64);
+        assert_eq!(pm.perform(&caller("vic"), ListTasks::default()).await.unwrap().tasks.len(), 1);
+        create(&pm, &project, "after").await.unwrap();
+        is_sound(&pm).await;
+        if is_done && !was_full {
+            break;
+        }
+        // Every write at first, then wider, since the backup is a hundred like pages.
+        writes += if long() || writes < 20 { 1 } else { 7 };
+    }
+    println!("{refusals} refusals in {writes} writes");
+    assert!(refusals > 20, "only {refusals} refusals");
+}
+
+async fn is_as_before(folder: &Path, older: Options, writes: i64) {
+    let half: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains(".backup.") || name.ends_with("-journal"))
+        .collect();
+    assert!(half.is_empty(), "after {writes} writes: {half:?}");
+    match Pm::open(older).await {
+        Ok(pm) => assert_eq!(pm.perform(&caller("vic"), ListTasks::default()).await.unwrap().tasks.len(), 1),
+        // One of several steps was taken before the disk was full; each is whole.
+        Err(error) => assert!(matches!(error, OpenError::Newer { .. }), "after {writes} writes: {error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_binary_refuses_a_newer_schema_on_postgres_too() {
+    let Some(world) = World::postgres().await else { return };
+    let before = world.pm.last_seq().await.unwrap();
+    let older = Options { known_migrations: KNOWN - 1, ..Options::new(world.location.clone()) };
+    let refused = Pm::open(older).await.err().unwrap();
+    assert!(matches!(refused, OpenError::Newer { found, .. } if found == KNOWN as i64), "{refused}");
+    assert!(refused.hint().contains("newer tsugi"));
+    assert_eq!(world.pm.last_seq().await.unwrap(), before);
+    world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,6 +45,7 @@ both_stores!(
     i14_no_answer_is_too_long_and_lists_go_on,
     i14_lists_of_projects_and_sessions_go_on_too,
     i15_an_archived_project_only_wakes_up,
+    i15_the_database_itself_keeps_an_archived_project_as_it_is,
 );
 
 async fn state(world: &World, task: &TaskView) -> TaskView {
@@ -85,8 +86,11 @@ async fn i2_a_claim_never_outlives_its_session_by_more_than_the_grace(world: Wor
     world.clock.advance_seconds(899);
     world.pm.sweep().await.unwrap();
     assert_eq!(state(&world, &task).await.status, TaskStatus::InProgress);
+    assert_eq!(world.pm.verify().await.unwrap().overdue, 0);
     world.clock.advance_seconds(1);
+    assert_eq!(world.pm.verify().await.unwrap().overdue, 1, "the grace is over, and nobody has swept");
     world.pm.sweep().await.unwrap();
+    assert_eq!(world.pm.verify().await.unwrap().overdue, 0);
     assert_eq!(state(&world, &task).await.status, TaskStatus::Todo);
     world.check().await;
 }
@@ -448,4 +452,34 @@ async fn i15_an_archived_project_only_wakes_up(world: World) {
         TaskStatus::Todo
     );
     world.check().await;
+}
+
+/// Behind tsugi's back: what an archived project has is not changed, nothing in it is taken, and it cannot be put away
+/// while something is held. (Adding rows is left to the actions, since an import brings archived projects with it.)
+async fn i15_the_database_itself_keeps_an_archived_project_as_it_is(world: World) {
+    let (task, other) = (world.task("held").await, world.task("other").await);
+    world.claim("ann", &task).await;
+    let refused = world.raw("UPDATE project SET status = 'archived'").await.unwrap_err();
+    assert!(refused.contains("I15"), "{refused}");
+    world.claim("bob", &other).await;
+    world.ok("bob", hand(&other)).await;
+    world.ok("owner", UpdateProject::to_status(&world.project, ProjectStatus::Archived)).await;
+    let changes = [
+        "UPDATE task SET title = 'changed'",
+        "UPDATE claim SET state = 'live', ended_at = NULL",
+        "UPDATE handoff SET summary = 'changed'",
+        "UPDATE project SET name = 'changed'",
+        "INSERT INTO claim (id, task_id, project_id, session_id, agent_id, fence, state, ttl_s, acquired_at, renewed_at, \
+         expires_at, deadline_at, version) SELECT 'clm_x', task_id, project_id, session_id, agent_id, 9, 'live', 60, 0, 0, \
+         0, 0, 1 FROM claim LIMIT 1",
+    ];
+    for change in changes {
+        let refused = world.raw(change).await.unwrap_err();
+        assert!(refused.contains("I15"), "{change}: {refused}");
+    }
+    world.check().await;
+    let text = world.pm.export_text().await.unwrap();
+    let copy = World::sqlite_empty().await;
+    copy.pm.import(text).await.unwrap();
+    copy.check().await;
 }

@@ -33,6 +33,7 @@ both_stores!(
     the_next_task_is_also_one_whose_lease_nobody_has_ended_yet,
     a_handoff_that_is_over_is_not_taken_although_nobody_has_swept,
     each_claim_waits_as_long_as_its_own_project_says,
+    a_claim_whose_session_did_not_come_back_is_free_although_nobody_has_swept,
     many_that_may_still_come_back_do_not_keep_one_waiting_that_may_not,
     a_handoff_is_completed_by_the_session_that_resumed_its_work,
     a_remembered_answer_is_forgotten_after_a_day,
@@ -228,6 +229,20 @@ async fn each_claim_waits_as_long_as_its_own_project_says(world: World) {
     world.clock.advance_seconds(900);
     assert_eq!(world.pm.sweep().await.unwrap().expired_sessions, 1);
     assert_eq!(held(&slow).await.task.status, TaskStatus::Todo);
+    world.check().await;
+}
+
+async fn a_claim_whose_session_did_not_come_back_is_free_although_nobody_has_swept(world: World) {
+    let task = world.task("left behind").await;
+    let session = world.session("ann").await;
+    world.claim("ann", &task).await;
+    // This call sweeps; those that follow, within five seconds of real time, do not.
+    world.refused("bob", claim(&task.id), Code::AlreadyClaimed).await;
+    leave(&world, "ann", &session).await;
+    world.clock.advance_seconds(899);
+    world.refused("bob", claim(&task.id), Code::AlreadyClaimed).await;
+    world.clock.advance_seconds(1);
+    assert_eq!(world.claim("bob", &task).await.claim.unwrap().fence, 2);
     world.check().await;
 }
 

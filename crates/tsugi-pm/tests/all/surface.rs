@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 use tsugi_pm::action::create::NewTask;
+use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::people::GetSession;
 use tsugi_pm::domain::session::EndKind;
 use tsugi_pm::domain::task::TaskStatus;
 use tsugi_pm::mcp::actor::Actor;
 use tsugi_pm::mcp::process::Process;
-use tsugi_pm::mcp::{Profile, Settings};
+use tsugi_pm::mcp::{Profile, Settings, server};
 use tsugi_protocol::mcp::{Method, Version};
 
 use crate::mcp::{Client, host};
@@ -111,6 +112,47 @@ async fn a_misspelt_field_of_one_of_many_tasks_is_refused() {
     let made = client.call("create_tasks", right).await;
     let task = client.call("get_task", json!({"task_id": made["ids"]["a"]})).await;
     assert_eq!(task["task"]["discovered_from"], found.id.as_str());
+}
+
+/// Every object in a schema says which members it knows, and that it knows no others.
+fn is_closed(schema: &Value) -> bool {
+    let is_object = schema["type"] == "object";
+    let nested = schema.as_object().into_iter().flat_map(|members| members.values());
+    let listed = schema.as_array().into_iter().flatten();
+    (!is_object || (schema["additionalProperties"] == false && schema["properties"].is_object()))
+        && nested.chain(listed).all(is_closed)
+}
+
+#[tokio::test]
+async fn every_object_in_every_schema_is_closed() {
+    let world = World::sqlite().await;
+    let settings = Settings { profile: Profile::All, ..Settings::new(Actor::Agent(agent("owner"))) };
+    let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
+    let list = client.send(Method::ToolsList, json!({})).await.unwrap();
+    for tool in list["tools"].as_array().unwrap() {
+        assert!(is_closed(&tool["inputSchema"]), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn keeping_house_can_be_repeated_too_but_no_secret_is_remembered() {
+    let world = World::sqlite().await;
+    let settings = Settings { profile: Profile::All, ..Settings::new(Actor::Agent(agent("owner"))) };
+    let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
+    let task = world.task("t").await;
+    world.claim("ann", &task).await;
+    let release = json!({"task_id": task.id, "reason": "r", "idempotency_key": "release-1"});
+    let first = client.call("force_release", release.clone()).await;
+    world.claim("bob", &task).await;
+    assert_eq!(client.call("force_release", release).await, first, "bob keeps what he took since");
+    assert_eq!(world.ok("bob", GetTask::of(task.id.clone())).await.task.assignee_id, Some(agent("bob")));
+    let other = json!({"task_id": task.id, "reason": "another", "idempotency_key": "release-1"});
+    client.refused("force_release", other, "idempotency_conflict").await;
+    let wrong = json!({"task_id": task.id, "reason": "r", "idempotency_key": 1});
+    client.refused("force_release", wrong, "invalid_argument").await;
+    client
+        .refused("new_token", json!({"agent_id": "agt_ann", "idempotency_key": "token-001"}), "invalid_argument")
+        .await;
 }
 
 #[tokio::test]

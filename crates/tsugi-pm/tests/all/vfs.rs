@@ -29,6 +29,8 @@ static ABORT_IN: AtomicI64 = AtomicI64::new(-1);
 static FAIL_IN: AtomicI64 = AtomicI64::new(-1);
 /// How large a file may grow; negative means any size.
 static CAPACITY: AtomicI64 = AtomicI64::new(-1);
+/// How many writes are left before the disk is full, for all files and for good; negative means never.
+static FULL_IN: AtomicI64 = AtomicI64::new(-1);
 static NAME: &CStr = c"tsugi-test";
 
 /// The record and the switches belong to one test at a time, also when all tests share a process.
@@ -55,6 +57,16 @@ pub fn is_failure_pending() -> bool {
 /// Lets no file grow beyond a size.
 pub fn set_capacity(bytes: i64) {
     CAPACITY.store(bytes, Ordering::SeqCst);
+}
+
+/// Lets nothing be written after so many writes; a negative number makes room again.
+pub fn full_after(writes: i64) {
+    FULL_IN.store(writes, Ordering::SeqCst);
+}
+
+/// Whether the disk has become full.
+pub fn is_full() -> bool {
+    FULL_IN.load(Ordering::SeqCst) == 0
 }
 
 pub fn acknowledge(what: &str) {
@@ -106,6 +118,11 @@ fn is_interesting(name: &str) -> bool {
     !name.is_empty() && !name.ends_with("-shm")
 }
 
+/// One write fewer, down to none; without a bound it stays as it is.
+fn fewer(left: i64) -> Option<i64> {
+    (left >= 0).then(|| (left - 1).max(0))
+}
+
 /// Counts a step: writes it down, or says that it must fail.
 fn step(step: Step) -> c_int {
     if ABORT_IN.load(Ordering::SeqCst) > 0 && ABORT_IN.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -113,6 +130,10 @@ fn step(step: Step) -> c_int {
     }
     if FAIL_IN.load(Ordering::SeqCst) >= 0 && FAIL_IN.fetch_sub(1, Ordering::SeqCst) == 0 {
         return ffi::SQLITE_IOERR_WRITE;
+    }
+    let is_write = matches!(step, Step::Write { .. });
+    if is_write && FULL_IN.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer) == Ok(0) {
+        return ffi::SQLITE_FULL;
     }
     let capacity = CAPACITY.load(Ordering::SeqCst);
     if let Step::Write { offset, data, .. } = &step

@@ -221,6 +221,14 @@ macro_rules! both_stores {
 }
 
 impl World {
+    /// The database as it is written after `--db`.
+    pub fn database(&self) -> String {
+        match &self.location {
+            Location::Sqlite(path) => path.to_str().unwrap().to_owned(),
+            Location::Postgres(address) => address.clone(),
+        }
+    }
+
     /// Goes behind tsugi's back: runs SQL of its own; answers what the database says against it.
     pub async fn raw(&self, sql: &str) -> Result<(), String> {
         match &self.location {

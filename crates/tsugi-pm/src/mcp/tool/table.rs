@@ -1,6 +1,6 @@
 //! The table of tools: action, words for the model in both languages, arguments; `!` marks what must be given.
 
-use super::{Spec, tool, waiting_tool};
+use super::{Spec, keyed_tool, tool, waiting_tool};
 use crate::action::admin::{
     ForceEndSession, ForceRelease, ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership, UpdateAgent,
 };
@@ -23,19 +23,19 @@ pub(super) const STANDARD: &[Spec] = &[
     tool::<GetMyProfile>(Seed, "Who you are: memberships, sessions, claims.", "自分のエージェント情報を取得", ""),
     tool::<ListAgents>(
         Seed,
-        "The agents of a project, who is online, how much each holds.",
+        "A project's agents, who is online, what each holds.",
         "プロジェクトのエージェント一覧",
         r#""project_id":@text,"status":{"enum":["active","inactive","archived"]},"capability":@text,"limit":@limit,"cursor":@text"#,
     ),
     tool::<StartSession>(
         Core,
-        "Begin work; returns session_id, pending handoffs and ready tasks. `resume` takes over an earlier session and its claims.",
+        "Begin work: session_id, handoffs, ready tasks. `resume` takes over an earlier session's claims.",
         "セッションを開始。resume で以前のセッションを引き継ぐ",
         r#""project_id":@text,"client_note":@text,"resume":@text,"idempotency_key":@key"#,
     ),
     tool::<EndSession>(
         Seed,
-        "End the session. Tasks still held are handed over, kept or given back.",
+        "End the session; held tasks are handed over, kept or given back.",
         "セッションを終了",
         r#""summary!":@text,"session_id":@text,"handoffs":{"type":"array","items":{"type":"object","properties":{"task_id":@text,"to_agent_id":@text,"summary":@text,"next_steps":@texts},"required":["task_id","summary","next_steps"],"additionalProperties":false}},"keep_claims":@flag,"idempotency_key":@key"#,
     ),
@@ -53,7 +53,7 @@ pub(super) const STANDARD: &[Spec] = &[
     ),
     tool::<GetMyTasks>(
         Seed,
-        "Your tasks: those you hold and those assigned to you.",
+        "Tasks you hold or are assigned.",
         "自分に割り当てられたタスク",
         r#""status":{"type":"string","description":"a status, or open"},"project_id":@text,"include":{"type":"array","items":{"enum":["claimed","assigned","created","reviewing"]}},"limit":@limit,"cursor":@text"#,
     ),
@@ -77,7 +77,7 @@ pub(super) const STANDARD: &[Spec] = &[
     ),
     tool::<CreateTask>(
         Core,
-        "Create a task. depends_on names tasks to be done first. due_at is in ms UTC.",
+        "Create a task; depends_on are to be done first. due_at in ms UTC.",
         "タスクを作成",
         r#""project_id!":@text,"title!":@text,"description":@text,"priority":{"enum":["critical","high","medium","low"]},"status":{"enum":["backlog","todo"]},"assignee_id":@text,"parent_id":@text,"labels":@texts,"acceptance":@texts,"depends_on":@tasks,"required_capabilities":@texts,"due_at":@number,"discovered_from":@text,"similar_ok":@flag,"idempotency_key":@key"#,
     ),
@@ -95,19 +95,19 @@ pub(super) const STANDARD: &[Spec] = &[
     ),
     tool::<UpdateTaskStatus>(
         Seed,
-        "Move a task. in_progress claims it; blocked and cancelled need a reason; review and done should bring a result.",
+        "Move a task. in_progress claims it; blocked, cancelled need a reason; review, done a result.",
         "タスクのステータスを更新",
-        r#""task_id!":@task,"status!":{"enum":["backlog","todo","in_progress","review","blocked","done","cancelled"]},"reason":@text,"result":{"type":"object","properties":{"summary":@text,"evidence":{"type":"array","items":{"type":"object","description":"kind, uri?, text?"}}},"required":["summary"],"additionalProperties":false},"expected_version":@number,"session_id":@text,"idempotency_key":@key"#,
+        r#""task_id!":@task,"status!":{"enum":["backlog","todo","in_progress","review","blocked","done","cancelled"]},"reason":@text,"result":{"type":"object","properties":{"summary":@text,"evidence":{"type":"array","items":{"type":"object","properties":{"kind":@text,"uri":@text,"text":@text},"additionalProperties":false}}},"required":["summary"],"additionalProperties":false},"expected_version":@number,"session_id":@text,"idempotency_key":@key"#,
     ),
     tool::<ClaimTask>(
         Core,
-        "Take a task (tsk_… or KEY-n), or without task_id the best ready one. One session holds a task; the claim ends if you stay idle.",
+        "Take a task (id or KEY-n), or the best ready one. The claim ends if you stay idle.",
         "タスクを確保（task_id 省略時は最優先の着手可能タスク）",
         r#""task_id":@task,"project_id":@text,"labels":@texts,"ttl_seconds":@number,"session_id":@text,"idempotency_key":@key"#,
     ),
     tool::<ReleaseTask>(
         Core,
-        "Give a claimed task back, with the reason and a note for the next one.",
+        "Give a task back, with a reason and a note for the next.",
         "確保したタスクを手放す",
         r#""task_id!":@task,"reason!":@text,"note":@text,"session_id":@text,"idempotency_key":@key"#,
     ),
@@ -119,15 +119,15 @@ pub(super) const STANDARD: &[Spec] = &[
     ),
     tool::<AddContext>(
         Seed,
-        "Record what was learnt or decided, on a task or project.",
+        "Record what was learnt or decided.",
         "タスクにコンテキスト情報を追加",
         r#""task_id":@task,"project_id":@text,"content!":@text,"type!":{"enum":["note","decision","assumption","blocker","reference","artifact"]},"uri":@text,"supersedes":@text,"session_id":@text,"idempotency_key":@key"#,
     ),
     tool::<CreateHandoff>(
         Seed,
-        "Hand a task you hold to an agent, or without to_agent_id to whoever comes.",
+        "Hand over a task, without to_agent_id to whoever comes.",
         "他エージェントへの引き継ぎを作成",
-        r#""task_id!":@task,"to_agent_id":@text,"summary!":@text,"next_steps!":@texts,"warnings":@texts,"done":@texts,"uncertain":@texts,"git":{"type":"object","description":"branch, commit, dirty, files"},"session_id":@text,"idempotency_key":@key"#,
+        r#""task_id!":@task,"to_agent_id":@text,"summary!":@text,"next_steps!":@texts,"warnings":@texts,"done":@texts,"uncertain":@texts,"git":{"type":"object","properties":{"branch":@text,"commit":@text,"dirty":@flag,"files":@texts},"additionalProperties":false},"session_id":@text,"idempotency_key":@key"#,
     ),
     tool::<GetPendingHandoffs>(
         Seed,
@@ -173,7 +173,7 @@ pub(super) const STANDARD: &[Spec] = &[
     ),
     tool::<ListProjects>(
         Core,
-        "The projects you belong to, with your role.",
+        "Your projects and roles.",
         "参加しているプロジェクト一覧",
         r#""status":{"enum":["active","paused","archived"]},"cursor":@text"#,
     ),
@@ -181,48 +181,49 @@ pub(super) const STANDARD: &[Spec] = &[
         Standard,
         "Create a project; key is the prefix of its task numbers.",
         "プロジェクトを作成",
-        r#""key!":{"type":"string","pattern":"^[A-Z][A-Z0-9]{1,9}$"},"name!":@text,"description":@text,"policy":{"type":"object"},"idempotency_key":@key"#,
+        r#""key!":{"type":"string","pattern":"^[A-Z][A-Z0-9]{1,9}$"},"name!":@text,"description":@text,"policy":@policy,"idempotency_key":@key"#,
     ),
 ];
 
 /// What keeps house; only where somebody asked for it.
 pub(super) const ADMIN: &[Spec] = &[
-    tool::<RegisterAgent>(
+    keyed_tool::<RegisterAgent>(
         All,
         "Register an agent.",
         "エージェントを登録",
-        r#""agent_id":@text,"name":@text,"type!":{"enum":["human","ai"]},"role_title":@text,"capabilities":@texts,"instructions":@text"#,
+        r#""agent_id":@text,"name":@text,"type!":{"enum":["human","ai"]},"role_title":@text,"capabilities":@texts,"instructions":@text,"idempotency_key":@key"#,
     ),
-    tool::<UpdateAgent>(
+    keyed_tool::<UpdateAgent>(
         All,
         "Change an agent; what is not named stays.",
         "エージェント情報を変更",
-        r#""agent_id!":@text,"name":@text,"role_title":@text,"capabilities":@texts,"instructions":@text,"status":{"enum":["active","inactive","archived"]}"#,
+        r#""agent_id!":@text,"name":@text,"role_title":@text,"capabilities":@texts,"instructions":@text,"status":{"enum":["active","inactive","archived"]},"idempotency_key":@key"#,
     ),
-    tool::<SetMembership>(
+    keyed_tool::<SetMembership>(
         All,
         "Give an agent a role in a project; without role it leaves.",
         "プロジェクトでの役割を設定",
-        r#""project_id!":@text,"agent_id!":@text,"role":{"enum":["owner","manager","worker","viewer"]}"#,
+        r#""project_id!":@text,"agent_id!":@text,"role":{"enum":["owner","manager","worker","viewer"]},"idempotency_key":@key"#,
     ),
-    tool::<UpdateProject>(
+    keyed_tool::<UpdateProject>(
         All,
         "Change a project's name, description, policy or state.",
         "プロジェクトを変更",
-        r#""project_id!":@text,"name":@text,"description":@text,"policy":{"type":"object"},"status":{"enum":["active","paused","archived"]},"reason":@text"#,
+        r#""project_id!":@text,"name":@text,"description":@text,"policy":@policy,"status":{"enum":["active","paused","archived"]},"reason":@text,"idempotency_key":@key"#,
     ),
-    tool::<ForceRelease>(
+    keyed_tool::<ForceRelease>(
         All,
         "Take a claim away from whoever holds it.",
         "クレームを強制解除",
-        r#""task_id!":@task,"reason!":@text"#,
+        r#""task_id!":@task,"reason!":@text,"idempotency_key":@key"#,
     ),
-    tool::<ForceEndSession>(
+    keyed_tool::<ForceEndSession>(
         All,
         "End somebody's session.",
         "セッションを強制終了",
-        r#""session_id!":@text,"reason!":@text"#,
+        r#""session_id!":@text,"reason!":@text,"idempotency_key":@key"#,
     ),
+    // Without a key: the answer would be remembered, and with it the secret.
     tool::<NewToken>(
         All,
         "Make an access token; its secret is shown once.",
@@ -230,5 +231,10 @@ pub(super) const ADMIN: &[Spec] = &[
         r#""agent_id!":@text,"expires_in_s":@number"#,
     ),
     tool::<ListTokens>(All, "List access tokens.", "アクセストークン一覧", r#""agent_id":@text"#),
-    tool::<RevokeToken>(All, "Withdraw an access token.", "アクセストークンを無効化", r#""token_id!":@text"#),
+    keyed_tool::<RevokeToken>(
+        All,
+        "Withdraw an access token.",
+        "アクセストークンを無効化",
+        r#""token_id!":@text,"idempotency_key":@key"#,
+    ),
 ];

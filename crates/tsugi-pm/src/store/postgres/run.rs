@@ -10,7 +10,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use crate::domain::fault::{Code, Fault};
 use crate::domain::time::Moment;
-use crate::store::clock::Clock;
+use crate::store::clock::{Ahead, Clock};
 use crate::store::dialect::Dialect;
 use crate::store::tx::{Sql, Tx};
 use crate::store::value::{Row, Value};
@@ -36,12 +36,17 @@ pub(super) struct Ended {
 const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint)";
 
 /// Runs the work on the calling thread, which must be one that may block.
-pub(super) fn transact(mut sql: PostgresSql<'_>, clock: Option<&dyn Clock>, mode: Mode, work: &Work) -> Ended {
+pub(super) fn transact(
+    mut sql: PostgresSql<'_>,
+    (clock, ahead): (Option<&dyn Clock>, &Ahead),
+    mode: Mode,
+    work: &Work,
+) -> Ended {
     if let Err(fault) = sql.batch(begin(mode)) {
         return Ended { result: Err(fault), has_events: false, is_overtaken: false, is_broken: true };
     }
     let opened = now(&mut sql, clock).and_then(|now| {
-        let mut tx = Tx::new(&mut sql, now)?;
+        let mut tx = Tx::new(&mut sql, now, ahead)?;
         Ok((work(&mut tx), tx.has_events(), tx.is_kept()))
     });
     let (result, has_events, is_kept) = opened.unwrap_or_else(|fault| (Err(fault), false, false));
@@ -187,7 +192,7 @@ impl ToSql for Value {
 
 /// What an error of PostgreSQL means to a caller.
 pub(super) fn fault(error: &tokio_postgres::Error) -> Fault {
-    let Some(code) = error.code() else { return Fault::internal(format!("postgres: {}", with_cause(error))) };
+    let Some(code) = error.code() else { return without_code(error) };
     let busy = [
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::T_R_SERIALIZATION_FAILURE,
@@ -205,6 +210,17 @@ pub(super) fn fault(error: &tokio_postgres::Error) -> Fault {
     }
     if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
         return Fault::new(Code::StorageReadonly, "the database cannot be written").hint("is this a standby?");
+    }
+    Fault::internal(format!("postgres: {}", with_cause(error)))
+}
+
+/// What went wrong before the database could say anything: mostly a wire that was cut.
+fn without_code(error: &tokio_postgres::Error) -> Fault {
+    let is_cut =
+        error.is_closed() || std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
+    if is_cut {
+        let message = format!("the connection to the database was lost: {}", with_cause(error));
+        return Fault::new(Code::Busy, message).hint("try again");
     }
     Fault::internal(format!("postgres: {}", with_cause(error)))
 }

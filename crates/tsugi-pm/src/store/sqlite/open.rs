@@ -204,9 +204,17 @@ fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), OpenE
     }
     let partial = format!("{backup}.{}", std::process::id());
     let _ = std::fs::remove_file(&partial);
-    retry_busy(|| writer.execute("VACUUM INTO ?1", [&partial]))?;
-    std::fs::rename(&partial, &backup).map_err(|error| Fault::internal(format!("cannot name the backup: {error}")))?;
-    Ok(())
+    let copied = retry_busy(|| writer.execute("VACUUM INTO ?1", [&partial])).map(drop);
+    let named = copied.and_then(|()| {
+        std::fs::rename(&partial, &backup).map_err(|error| Fault::internal(format!("cannot name the backup: {error}")))
+    });
+    if named.is_err() {
+        // On a full disk half a copy is the last thing anybody needs.
+        for suffix in ["", "-journal"] {
+            let _ = std::fs::remove_file(format!("{partial}{suffix}"));
+        }
+    }
+    Ok(named?)
 }
 
 /// Refuses file systems whose locks or shared memory cannot be trusted between machines.

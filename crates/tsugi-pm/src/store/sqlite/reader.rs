@@ -55,6 +55,18 @@ impl Readers {
         answered.await.map_err(|_| Fault::internal("a reading thread died during the call"))?
     }
 
+    /// The same on a connection of its own. A connection that has used the search index before remembers what it was
+    /// made of, and the check of a file that others write then takes the index for damaged.
+    pub(super) async fn run_afresh(&self, setting: Setting, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+        let reader = Arc::clone(&self.reader);
+        let running = tokio::task::spawn_blocking(move || {
+            let mut connection = reader.connect()?;
+            wait_until(Instant::now() + setting.longest_wait);
+            transact(&mut connection, &setting, mode, &work).0
+        });
+        running.await.map_err(|error| Fault::internal(error.to_string()))?
+    }
+
     async fn permit(&self, longest_wait: Duration) -> Result<OwnedSemaphorePermit, Fault> {
         let free = tokio::time::timeout(longest_wait, Arc::clone(&self.permits).acquire_owned()).await;
         free.map_err(|_| overloaded())?.map_err(|error| Fault::internal(error.to_string()))

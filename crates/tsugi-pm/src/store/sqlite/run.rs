@@ -37,7 +37,7 @@ pub(super) fn transact(
     let mut sql = SqliteSql { connection, setting };
     // The lock is ours from here on, so this time is later than that of every committed event.
     let now = setting.clock.now();
-    let (result, has_events, is_kept) = match Tx::new(&mut sql, now) {
+    let (result, has_events, is_kept) = match Tx::new(&mut sql, now, &setting.ahead) {
         Ok(mut tx) => (work(&mut tx), tx.has_events(), tx.is_kept()),
         Err(fault) => (Err(fault), false, false),
     };

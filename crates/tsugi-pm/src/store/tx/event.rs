@@ -108,6 +108,8 @@ impl Tx<'_> {
         match filter.before {
             // What appears later has a larger number, and whoever reads backwards does not wait for it.
             Some(before) => self.event_select(filter, before.saturating_sub(1)),
+            // Whoever writes of a thing holds it, so its own events are committed in the order of their numbers.
+            None if filter.entity.is_some() => self.event_select(filter, i64::MAX),
             None => {
                 let horizon = self.event_settle(filter.since)?;
                 self.event_select(filter, horizon)

@@ -51,7 +51,8 @@ impl Tx<'_> {
     }
 
     pub(crate) fn project_lock(&mut self, id: &ProjectId) -> Result<Project, Fault> {
-        self.find_locked(&[id.as_str().into()])?.ok_or_else(|| Fault::not_found("project", id))
+        let lock = self.dialect().for_update_alone();
+        self.find_with(&[id.as_str().into()], lock)?.ok_or_else(|| Fault::not_found("project", id))
     }
 
     pub(crate) fn project_by_key(&mut self, key: &str) -> Result<Option<Project>, Fault> {

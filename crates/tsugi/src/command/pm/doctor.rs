@@ -17,6 +17,7 @@ const MANAGER: &str = "tsugi pm agent add agt_b --project KEY --role manager";
 const PLACE: &str = "tsugi pm agent add ID --project KEY --role worker";
 const DECIDE: &str = "somebody must decide: take the dependency out, or cancel them too";
 const SWEEP: &str = "tsugi pm doctor --fix; any working agent does the same in passing";
+const CLOCK: &str = "set the clock right; until it has caught up, time goes on from the newest event";
 const RESCUE: &str = "copy the file, then `tsugi pm export` from the copy and `tsugi pm import` into a new one";
 
 #[derive(Debug, clap::Args)]
@@ -100,6 +101,7 @@ fn findings(health: &Health) -> Vec<Finding> {
         note(health.expired_claims, "lease", "that has run out", SWEEP),
         ok(format!("{} waiting", count(health.pending_handoffs, "handoff"))),
         note(health.expired_handoffs, "handoff", "not taken in time", SWEEP),
+        note(health.ahead_s, "second", "between the clock and the newest event, which is ahead of it", CLOCK),
     ];
     complaints(health).chain(parts.into_iter().flatten()).collect()
 }
@@ -158,6 +160,7 @@ mod tests {
             Health { silent_sessions: 1, ..well.clone() },
             Health { expired_claims: 1, ..well.clone() },
             Health { expired_handoffs: 1, ..well.clone() },
+            Health { ahead_s: 5, ..well.clone() },
             Health { log_bytes: LARGE_LOG, ..well.clone() },
         ];
         for health in unwell {
