@@ -36,10 +36,12 @@ pub struct Metrics {
     in_flight: Family<ServerLabels, Gauge>,
     sessions: Gauge,
     up: Family<ServerLabels, Gauge>,
-    restarts: Family<ServerLabels, Gauge>,
-    cache: Family<CacheLabels, Gauge>,
+    restarts: Family<ServerLabels, Counter>,
+    cache: Family<CacheLabels, Counter>,
     bytes: Family<ToolLabels, Counter>,
     meters: Mutex<HashMap<(String, String), Arc<Meter>>>,
+    /// Held while the numbers of the servers are filled in and written out.
+    writing: Mutex<()>,
     recorder: Arc<Recorder>,
 }
 
@@ -94,6 +96,7 @@ impl Default for Metrics {
             cache: Family::default(),
             bytes: Family::default(),
             meters: Mutex::default(),
+            writing: Mutex::default(),
             recorder: Arc::default(),
         };
         metrics.register();
@@ -180,13 +183,9 @@ impl Metrics {
     /// The numbers as text. What is only known when asked is given: open sessions, and the servers as control
     /// shows them.
     pub(crate) fn text(&self, sessions: usize, servers: &[Value]) -> String {
+        let _writing = self.writing.lock();
         self.sessions.set(sessions as i64);
-        for server in servers {
-            let labels = ServerLabels { server: server["name"].as_str().unwrap_or_default().to_owned() };
-            self.up.get_or_create(&labels).set(i64::from(server["state"] == "connected"));
-            self.restarts.get_or_create(&labels).set(server["restarts"].as_i64().unwrap_or_default());
-            self.set_cache(&labels.server, &server["cache"]);
-        }
+        self.fill(servers);
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
@@ -195,10 +194,23 @@ impl Metrics {
 }
 
 impl Metrics {
-    fn set_cache(&self, server: &str, counts: &Value) {
+    /// What servers themselves count. It begins anew each time, so that nothing is told of servers that are gone.
+    fn fill(&self, servers: &[Value]) {
+        self.up.clear();
+        self.restarts.clear();
+        self.cache.clear();
+        for server in servers {
+            let labels = ServerLabels { server: server["name"].as_str().unwrap_or_default().to_owned() };
+            self.up.get_or_create(&labels).set(i64::from(server["state"] == "connected"));
+            self.restarts.get_or_create(&labels).inc_by(server["restarts"].as_u64().unwrap_or_default());
+            self.fill_cache(&labels.server, &server["cache"]);
+        }
+    }
+
+    fn fill_cache(&self, server: &str, counts: &Value) {
         for (outcome, key) in [("hit", "hits"), ("shared", "shared"), ("miss", "misses")] {
             let labels = CacheLabels { server: server.to_owned(), outcome };
-            self.cache.get_or_create(&labels).set(counts[key].as_i64().unwrap_or_default());
+            self.cache.get_or_create(&labels).inc_by(counts[key].as_u64().unwrap_or_default());
         }
     }
 }
@@ -306,6 +318,30 @@ impl Drop for Measured {
         self.meter.in_flight.dec();
         if let Some(started) = self.started.take() {
             self.meter.count(started, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_told_of_a_server_that_is_gone_and_what_counts_upwards_is_a_counter() {
+        let metrics = Metrics::default();
+        let server = |name: &str| json!({"name": name, "state": "connected", "restarts": 2, "cache": {"hits": 3, "shared": 0, "misses": 1}});
+        assert!(metrics.text(0, &[server("one"), server("two")]).contains(r#"tsugi_server_up{server="two"} 1"#));
+        let text = metrics.text(0, &[server("one")]);
+        assert!(!text.contains("two"), "{text}");
+        for line in [
+            "# TYPE tsugi_server_restarts counter",
+            r#"tsugi_server_restarts_total{server="one"} 2"#,
+            "# TYPE tsugi_cache_reads counter",
+            r#"tsugi_cache_reads_total{server="one",outcome="hit"} 3"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
         }
     }
 }
