@@ -47,7 +47,9 @@ impl OriginGuard {
     fn check_host(&self, authority: &str) -> Result<(), Refusal> {
         match host_of(authority) {
             Some(host) if self.is_allowed(host) => Ok(()),
-            _ => Err(Refusal::forbidden("this gateway is not known by the name in Host")),
+            _ => Err(Refusal::forbidden(
+                "this gateway is not known by the name in Host: add it to `gateway.allowedHosts`",
+            )),
         }
     }
 
@@ -63,7 +65,7 @@ impl OriginGuard {
         if is_listed || host.is_some_and(|host| self.is_allowed(host)) {
             return Ok(());
         }
-        Err(Refusal::forbidden("this Origin may not call"))
+        Err(Refusal::forbidden("this Origin may not call: add it to `gateway.allowedOrigins`"))
     }
 
     fn is_allowed(&self, host: &str) -> bool {
