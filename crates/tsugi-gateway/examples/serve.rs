@@ -2,11 +2,8 @@
 //!
 //! `serve PORT http://host/mcp` or `serve PORT COMMAND ARGS…`; the server is called `ref` and its names are bare.
 
-use std::sync::Arc;
-
 use tsugi_client::{Manager, Options, ServerConfig, Target};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::{Config, Gateway, Hub, HubConfig};
+use tsugi_gateway::{Config, Gateway, HubConfig};
 use tsugi_schema::tool_name::Naming;
 
 #[tokio::main]
@@ -16,13 +13,8 @@ async fn main() {
     let manager = Manager::new(Options::default());
     manager.register(ServerConfig::new("ref", read_target(target))).expect("the name is free");
     let config = Config { listen: vec![format!("127.0.0.1:{port}").parse().expect("a port")], ..Config::default() };
-    let guard = Arc::new(Guard::new(&config));
-    let hub = Hub::new(
-        manager.clone(),
-        HubConfig { naming: Naming::PrefixOnConflict, ..HubConfig::default() },
-        guard.clone(),
-    );
-    let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.expect("the port is free");
+    let shown = HubConfig { naming: Naming::PrefixOnConflict, ..HubConfig::default() };
+    let (handle, _) = Gateway::serve_manager(config, manager.clone(), shown).await.expect("the port is free");
     tokio::signal::ctrl_c().await.expect("signals can be heard");
     handle.drain(std::time::Duration::from_secs(5)).await;
     manager.stop().await;

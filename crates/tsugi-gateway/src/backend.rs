@@ -11,6 +11,7 @@ use tsugi_protocol::json::Raw;
 use tsugi_schema::header_param::HeaderParams;
 
 use crate::dashboard::observe::Observe;
+use crate::guard::Guard;
 use crate::telemetry::Metrics;
 
 /// Where calls of one address go.
@@ -50,6 +51,11 @@ pub trait Backend: Send + Sync {
 
     /// One server with its own names; `None` when there is no such server.
     fn server(&self, name: &str) -> Option<Endpoint>;
+
+    /// The guard that it asks what callers may use; `None` when it asks none. A gateway stands behind the same one.
+    fn guard(&self) -> Option<Arc<Guard>> {
+        None
+    }
 
     /// The tools as REST shows them; `None` when there is no such thing here.
     fn directory(&self) -> Option<&dyn Directory> {

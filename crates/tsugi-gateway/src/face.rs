@@ -12,6 +12,7 @@ pub(crate) mod rpc;
 pub(crate) mod running;
 pub(crate) mod sse;
 pub mod stdio;
+pub(crate) mod trace;
 pub(crate) mod ws;
 
 use std::sync::Arc;

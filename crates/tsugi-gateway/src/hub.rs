@@ -286,6 +286,10 @@ impl Backend for Hub {
         Some(Endpoint { answer: one.clone(), tools: one })
     }
 
+    fn guard(&self) -> Option<Arc<Guard>> {
+        Some(self.0.guard.clone())
+    }
+
     fn directory(&self) -> Option<&dyn Directory> {
         Some(self)
     }

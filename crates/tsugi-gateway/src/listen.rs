@@ -4,7 +4,6 @@ mod head_clock;
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::{Config, Limits};
 use crate::drain::Drain;
-use crate::run::Gateway;
+use crate::run::{Gateway, StartError};
 use head_clock::HeadClock;
 
 /// How long after an accept error the next try comes: out of files, most often.
@@ -192,15 +191,15 @@ fn notice_the_dead(_stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// Takes the inherited socket, or binds all addresses or none.
-pub(crate) async fn bind(config: &Config) -> Result<Vec<TcpListener>, (SocketAddr, std::io::Error)> {
-    let addresses = &config.listen;
+pub(crate) async fn bind(config: &Config) -> Result<Vec<TcpListener>, StartError> {
     if let Some(inherited) = &config.inherited {
         let taken = inherited.try_clone().and_then(TcpListener::from_std);
-        return taken.map(|listener| vec![listener]).map_err(|error| (addresses[0], error));
+        return taken.map(|listener| vec![listener]).map_err(StartError::Inherited);
     }
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        listeners.push(TcpListener::bind(address).await.map_err(|error| (*address, error))?);
+    let mut listeners = Vec::with_capacity(config.listen.len());
+    for &address in &config.listen {
+        let bound = TcpListener::bind(address).await;
+        listeners.push(bound.map_err(|error| StartError::Bind { address, error })?);
     }
     Ok(listeners)
 }

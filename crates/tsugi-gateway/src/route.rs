@@ -70,15 +70,30 @@ pub enum Route {
 }
 
 impl Route {
-    /// True for what everybody may have who reaches the address: the page on which people sign in.
+    /// True for what everybody may have who reaches the address: the page on which people sign in, and whether we live.
     pub fn is_open(self) -> bool {
-        let is_door = matches!(self, Route::Session | Route::SignIn | Route::SignOut | Route::PlainSignIn);
-        is_door || matches!(self, Route::Page(_) | Route::PlainBoard)
+        self.is_entrance() || self.is_probe()
     }
 
     /// True for what belongs to the dashboard.
     pub fn is_dashboard(self) -> bool {
-        self.is_open() || matches!(self, Route::Dashboard(_) | Route::BoardOrder)
+        self.is_entrance() || matches!(self, Route::Dashboard(_) | Route::BoardOrder)
+    }
+
+    /// True for what load balancers and the like look at, which have no key.
+    pub fn is_probe(self) -> bool {
+        matches!(self, Route::Healthz | Route::Readyz)
+    }
+
+    /// The page on which people sign in.
+    fn is_entrance(self) -> bool {
+        let is_door = matches!(self, Route::Session | Route::SignIn | Route::SignOut | Route::PlainSignIn);
+        is_door || matches!(self, Route::Page(_) | Route::PlainBoard)
+    }
+
+    /// True for a GET that opens something which stays open, so that nothing can be said of it without opening it.
+    fn is_stream(self) -> bool {
+        matches!(self, Route::McpGet | Route::Sse | Route::WebSocket | Route::Dashboard(View::Events))
     }
 }
 
@@ -102,6 +117,17 @@ pub struct Entry {
     pub route: Route,
     /// How it writes its errors.
     pub style: Style,
+}
+
+impl Entry {
+    /// Whether it answers to a verb. Whoever asks for the head of what can be got is answered like one who gets it.
+    fn answers_to(&self, verb: &Method) -> bool {
+        self.verb == *verb || *verb == Method::HEAD && self.has_head()
+    }
+
+    fn has_head(&self) -> bool {
+        self.verb == Method::GET && !self.route.is_stream()
+    }
 }
 
 const fn entry(verb: Method, pattern: &'static str, route: Route, style: Style) -> Entry {
@@ -183,7 +209,7 @@ impl<'path> Segments<'path> {
 /// Looks up an address.
 pub fn find<'path>(verb: &Method, path: &'path str) -> Found<'path> {
     for entry in ROUTES {
-        if entry.verb == *verb
+        if entry.answers_to(verb)
             && let Some(segments) = matches(entry.pattern, path)
         {
             return Found::Route(entry, segments);
@@ -193,7 +219,8 @@ pub fn find<'path>(verb: &Method, path: &'path str) -> Found<'path> {
     match others.first() {
         None => Found::Nothing,
         Some(first) => {
-            let verbs: Vec<&str> = others.iter().map(|entry| entry.verb.as_str()).collect();
+            let mut verbs: Vec<&str> = others.iter().map(|entry| entry.verb.as_str()).collect();
+            verbs.extend(others.iter().any(|entry| entry.has_head()).then_some("HEAD"));
             Found::OtherVerb(first.style, verbs.join(", "))
         }
     }
@@ -242,6 +269,17 @@ mod tests {
     fn another_verb_names_those_that_are_allowed() {
         let Found::OtherVerb(_, verbs) = find(&Method::PUT, "/mcp") else { panic!("the path is known") };
         assert_eq!(verbs, "POST, GET, DELETE");
+        let Found::OtherVerb(_, verbs) = find(&Method::PUT, "/servers") else { panic!("the path is known") };
+        assert_eq!(verbs, "GET, POST, HEAD");
         assert!(matches!(find(&Method::PUT, "/nowhere"), Found::Nothing));
+    }
+
+    #[test]
+    fn a_head_is_answered_like_a_get_unless_something_would_be_opened() {
+        assert_eq!(route(Method::HEAD, "/healthz"), Some((Route::Healthz, None)));
+        assert_eq!(route(Method::HEAD, "/servers"), Some((Route::Servers, None)));
+        for stream in ["/mcp", "/sse", "/ws", "/api/events"] {
+            assert_eq!(route(Method::HEAD, stream), None, "{stream}");
+        }
     }
 }

@@ -15,7 +15,9 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
+use tsugi_client::Manager;
 use tsugi_client::alarm::Alarm;
 use tsugi_protocol::answer::{Answer, Fault, FaultCode};
 
@@ -32,6 +34,7 @@ use crate::guard::allowance::Allowed;
 use crate::guard::cors;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::Refusal;
+use crate::hub::{Hub, HubConfig};
 use crate::listen::{self, Listening};
 use crate::route::{self, Entry, Found, Route, Segments, Style};
 use crate::telemetry::{Metrics, access_log};
@@ -53,6 +56,12 @@ pub enum StartError {
         /// Why.
         error: std::io::Error,
     },
+    /// A socket that listens already cannot be used.
+    #[error("cannot use the socket that was handed over: {0}")]
+    Inherited(std::io::Error),
+    /// There is no address.
+    #[error("no address to listen on: name one in `listen`, such as 127.0.0.1:7600")]
+    NoAddress,
 }
 
 /// The end of a stream that would stay open otherwise.
@@ -90,22 +99,37 @@ pub struct Handle {
 }
 
 impl Gateway {
-    /// Binds the addresses and serves `backend` on them. Returns as soon as it listens.
+    /// Binds the addresses and serves the servers of `manager` on them, shown as `shown` says. Returns as soon as it
+    /// listens. The hub is for whoever wants to show the servers in another way later, the handle's
+    /// [`guard`](Handle::guard) for whoever wants to let in others.
+    pub async fn serve_manager(
+        config: Config,
+        manager: Manager,
+        shown: HubConfig,
+    ) -> Result<(Handle, Hub), StartError> {
+        let hub = Hub::new(manager, shown, Arc::new(Guard::new(&config)));
+        Ok((Self::serve(config, Arc::new(hub.clone())).await?, hub))
+    }
+
+    /// Binds the addresses and serves `backend` on them, behind its own guard if it has one. Returns as soon as it
+    /// listens.
     pub async fn serve(config: Config, backend: Arc<dyn Backend>) -> Result<Handle, StartError> {
-        let guard = Arc::new(Guard::new(&config));
+        let guard = backend.guard().unwrap_or_else(|| Arc::new(Guard::new(&config)));
         Self::serve_guarded(config, backend, guard).await
     }
 
-    /// Like [`Gateway::serve`] with a guard that others (the hub) share.
+    /// Like [`Gateway::serve`] with a guard that others share, such as a hub inside of `backend`.
     pub async fn serve_guarded(
         config: Config,
         backend: Arc<dyn Backend>,
         guard: Arc<Guard>,
     ) -> Result<Handle, StartError> {
         refuse_exposure(&config)?;
-        let bound = listen::bind(&config).await;
-        let listeners = bound.map_err(|(address, error)| StartError::Bind { address, error })?;
-        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let listeners = listen::bind(&config).await?;
+        let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        if addresses.is_empty() {
+            return Err(StartError::NoAddress);
+        }
         let sessions = Table::new(&config.limits);
         let metrics = backend.metrics();
         let gateway = Arc::new(Self {
@@ -199,6 +223,20 @@ impl Gateway {
         &self.tasks
     }
 
+    /// Does work that goes on although its client leaves. Stopping waits for it as for any other; `None` when that
+    /// took too long.
+    pub(crate) fn go_on<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<Option<T>> {
+        let (busy, closing) = (self.drain.join(), self.drain.closing().clone());
+        self.tasks.spawn(async move {
+            let done = closing.run_until_cancelled_owned(work).await;
+            drop(busy);
+            done
+        })
+    }
+
     /// Forgets what nobody uses any more, until we close.
     async fn sweep(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(SWEEP);
@@ -217,20 +255,21 @@ impl Gateway {
     ) -> impl Future<Output = Response<Body>> + Send + 'static {
         let upgrade = face::ws::upgrade_of(&mut request);
         let (parts, body) = request.into_parts();
-        self.guarded(Box::new(parts), body, upgrade)
+        self.finished(Box::new(parts), body, upgrade)
     }
 
-    async fn guarded(self: Arc<Self>, parts: Box<Parts>, body: Incoming, upgrade: Option<OnUpgrade>) -> Response<Body> {
-        let version = parts.version;
-        let answered = AssertUnwindSafe(self.dispatch(parts, body, upgrade)).catch_unwind().await;
-        let mut response = answered.unwrap_or_else(|_| {
-            tracing::error!("a request handler panicked");
-            face::fault::refuse(Style::Rpc, &panicked())
-        });
+    async fn finished(
+        self: Arc<Self>,
+        parts: Box<Parts>,
+        body: Incoming,
+        upgrade: Option<OnUpgrade>,
+    ) -> Response<Body> {
+        let (version, is_head) = (parts.version, parts.method == Method::HEAD);
+        let mut response = self.dispatch(parts, body, upgrade).await;
         if version == Version::HTTP_11 && self.drain.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        response
+        if is_head { face::http::head_of(response) } else { response }
     }
 
     /// Finds the route, and counts and logs what came of it.
@@ -254,21 +293,10 @@ impl Gateway {
             Found::OtherVerb(style, _) => ("other verb", *style),
             Found::Nothing => ("nothing", Style::Rest),
         };
-        let admitted = match &found {
-            Found::Route(entry, _) if entry.route.is_open() => self.guard.admit_guest(&parts).await,
-            _ => self.guard.admit(&parts).await,
-        };
-        let caller = match (&logged, &admitted) {
-            (Some(_), Ok(principal)) => principal.caller().principal().to_owned(),
-            _ => String::new(),
-        };
-        let answered = match admitted {
-            Ok(principal) => {
-                let request_id = logged.as_ref().map(access_log::Entry::id);
-                self.admitted(Admitted { principal, request_id, upgrade }, &parts, found, body).await
-            }
-            Err(refusal) => Err(refusal),
-        };
+        let request_id = logged.as_ref().map(access_log::Entry::id);
+        let answering = AssertUnwindSafe(self.let_in(&parts, found, body, upgrade, request_id)).catch_unwind();
+        // Whatever breaks in there breaks this request alone.
+        let (caller, answered) = answering.await.unwrap_or_else(|_| (String::new(), Err(panicked(name))));
         let mut response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
         if let Some(origin) = origin {
             cors::expose(origin, response.headers_mut());
@@ -279,6 +307,30 @@ impl Gateway {
             logged.end(parts.method.as_str(), name, &caller, response.status());
         }
         response
+    }
+
+    /// Asks the door, and answers whoever is let in. Says who that is where there is a log.
+    async fn let_in(
+        self: &Arc<Self>,
+        parts: &Parts,
+        found: Found<'_>,
+        body: Incoming,
+        upgrade: Option<OnUpgrade>,
+        request_id: Option<Arc<str>>,
+    ) -> (String, Result<Response<Body>, Refusal>) {
+        let admitted = match &found {
+            Found::Route(entry, _) if entry.route.is_open() => self.guard.admit_guest(parts).await,
+            _ => self.guard.admit(parts).await,
+        };
+        let principal = match admitted {
+            Ok(principal) => principal,
+            Err(refusal) => return (String::new(), Err(refusal)),
+        };
+        let caller = match request_id {
+            Some(_) => principal.caller().principal().to_owned(),
+            None => String::new(),
+        };
+        (caller, self.admitted(Admitted { principal, request_id, upgrade }, parts, found, body).await)
     }
 
     async fn admitted(
@@ -312,7 +364,7 @@ impl Gateway {
         if is_off {
             return Err(no_such_path());
         }
-        let is_harmless = route.is_dashboard() || matches!(route, Route::Healthz | Route::Readyz);
+        let is_harmless = route.is_dashboard() || route.is_probe();
         if principal.is_only_looking() && !is_harmless {
             return Err(Refusal::forbidden(
                 "this key may look at the dashboard and touch nothing: sign in with another one",
@@ -427,8 +479,11 @@ impl Gateway {
         self.backend.control().map(Control::servers).unwrap_or_default()
     }
 
-    /// How the servers stand that this caller may use something of.
+    /// How the servers stand that this caller may use something of. Whoever has not said who they are hears of none.
     fn readyz(&self, principal: &Principal) -> Response<Body> {
+        if principal.is_guest() {
+            return face::http::json(StatusCode::OK, Body::one(r#"{"status":"ready"}"#.into()));
+        }
         let mut servers = self.servers();
         if let Some(permit) = self.guard.permit(principal.caller().principal()) {
             servers.retain(|server| permit.allows_some_of(server["name"].as_str().unwrap_or_default()));
@@ -461,7 +516,12 @@ impl Gateway {
 }
 
 impl Handle {
-    /// Where it listens, in the order of the configuration.
+    /// The door: whose keys are known can be changed there.
+    pub fn guard(&self) -> &Arc<Guard> {
+        &self.gateway.guard
+    }
+
+    /// Where it listens, in the order of the configuration: at least one address.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.gateway.addresses
     }
@@ -516,7 +576,9 @@ fn other_verb(style: Style, verbs: &str) -> Response<Body> {
     response
 }
 
-fn panicked() -> Refusal {
+/// The error of a call whose handler broke.
+pub(crate) fn panicked(route: &str) -> Refusal {
+    tracing::error!(route, "a request handler panicked");
     let message = "a defect of tsugi: the handler of this request panicked";
     Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, FaultCode::InternalError, message)
 }

@@ -1,8 +1,9 @@
 //! The few HTTP responses that all faces are made of, and the checks on what comes in.
 
-use ::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
+use ::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
+use http_body::Body as _;
 use tsugi_protocol::answer::FaultCode;
 
 use crate::body::{Body, Chunks};
@@ -34,6 +35,15 @@ pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body>
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
+    response
+}
+
+/// The same response without its body, for somebody who asked for its head.
+pub(crate) fn head_of(mut response: Response<Body>) -> Response<Body> {
+    let body = std::mem::replace(response.body_mut(), Body::empty());
+    if let Some(length) = body.size_hint().exact() {
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
     response
 }
 

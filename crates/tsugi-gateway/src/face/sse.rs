@@ -16,7 +16,7 @@ use tsugi_protocol::answer::FaultCode;
 
 use super::event::{self, KeepAlive};
 use super::peer::Peer;
-use super::{Asked, http};
+use super::{Asked, http, trace};
 use crate::backend::Endpoint;
 use crate::body::{Body, Chunks};
 use crate::guard::refusal::Refusal;
@@ -64,7 +64,8 @@ pub(crate) fn post(asked: &Asked<'_>, bytes: Bytes) -> Result<Response<Body>, Re
     let streams = asked.gateway.sse_streams().0.lock();
     let posted = streams.get(id.as_ref()).filter(|posted| posted.caller == asked.principal.caller().principal());
     let unknown = || Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
-    match posted.ok_or_else(unknown)?.put(bytes) {
+    let most = asked.gateway.config().limits.batch;
+    match posted.ok_or_else(unknown)?.put(trace::onto_bytes(&asked.parts.headers, bytes, most)) {
         Ok(()) => Ok(http::text(StatusCode::ACCEPTED, "Accepted")),
         Err(mpsc::error::TrySendError::Closed(_)) => Err(unknown()),
         Err(mpsc::error::TrySendError::Full(_)) => {

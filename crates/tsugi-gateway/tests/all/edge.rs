@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tsugi_gateway::backend::{Directory, Endpoint};
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::Key;
 use tsugi_gateway::route::ROUTES;
-use tsugi_gateway::{Config, Gateway, StartError};
+use tsugi_gateway::{Backend, Config, Gateway, StartError};
 use tsugi_protocol::answer::{Outcome, Reply};
 use tsugi_protocol::json::Object;
 
@@ -75,6 +76,59 @@ async fn no_route_answers_without_a_key_when_keys_are_asked_for() {
     let bearer = format!("Bearer {secret}");
     let known = client.send("GET", "/healthz", &[("Authorization", &bearer)], "").await;
     assert_eq!((known.status, known.body.as_str()), (200, "ok\n"));
+}
+
+#[tokio::test]
+async fn whoever_only_looks_whether_it_lives_needs_no_key_and_may_ask_for_the_head_alone() {
+    let config = Config { keys: vec![Key::generate("ann").1], ..Config::on_free_port() };
+    let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete", "tools": []})))).await;
+    let client = Client::of(&handle);
+    let alive = client.send("GET", "/healthz", &[], "").await;
+    assert_eq!((alive.status, alive.body.as_str()), (200, "ok\n"));
+    let head = client.send("HEAD", "/healthz", &[], "").await;
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(head.header("content-length"), Some("3"), "{head:?}");
+    assert_eq!(client.send("HEAD", "/readyz", &[], "").await.status, 200);
+    assert_eq!(client.send("HEAD", "/mcp/tools", &[], "").await.status, 401, "all else asks for a key as before");
+    let stream = client.send("HEAD", "/mcp", &[], "").await;
+    assert_eq!(stream.status, 401, "{stream:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_without_an_address_does_not_start() {
+    let nowhere = Config { listen: Vec::new(), ..Config::default() };
+    let backend = std::sync::Arc::new(tsugi_gateway::backend::Single::new(script(|_| complete(json!({})))));
+    assert!(matches!(Gateway::serve(nowhere, backend).await, Err(StartError::NoAddress)));
+}
+
+/// Breaks when somebody looks for its tools.
+struct Broken;
+
+impl Backend for Broken {
+    fn all(&self) -> Endpoint {
+        Endpoint::plain(script(|_| complete(json!({}))))
+    }
+
+    fn server(&self, _name: &str) -> Option<Endpoint> {
+        None
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        panic!("this backend is broken on purpose")
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_answered_in_the_style_of_its_route_and_counted() {
+    let page = "https://app.example.com";
+    let config = Config { allowed_origins: vec![page.into()], ..Config::on_free_port() };
+    let handle = serve_backend(config, std::sync::Arc::new(Broken)).await;
+    let client = Client::of(&handle);
+    let got = client.send("GET", "/mcp/tools", &[("Origin", page)], "").await;
+    assert_eq!((got.status, &got.json()["success"]), (500, &json!(false)), "{got:?}");
+    assert_eq!(got.header("access-control-allow-origin"), Some(page), "the page can read it");
+    let numbers = client.send("GET", "/metrics", &[], "").await.body;
+    assert!(numbers.contains(r#"tsugi_http_requests_total{route="/mcp/tools",status="500"} 1"#), "{numbers}");
 }
 
 #[tokio::test]

@@ -189,12 +189,26 @@ async fn the_last_key_that_goes_shuts_a_door_that_others_can_reach() {
     assert!(world.guard.is_shut() && world.guard.asks_for_keys());
     socket.closed().await;
     assert_eq!(world.call(&ann, "up__echo").await.status, 401, "the key is gone");
-    assert_eq!(world.client.send("GET", "/healthz", &[], "").await.status, 401, "and nobody comes in without one");
+    assert_eq!(world.client.send("GET", "/mcp/tools", &[], "").await.status, 401, "and nobody comes in without one");
     world.guard.replace_keys(vec![key]);
     assert_eq!(world.call(&ann, "up__echo").await.status, 200);
     let local = World::with_keys(vec![Key::generate("ann").1]).await;
     local.guard.replace_keys(Vec::new());
-    assert_eq!(local.client.send("GET", "/healthz", &[], "").await.status, 200, "on this machine it opens");
+    assert_eq!(local.client.send("GET", "/mcp/tools", &[], "").await.status, 200, "on this machine it opens");
+}
+
+#[tokio::test]
+async fn a_gateway_over_a_manager_has_one_door_for_coming_in_and_for_what_may_be_used() {
+    let manager = Manager::new(Options::default());
+    let up = manager.register(ServerConfig::new("up", Target::InProcess(server(Drops::default())))).unwrap();
+    up.ready(std::time::Duration::from_secs(60)).await.unwrap();
+    let config = Config { keys: vec![Key::generate("ann").1], ..Config::on_free_port() };
+    let (handle, hub) = Gateway::serve_manager(config, manager.clone(), HubConfig::default()).await.unwrap();
+    let (bob, key) = Key::generate("bob");
+    handle.guard().replace_keys(vec![key.with_permit(Permit::new(&["up/echo"], &[]).unwrap())]);
+    let tools = Client::of(&handle).send("GET", "/mcp/tools", &[("X-Api-Key", &bob)], "").await;
+    assert!(tools.body.contains("echo") && !tools.body.contains("secret"), "{tools:?}");
+    assert_eq!(hub.manager().servers().len(), 1);
 }
 
 #[tokio::test]
@@ -294,6 +308,8 @@ async fn a_restricted_key_hears_nothing_of_servers_that_it_may_not_use() {
     let ready = async |secret: &str| world.client.send("GET", "/readyz", &[("X-Api-Key", secret)], "").await.json();
     assert_eq!(ready(&ann).await["servers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["up"]);
     assert_eq!(ready(&ops).await["servers"].as_object().unwrap().len(), 2);
+    let guest = world.client.send("GET", "/readyz", &[], "").await;
+    assert_eq!((guest.status, guest.json()), (200, json!({"status": "ready"})), "without a key it names no server");
 
     let call = json!({"toolName": "echo", "input": {}}).to_string();
     let rest = async |secret: &str| world.client.send("POST", "/mcp/call", &[JSON, ("X-Api-Key", secret)], &call).await;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_gateway::guard::api_key::Key;
@@ -326,6 +327,42 @@ async fn a_broken_stream_can_be_resumed_and_its_call_goes_on() {
     assert!(again.contains("kept"), "it can be read once more");
     let unknown = session.open_get(Some("77-1")).await.read_to_end().await;
     assert!(unknown.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn stopping_waits_for_calls_whose_clients_have_left() {
+    let (finish, finished) = tokio::sync::watch::channel(false);
+    let (begun, ended) = (Drops::default(), Drops::default());
+    let (counted, over) = (begun.clone(), ended.clone());
+    let handle = serve(script(move |call| match call.method {
+        Method::ToolsCall => {
+            drop(counted.guard());
+            let (mut finished, over) = (finished.clone(), over.clone());
+            Reply::from_future(async move {
+                let _ = finished.wait_for(|done| *done).await;
+                drop(over.guard());
+                Outcome::complete(Object::from(text("kept")))
+            })
+        }
+        _ => answer(call),
+    }))
+    .await;
+    let call = request(json!(1), "tools/call", json!({"name": "slow"}));
+    let waiting = Session::open(&handle, "2025-06-18").await.open_post(&call).await;
+    let mut stream = Session::open(&handle, "2025-11-25").await.open_post(&call).await;
+    stream.read_until("id: 1-0\n").await;
+    let old = Session::open(&handle, "2025-03-26").await;
+    let json_only = [BASE[0], ("Accept", "application/json"), ("Mcp-Session-Id", old.id.as_str())];
+    let batch = old.client.request("POST", "/mcp", &json_only, &format!("[{call}]"));
+    let batch = Exchange::send(old.client.0, &batch).await;
+    begun.wait_for(3).await;
+    drop((waiting, stream, batch));
+    let mut draining = tokio::spawn(async move { handle.drain(Duration::from_secs(60)).await });
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut draining).await;
+    assert!(early.is_err(), "it did not wait for the calls");
+    finish.send(true).unwrap();
+    assert_eq!(draining.await.unwrap(), 0, "none is cut off");
+    assert_eq!(ended.0.load(std::sync::atomic::Ordering::SeqCst), 3);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tsugi_gateway::backend::Single;
 use tsugi_gateway::{Config, Endpoint, Tools};
-use tsugi_protocol::answer::{Event, Fault, FaultCode, InputRequired, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Event, Fault, FaultCode, InputRequired, Outcome, Reply};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::RpcError;
@@ -288,9 +288,9 @@ async fn a_trace_in_the_headers_goes_on_in_meta() {
     assert_eq!(got.json()["result"]["rest"]["traceparent"], "00-1-2-01");
 }
 
-#[tokio::test]
-async fn a_trace_in_the_headers_goes_on_in_meta_also_for_legacy_and_bare_callers() {
-    let handle = serve(script(|call| match call.method {
+/// Tells each caller what stood in its `_meta`.
+fn telling() -> Arc<dyn Answer> {
+    script(|call| match call.method {
         Method::Discover => complete(json!({
             "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
@@ -299,8 +299,40 @@ async fn a_trace_in_the_headers_goes_on_in_meta_also_for_legacy_and_bare_callers
             let rest: Value = call.meta.rest.raw().to().unwrap();
             complete(json!({"resultType": "complete", "content": [], "rest": rest}))
         }
-    }))
-    .await;
+    })
+}
+
+#[tokio::test]
+async fn a_trace_in_the_headers_goes_on_in_meta_also_for_batches_and_event_streams() {
+    let handle = serve(telling()).await;
+    let client = Client::of(&handle);
+    let params =
+        json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();
+    let call = |id| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t"}});
+    let batch = json!([call(1), call(2)]).to_string();
+    let base = [("Content-Type", "application/json"), ("Accept", "application/json"), ("traceparent", "00-1-2-01")];
+    let traced = |answers: &str| answers.matches(r#""traceparent":"00-1-2-01""#).count();
+
+    let session = client.send("POST", "/mcp", &base, &initialize).await.header("mcp-session-id").unwrap().to_owned();
+    let in_session = [&base[..], &[("Mcp-Session-Id", session.as_str())]].concat();
+    let answers = client.send("POST", "/mcp", &in_session, &batch).await;
+    assert_eq!(traced(&answers.body), 2, "{answers:?}");
+
+    let get = client.request("GET", "/sse", &[("Accept", "text/event-stream")], "");
+    let mut stream = Exchange::send(client.0, &get).await;
+    stream.read_until("event: endpoint\ndata: ").await;
+    let address = stream.read_until("\n\n").await.trim().to_owned();
+    for (message, expected) in [(initialize, 0), (call(1).to_string(), 1), (batch, 2)] {
+        assert_eq!(client.send("POST", &address, &base, &message).await.status, 202);
+        let answer = stream.read_until("\n\n").await;
+        assert_eq!(traced(&answer), expected, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_trace_in_the_headers_goes_on_in_meta_also_for_legacy_and_bare_callers() {
+    let handle = serve(telling()).await;
     let client = Client::of(&handle);
     let base = [
         ("Content-Type", "application/json"),

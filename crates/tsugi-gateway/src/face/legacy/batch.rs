@@ -37,7 +37,8 @@ pub(crate) async fn joined(mut answers: Vec<Bytes>, turns: Vec<Turn>) -> Bytes {
     array(&answers)
 }
 
-fn array(answers: &[Bytes]) -> Bytes {
+/// These messages as one array.
+pub(crate) fn array(answers: &[Bytes]) -> Bytes {
     let mut array = BytesMut::from(&b"["[..]);
     for (index, answer) in answers.iter().enumerate() {
         array.extend_from_slice(if index == 0 { b"" } else { b"," });

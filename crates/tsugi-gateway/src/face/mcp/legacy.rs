@@ -10,12 +10,9 @@ use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tsugi_client::alarm::Alarm;
 use tsugi_protocol::answer::FaultCode;
-use tsugi_protocol::json::{Object, Splice};
-use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{Method, Version};
 use tsugi_protocol::rpc::{Message, RpcError, code};
 
-use super::modern;
 use super::replay::{Reader, Source};
 use super::session::Session;
 use crate::backend::Endpoint;
@@ -24,10 +21,10 @@ use crate::drain::Busy;
 use crate::face::event::{self, KeepAlive};
 use crate::face::legacy::{self, Received, Turn, Watch, batch};
 use crate::face::running::Said;
-use crate::face::{Asked, fault, http};
+use crate::face::{Asked, fault, http, trace};
 use crate::guard::origin::{Single, single};
 use crate::guard::refusal::Refusal;
-use crate::run::Ending;
+use crate::run::{self, Ending, Gateway};
 
 static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -47,24 +44,8 @@ pub(super) fn receive(
     message: Message,
 ) -> Result<(Arc<Session>, Received), Refusal> {
     let session = find(asked, place)?;
-    let received = session.conversation.receive(traced(&asked.parts.headers, message), asked.request_id.clone());
+    let received = session.conversation.receive(trace::onto(&asked.parts.headers, message), asked.request_id.clone());
     Ok((session, received))
-}
-
-/// A trace that only the headers know goes on in `_meta`, where every transport carries it.
-fn traced(headers: &HeaderMap, message: Message) -> Message {
-    let Message::Request(mut request) = message else { return message };
-    if headers.contains_key("traceparent")
-        && let Some(params) = request.params_object()
-    {
-        let mut meta =
-            RequestMeta { rest: params.get_object("_meta").unwrap_or_else(Object::empty), ..RequestMeta::default() };
-        modern::adopt_trace(headers, &mut meta);
-        let mut with_trace = Splice::with_capacity(params.bytes().len() + 96);
-        with_trace.members(&params, |key| key != "_meta").raw("_meta", &meta.rest.raw());
-        request.params = Some(with_trace.finish());
-    }
-    Message::Request(request)
 }
 
 /// Opens a session.
@@ -112,15 +93,15 @@ pub(super) async fn answer(asked: Box<Asked<'_>>, session: Arc<Session>, receive
     if http::prefers_events(&asked.parts.headers) {
         return stream(*asked, session, vec![*turn], None);
     }
-    let mut kept = Kept(Some(turn));
+    let mut kept = Kept { turn: Some(turn), gateway: asked.gateway.clone() };
     let patience = asked.gateway.config().limits.patience;
     match first(&mut kept, session.conversation.version(), patience, asked.gateway.alarm()).await {
         First::Said(Said::Response(response)) => {
-            kept.0 = None;
+            kept.turn = None;
             http::json(StatusCode::OK, response.into_body())
         }
         First::Said(Said::Silence) => {
-            kept.0 = None;
+            kept.turn = None;
             http::empty(StatusCode::ACCEPTED)
         }
         First::Said(Said::Message(message)) => stream(*asked, session, kept.take(), Some(message)),
@@ -135,7 +116,7 @@ enum First {
 }
 
 async fn first(kept: &mut Kept, version: Version, patience: Duration, alarm: &Alarm) -> First {
-    let Some(turn) = &mut kept.0 else { return First::Said(Said::Silence) };
+    let Some(turn) = &mut kept.turn else { return First::Said(Said::Silence) };
     if version < Version::V2025_11_25 {
         return First::Said(turn.next().await);
     }
@@ -147,21 +128,24 @@ async fn first(kept: &mut Kept, version: Version, patience: Duration, alarm: &Al
 }
 
 /// A turn whose client may vanish: it then goes on by itself, since a disconnect is no cancellation in this era.
-struct Kept(Option<Box<Turn>>);
+struct Kept {
+    turn: Option<Box<Turn>>,
+    gateway: Arc<Gateway>,
+}
 
 impl Kept {
     fn take(&mut self) -> Vec<Turn> {
-        self.0.take().map(|turn| *turn).into_iter().collect()
+        self.turn.take().map(|turn| *turn).into_iter().collect()
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let Some(mut turn) = self.0.take() else { return };
+        let Some(mut turn) = self.turn.take() else { return };
         if turn.conversation().is_over() {
             return;
         }
-        tokio::spawn(async move { while let Said::Message(_) = turn.next().await {} });
+        self.gateway.go_on(async move { while let Said::Message(_) = turn.next().await {} });
     }
 }
 
@@ -177,6 +161,7 @@ fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Opti
     let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
     http::events(SessionStream {
+        gateway: asked.gateway.clone(),
         greeting,
         reader,
         keep_alive,
@@ -203,6 +188,7 @@ pub(super) async fn post_batch(
     };
     let (mut turns, mut answers) = (Vec::new(), Vec::new());
     for message in messages {
+        let message = trace::onto(&asked.parts.headers, message);
         match session.conversation.receive(message, asked.request_id.clone()) {
             Received::Nothing => {}
             Received::Answered(answer) => answers.push(answer),
@@ -214,8 +200,11 @@ pub(super) async fn post_batch(
     }
     if !http::accepts_events(&asked.parts.headers) {
         // In a task of its own, since a disconnect is no cancellation in this era.
-        let joined = tokio::spawn(batch::joined(answers, turns)).await;
-        return Ok(http::json(StatusCode::OK, Body::one(joined.expect("panics of calls are caught below"))));
+        return match asked.gateway.go_on(batch::joined(answers, turns)).await {
+            Ok(Some(joined)) => Ok(http::json(StatusCode::OK, Body::one(joined))),
+            Ok(None) => Err(run::draining()),
+            Err(_) => Err(run::panicked("a batch")),
+        };
     }
     let is_over = turns.is_empty();
     let replay = session.open(Source::Turns(turns));
@@ -226,6 +215,7 @@ pub(super) async fn post_batch(
     let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
     Ok(http::events(SessionStream {
+        gateway: asked.gateway.clone(),
         greeting: None,
         reader,
         keep_alive,
@@ -273,6 +263,7 @@ pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body
     let greeting = Some(event::COMMENT);
     let closing = asked.gateway.until(asked.gateway.drain().draining(), &asked.principal);
     Ok(http::events(SessionStream {
+        gateway: asked.gateway.clone(),
         greeting,
         reader,
         keep_alive,
@@ -305,6 +296,7 @@ pub(super) fn delete(asked: &Asked<'_>, place: Option<&str>) -> Result<Response<
 
 /// A reader on its way to the client.
 struct SessionStream {
+    gateway: Arc<Gateway>,
     greeting: Option<Bytes>,
     reader: Reader,
     keep_alive: KeepAlive,
@@ -342,6 +334,6 @@ impl Chunks for SessionStream {
 
 impl Drop for SessionStream {
     fn drop(&mut self) {
-        self.reader.leave();
+        self.reader.leave(&self.gateway);
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::face::event;
 use crate::face::legacy::{Turn, Watch};
 use crate::face::running::Said;
+use crate::run::Gateway;
 
 /// Where a stream's events come from.
 pub(super) enum Source {
@@ -186,7 +187,7 @@ impl Reader {
 
     /// What becomes of the stream when its connection is gone: changes are no longer watched, but requests
     /// go on, since a disconnect is no cancellation in this era.
-    pub(super) fn leave(&self) {
+    pub(super) fn leave(&self, gateway: &Gateway) {
         let mut state = self.replay.state.lock();
         if state.reader != self.number || state.ended_at.is_some() {
             return;
@@ -195,7 +196,7 @@ impl Reader {
             Some(Source::Turns(_)) => {
                 drop(state);
                 let mut reader = self.replay.read(self.cursor);
-                tokio::spawn(
+                gateway.go_on(
                     async move { while std::future::poll_fn(|context| reader.poll(context)).await.is_some() {} },
                 );
             }
