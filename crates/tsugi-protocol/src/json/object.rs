@@ -283,7 +283,8 @@ impl Object {
 
     /// The same object in a buffer of its own, for those who keep it for long.
     pub fn detached(&self) -> Object {
-        Object { bytes: Bytes::copy_from_slice(&self.bytes), ..self.clone() }
+        let bytes = Bytes::copy_from_slice(&self.bytes);
+        Object { bytes, members: self.members.clone(), is_partial: self.is_partial }
     }
 
     /// True when there is no member.

@@ -231,7 +231,7 @@ impl Store {
         let size = complete.body.bytes().len();
         let (ttl, scope) = flight.lifetime.of(&complete.body).filter(|_| size <= LARGEST)?;
         // Copied, so that what is kept does not keep the buffers of the wire alive.
-        let complete = Complete { body: complete.body.detached(), ..complete.clone() };
+        let complete = Complete { body: complete.body.detached(), era: complete.era, server: complete.server.clone() };
         let key = match scope {
             CacheScope::Public if !flight.key.is_of_session() => self.for_everybody(&flight.key),
             _ => flight.key.clone(),
