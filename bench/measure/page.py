@@ -32,7 +32,8 @@ def write():
     body = [*head(), *verdicts(parts)]
     for name, section in SECTIONS.items():
         body += section(parts[name]["told"], stamp(parts[name])) if parts[name] else []
-    body += ["Project management is on [a page of its own](performance-pm.md).", ""]
+    body += ["## Project management", "", *(kept("pm") or {"lines": []})["lines"], "",
+             "All of it is on [a page of its own](performance-pm.md), which `scripts/bench-pm` writes.", ""]
     PAGE.write_text("\n".join(body))
 
 
