@@ -3,8 +3,10 @@
 //! What it does wrong, on purpose: it believes every `Host`, `Origin`, header and content type; it reads heads and
 //! bodies without limit; it answers what it cannot read with a web page; it keeps calls in one table by the id that
 //! the client gave them; it ends (or never ends) calls when their client leaves, whatever the era; its session ids
-//! can be guessed, belong to nobody and are never forgotten; it takes batches of any length; one panic breaks it for
-//! good; it stops by going away.
+//! can be guessed, belong to nobody and are never forgotten; it takes batches of any length, and as many calls at once
+//! as come; it takes what a server says though nobody reads it, and tells listeners nothing; it asks for no key, hides
+//! nothing and passes on whatever state a call brings; of a name that stands twice it takes the last; one panic breaks
+//! it for good; it stops by going away.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -158,12 +160,15 @@ impl State {
             self.answer.answer(call)
         };
         let outcome = loop {
+            // It takes whatever the server says, whether anybody reads it or not, and forgets it.
+            tokio::task::yield_now().await;
             if let tsugi_protocol::answer::Event::Done(outcome) = reply.next().await {
                 break outcome;
             }
         };
         let result = match outcome {
             Outcome::Complete(complete) => complete.body.raw().to().unwrap_or_default(),
+            Outcome::InputRequired(input) => json!({"resultType": "input_required", "requestState": input.state}),
             _ => Value::Null,
         };
         if let Some((sender, _)) = self.waiting.lock().unwrap().remove(&id) {

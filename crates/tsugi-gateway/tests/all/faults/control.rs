@@ -1,7 +1,7 @@
 //! The careless control: the checks of the rows find every fault there, so they can fail.
 
 use super::careless::Manner::{self, Cancels, Ignores};
-use super::{Subject, Verdict, agree, door, ids, input, leave, session, stop};
+use super::{Subject, Verdict, agree, door, ids, input, leave, load, session, stop};
 
 /// The check found a fault of this kind.
 #[track_caller]
@@ -75,4 +75,49 @@ async fn t14_the_control_runs_every_batch() {
 #[tokio::test]
 async fn w06_the_control_does_not_survive_a_panic() {
     found(stop::survives_a_panic(&careless(Ignores).await).await, "unanswered");
+}
+
+#[tokio::test]
+async fn d04_the_control_takes_everything_for_a_client_that_does_not_read() {
+    found(load::holds_little_for_a_stalled_reader(&careless(Ignores).await).await, "for a client that does not read");
+}
+
+#[tokio::test]
+async fn d05_the_control_tells_its_listeners_nothing() {
+    found(load::loses_nothing_of_idle_clients(&careless(Ignores).await, 1).await, "hears nothing");
+}
+
+#[tokio::test]
+async fn d06_t17_the_control_keeps_every_session() {
+    found(session::forgets_sessions_that_nobody_ends(&careless(Ignores).await, 20).await, "40 sessions are kept");
+}
+
+#[tokio::test]
+async fn d07_the_control_keeps_the_calls_of_clients_that_went() {
+    found(load::rests_after_a_spike(&careless(Ignores).await, 20, 1).await, "20 of 20 calls");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d14_the_control_gives_a_server_everything_at_once() {
+    found(load::sheds_what_is_too_much(&careless(Ignores).await, "", 400).await, "calls at once");
+}
+
+#[tokio::test]
+async fn t03_the_control_asks_for_no_key() {
+    found(door::refuses_forged_headers(&careless(Ignores).await).await, "200");
+}
+
+#[tokio::test]
+async fn t08_the_control_runs_what_is_hidden() {
+    found(door::hides_what_is_denied(&careless(Ignores).await, "x").await, "up__secret");
+}
+
+#[tokio::test]
+async fn t13_the_control_takes_the_last_of_two_names() {
+    found(input::reads_names_one_way(&careless(Ignores).await).await, "\"Name\"");
+}
+
+#[tokio::test]
+async fn t18_the_control_passes_on_whatever_state_it_gets() {
+    found(door::refuses_changed_states(&careless(Ignores).await, "").await, "a changed state is taken");
 }

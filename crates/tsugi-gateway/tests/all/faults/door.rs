@@ -62,9 +62,8 @@ async fn t01_no_route_answers_a_foreign_name_page_or_form() {
     refuses_foreign_pages(&Subject::tsugi().await).await.unwrap();
 }
 
-#[tokio::test]
-async fn t03_no_header_replaces_a_key() {
-    let subject = Subject::hub(Config { keys: vec![Key::generate("ann").1], ..Config::on_free_port() }).await;
+/// T03: no header but a key opens a door that asks for one.
+pub(crate) async fn refuses_forged_headers(subject: &Subject) -> Verdict {
     let forged: [(&str, &str); 14] = [
         ("Authorization", "Bearer "),
         ("Authorization", "Basic YW5uOg=="),
@@ -85,14 +84,21 @@ async fn t03_no_header_replaces_a_key() {
         for forged in forged {
             let path = entry.pattern.replace("{}", "x");
             let got = subject.client.send(entry.verb.as_str(), &path, &[JSON, forged], "{}").await;
-            assert_eq!(got.status, 401, "{entry:?} {forged:?}");
+            ensure(got.status == 401, || format!("{entry:?} {forged:?}: {}", got.status))?;
         }
     }
     // Ways to write a path that a lax router would take for an open one.
     for path in ["//mcp/tools", "/./mcp/tools", "/healthz/../mcp/tools", "/MCP/TOOLS", "/mcp/tools/", "/%6dcp/tools"] {
-        assert_eq!(subject.client.send("GET", path, &[], "").await.status, 401, "{path}");
+        let status = subject.client.send("GET", path, &[], "").await.status;
+        ensure(status == 401, || format!("{path}: {status}"))?;
     }
-    assert_eq!(subject.upstream.calls(), 0);
+    ensure(subject.upstream.calls() == 0, || "a call came through".to_owned())
+}
+
+#[tokio::test]
+async fn t03_no_header_replaces_a_key() {
+    let subject = Subject::hub(Config { keys: vec![Key::generate("ann").1], ..Config::on_free_port() }).await;
+    refuses_forged_headers(&subject).await.unwrap();
 }
 
 /// Says who calls.
@@ -149,50 +155,61 @@ async fn t07_every_answer_is_for_the_caller_who_asked() {
     }
 }
 
+/// T08: the tool `secret`, which this key may not use, is in no list and under no name.
+pub(crate) async fn hides_what_is_denied(subject: &Subject, secret: &str) -> Verdict {
+    let ann = ("X-Api-Key", secret);
+    let ask = async |path: &str, body: Value| subject.client.send("POST", path, &[JSON, ann], &body.to_string()).await;
+    let allowed = ask("/rpc", legacy_call(json!(1), "up__echo", json!({"text": "allowed"}))).await;
+    ensure(allowed.body.contains("allowed"), || format!("{allowed:?}"))?;
+    let before = subject.upstream.calls();
+    for name in HIDDEN {
+        let call = legacy_call(json!(1), name, json!({}));
+        for path in ["/rpc", "/servers/up/mcp"] {
+            let got = ask(path, call.clone()).await;
+            ensure(got.status >= 400 || got.json().get("error").is_some(), || format!("{path} {name}: {got:?}"))?;
+        }
+        let got = ask("/mcp/call", json!({"toolName": name, "input": {}})).await;
+        ensure(got.status >= 400, || format!("{name}: {got:?}"))?;
+        let got = ask("/mcp/call", json!({"server": "up", "toolName": name, "input": {}})).await;
+        ensure(got.status >= 400, || format!("{name}: {got:?}"))?;
+        let got = ask("/mcp/batch", json!({"calls": [{"server": "up", "toolName": name, "input": {}}]})).await;
+        ensure(got.json()["results"][0]["success"] == false, || format!("{name}: {got:?}"))?;
+    }
+    for path in ["/tools/up/secret", "/tools/up/%73ecret", "/tools/up/Secret", "/tools/UP/secret"] {
+        for path in [path.to_owned(), format!("{path}/answer")] {
+            let got = subject.client.send("POST", &path, &[JSON, ann], r#"{"requestState":"x"}"#).await;
+            ensure(got.status >= 400, || format!("{path}: {got:?}"))?;
+        }
+    }
+    let list = ask("/rpc", json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await;
+    ensure(list.body.contains("up__echo") && !list.body.contains("secret"), || format!("{list:?}"))?;
+    ensure(subject.upstream.calls() == before, || "a call came through".to_owned())
+}
+
+/// Ways to write the name of the tool `secret`.
+const HIDDEN: [&str; 11] = [
+    "up__secret",
+    "secret",
+    "UP__SECRET",
+    "up__Secret",
+    "up/secret",
+    "up__secret ",
+    " up__secret",
+    "up__secret\0",
+    "up____secret",
+    "up.secret",
+    "tsugi://up/secret",
+];
+
 #[tokio::test]
 async fn t08_what_is_hidden_cannot_be_called_under_any_name_on_any_face() {
     let (secret, key) = Key::generate("ann");
     let permit = Permit::new(&["up/*"], &["up/secret"]).unwrap();
     let config = Config { keys: vec![key.with_permit(permit)], ..Config::on_free_port() };
     let subject = Subject::hub(config).await;
-    let ann = ("X-Api-Key", secret.as_str());
-    let ask = async |path: &str, body: Value| subject.client.send("POST", path, &[JSON, ann], &body.to_string()).await;
-    let allowed = ask("/rpc", legacy_call(json!(1), "up__echo", json!({"text": "allowed"}))).await;
-    assert!(allowed.body.contains("allowed"), "{allowed:?}");
-    let list = ask("/rpc", json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await;
-    assert!(list.body.contains("up__echo") && !list.body.contains("secret"), "{list:?}");
+    hides_what_is_denied(&subject, &secret).await.unwrap();
     let before = subject.upstream.calls();
-    let names = [
-        "up__secret",
-        "secret",
-        "UP__SECRET",
-        "up__Secret",
-        "up/secret",
-        "up__secret ",
-        " up__secret",
-        "up__secret\0",
-        "up____secret",
-        "up.secret",
-        "tsugi://up/secret",
-    ];
-    for name in names {
-        let call = legacy_call(json!(1), name, json!({}));
-        for path in ["/rpc", "/servers/up/mcp"] {
-            let got = ask(path, call.clone()).await;
-            assert!(got.status >= 400 || got.json().get("error").is_some(), "{path} {name}: {got:?}");
-        }
-        let got = ask("/mcp/call", json!({"toolName": name, "input": {}})).await;
-        assert!(got.status >= 400, "{name}: {got:?}");
-        let got = ask("/mcp/call", json!({"server": "up", "toolName": name, "input": {}})).await;
-        assert!(got.status >= 400, "{name}: {got:?}");
-        let got = ask("/mcp/batch", json!({"calls": [{"server": "up", "toolName": name, "input": {}}]})).await;
-        assert_eq!(got.json()["results"][0]["success"], false, "{name}: {got:?}");
-    }
-    let own = [("Content-Type", "application/json"), ann];
-    for path in ["/tools/up/secret", "/tools/up/%73ecret", "/tools/up/Secret", "/tools/UP/secret"] {
-        let got = subject.client.send("POST", path, &own, "{}").await;
-        assert!(got.status >= 400, "{path}: {got:?}");
-    }
+    let ann = ("X-Api-Key", secret.as_str());
     let one = subject
         .client
         .send("POST", "/servers/up/mcp", &[BASE[0], BASE[1], ann], &initialize("2025-03-26").to_string())
@@ -204,6 +221,36 @@ async fn t08_what_is_hidden_cannot_be_called_under_any_name_on_any_face() {
     let got = subject.client.send("POST", "/servers/up/mcp", &headers, &batch.to_string()).await;
     assert!(got.body.contains("fine") && got.body.contains("may not use"), "{got:?}");
     assert_eq!(subject.upstream.calls(), before + 1, "only the allowed member of the batch was run");
+}
+
+/// T18: the state of a call that waits for input is given back changed, made up, or for another call.
+pub(crate) async fn refuses_changed_states(subject: &Subject, server: &str) -> Verdict {
+    let tool = format!("{server}ask");
+    let ask = async |arguments: Value, state: Option<&str>| {
+        let mut params = json!({"name": tool, "arguments": arguments});
+        if let Some(state) = state {
+            params["inputResponses"] = json!({"who": {"roots": []}});
+            params["requestState"] = state.into();
+        }
+        subject.client.modern("/mcp", &modern(json!(1), "tools/call", params)).await.json()
+    };
+    let asked = ask(json!({}), None).await;
+    let state = asked["result"]["requestState"].as_str().ok_or_else(|| format!("no question: {asked}"))?.to_owned();
+    for at in [0, state.len() / 2, state.len() - 1] {
+        let mut changed = state.clone().into_bytes();
+        changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+        let got = ask(json!({}), std::str::from_utf8(&changed).ok()).await;
+        ensure(got.get("error").is_some(), || format!("a changed state is taken: {got}"))?;
+    }
+    let got = ask(json!({"other": 1}), Some(&state)).await;
+    ensure(got.get("error").is_some(), || format!("a state is taken for another call: {got}"))?;
+    let got = ask(json!({}), Some(&state)).await;
+    ensure(got.to_string().contains("roots"), || format!("the true answer is refused: {got}"))
+}
+
+#[tokio::test]
+async fn t18_a_modern_servers_state_cannot_be_changed_or_moved() {
+    refuses_changed_states(&Subject::hub(Config::on_free_port()).await, "up__").await.unwrap();
 }
 
 #[tokio::test]

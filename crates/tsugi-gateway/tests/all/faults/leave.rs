@@ -8,7 +8,7 @@ use crate::world::*;
 /// How long a call may go on for nobody.
 const SOON: std::time::Duration = std::time::Duration::from_secs(5);
 
-async fn soon(mut condition: impl FnMut() -> bool) -> bool {
+pub(crate) async fn soon(mut condition: impl FnMut() -> bool) -> bool {
     let waiting = async {
         while !condition() {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;

@@ -16,6 +16,29 @@ async fn sessions(client: &Client) -> usize {
     line.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
+/// D-06, T17: twice as many sessions as there may be are opened, and none is ended. No more than allowed are kept.
+pub(crate) async fn forgets_sessions_that_nobody_ends(subject: &Subject, cap: usize) -> Verdict {
+    let mut opened = Vec::new();
+    for _ in 0..2 * cap {
+        opened.push(open_session(&subject.client, "2025-06-18", &[]).await);
+    }
+    let call = legacy_call(json!(1), "echo", json!({"text": "x"})).to_string();
+    let mut kept = 0;
+    for session in &opened {
+        let headers = [BASE[0], BASE[1], ("Mcp-Session-Id", session.as_str())];
+        kept += usize::from(subject.client.send("POST", "/mcp", &headers, &call).await.status == 200);
+    }
+    ensure(kept <= cap, || format!("{kept} sessions are kept, of which nobody ended any"))?;
+    ensure(kept > 0, || "no session works".to_owned())
+}
+
+#[tokio::test]
+async fn d06_t17_a_session_that_nobody_uses_makes_room_for_another() {
+    let mut config = Config::on_free_port();
+    config.limits.sessions = 20;
+    forgets_sessions_that_nobody_ends(&Subject::with(config).await, 20).await.unwrap();
+}
+
 #[tokio::test]
 async fn d06_t17_sessions_that_nobody_ends_stay_below_the_cap() {
     // The rows open 10⁶ sessions; here 2,000 against a cap of 100, unless TSUGI_TEST_LONG is set.

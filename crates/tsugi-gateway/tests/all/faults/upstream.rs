@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tsugi_protocol::answer::{Answer, Call, Event, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Answer, Call, Event, InputRequired, Outcome, Reply, Source};
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Method;
 
@@ -22,6 +22,8 @@ struct Inner {
     cancelled: AtomicUsize,
     finished: AtomicUsize,
     notes: AtomicUsize,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
     is_released: watch::Sender<bool>,
 }
 
@@ -32,6 +34,8 @@ impl Default for Upstream {
             cancelled: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
             notes: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            most_running: AtomicUsize::new(0),
             is_released: watch::Sender::new(false),
         }))
     }
@@ -56,6 +60,11 @@ impl Upstream {
     /// How many notes of `flood` were taken.
     pub(crate) fn notes(&self) -> usize {
         self.0.notes.load(Ordering::SeqCst)
+    }
+
+    /// How many calls that wait ran at once when it was most.
+    pub(crate) fn most_running(&self) -> usize {
+        self.0.most_running.load(Ordering::SeqCst)
     }
 
     /// Lets every `held` call end.
@@ -112,12 +121,21 @@ impl Upstream {
                 Reply::from_source(Hanging { first: Some(progress), _guard: self.guard() })
             }
             Some("flood") => Reply::from_source(Flood { upstream: self.clone(), _guard: self.guard() }),
+            Some("ask") => match call.params.get("inputResponses") {
+                Some(answers) => complete(text(answers.as_str())),
+                None => {
+                    let asked = InputRequired::one("who", &Method::RootsList, None, Some("state-of-the-server".into()));
+                    Reply::ready(Outcome::InputRequired(asked))
+                }
+            },
             Some("panic") => panic!("on purpose"),
             _ => complete(text(&said)),
         }
     }
 
     fn guard(&self) -> Guard {
+        let running = self.0.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most_running.fetch_max(running, Ordering::SeqCst);
         Guard { upstream: self.clone(), is_finished: false }
     }
 
@@ -132,7 +150,7 @@ impl Upstream {
 }
 
 fn tools() -> Vec<Value> {
-    let names = ["echo", "later", "held", "hang", "flood", "panic", "secret"];
+    let names = ["echo", "later", "held", "hang", "flood", "ask", "panic", "secret"];
     names.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect()
 }
 
@@ -152,6 +170,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         let counter = if self.is_finished { &self.upstream.0.finished } else { &self.upstream.0.cancelled };
         counter.fetch_add(1, Ordering::SeqCst);
+        self.upstream.0.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
