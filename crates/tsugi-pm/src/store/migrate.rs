@@ -35,6 +35,11 @@ pub(crate) const STEPS: &[Step] = &[
         sqlite: include_str!("migrate/sqlite_0004.sql"),
         postgres: include_str!("migrate/postgres_0004.sql"),
     },
+    Step {
+        name: "own tasks",
+        sqlite: include_str!("migrate/sqlite_0005.sql"),
+        postgres: include_str!("migrate/postgres_0005.sql"),
+    },
 ];
 
 /// How many steps this binary knows.
