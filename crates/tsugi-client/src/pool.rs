@@ -68,7 +68,7 @@ impl Pool {
             numbers: AtomicU64::new(1),
             asked: asked.build(),
             leaving: TaskTracker::new(),
-            janitor: idle.map(|idle| tokio::spawn(sweep(pool.clone(), idle)).abort_handle()),
+            janitor: idle.map(|idle| tokio::spawn(sweep(pool.clone(), idle, Pool::rest)).abort_handle()),
         }))
     }
 
@@ -205,13 +205,14 @@ impl Pool {
     }
 }
 
-/// Looks several times per idle time, so that nothing rests much later than it should.
-async fn sweep(pool: Weak<Pool>, idle: Duration) {
+/// Lets what is idle rest, as long as its owner is there. It looks several times per idle time, so that nothing rests
+/// much later than it should.
+pub(crate) async fn sweep<T>(owner: Weak<T>, idle: Duration, rest: fn(&T, Duration)) {
     let pause = (idle / 4).clamp(Duration::from_millis(5), Duration::from_secs(30));
     loop {
         tokio::time::sleep(pause).await;
-        match pool.upgrade() {
-            Some(pool) => pool.rest(idle),
+        match owner.upgrade() {
+            Some(owner) => rest(&owner, idle),
             None => return,
         }
     }

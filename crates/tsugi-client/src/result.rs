@@ -6,10 +6,12 @@ use serde::Serialize;
 use serde_json::Value;
 use tsugi_protocol::answer::{Failure, Fault, FaultCode, Outcome};
 use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::tool;
 use tsugi_protocol::rpc::{RpcError, code};
 
 /// The result of one tool call.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct ToolResult {
     /// Whether the tool did what was asked.
     pub success: bool,
@@ -31,6 +33,7 @@ pub struct ToolResult {
 
 /// Why a tool call failed.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct ToolError {
     /// A stable word, such as `TIMEOUT`.
     pub code: String,
@@ -46,6 +49,7 @@ pub struct ToolError {
 /// Facts about a call.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Metadata {
     /// How long it took, in milliseconds.
     pub execution_time: f64,
@@ -88,11 +92,11 @@ impl ToolResult {
     }
 
     fn complete(self, body: Object) -> Self {
-        let is_error = body.get_bytes("isError") == Some(b"true");
+        let is_error = tool::is_error(&body);
         let data = data_of(&body);
         let error = is_error.then(|| ToolError {
             code: FaultCode::ExecutionFailed.as_str().to_owned(),
-            message: first_text(&body).unwrap_or_else(|| "the tool failed".to_owned()),
+            message: tool_failure(&body),
             details: None,
             retryable: false,
         });
@@ -156,6 +160,11 @@ pub fn data_of(body: &Object) -> Option<Value> {
 pub fn first_text(body: &Object) -> Option<String> {
     let content: Vec<Value> = body.get("content")?.to().ok()?;
     content.iter().find(|block| block["type"] == "text").and_then(|block| Some(block["text"].as_str()?.to_owned()))
+}
+
+/// What a tool says about its own failure.
+pub(crate) fn tool_failure(body: &Object) -> String {
+    first_text(body).unwrap_or_else(|| "the tool failed".to_owned())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tsugi_protocol::rpc::{Notification, Request, Response, RpcError, code};
 
 use super::parked::{Parked, ParkedCall, Resume};
 use crate::config::Options;
+use crate::result::tool_failure;
 use crate::seal::Held;
 
 /// Something a server told outside any call.
@@ -65,10 +66,7 @@ pub(crate) struct Refusal {
 fn failure_of(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Failed(Failure::Upstream(error)) => Some(error.message()),
-        Outcome::Complete(complete) if complete.body.get_bytes("isError") == Some(b"true") => {
-            let content: serde_json::Value = complete.body.get("content")?.to().ok()?;
-            Some(content[0]["text"].as_str().unwrap_or("the tool failed").to_owned())
-        }
+        Outcome::Complete(complete) if complete.is_tool_error() => Some(tool_failure(&complete.body)),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tsugi_protocol::answer::{Answer, Call, Complete, Outcome, Reply};
 use tsugi_protocol::json::{Object, Splice};
-use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
+use tsugi_protocol::mcp::{Method, tool};
 
 use crate::config::{Instances, Switch};
 use crate::tools::Tools;
@@ -152,7 +152,7 @@ enum Lifetime {
 impl Lifetime {
     /// How long and for whom this result is kept; `None` when it is not.
     fn of(&self, body: &Object) -> Option<(Duration, CacheScope)> {
-        if body.get_bytes("isError") == Some(b"true") {
+        if tool::is_error(body) {
             return None;
         }
         let (ttl, scope) = match self {

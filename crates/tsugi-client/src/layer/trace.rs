@@ -73,7 +73,7 @@ impl Line {
 
 fn how(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Complete(complete) if complete.body.get_bytes("isError") == Some(b"true") => "tool error".into(),
+        Outcome::Complete(complete) if complete.is_tool_error() => "tool error".into(),
         Outcome::Complete(_) => "ok".into(),
         Outcome::InputRequired(_) => "input required".into(),
         Outcome::Failed(Failure::Upstream(error)) => format!("error {}", error.code()),

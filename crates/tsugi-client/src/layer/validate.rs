@@ -9,6 +9,7 @@ use serde_json::Value;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, SentState, Source, Stage};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::tool::is_error;
 use tsugi_schema::validate::{Faults, Limits, Validator};
 
 use crate::config::Strictness;
@@ -137,7 +138,7 @@ fn checked(server: &str, tool: &KnownTool, outcome: Outcome) -> Outcome {
 
 /// What is wrong with a result. A tool that failed need not give what it promises.
 fn check_result(tool: &KnownTool, body: &Object) -> Option<Fault> {
-    if body.get_bytes("isError") == Some(b"true") {
+    if is_error(body) {
         return None;
     }
     let fault = |message: String| {

@@ -10,7 +10,7 @@
 //! A session that cannot be had is not missed: the call then goes the usual way, and what its caller cannot answer is
 //! refused when the server asks.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -24,6 +24,7 @@ use tsugi_protocol::mcp::{Askable, Era};
 use super::{Common, Inner, Place, Status};
 use crate::config::{EraChoice, Instances, Restart, Start, Target};
 use crate::connection::state::State;
+use crate::pool::sweep;
 use crate::seal::Held;
 
 /// How long a session that nobody uses is kept, unless the server has an idle time of its own.
@@ -242,7 +243,7 @@ impl Shared {
     fn look_after(self: &Arc<Self>) {
         let idle = self.first.config.idle_timeout.unwrap_or(IDLE);
         let mut janitor = self.janitor.lock();
-        janitor.get_or_insert_with(|| tokio::spawn(sweep(Arc::downgrade(self), idle)).abort_handle());
+        janitor.get_or_insert_with(|| tokio::spawn(sweep(Arc::downgrade(self), idle, Shared::rest)).abort_handle());
     }
 
     /// Makes room for one more session: the one that nobody has used for longest rests. False when all are in use.
@@ -338,17 +339,5 @@ impl Session {
         let wait = if is_refused { AFTER_REFUSAL } else { AFTER_FAILURE };
         *self.shut_until.lock() = Some(Instant::now() + wait);
         false
-    }
-}
-
-/// Looks several times per idle time, so that nothing rests much later than it should.
-async fn sweep(sessions: Weak<Shared>, idle: Duration) {
-    let pause = (idle / 4).clamp(Duration::from_millis(5), Duration::from_secs(30));
-    loop {
-        tokio::time::sleep(pause).await;
-        match sessions.upgrade() {
-            Some(sessions) => sessions.rest(idle),
-            None => return,
-        }
     }
 }

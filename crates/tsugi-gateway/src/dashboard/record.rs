@@ -73,7 +73,7 @@ impl Ended {
             Some(Outcome::InputRequired(_)) => (Self::InputRequired, 0),
             Some(Outcome::Failed(_)) => (Self::Failed, 0),
             Some(Outcome::Complete(complete)) => {
-                let is_error = complete.body.get_bytes("isError") == Some(b"true");
+                let is_error = complete.is_tool_error();
                 (if is_error { Self::ToolError } else { Self::Ok }, complete.body.bytes().len())
             }
         }
@@ -140,7 +140,7 @@ pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<Problem>> {
                 "cause": fault.cause.as_ref().map(|cause| shortened(&cause.to_string(), LONGEST)),
             }),
         },
-        Outcome::Complete(complete) if complete.body.get_bytes("isError") == Some(b"true") => Problem {
+        Outcome::Complete(complete) if complete.is_tool_error() => Problem {
             code: "TOOL_ERROR".to_owned(),
             message: "the tool answered that it failed; what it said went to the caller and is not kept".to_owned(),
             hint: None,

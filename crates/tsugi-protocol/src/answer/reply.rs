@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::fault::Fault;
 use crate::json::{Object, Raw};
 use crate::mcp::Era;
-use crate::mcp::ServerIdentity;
+use crate::mcp::{ServerIdentity, tool};
 use crate::rpc::{Notification, RpcError};
 
 /// A notification that belongs to one call: progress, a log line, or one we do not know.
@@ -65,6 +65,13 @@ pub struct Complete {
     pub era: Era,
     /// Who answered, for results that do not say it themselves.
     pub server: Option<Arc<ServerIdentity>>,
+}
+
+impl Complete {
+    /// True for the result of a tool that says it failed.
+    pub fn is_tool_error(&self) -> bool {
+        tool::is_error(&self.body)
+    }
 }
 
 /// A server's questions, to be answered by a retry of the same call

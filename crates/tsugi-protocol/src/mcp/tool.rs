@@ -77,6 +77,12 @@ impl Tool {
     }
 }
 
+/// True for a result in which a tool says that it failed
+/// ([tool execution errors](https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling)).
+pub fn is_error(result: &Object) -> bool {
+    result.get_bytes("isError") == Some(b"true")
+}
+
 /// An entry of a list with another value under `key`, everything else byte for byte and in place.
 pub(crate) fn renamed(object: &Object, key: &str, value: &str) -> Raw {
     let mut entry = Splice::with_capacity(object.bytes().len() + value.len());

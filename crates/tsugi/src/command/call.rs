@@ -64,7 +64,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let arguments = complete(&talk, &found, object, &words).await?;
     let call = Call::tool(&found.name, Some(&Raw::from(Value::Object(arguments))));
     let complete = talk.finish(&found.server, &found.subject(), call).await?;
-    let is_error = complete.body.get_bytes("isError") == Some(b"true");
+    let is_error = complete.is_tool_error();
     match app.output.form() {
         Form::Json => app.output.data(complete.body.raw().as_str())?,
         Form::Text if is_error => app.output.say(|paint| show::tool_error(&found.subject(), &complete.body, paint)),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tsugi_protocol::answer::{Call, Fault, FaultCode, InputRequired, Outcome};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, tool};
 
 use super::invalid;
 use crate::backend::Directory;
@@ -146,7 +146,7 @@ fn result(body: &Object, form: Form) -> Told {
     if form == Form::Raw {
         return Told::Result(body.raw());
     }
-    if body.get_bytes("isError") == Some(b"true") {
+    if tool::is_error(body) {
         return Told::Failed(tool_error(body));
     }
     Told::Result(plain(body))
