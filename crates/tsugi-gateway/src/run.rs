@@ -44,6 +44,7 @@ const SWEEP: Duration = Duration::from_secs(30);
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// Others could reach it, and nobody would be asked who they are.
     #[error("refusing to listen on {0} without authentication: add a key, or say --insecure")]

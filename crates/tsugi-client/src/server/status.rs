@@ -17,6 +17,7 @@ use crate::stack::Parts;
 
 /// How a server stands.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Status {
     /// Where the connection stands.
     pub state: State,
@@ -67,6 +68,7 @@ impl Parts {
 
 /// Something changed about a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Change {
     /// Which server.
     pub server: Arc<str>,
@@ -76,6 +78,7 @@ pub struct Change {
 
 /// What changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum What {
     /// Its state.
     State,

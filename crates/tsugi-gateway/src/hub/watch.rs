@@ -60,7 +60,8 @@ impl Announced {
             What::Tools => self.tools = true,
             What::Prompts => self.prompts = true,
             What::Resources => self.resources = true,
-            What::State | What::ResourceUpdated(_) | What::Registered | What::Removed => {}
+            // How it stands, or what it has, is no list.
+            _ => {}
         }
     }
 }

@@ -127,6 +127,7 @@ impl FaultCode {
 /// How far a call had come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Stage {
     /// Reading the configuration.
     Config,

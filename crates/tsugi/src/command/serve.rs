@@ -347,6 +347,6 @@ fn not_started(error: StartError) -> Failure {
             Failure::usage(format!("cannot listen on {address}: something else does already")).with_hint(hint)
         }
         StartError::Exposed(_) => Failure::usage(error.to_string()).with_hint("`tsugi key add NAME` makes a key"),
-        StartError::Bind { .. } | StartError::Inherited(_) | StartError::NoAddress => Failure::usage(error.to_string()),
+        _ => Failure::usage(error.to_string()),
     }
 }
