@@ -107,7 +107,7 @@ impl Manager {
             let fault = Fault::new(FaultCode::ConfigInvalid, message).on_server(&config.name);
             return Err(fault.with_hint("choose another name, or remove that server first"));
         }
-        let held = self.hold(config);
+        let held = self.hold(config, None);
         let server = held.server.clone();
         servers.push(held);
         drop(servers);
@@ -115,9 +115,9 @@ impl Manager {
         Ok(server)
     }
 
-    fn hold(&self, config: ServerConfig) -> Held {
+    fn hold(&self, config: ServerConfig, before: Option<&Server>) -> Held {
         let changes = Some(self.0.changes.clone());
-        let (server, task) = Server::spawn(config, &self.0.common, changes);
+        let (server, task) = Server::spawn(config, &self.0.common, changes, before);
         Held { server, task }
     }
 

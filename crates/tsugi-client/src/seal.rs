@@ -82,11 +82,15 @@ impl Sealer {
 
     /// Seals `held` for the caller and the call, for `lifetime`.
     pub fn seal(&self, server: &str, call: &Call, held: Held, lifetime: Duration) -> String {
+        self.seal_until(server, call, held, now_ms().saturating_add(lifetime.as_millis() as u64))
+    }
+
+    fn seal_until(&self, server: &str, call: &Call, held: Held, expiry: u64) -> String {
         let sealed = Sealed {
             c: call.caller.principal().to_owned(),
             s: server.to_owned(),
             d: digest_of(call),
-            e: now_ms().saturating_add(lifetime.as_millis() as u64),
+            e: expiry,
             v: held,
         };
         let mut bytes = serde_json::to_vec(&sealed).expect("a sealed state is always JSON");
@@ -102,6 +106,10 @@ impl Sealer {
 
     /// Opens a state that this call brings.
     pub fn open(&self, server: &str, call: &Call, state: &str) -> Result<Held, Rejection> {
+        self.open_at(server, call, state, now_ms())
+    }
+
+    fn open_at(&self, server: &str, call: &Call, state: &str, now: u64) -> Result<Held, Rejection> {
         let sealed = self.decrypt(state).ok_or(Rejection::Forged)?;
         if sealed.c != call.caller.principal() {
             return Err(Rejection::OtherCaller);
@@ -109,7 +117,7 @@ impl Sealer {
         if sealed.s != server || sealed.d != digest_of(call) {
             return Err(Rejection::OtherCall);
         }
-        if sealed.e < now_ms() {
+        if sealed.e < now {
             return Err(Rejection::Expired);
         }
         Ok(sealed.v)
@@ -183,8 +191,22 @@ mod tests {
     fn a_late_state_is_refused() {
         let sealer = Sealer::random();
         let state = sealer.seal("s", &call("{}"), Held::State("x".into()), Duration::ZERO);
-        std::thread::sleep(Duration::from_millis(2));
-        assert_eq!(sealer.open("s", &call("{}"), &state), Err(Rejection::Expired));
+        assert_eq!(sealer.open_at("s", &call("{}"), &state, now_ms() + 1), Err(Rejection::Expired));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_moves_the_expiry_and_nothing_else() {
+        let (sealer, now, hour) = (Sealer::random(), 1_800_000_000_000, 3_600_000);
+        let state = sealer.seal_until("s", &call("{}"), Held::Parked(7), now + 600_000);
+        let open_at = |call: &Call, now: u64| sealer.open_at("s", call, &state, now);
+        assert_eq!(open_at(&call("{}"), now + hour), Err(Rejection::Expired), "an hour ahead");
+        for earlier in [now - hour, 0] {
+            assert_eq!(open_at(&call("{}"), earlier), Ok(Held::Parked(7)), "back");
+            let bob = call("{}").from_caller(Caller::new("bob"));
+            assert_eq!(open_at(&bob, earlier), Err(Rejection::OtherCaller), "and it opens to nobody else");
+        }
+        let late = sealer.seal_until("s", &call("{}"), Held::Parked(7), u64::MAX);
+        assert_eq!(sealer.open_at("s", &call("{}"), &late, u64::MAX), Ok(Held::Parked(7)), "nothing overflows");
     }
 
     #[test]

@@ -94,8 +94,8 @@ impl Common {
 
 /// What an instance is to its server.
 pub(crate) enum Place {
-    /// The one that tells what the server offers.
-    First,
+    /// The one that tells what the server offers, and of what is watched.
+    First(Watches),
     /// Another process or session like it.
     Further,
     /// A session on the terms of some callers. What it hears of changes is told to the first.
@@ -165,13 +165,17 @@ enum Order {
 
 impl Server {
     /// Makes the handle and starts the task that owns everything.
+    ///
+    /// Where it is to take the place of another, what is watched there is watched here: whoever listens goes on hearing.
     pub(crate) fn spawn(
         config: ServerConfig,
         common: &Arc<Common>,
         changes: Option<broadcast::Sender<Change>>,
+        before: Option<&Self>,
     ) -> (Self, AbortHandle) {
         let parts = Arc::new(Parts::of(&config));
-        let (inner, task) = Inner::spawn(config, common, changes, parts, Place::First);
+        let place = Place::First(before.map(|before| before.inner.watches.clone()).unwrap_or_default());
+        let (inner, task) = Inner::spawn(config, common, changes, parts, place);
         inner.remembered.store(common.manifests.load(&inner.config.name, &inner.config.target).map(Arc::new));
         let pool = Pool::of(&inner, common);
         let bottom: Arc<dyn Answer> = match &pool {
@@ -397,9 +401,10 @@ impl Inner {
     ) -> (Arc<Self>, AbortHandle) {
         let (orders, inbox) = mpsc::channel(64);
         let (own_notices, told) = mpsc::channel(NOTICES);
-        let notices = match &place {
-            Place::Beside(first) => first.clone(),
-            Place::First | Place::Further => own_notices,
+        let (notices, watches) = match &place {
+            Place::Beside(first) => (first.clone(), Watches::default()),
+            Place::First(watches) => (own_notices, watches.clone()),
+            Place::Further => (own_notices, Watches::default()),
         };
         let name: Arc<str> = config.name.as_str().into();
         let options = config.over(&common.options);
@@ -428,7 +433,7 @@ impl Inner {
             manifests: common.manifests.clone(),
             status,
             orders,
-            watches: Watches::default(),
+            watches,
             changes,
             tries_second_way: AtomicBool::new(false),
             is_let_go: AtomicBool::new(false),

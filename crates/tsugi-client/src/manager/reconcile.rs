@@ -70,15 +70,13 @@ impl Manager {
     pub fn prepare(&self, wanted: Vec<ServerConfig>) -> Prepared {
         let prepare = |config: ServerConfig| match self.server(&config.name) {
             Some(server) if *server.config() == config => Wanted::Kept(config),
-            Some(server) if server.status().state == State::Connected => self.fresh(config, Replaces::Working),
-            Some(_) => self.fresh(config, Replaces::Broken),
-            None => self.fresh(config, Replaces::Nothing),
+            Some(server) if server.status().state == State::Connected => {
+                Wanted::Fresh { held: self.hold(config, Some(&server)), replaces: Replaces::Working }
+            }
+            Some(server) => Wanted::Fresh { held: self.hold(config, Some(&server)), replaces: Replaces::Broken },
+            None => Wanted::Fresh { held: self.hold(config, None), replaces: Replaces::Nothing },
         };
         Prepared(wanted.into_iter().map(prepare).collect())
-    }
-
-    fn fresh(&self, config: ServerConfig, replaces: Replaces) -> Wanted {
-        Wanted::Fresh { held: self.hold(config), replaces }
     }
 
     /// Makes prepared servers those that are called. Old ones drain in the background.
@@ -94,7 +92,7 @@ impl Manager {
                     match found {
                         Some(index) => (old.remove(index), Step::Keep(name)),
                         // Somebody removed it meanwhile.
-                        None => (self.hold(config), Step::Start(name)),
+                        None => (self.hold(config, None), Step::Start(name)),
                     }
                 }
                 Wanted::Fresh { held, replaces: Replaces::Nothing } => step(held, Step::Start),

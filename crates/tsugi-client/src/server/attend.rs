@@ -158,7 +158,7 @@ pub(super) async fn attend(
 ) -> Ended {
     let mut subscription = Subscription::default();
     let mut todo = match inner.place {
-        Place::First | Place::Further => Todo::everything(),
+        Place::First(_) | Place::Further => Todo::everything(),
         // What the server offers is the first one's to know.
         Place::Beside(_) => Todo::nothing(),
     };

@@ -27,7 +27,7 @@ pub(super) async fn refresh(inner: &Arc<Inner>, connection: &Connection, lists: 
         exchange.set_header_params(catalog.header_params());
     }
     let failed = catalog.failed(lists);
-    let is_first = matches!(inner.place, Place::First);
+    let is_first = matches!(inner.place, Place::First(_));
     if is_first {
         inner.parts.tools.fill(&catalog);
     }

@@ -164,7 +164,7 @@ async fn ending(orders: &mut Orders) -> (Option<oneshot::Sender<()>>, Next) {
 /// Decides what to do after a failure, and waits as long as that says.
 async fn broken(inner: &Arc<Inner>, fault: Fault, orders: &mut Orders, backoff: &mut Backoff) -> Next {
     match inner.place {
-        Place::First | Place::Further => {
+        Place::First(_) | Place::Further => {
             tracing::warn!(server = %inner.context.server, %fault, hint = fault.hint, "the server is not connected");
         }
         // It is done without.

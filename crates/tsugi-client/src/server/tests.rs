@@ -5,18 +5,22 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tsugi_process::Command;
-use tsugi_protocol::answer::{Answer, Call, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, Event, Outcome, Reply};
+use tsugi_protocol::era::change;
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::subscription::Filter;
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
 use super::{Server, What};
 use crate::config::EraChoice;
+use crate::manager::Step;
 use crate::{Manager, Options, ServerConfig, Target};
 
 struct World {
@@ -141,4 +145,51 @@ async fn a_stale_list_is_fetched_again_when_somebody_looks_at_it_and_not_before(
     assert_eq!(changes.recv().await.unwrap().what, What::Tools);
     assert!(server.catalog().unwrap().tool("tool-1").is_some());
     assert_eq!(listed(), 3);
+}
+
+/// A server that can tell of resources, and writes down of which it was asked to.
+#[derive(Default)]
+struct Telling {
+    asked: Mutex<Vec<String>>,
+}
+
+impl Answer for Telling {
+    fn answer(&self, call: Call) -> Reply {
+        let result = match call.method {
+            Method::Discover => {
+                json!({"supportedVersions": ["2026-07-28"], "capabilities": {"resources": {"subscribe": true}}})
+            }
+            Method::Listen => {
+                self.asked.lock().extend(change::read_filter(&call.params).uris);
+                return Reply::from_future(std::future::pending());
+            }
+            _ => json!({"resources": [], "resourceTemplates": []}),
+        };
+        Reply::ready(Outcome::complete(Object::from(result)))
+    }
+}
+
+#[tokio::test]
+async fn whoever_watches_a_resource_goes_on_watching_it_at_the_server_that_takes_the_place() {
+    let (old, new) = (Arc::new(Telling::default()), Arc::new(Telling::default()));
+    let manager = Manager::new(Options::default());
+    manager.reconcile(vec![ServerConfig::new("s", Target::InProcess(old.clone()))]);
+    let server = manager.server("s").unwrap();
+    server.ready(wait::PATIENCE).await.unwrap();
+    let filter = Filter { uris: ["x://1".to_owned()].into(), ..Filter::default() };
+    let mut listening = server.answer(Call::new(Method::Listen, change::listen_params(&filter)));
+    assert!(wait::until(|| *old.asked.lock() == ["x://1"]).await);
+    let steps = manager.reconcile(vec![ServerConfig::new("s", Target::InProcess(new.clone()))]);
+    assert_eq!(steps, [Step::Replace("s".into())]);
+    assert!(wait::until(|| *new.asked.lock() == ["x://1"]).await, "the new one is not asked");
+    manager.server("s").unwrap().inner.status.tell(What::ResourceUpdated("x://1".into()));
+    let updated = loop {
+        match listening.next().await {
+            Event::Note(note) if note.method == Method::SubscriptionAcknowledged => {}
+            Event::Note(note) => break note,
+            Event::Done(outcome) => panic!("{outcome:?}"),
+        }
+    };
+    assert_eq!(updated.params_object().get_str("uri").as_deref(), Some("x://1"));
+    manager.stop().await;
 }

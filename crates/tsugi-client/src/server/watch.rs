@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// The watched resources of a server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watches(Arc<Mutex<BTreeMap<String, usize>>>);
+pub(crate) struct Watches(Arc<Mutex<BTreeMap<String, usize>>>);
 
 /// One watcher; watching ends when it is dropped.
 #[derive(Debug)]

@@ -16,33 +16,45 @@ use super::{Hub, page};
 use crate::backend::Tools;
 
 /// A server as `/servers/{name}/mcp` shows it.
+#[derive(Clone)]
 pub(super) struct OneServer {
     hub: Hub,
-    server: Server,
+    /// The server as it was when somebody came here. A session may outlive it: see [`OneServer::server`].
+    first: Server,
 }
 
 impl OneServer {
     pub(super) fn new(hub: Hub, server: Server) -> Self {
-        Self { hub, server }
+        Self { hub, first: server }
+    }
+
+    fn name(&self) -> &str {
+        self.first.name()
+    }
+
+    /// The server that has the name now: another configuration may have put one in the place of the first. When none
+    /// has it, the first says why it cannot be called.
+    fn server(&self) -> Server {
+        self.hub.manager().server(self.name()).unwrap_or_else(|| self.first.clone())
     }
 
     /// True when this caller may see and use this name.
     fn allows(&self, call: &Call, own: &str) -> bool {
         let is_shown = call.method != Method::ToolsCall && call.method != Method::ToolsList
-            || self.hub.config().shapes.get(self.server.name()).is_none_or(|shape| shape.allows(own));
-        is_shown && self.hub.permit(&call.caller).is_none_or(|permit| permit.allows(self.server.name(), own))
+            || self.hub.config().shapes.get(self.name()).is_none_or(|shape| shape.allows(own));
+        is_shown && self.hub.permit(&call.caller).is_none_or(|permit| permit.allows(self.name(), own))
     }
 
     /// Asks the server, and counts what it does.
     fn ask(&self, mut call: Call) -> Reply {
-        let other = || self.hub.view().other_meters.get(self.server.name()).cloned();
+        let other = || self.hub.view().other_meters.get(self.name()).cloned();
         let meter = match call.method {
             Method::ToolsCall => call.subject().and_then(|tool| self.entry(&tool)?.meter).or_else(other),
             Method::PromptsGet | Method::ResourcesRead | Method::Complete => other(),
             _ => None,
         };
         let begun = meter.map(|meter| meter.begin(&mut call));
-        let reply = self.server.answer(call);
+        let reply = self.server().answer(call);
         match begun {
             Some(begun) => begun.measure(reply),
             None => reply,
@@ -52,14 +64,14 @@ impl OneServer {
     /// The tool with this name of the server's own.
     fn entry(&self, own: &str) -> Option<Entry> {
         let view = self.hub.view();
-        let public = view.own_tools.get(self.server.name())?.get(own)?;
+        let public = view.own_tools.get(self.name())?.get(own)?;
         view.tools.get(public).cloned()
     }
 
     /// What of a call this caller may have: nothing of a server that is not for it, and of a subscription the
     /// resources that are.
     fn narrowed(&self, mut call: Call) -> Result<Call, Box<(Call, Fault)>> {
-        let name = self.server.name();
+        let name = self.name();
         let is_for_others = self.hub.permit(&call.caller).is_some_and(|permit| !permit.allows_some_of(name));
         let denied = match subject(&call) {
             _ if is_for_others => Some(format!("this caller may not use the server {name:?}")),
@@ -78,13 +90,13 @@ impl OneServer {
     }
 
     fn is_restricted(&self, call: &Call) -> bool {
-        self.hub.permit(&call.caller).is_some() || self.hub.config().shapes.contains_key(self.server.name())
+        self.hub.permit(&call.caller).is_some() || self.hub.config().shapes.contains_key(self.name())
     }
 
     /// True when a list is given whole, as the server's catalog has it.
     fn is_whole(&self, call: &Call) -> bool {
         let limit = self.hub.config().page;
-        let is_small = self.server.catalog().is_some_and(|catalog| {
+        let is_small = self.server().catalog().is_some_and(|catalog| {
             let (items, bytes) = catalog.size(&call.method);
             items <= limit.items && bytes <= limit.bytes
         });
@@ -107,7 +119,7 @@ impl OneServer {
     /// A page of the server's list, without what this caller may not see.
     fn list(self: Arc<Self>, call: Call) -> Reply {
         Reply::from_future(async move {
-            let outcome = self.server.answer(call.clone()).outcome().await;
+            let outcome = self.server().answer(call.clone()).outcome().await;
             let Outcome::Complete(complete) = outcome else { return outcome };
             match self.page(&call, &complete.body) {
                 Ok(body) => Outcome::Complete(Complete { body, ..complete }),
@@ -122,7 +134,7 @@ impl OneServer {
             return (own, item);
         }
         let config = self.hub.config();
-        let shape = config.shapes.get(self.server.name());
+        let shape = config.shapes.get(self.name());
         let item = describe_as(item, shape.and_then(|shape| shape.description(&own)));
         (own, item)
     }
@@ -171,11 +183,11 @@ impl Answer for OneServer {
             call.method,
             Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList
         );
-        if call.method == Method::Discover && self.hub.config().is_silent(self.server.name()) {
+        if call.method == Method::Discover && self.hub.config().is_silent(self.name()) {
             return self.discover(call);
         }
         if is_list && !self.is_whole(&call) {
-            return Arc::new(Self::new(self.hub.clone(), self.server.clone())).list(call);
+            return Arc::new(self.clone()).list(call);
         }
         if !self.is_restricted(&call) {
             return self.ask(call);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tsugi_client::config::BreakerPolicy;
+use tsugi_client::connection::state::State;
 use tsugi_client::{Manager, Options, ServerConfig, Target};
 use tsugi_gateway::guard::Guard;
 use tsugi_gateway::guard::api_key::{Key, Role};
@@ -599,4 +600,21 @@ async fn a_tool_that_asks_over_its_own_operation_is_answered_beside_it() {
     for member in ["input", "inputResponses", "requestState"] {
         assert!(document["components"]["schemas"]["Answer"]["properties"][member].is_object(), "{member}");
     }
+}
+
+#[tokio::test]
+async fn a_session_with_one_server_goes_on_with_the_one_that_takes_its_place() {
+    let world = World::two().await;
+    let session = world.legacy("/servers/a/mcp").await;
+    let call = json!({"name": "echo", "arguments": {"n": 1}});
+    assert!(session.post("tools/call", call.clone()).await.body.contains("by"));
+    let old = world.manager.server("a").unwrap();
+    let timeout = Some(std::time::Duration::from_secs(50));
+    let configs =
+        ["a", "b"].map(|mark| ServerConfig { timeout, ..ServerConfig::new(mark, Target::InProcess(marked(mark))) });
+    world.manager.reconcile(configs.into());
+    until(|| old.status().state == State::Disconnected).await;
+    let got = session.post("tools/call", call).await;
+    assert!(got.body.contains("by"), "{got:?}");
+    assert!(session.post("tools/list", json!({})).await.body.contains("only_a"));
 }
