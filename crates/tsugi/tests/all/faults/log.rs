@@ -1,6 +1,6 @@
 //! Nobody reads the log, or there are no files left: W-04, W-07.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,17 +11,52 @@ use crate::world::{LONG, TSUGI, World, modern_call, modern_headers, until};
 
 const TOOL: &str = "demo__echo";
 
+/// Each request writes a line of about 100 bytes, and the pipe holds 64 KiB.
+const ROUNDS: usize = 1500;
+
+/// The first round in which the answer is not what was asked for.
+fn first_lost(mut ask: impl FnMut(&str) -> Option<String>) -> Option<usize> {
+    (0..ROUNDS).find(|round| {
+        let mark = format!("mark-{round}-");
+        !ask(&mark).is_some_and(|answer| answer.contains(&mark))
+    })
+}
+
+/// A server that writes its log as it goes, with nobody to read it.
+#[test]
+fn w07_the_control_that_writes_its_log_itself_answers_no_more_when_nobody_reads_it() {
+    let world = World::new();
+    let script = "while read -r line; do printf '%0100d\\n' 0 >&2; echo \"$line\"; done";
+    let mut careless = shell(&world.command(&[]), script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, output) = (careless.stdin.take().unwrap(), careless.stdout.take().unwrap());
+    let (sender, answers) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    let lost = first_lost(|mark| {
+        writeln!(input, "{mark}").unwrap();
+        answers.recv_timeout(Duration::from_secs(3)).ok()
+    });
+    careless.kill().unwrap();
+    careless.wait().unwrap();
+    assert!(lost.is_some_and(|round| round > 300), "it worked until the pipe was full: {lost:?}");
+}
+
 #[test]
 fn w07_a_log_that_nobody_reads_is_lost_and_no_call_is() {
     let world = World::new();
     let (mut serving, unread) = world.serve_unread(&["--listen", "127.0.0.1:0", "-v"]);
     serving.connected("demo");
-    // Each request writes a line of about 100 bytes, and the pipe holds 64 KiB.
-    for round in 0..1500 {
-        let body = modern_call(TOOL, serde_json::json!({"message": format!("mark-{round}-")}));
-        let (_, answer) = serving.ask("POST", "/mcp", &modern_headers(TOOL), &body);
-        assert!(answer.contains(&format!("mark-{round}-")), "{answer}");
-    }
+    let lost = first_lost(|mark| {
+        let body = modern_call(TOOL, serde_json::json!({"message": mark}));
+        Some(serving.ask("POST", "/mcp", &modern_headers(TOOL), &body).1)
+    });
+    assert_eq!(lost, None);
     serving.signal(Signal::TERM);
     assert_eq!(serving.exit_code(), Some(0), "it still stops when it is told to");
     // The control: the log was on, and its pipe was full.

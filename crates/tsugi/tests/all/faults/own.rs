@@ -22,13 +22,25 @@ fn listening(pid: u32) -> Vec<String> {
     found
 }
 
+/// Whether nobody but this machine can reach a process that listens.
+fn is_for_this_machine_alone(pid: u32) -> bool {
+    let addresses = listening(pid);
+    assert!(!addresses.is_empty(), "it listens nowhere");
+    addresses.iter().all(|address| address.starts_with("0100007F:"))
+}
+
+#[test]
+fn t02_the_control_that_is_told_so_listens_to_the_neighbour() {
+    let world = World::new();
+    let (serving, _unread) = world.serve_unread(&["--listen", "0.0.0.0:0", "--insecure"]);
+    assert!(!is_for_this_machine_alone(serving.child.id()));
+}
+
 #[test]
 fn t02_without_being_told_otherwise_only_this_machine_reaches_it() {
     let world = World::new();
     let (serving, _unread) = world.serve_unread(&["--listen", "0"]);
-    let addresses = listening(serving.child.id());
-    assert!(!addresses.is_empty(), "the control: it listens somewhere");
-    assert!(addresses.iter().all(|address| address.starts_with("0100007F:")), "{addresses:?}");
+    assert!(is_for_this_machine_alone(serving.child.id()));
     for public in ["0.0.0.0:0", "[::]:0"] {
         assert_ne!(world.run(&["serve", "--listen", public]).status.code(), Some(0), "{public}");
     }

@@ -68,3 +68,21 @@ fn w03_reloads_under_load_touch_nothing_that_did_not_change_and_leave_nothing_be
     assert_eq!(serving.exit_code(), Some(0));
     world.assert_empty();
 }
+
+/// What most launchers do about another configuration: they stop and start again.
+#[test]
+fn w03_the_control_that_starts_anew_replaces_what_did_not_change_and_loses_calls() {
+    let world = World::new();
+    let (one, two) = (world.entry("one"), world.entry("two"));
+    let config = world.write("tsugi.yaml", &format!("servers: [{one}, {two}]\n"));
+    let arguments = ["--config", config.to_str().unwrap()];
+    let mut serving = world.serve(&arguments);
+    let pid = serving.connected("one")["pid"].clone();
+    let address = serving.url.trim_start_matches("http://").to_owned();
+    world.write("tsugi.yaml", &format!("servers: [{one}, {}]\n", two.replace("name: two", "name: two, timeout: 5s")));
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.exit_code(), Some(0));
+    assert!(std::net::TcpStream::connect(&address).is_err(), "whoever calls now is refused");
+    let again = world.serve(&arguments);
+    assert_ne!(again.connected("one")["pid"], pid, "its settings did not change");
+}

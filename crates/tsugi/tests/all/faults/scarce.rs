@@ -1,5 +1,6 @@
 //! The disk takes nothing and names cannot be resolved: the rest of W-04.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -60,6 +61,67 @@ fn w04_a_gateway_that_can_write_nothing_serves_all_the_same() {
 #[test]
 fn w04_a_gateway_on_a_full_disk_serves_all_the_same() {
     serves_on("mount -t tmpfs -o size=16k none");
+}
+
+/// A command that has to write, on the same disks.
+#[test]
+fn w04_the_control_that_must_write_fails_on_such_disks() {
+    for mount in ["mount -t tmpfs -o ro none", "mount -t tmpfs -o size=16k none"] {
+        let world = World::new();
+        let config = world.write("tsugi.yaml", "servers: []\n");
+        if on_disk(&world, config.to_str().unwrap(), mount).is_none() {
+            return;
+        }
+        let state = world.path().join("state").display().to_string();
+        let run = format!("export XDG_STATE_HOME={state}; exec {TSUGI} key add ann");
+        let fill = format!("cat /dev/zero > {state}/filler 2>/dev/null");
+        let script = format!("exec unshare -m sh -c '{mount} {state}; {fill}; {run}'");
+        let ended = shell(&world.command(&[]), &script).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{mount}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+}
+
+/// A gateway that may have so many kibibytes of address space.
+fn with_memory(world: &World, kibibytes: usize) -> Serving {
+    let config = world.write("tsugi.yaml", &format!("servers: [{}]\n", world.entry("far")));
+    let script =
+        format!("ulimit -v {kibibytes}; exec {TSUGI} serve --listen 127.0.0.1:0 --config {}", config.display());
+    let mut command = shell(&world.command(&[]), &script);
+    Serving::of(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// Sends most of a large request and leaves it there.
+fn stall(serving: &Serving) -> Option<std::net::TcpStream> {
+    let host = serving.url.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(host).ok()?;
+    let head = format!("POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n");
+    let head = format!("{head}Content-Length: {}\r\n\r\n", 4 << 20);
+    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&[b' '; 4_000_000])).ok()?;
+    Some(stream)
+}
+
+#[test]
+fn w04_a_gateway_with_little_memory_serves_and_its_end_for_want_of_memory_leaves_no_process() {
+    let world = World::new();
+    let mut serving = with_memory(&world, 700_000);
+    serving.connected("far");
+    let body = modern_call("far__echo", json!({"message": "fine"}));
+    let (_, answer) = serving.ask("POST", "/mcp", &modern_headers("far__echo"), &body);
+    assert!(answer.contains("fine"), "{answer}");
+    // More than there is room for, which ends the process: what it may hold is bounded for each request only.
+    let mut held = Vec::new();
+    while serving.child.try_wait().unwrap().is_none() && held.len() < 400 {
+        held.push(stall(&serving));
+    }
+    assert!(held.len() > 20, "it takes a few large requests at a time: {}", held.len());
+    if held.len() == 400 {
+        // It bore all of them: then it must still serve.
+        let (_, answer) = serving.ask("POST", "/mcp", &modern_headers("far__echo"), &body);
+        assert!(answer.contains("fine"), "{answer}");
+        return;
+    }
+    drop(held);
+    world.assert_empty();
 }
 
 #[test]
