@@ -2,7 +2,7 @@
 import { strict as assert } from "node:assert";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { assertQuiet, closeBrowser, Gateway, here, inspect, openBrowser, openWindow, output, pictureFailure } from "./world.mjs";
+import { assertQuiet, closeBrowser, here, inspect, openBrowser, openWindow, output, withGateway } from "./world.mjs";
 
 before(openBrowser);
 after(closeBrowser);
@@ -14,18 +14,6 @@ servers:
 gateway:
   adminApi: { enabled: true, allowCommands: true }
 `;
-
-async function withGateway(config, story) {
-  const gateway = await Gateway.start(config);
-  try {
-    await story(gateway);
-  } catch (error) {
-    await pictureFailure();
-    throw error;
-  } finally {
-    await gateway.stop();
-  }
-}
 
 /** The row of a server in the overview. */
 const row = (page, name) => page.locator(".server-row", { has: page.getByRole("link", { name, exact: true }) });

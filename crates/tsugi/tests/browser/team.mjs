@@ -1,6 +1,7 @@
 // A project as agents leave it after a morning: ten of them, forty tasks in every state, and everything that waits for
 // a person. Filled through the gateway's own faces, each agent with a token of its own.
 import { strict as assert } from "node:assert";
+import path from "node:path";
 
 const REVISION = "2026-07-28";
 
@@ -17,6 +18,40 @@ export class Caller {
     const answer = JSON.parse(await response.text());
     assert.ok(answer.result && answer.result.isError !== true, `${tool} ${JSON.stringify(args)}: ${JSON.stringify(answer).slice(0, 600)}`);
     return answer.result.structuredContent;
+  }
+}
+
+/** An agent in a process of its own, over standard streams, as most clients run it. */
+export class ProcessAgent {
+  constructor(gateway, id) {
+    this.child = gateway.start("pm", "mcp", "--db", path.join(gateway.home, ".local/state/tsugi/pm.db"), "--agent-id", id);
+    this.ended = new Promise((resolve) => this.child.once("exit", resolve));
+    this.waiting = new Map();
+    let rest = "";
+    this.child.stdout.setEncoding("utf8").on("data", (more) => {
+      const lines = (rest + more).split("\n");
+      rest = lines.pop();
+      for (const line of lines.filter((one) => one !== "")) {
+        const message = JSON.parse(line);
+        this.waiting.get(message.id)?.(message);
+      }
+    });
+  }
+
+  async call(tool, args) {
+    const id = this.waiting.size + 1;
+    const params = { name: tool, arguments: args, _meta: { "io.modelcontextprotocol/protocolVersion": REVISION, "io.modelcontextprotocol/clientInfo": { name: "zed", version: "1.0" }, "io.modelcontextprotocol/clientCapabilities": {} } };
+    const answered = new Promise((resolve) => this.waiting.set(id, resolve));
+    this.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method: "tools/call", params })}\n`);
+    const answer = await Promise.race([answered, this.ended.then((code) => ({ error: `the agent's process ended with ${code}` }))]);
+    assert.ok(answer.result && answer.result.isError !== true, `${tool}: ${JSON.stringify(answer).slice(0, 600)}`);
+    return answer.result.structuredContent;
+  }
+
+  /** It says no goodbye. */
+  async die() {
+    this.child.kill("SIGTERM");
+    await this.ended;
   }
 }
 
@@ -45,7 +80,7 @@ const TITLES = [
 /** Fills a project; gives its id and what a story may want to know. */
 export async function fillTeam(gateway, key = "WEB") {
   const me = new Caller(gateway.url, null, { name: "story", version: "1" });
-  const { project } = await me.call("create_project", { key, name: "Web shop", policy: { claim_idle_ttl_s: 3600 } });
+  const { project } = await me.call("create_project", { key, name: "Web shop", policy: { claim_idle_ttl_s: 3600, resume_grace_s: 0 } });
   const crew = await agents(gateway, key);
   const task = async (title, more = {}) => (await me.call("create_task", { project_id: project.id, title, similar_ok: true, ...more })).task;
   const labels = (at) => [["ui"], ["payment"], ["ui", "mobile"], ["backend"]][at % 4];

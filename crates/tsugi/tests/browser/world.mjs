@@ -45,6 +45,11 @@ export class Gateway {
     });
   }
 
+  /** Starts another command of tsugi beside the gateway, with its standard streams as pipes. */
+  start(...words) {
+    return spawn(program, words, { cwd: this.home, env: this.environment(), stdio: ["pipe", "pipe", "inherit"] });
+  }
+
   /** Runs another command of tsugi beside the gateway; gives what it printed. */
   run(...words) {
     return output(program, words, { cwd: this.home, env: this.environment() });
@@ -56,6 +61,19 @@ export class Gateway {
     await this.ended;
     clearTimeout(slow);
     rmSync(this.home, { recursive: true, force: true });
+  }
+}
+
+/** Tells a story with a gateway of its own; a failure leaves pictures. */
+export async function withGateway(config, story) {
+  const gateway = await Gateway.start(config);
+  try {
+    await story(gateway);
+  } catch (error) {
+    await pictureFailure();
+    throw error;
+  } finally {
+    await gateway.stop();
   }
 }
 
