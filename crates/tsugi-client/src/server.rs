@@ -50,6 +50,9 @@ const CHANGES: usize = 1024;
 /// How many notices of a server may wait.
 const NOTICES: usize = 1024;
 
+/// How long to wait before a task that has too much to do is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
 /// A handle to a server. Cheap to clone; the server stops when its manager lets it go.
 #[derive(Clone)]
 pub struct Server {
@@ -252,8 +255,7 @@ impl Server {
                 {
                     return Ok(catalog);
                 }
-                self.inner.want();
-                change.await;
+                self.inner.want_until(change).await;
             }
         };
         match tokio::time::timeout(limit, waiting).await {
@@ -493,10 +495,13 @@ impl Inner {
         self.order_and_wait(Order::Stop).await;
     }
 
-    /// Asks the task to connect. A full queue holds such an order already.
-    fn want(&self) {
-        if matches!(self.status.state(), State::Disconnected) {
-            self.order(Order::Start);
+    /// Asks the task to connect, and waits for a change. Where the task has too much to do to be asked, it is asked
+    /// again: what fills its queue may be anything.
+    async fn want_until(&self, change: impl Future<Output = ()>) {
+        let is_wanted = matches!(self.status.state(), State::Disconnected);
+        match is_wanted && self.orders.try_send(Order::Start).is_err() {
+            true => tokio::time::sleep(ASK_AGAIN).await,
+            false => change.await,
         }
     }
 

@@ -109,8 +109,7 @@ impl Inner {
             if let Some(fault) = self.gone() {
                 return Err(fault);
             }
-            self.want();
-            change.await;
+            self.want_until(change).await;
         }
     }
 

@@ -19,7 +19,7 @@ use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
 use super::{Server, What};
-use crate::config::EraChoice;
+use crate::config::{EraChoice, Start};
 use crate::manager::Step;
 use crate::{Manager, Options, ServerConfig, Target};
 
@@ -191,5 +191,18 @@ async fn whoever_watches_a_resource_goes_on_watching_it_at_the_server_that_takes
         }
     };
     assert_eq!(updated.params_object().get_str("uri").as_deref(), Some("x://1"));
+    manager.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_starts_its_server_although_the_servers_task_has_too_much_to_do() {
+    let manager = Manager::new(Options::default());
+    let lazy =
+        ServerConfig { start: Start::Lazy, ..ServerConfig::new("s", Target::InProcess(Arc::new(Telling::default()))) };
+    let server = manager.register(lazy).unwrap();
+    // On this one thread nothing of it is done before we wait.
+    while server.inner.orders.try_send(super::Order::Watches).is_ok() {}
+    let called = tokio::time::timeout(wait::PATIENCE, server.answer(call("any")).outcome()).await;
+    assert!(matches!(called, Ok(Outcome::Complete(_))), "{called:?}");
     manager.stop().await;
 }
