@@ -165,7 +165,7 @@ test("a server is added, asks back in the middle of a call, crashes and comes ba
     // Stop and start, with the outcome said.
     await row(watching, "tables").getByRole("button", { name: "Stop tables" }).click();
     await watching.getByText(/tables was stopped/).waitFor();
-    await row(watching, "tables").getByText("stopped").waitFor();
+    await row(watching, "tables").getByText("stopped", { exact: true }).waitFor();
     await inspect(watching, "overview-stopped");
     await row(watching, "tables").getByRole("button", { name: "Start tables" }).click();
     await row(watching, "tables").getByText("connected").waitFor();
@@ -277,8 +277,8 @@ test("two windows move one task at once: one wins, the other is told, and nothin
     await first.getByPlaceholder("Write a note").fill("Only with SEPA.");
     await first.getByLabel("Kind of note").selectOption("decision");
     await first.getByRole("button", { name: "Add", exact: true }).click();
-    await second.getByText("Only with SEPA.").waitFor();
-    await first.getByText("Only with SEPA.").waitFor();
+    await second.locator(".contexts").getByText("Only with SEPA.").waitFor();
+    await first.locator(".contexts").getByText("Only with SEPA.").waitFor();
     await tick(first, "two offers compared");
     await first.getByLabel("Status").selectOption("Review");
     await first.getByLabel("What came out?").fill("Two were chosen.");
@@ -341,7 +341,7 @@ test("with keys: a wrong one is refused, an admin may order, a read-only key see
     await page.getByRole("link", { name: /WEB-1/ }).first().click();
     await page.getByPlaceholder("Write a note").fill("a note for the reader");
     await page.getByRole("button", { name: "Add", exact: true }).click();
-    await page.getByText("a note for the reader").waitFor();
+    await page.locator(".contexts").getByText("a note for the reader").waitFor();
     await page.goto(`${gateway.url}/#/`);
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("heading", { name: "Who is there?" }).waitFor();
@@ -373,7 +373,7 @@ test("with keys: a wrong one is refused, an admin may order, a read-only key see
     await page.getByRole("link", { name: /WEB-1/ }).first().press("Shift+ArrowRight");
     await page.getByRole("link", { name: /WEB-1/ }).first().click();
     await page.getByRole("heading", { name: "Look at me" }).waitFor();
-    await page.getByText("a note for the reader").waitFor();
+    await page.locator(".contexts").getByText("a note for the reader").waitFor();
     assert.ok(await page.getByLabel("Status").isDisabled());
     await page.getByRole("button", { name: "Edit" }).press("Enter");
     await page.getByText("Your key is read-only").first().waitFor();
