@@ -465,6 +465,9 @@ async fn servers_are_controlled_over_http_but_no_command_comes_in() {
         (servers[0]["name"].clone(), servers[0]["state"].clone(), servers[0]["transport"].clone()),
         (json!("a"), json!("connected"), json!("builtin"))
     );
+    let elsewhere = [("Sec-Fetch-Site", "cross-site")];
+    let head = world.client.send("HEAD", "/servers", &elsewhere, "").await;
+    assert_eq!(head.status, 200, "who asks for the head changes nothing either: {head:?}");
     let stopped = world.post("/servers/a/stop", json!({})).await;
     assert_eq!((stopped.status, stopped.json()["success"].clone()), (200, json!(true)));
     assert_eq!(world.post("/servers/a/restart", json!({})).await.status, 200);
