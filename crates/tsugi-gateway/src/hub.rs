@@ -5,6 +5,7 @@
 
 mod control;
 mod directory;
+mod list;
 pub mod merge;
 pub mod observe;
 mod one;
@@ -35,6 +36,7 @@ use crate::dashboard::observe::Observe;
 use crate::guard::Guard;
 use crate::guard::permit::Permit;
 use crate::telemetry::Metrics;
+use list::List;
 use merge::View;
 use page::PageLimit;
 use shape::Shape;
@@ -162,35 +164,24 @@ impl Hub {
         self.0.view.config.load()
     }
 
-    fn list(&self, call: Call) -> Reply {
+    /// Says something of what is shown, once every server has told what it has, or had its time to.
+    fn tell(&self, call: Call, say: impl Fn(&Hub, &View, &Call) -> Outcome + Send + 'static) -> Reply {
         let view = self.view();
         if view.is_complete || Instant::now() >= self.0.settled_by {
-            return Reply::ready(self.listed(&view, &call));
+            return Reply::ready(say(self, &view, &call));
         }
         let hub = self.clone();
         Reply::from_future(async move {
             let view = hub.settled_view().await;
-            hub.listed(&view, &call)
+            say(&hub, &view, &call)
         })
     }
 
-    fn listed(&self, view: &View, call: &Call) -> Outcome {
-        match view.page(call, self.permit(&call.caller).as_deref()) {
+    fn listed(&self, list: List, view: &View, call: &Call) -> Outcome {
+        match view.page(list, call, self.permit(&call.caller).as_deref()) {
             Ok(page) => Outcome::Complete(page),
             Err(fault) => Outcome::fault(fault),
         }
-    }
-
-    fn discover(&self, call: Call) -> Reply {
-        let view = self.view();
-        if view.is_complete || Instant::now() >= self.0.settled_by {
-            return Reply::ready(self.discovered(&view, &call));
-        }
-        let hub = self.clone();
-        Reply::from_future(async move {
-            let view = hub.settled_view().await;
-            hub.discovered(&view, &call)
-        })
     }
 
     /// Who we are to this caller: servers of which it may use nothing are not spoken of.
@@ -260,9 +251,11 @@ fn complete(body: Object) -> Outcome {
 
 impl Answer for Hub {
     fn answer(&self, call: Call) -> Reply {
+        if let Some(list) = List::of(&call.method) {
+            return self.tell(call, move |hub, view, call| hub.listed(list, view, call));
+        }
         match call.method {
-            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList => self.list(call),
-            Method::Discover => self.discover(call),
+            Method::Discover => self.tell(call, Hub::discovered),
             Method::Listen => watch::listen(self, &call),
             _ => self.forward(call),
         }

@@ -16,6 +16,7 @@ use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::{MAX_NAME, NameMap, Target};
 
 use super::HubConfig;
+use super::list::List;
 use super::page::{self, Page, PageLimit};
 use super::shape::Shape;
 use crate::guard::permit::Permit;
@@ -38,10 +39,11 @@ pub struct Entry {
 }
 
 /// Public names in the order of the servers and of their lists.
-#[derive(Default)]
 pub struct Names {
     order: Vec<String>,
     entries: HashMap<String, Entry>,
+    /// How long the list holds, and for whom.
+    freshness: Freshness,
     /// The list in pages, of which there is nearly always one.
     pages: Vec<Prepared>,
 }
@@ -52,6 +54,12 @@ struct Prepared {
     after: Option<String>,
     modern: Object,
     legacy: Object,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { order: Vec::new(), entries: HashMap::new(), freshness: Freshness::NONE, pages: Vec::new() }
+    }
 }
 
 impl Names {
@@ -99,12 +107,8 @@ pub struct View {
     pub is_complete: bool,
     /// The names of those that have told.
     pub servers_told: HashSet<String>,
-    freshness: [Freshness; 4],
     limit: PageLimit,
 }
-
-const KEYS: [&str; 4] = ["tools", "prompts", "resources", "resourceTemplates"];
-const METHODS: [Method; 4] = [Method::ToolsList, Method::PromptsList, Method::ResourcesList, Method::TemplatesList];
 
 fn prepare(after: Option<String>, modern: Object, method: &Method) -> Prepared {
     let complete = Complete { body: modern, era: Era::Modern, server: None };
@@ -133,22 +137,22 @@ impl View {
             // Asked of what is in this view, and not of the servers once more: one that tells what it has just now
             // would make a view complete that does not have it.
             is_complete: servers.iter().all(|server| has_told(&known, server) || has_given_up(server)),
-            freshness: freshness(&known),
             limit: config.page,
         };
         view.own_tools = own_tools(&view.tools);
-        for (index, method) in METHODS.iter().enumerate() {
-            view.names_mut(index).pages = view.prepared(index, method);
+        for list in List::ALL {
+            view.names_mut(list).freshness = freshness(&known, list);
+            view.names_mut(list).pages = view.prepared(list);
         }
         view
     }
 
-    fn prepared(&self, index: usize, method: &Method) -> Vec<Prepared> {
-        let mut entries = self.names(index).written(|_| true).peekable();
+    fn prepared(&self, list: List) -> Vec<Prepared> {
+        let mut entries = self.names(list).written(|_| true).peekable();
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let page = self.limit.cut(KEYS[index], &mut entries);
-            pages.push(prepare(after, self.write(index, &page, self.freshness[index]), method));
+            let page = self.limit.cut(list.key(), &mut entries);
+            pages.push(prepare(after, self.write(list, &page, self.names(list).freshness), &list.method()));
             after = page.last.filter(|_| page.next.is_some()).map(str::to_owned);
             if after.is_none() {
                 return pages;
@@ -157,20 +161,21 @@ impl View {
     }
 
     /// The page of a list that a call asks for, in the form of its era when it is prepared.
-    pub fn page(&self, call: &Call, permit: Option<&Permit>) -> Result<Complete, Fault> {
+    pub(crate) fn page(&self, list: List, call: &Call, permit: Option<&Permit>) -> Result<Complete, Fault> {
         self.servers.iter().for_each(Server::freshen);
-        let (index, era) = (index_of(&call.method), call.meta.client.version.era());
-        let after = page::after(KEYS[index], call)?;
-        let prepared = self.names(index).pages.iter().find(|page| page.after == after);
+        let era = call.meta.client.version.era();
+        let after = page::after(list.key(), call)?;
+        let prepared = self.names(list).pages.iter().find(|page| page.after == after);
         if let (None, Some(prepared)) = (permit, prepared) {
             let body = if era == Era::Modern { &prepared.modern } else { &prepared.legacy };
             return Ok(Complete { body: body.clone(), era, server: None });
         }
         let allows = |entry: &Entry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
-        let entries = self.names(index).written(allows);
-        let page = self.limit.page(KEYS[index], entries, after.as_deref()).ok_or_else(page::gone)?;
-        let scope = if permit.is_some() { CacheScope::Private } else { self.freshness[index].scope };
-        let body = self.write(index, &page, Freshness { scope, ..self.freshness[index] });
+        let entries = self.names(list).written(allows);
+        let page = self.limit.page(list.key(), entries, after.as_deref()).ok_or_else(page::gone)?;
+        let freshness = self.names(list).freshness;
+        let scope = if permit.is_some() { CacheScope::Private } else { freshness.scope };
+        let body = self.write(list, &page, Freshness { scope, ..freshness });
         Ok(Complete { body, era: Era::Modern, server: None })
     }
 
@@ -183,32 +188,37 @@ impl View {
     }
 
     /// True when a list differs from that of another view.
-    pub fn differs(&self, other: &View, method: &Method) -> bool {
+    pub(crate) fn differs(&self, other: &View, list: List) -> bool {
         let bytes = |view: &View| -> Vec<bytes::Bytes> {
-            view.names(index_of(method)).pages.iter().map(|page| page.modern.bytes().clone()).collect()
+            view.names(list).pages.iter().map(|page| page.modern.bytes().clone()).collect()
         };
         bytes(self) != bytes(other)
     }
 
-    fn names(&self, index: usize) -> &Names {
-        [&self.tools, &self.prompts, &self.resources, &self.templates][index]
-    }
-
-    fn names_mut(&mut self, index: usize) -> &mut Names {
-        match index {
-            0 => &mut self.tools,
-            1 => &mut self.prompts,
-            2 => &mut self.resources,
-            _ => &mut self.templates,
+    fn names(&self, list: List) -> &Names {
+        match list {
+            List::Tools => &self.tools,
+            List::Prompts => &self.prompts,
+            List::Resources => &self.resources,
+            List::Templates => &self.templates,
         }
     }
 
-    fn write(&self, index: usize, page: &Page<'_>, freshness: Freshness) -> Object {
+    fn names_mut(&mut self, list: List) -> &mut Names {
+        match list {
+            List::Tools => &mut self.tools,
+            List::Prompts => &mut self.prompts,
+            List::Resources => &mut self.resources,
+            List::Templates => &mut self.templates,
+        }
+    }
+
+    fn write(&self, list: List, page: &Page<'_>, freshness: Freshness) -> Object {
         let array = Raw::parse(format!("[{}]", page.items.join(",")).into()).expect("an array of values is a value");
         let mut own = Splice::with_capacity(96);
         own.raw(meta::SERVER_INFO, &own_info());
         let mut result = Splice::with_capacity(array.bytes().len() + 256);
-        result.string("resultType", "complete").raw(KEYS[index], &array);
+        result.string("resultType", "complete").raw(list.key(), &array);
         if let Some(next) = &page.next {
             result.string("nextCursor", next);
         }
@@ -224,15 +234,6 @@ fn own_tools(tools: &Names) -> HashMap<String, HashMap<String, String>> {
         own.entry(entry.server.name().to_owned()).or_default().insert(entry.own.clone(), public.to_owned());
     }
     own
-}
-
-fn index_of(method: &Method) -> usize {
-    match method {
-        Method::ToolsList => 0,
-        Method::PromptsList => 1,
-        Method::ResourcesList => 2,
-        _ => 3,
-    }
 }
 
 fn has_told(known: &Known<'_>, server: &Server) -> bool {
@@ -348,16 +349,15 @@ fn addresses(known: &Known<'_>, of: fn(&Catalog) -> &Vec<tsugi_protocol::mcp::re
     names
 }
 
-fn freshness(known: &Known<'_>) -> [Freshness; 4] {
-    let narrowest = |of: fn(&Catalog) -> Freshness| {
-        known.iter().map(|(_, catalog)| of(catalog)).reduce(Freshness::narrowest).unwrap_or(Freshness::NONE)
+/// How long a list of all these servers holds, and for whom.
+fn freshness(known: &Known<'_>, list: List) -> Freshness {
+    let of = |catalog: &Catalog| match list {
+        List::Tools => catalog.tools.freshness,
+        List::Prompts => catalog.prompts.freshness,
+        List::Resources => catalog.resources.freshness,
+        List::Templates => catalog.templates.freshness,
     };
-    [
-        narrowest(|catalog| catalog.tools.freshness),
-        narrowest(|catalog| catalog.prompts.freshness),
-        narrowest(|catalog| catalog.resources.freshness),
-        narrowest(|catalog| catalog.templates.freshness),
-    ]
+    known.iter().map(|(_, catalog)| of(catalog)).reduce(Freshness::narrowest).unwrap_or(Freshness::NONE)
 }
 
 fn own_info() -> Raw {

@@ -17,6 +17,7 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::subscription::Filter;
 use tsugi_protocol::rpc::Notification;
 
+use super::list::List;
 use super::merge::View;
 use super::route::find_resource;
 use super::{Hub, Shared};
@@ -84,14 +85,11 @@ async fn next_change(changes: &mut Receiver<Change>, announced: &mut Announced) 
 fn renew(view: Arc<View>, shared: &Shared, announced: &Announced) {
     let before = shared.view.swap(view.clone());
     shared.renewed.send_modify(|count| *count += 1);
-    let differs = |list| view.differs(&before, &list);
+    let differs = |list| view.differs(&before, list);
     let changed = [
-        (Method::ToolsChanged, announced.tools || differs(Method::ToolsList)),
-        (Method::PromptsChanged, announced.prompts || differs(Method::PromptsList)),
-        (
-            Method::ResourcesChanged,
-            announced.resources || differs(Method::ResourcesList) || differs(Method::TemplatesList),
-        ),
+        (Method::ToolsChanged, announced.tools || differs(List::Tools)),
+        (Method::PromptsChanged, announced.prompts || differs(List::Prompts)),
+        (Method::ResourcesChanged, announced.resources || differs(List::Resources) || differs(List::Templates)),
     ];
     for (method, _) in changed.into_iter().filter(|(_, is_changed)| *is_changed) {
         // Without listeners nobody needs to hear it.
