@@ -66,7 +66,9 @@ impl Action for CreateProject {
         self.check()?;
         let role = founder_role(desk)?;
         if desk.tx.project_by_key(&self.key)?.is_some() {
-            return Err(Fault::invalid(format!("the key {} is taken", self.key)).with("field", "key"));
+            return Err(Fault::invalid(format!("the key {} is taken", self.key))
+                .hint("choose another key, or work in that project")
+                .with("field", "key"));
         }
         let now = desk.tx.now;
         let project = Project {

@@ -1,6 +1,8 @@
 //! `tsugi pm`: projects, tasks and handoffs for people, with the same verbs as the agents have.
 
+mod advice;
 mod doctor;
+mod history;
 mod house;
 mod mcp;
 mod page;
@@ -75,9 +77,9 @@ enum Order {
     /// Show who is at work
     Who(show::Who),
     /// Show what happened
-    Log(show::Log),
+    Log(history::Log),
     /// Find tasks, contexts and handoffs by words
-    Search(show::Search),
+    Search(history::Search),
     /// Tell what happens, as it happens
     Watch(watch::Watch),
     /// Create a task
@@ -94,6 +96,8 @@ enum Order {
     Done(work::Done),
     /// Say what is in the way of a task
     Block(work::Block),
+    /// Move a task to another status, as far as whoever acts may: todo, backlog, cancelled and the others
+    Move(work::Move),
     /// Hand a task over
     Handoff(work::Handoff),
     /// Take a handoff
@@ -131,8 +135,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Order::Ready(order) => show::ready(app, &order).await?,
         Order::Show(order) => show::task(app, &order).await?,
         Order::Who(order) => show::who(app, &order).await?,
-        Order::Log(order) => show::log(app, &order).await?,
-        Order::Search(order) => show::search(app, order).await?,
+        Order::Log(order) => history::log(app, order).await?,
+        Order::Search(order) => history::search(app, order).await?,
         Order::Watch(order) => return watch::watch(app, &order).await,
         Order::New(order) => work::new(app, order).await?,
         Order::Next(order) => work::next(app, &order).await?,
@@ -141,6 +145,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Order::Review(order) => work::review(app, order).await?,
         Order::Done(order) => work::done(app, order).await?,
         Order::Block(order) => work::block(app, order).await?,
+        Order::Move(order) => work::change(app, order).await?,
         Order::Handoff(order) => work::handoff(app, order).await?,
         Order::Accept(order) => work::accept(app, &order).await?,
         Order::Export(order) => house::export(app, &order).await?,
@@ -236,8 +241,9 @@ fn default_database() -> Result<String, Failure> {
 fn told(app: &App, fault: &Fault) -> Failure {
     app.output.say(|paint| {
         let mut text = format!("{}: {}", paint.error("error"), printable(&fault.message));
-        if !fault.hint.is_empty() {
-            text.push_str(&format!("\n{}: {}", paint.hint("hint"), fault.hint));
+        let hint = advice::hint(fault);
+        if !hint.is_empty() {
+            text.push_str(&format!("\n{}: {}", paint.hint("hint"), printable(&hint)));
         }
         text
     });

@@ -46,7 +46,8 @@ impl Paint {
     }
 
     fn with(self, style: Style, text: impl Display) -> String {
-        if self.wanted { format!("{style}{text}{style:#}") } else { text.to_string() }
+        let text = text.to_string();
+        if self.wanted && !text.is_empty() { format!("{style}{text}{style:#}") } else { text }
     }
 }
 
@@ -58,5 +59,6 @@ mod tests {
     fn words_stay_plain_where_colours_are_not_wanted() {
         assert_eq!(Paint::new(false).error("x"), "x");
         assert_eq!(Paint::new(true).error("x"), "\u{1b}[1m\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(Paint::new(true).error(""), "");
     }
 }

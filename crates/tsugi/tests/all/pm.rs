@@ -3,6 +3,7 @@
 mod crowd;
 mod ending;
 mod gateway;
+mod mount;
 mod postgres;
 mod subscription;
 mod verb;

@@ -1,6 +1,7 @@
 //! Opening a SQLite file: the right version, the right settings, the right schema, or a clear refusal.
 
 use std::cell::Cell;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -53,11 +54,12 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     }
     let reader = Reader { path: path.to_owned(), vfs: options.vfs.clone() };
     let write_flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let writer = connect(path, options.vfs.as_deref(), write_flags)?;
-    if writer.is_readonly("main").unwrap_or(false) {
-        drop(writer);
-        return open_read_only(reader, options);
-    }
+    let writer = match connect(path, options.vfs.as_deref(), write_flags) {
+        Ok(writer) if !writer.is_readonly("main").unwrap_or(false) => writer,
+        // Where nothing at all can be written, SQLite has no place for its shared memory and cannot even begin.
+        Err(fault) if !is_write_refused(path) => return Err(fault.into()),
+        Ok(_) | Err(_) => return open_read_only(reader, options),
+    };
     use_write_ahead_log(&writer)?;
     migrate_file(&writer, path, options.known_migrations)?;
     let watcher = reader.connect()?;
@@ -79,6 +81,12 @@ fn open_read_only(reader: Reader, options: &Options) -> Result<Opened, OpenError
     };
     migrate::check(&taken(&watcher)?, options.known_migrations, |step| step.sqlite)?;
     Ok(Opened { writer: None, reader, watcher })
+}
+
+/// Whether the file is there and may not be written.
+fn is_write_refused(path: &Path) -> bool {
+    let opened = std::fs::OpenOptions::new().write(true).open(path);
+    opened.is_err_and(|error| matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied))
 }
 
 fn has_log(path: &Path) -> bool {

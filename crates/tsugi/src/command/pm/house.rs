@@ -13,7 +13,7 @@ use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::mcp::actor::is_there;
 
-use super::{Desk, Place, named, told};
+use super::{Desk, Place, named, page, told};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::output::Form;
@@ -103,13 +103,16 @@ pub(super) async fn export(app: &App, order: &Export) -> Result<(), Failure> {
 pub(super) struct Import {
     #[command(flatten)]
     place: Place,
-    /// What export wrote
+    /// What export wrote; - reads standard input
     file: PathBuf,
 }
 
 pub(super) async fn import(app: &App, order: &Import) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(&order.file)
-        .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", order.file.display())))?;
+    let text = match order.file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(&order.file),
+    };
+    let text = text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}", order.file.display())))?;
     let desk = Desk::open(app, &order.place).await?;
     let imported = desk.pm.import(text).await.map_err(|fault| told(app, &fault))?;
     desk.print(&imported)
@@ -124,7 +127,10 @@ pub(super) struct Verify {
 pub(super) async fn verify(app: &App, order: &Verify) -> Result<Exit, Failure> {
     let desk = Desk::open(app, &order.place).await?;
     let found = desk.pm.verify().await.map_err(|fault| told(app, &fault))?;
-    desk.print(&found)?;
+    match app.output.is_data_watched() && app.output.form() == Form::Text {
+        true => app.output.page(|paint| page::verified(&found, paint))?,
+        false => desk.print(&found)?,
+    }
     Ok(if found.problems.is_empty() { Exit::Success } else { Exit::Failed })
 }
 

@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use tsugi_pm::action::look::TaskDetail;
 use tsugi_pm::action::people::SessionRow;
+use tsugi_pm::action::project::ProjectDetail;
+use tsugi_pm::action::verify::Verification;
 use tsugi_pm::action::view::{ClaimView, TaskRow, TaskView};
 use tsugi_pm::domain::context::Context;
 use tsugi_pm::domain::handoff::Handoff;
@@ -52,6 +54,59 @@ pub(super) fn board(tasks: &[TaskRow], paint: Paint) -> String {
     });
     let text = sections.collect::<Vec<_>>().join("\n\n");
     if text.is_empty() { "nothing is open".to_owned() } else { text }
+}
+
+/// What can be started, best first.
+pub(super) fn ready(tasks: &[TaskRow], paint: Paint) -> String {
+    let widest = tasks.iter().map(|row| row.reference.len()).max().unwrap_or(0);
+    let lines: Vec<String> = tasks.iter().map(|row| line(row, widest, paint)).collect();
+    if lines.is_empty() { "nothing is ready".to_owned() } else { lines.join("\n") }
+}
+
+/// How a check of everything went.
+pub(super) fn verified(found: &Verification, paint: Paint) -> String {
+    let head = match found.problems.len() as u64 + found.more_problems {
+        0 => paint.good("sound"),
+        1 => paint.error("1 problem"),
+        many => paint.error(format!("{many} problems")),
+    };
+    let mut lines = vec![format!("{head}: {} records rebuilt from {} events", found.records, found.events)];
+    if found.overdue > 0 {
+        lines.push(
+            paint.warning(format!("{} held beyond their time; `tsugi pm sweep` brings them back", found.overdue)),
+        );
+    }
+    lines.extend(found.problems.iter().map(|problem| format!("  {}", printable(problem))));
+    if found.more_problems > 0 {
+        lines.push(paint.faint(format!("  and {} more", found.more_problems)));
+    }
+    lines.join("\n")
+}
+
+/// A project: its rules, its people, and how many tasks stand where.
+pub(super) fn project(detail: &ProjectDetail, now: Moment, paint: Paint) -> String {
+    let project = &detail.project;
+    let mut lines = vec![
+        format!("{}  {}", paint.hint(&project.key), paint.strong(printable(&project.name))),
+        format!("{} · {}", project.status, project.id),
+        paint.faint(format!("created {}, changed {}", ago(project.created_at, now), ago(project.updated_at, now))),
+    ];
+    if !project.description.is_empty() {
+        lines.extend([String::new(), printable(&project.description)]);
+    }
+    let rules = serde_json::json!(project.policy);
+    let rules = rules.as_object().into_iter().flatten().map(|(name, value)| match value {
+        serde_json::Value::Null => format!("{name} = when a person is a member"),
+        serde_json::Value::String(word) => format!("{name} = {word}"),
+        other => format!("{name} = {other}"),
+    });
+    part(&mut lines, "rules", rules.collect(), paint);
+    let members = detail.members.iter().map(|one| format!("{:<8} {}", one.role.as_str(), one.agent_id));
+    part(&mut lines, "people and programs", members.collect(), paint);
+    let counts = detail.tasks.iter().map(|(status, count)| format!("{count:>5} {}", status.replace('_', " ")));
+    part(&mut lines, "tasks", counts.collect(), paint);
+    part(&mut lines, "what is known", detail.contexts.iter().map(|one| context(one, now)).collect(), paint);
+    lines.join("\n")
 }
 
 fn section(status: TaskStatus, rows: &[&TaskRow], paint: Paint) -> String {

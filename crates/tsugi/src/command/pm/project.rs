@@ -6,7 +6,7 @@ use tsugi_pm::action::project::{CreateProject, GetProject, UpdateProject};
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::domain::project::ProjectStatus;
 
-use super::{Desk, Place};
+use super::{Desk, Place, page};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::output::Form;
@@ -76,7 +76,11 @@ pub(super) async fn project(app: &App, order: Project) -> Result<(), Failure> {
         ProjectOrder::Show { place, key } => {
             let desk = Desk::open(app, &place).await?;
             let project_id = desk.project(Some(&key)).await?;
-            desk.show(GetProject { project_id }).await
+            let detail = desk.perform(GetProject { project_id }).await?;
+            if app.output.is_data_watched() && app.output.form() == Form::Text {
+                return Ok(app.output.page(|paint| page::project(&detail, page::now(), paint))?);
+            }
+            desk.print(&detail)
         }
         ProjectOrder::Set(order) => set(app, order).await,
     }

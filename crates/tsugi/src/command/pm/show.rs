@@ -1,7 +1,6 @@
-//! The verbs that only look: board, ready, show, who, log, search.
+//! The verbs that look at what is: board, ready, show, who.
 
 use serde_json::json;
-use tsugi_pm::action::find::{self, GetHistory};
 use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
 use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::people::ListSessions;
@@ -87,6 +86,9 @@ pub(super) fn tasks(app: &App, rows: &[TaskRow]) -> Result<(), Failure> {
     if app.output.form() == Form::Json {
         return Ok(app.output.json(&json!({"tasks": rows}))?);
     }
+    if app.output.is_data_watched() {
+        return Ok(app.output.page(|paint| page::ready(rows, paint))?);
+    }
     let mut table = Table::new(["task", "status", "priority", "assignee", "title"]);
     for task in rows {
         let waits = if task.waits_for > 0 {
@@ -145,69 +147,6 @@ pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
             holds.join(" "),
             row.checkpoint.unwrap_or_default(),
         ]);
-    }
-    Ok(app.output.table(&table)?)
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct Log {
-    #[command(flatten)]
-    place: Place,
-    /// Of one task or any other thing
-    thing: Option<String>,
-    /// Of one project: its key or id
-    #[arg(long, value_name = "KEY")]
-    project: Option<String>,
-    /// After this number
-    #[arg(long, value_name = "SEQ")]
-    since: Option<i64>,
-}
-
-pub(super) async fn log(app: &App, order: &Log) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
-    let wish = GetHistory {
-        entity_id: order.thing.clone(),
-        project_id: desk.project_if_named(order.project.as_deref()).await?,
-        since_seq: order.since,
-        limit: Some(ROWS),
-        ..GetHistory::default()
-    };
-    let history = desk.perform(wish).await?;
-    if app.output.form() == Form::Json {
-        return Ok(app.output.json(&history)?);
-    }
-    let mut table = Table::new(["seq", "when", "what", "thing", "who", "why"]);
-    let now = page::now();
-    for event in history.events {
-        let who = event.actor_agent_id.map(|agent| agent.to_string()).unwrap_or_default();
-        let when = format!("{} ago", page::length(now.seconds_since(event.at)));
-        let why = event.reason.unwrap_or_default();
-        table.row([event.seq.to_string(), when, event.kind, event.entity_id, who, why]);
-    }
-    Ok(app.output.table(&table)?)
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct Search {
-    #[command(flatten)]
-    place: Place,
-    /// The words; the last may be unfinished
-    query: String,
-    /// Only in this project: its key or id
-    #[arg(long, value_name = "KEY")]
-    project: Option<String>,
-}
-
-pub(super) async fn search(app: &App, order: Search) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
-    let project_id = desk.project_if_named(order.project.as_deref()).await?;
-    let found = desk.perform(find::Search { query: order.query, project_id, kinds: Vec::new(), limit: None }).await?;
-    if app.output.form() == Form::Json {
-        return Ok(app.output.json(&found)?);
-    }
-    let mut table = Table::new(["kind", "id", "title", "where"]);
-    for hit in found.hits {
-        table.row([hit.kind, hit.reference, hit.title, hit.snippet]);
     }
     Ok(app.output.table(&table)?)
 }

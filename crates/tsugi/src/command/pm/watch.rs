@@ -1,6 +1,7 @@
 //! `tsugi pm watch`: what happens, as it happens, until somebody has seen enough.
 
 use tsugi_pm::action::look::{GetTask, Section};
+use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::event::Event;
 use tsugi_pm::domain::id::{TaskId, TaskRef};
 use tsugi_pm::domain::time::Moment;
@@ -68,11 +69,20 @@ impl Desk<'_> {
 
     /// `KEY-n` and the title; the id where the task cannot be read.
     async fn task_name(&self, task: &TaskId) -> String {
-        let wish = GetTask { task_id: TaskRef::Id(task.clone()), include: vec![Section::Acceptance], max_bytes: None };
-        match self.pm.perform(&self.caller, wish).await {
-            Ok(found) => format!("{} {}", found.task.reference, found.task.title),
-            Err(_) => task.to_string(),
+        match self.task(task).await {
+            Some(found) => format!("{} {}", found.reference, found.title),
+            None => task.to_string(),
         }
+    }
+
+    /// `KEY-n`, where the task can be read.
+    pub(super) async fn reference(&self, task: &TaskId) -> Option<String> {
+        self.task(task).await.map(|found| found.reference)
+    }
+
+    async fn task(&self, task: &TaskId) -> Option<TaskView> {
+        let wish = GetTask { task_id: TaskRef::Id(task.clone()), include: vec![Section::Acceptance], max_bytes: None };
+        self.pm.perform(&self.caller, wish).await.ok().map(|found| found.task)
     }
 }
 

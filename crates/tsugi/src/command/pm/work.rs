@@ -1,4 +1,4 @@
-//! The verbs that move work: new, next, claim, release, review, done, block, handoff, accept.
+//! The verbs that move work: new, next, claim, release, review, done, block, move, handoff, accept.
 
 use tsugi_pm::action::admin::ForceRelease;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
@@ -35,6 +35,9 @@ pub(super) struct New {
     /// A word to find it by; may be repeated
     #[arg(long = "label", value_name = "WORD")]
     labels: Vec<String>,
+    /// Create it although an open task has the same title
+    #[arg(long)]
+    similar_ok: bool,
 }
 
 pub(super) async fn new(app: &App, order: New) -> Result<(), Failure> {
@@ -46,6 +49,7 @@ pub(super) async fn new(app: &App, order: New) -> Result<(), Failure> {
         priority: order.priority,
         depends_on: order.depends_on,
         labels: order.labels,
+        similar_ok: order.similar_ok,
         ..NewTask::default()
     };
     desk.show(CreateTask { project_id, task, idempotency_key: None }).await
@@ -172,6 +176,22 @@ pub(super) async fn block(app: &App, order: Block) -> Result<(), Failure> {
     let (desk, task_id) = order.of.open(app).await?;
     let reason = Some(order.reason);
     desk.show(UpdateTaskStatus { reason, ..UpdateTaskStatus::new(task_id, TaskStatus::Blocked) }).await
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Move {
+    #[command(flatten)]
+    of: Of,
+    /// Where to: backlog, todo, in_progress, review, blocked, done or cancelled
+    status: TaskStatus,
+    /// Why; some moves need a reason
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+pub(super) async fn change(app: &App, order: Move) -> Result<(), Failure> {
+    let (desk, task_id) = order.of.open(app).await?;
+    desk.show(UpdateTaskStatus { reason: order.reason, ..UpdateTaskStatus::new(task_id, order.status) }).await
 }
 
 #[derive(Debug, clap::Args)]

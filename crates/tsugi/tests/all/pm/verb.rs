@@ -38,7 +38,7 @@ fn every_verb_has_help_and_the_exit_code_says_what_went_wrong() {
     let folder = place();
     let at = folder.path();
     let verbs = "board ready next show new claim review done block handoff accept who log search watch export import verify \
-                 doctor agent token project init mcp release sweep";
+                 doctor agent token project init mcp release sweep move";
     for verb in verbs.split_whitespace() {
         let mut command = program(env!("CARGO_BIN_EXE_tsugi"));
         let help = command.args(["pm", verb, "--help"]).output().unwrap();
@@ -137,4 +137,40 @@ fn the_flags_that_refusals_speak_of_are_there() {
     let agents = asked(at, &["agent", "list", "--i-know"]);
     let chief = agents["agents"].as_array().unwrap().iter().find(|one| one["id"] == "agt_chief").unwrap();
     assert_eq!(chief["type"], "ai");
+}
+
+#[test]
+fn the_log_tells_the_newest_by_the_names_people_use() {
+    let folder = place();
+    let at = folder.path();
+    asked(at, &["next", "--claim", "--agent", "agt_a"]);
+    asked(at, &["release", "WEB-1", "another day", "--agent", "agt_a"]);
+    let said = |words: &[&str]| String::from_utf8(pm(at, words).stdout).unwrap();
+    let newest = said(&["log", "--limit", "4"]);
+    assert_eq!(newest.lines().count(), 5, "{newest}");
+    assert!(newest.lines().last().unwrap().contains("WEB-1 Sell shoes"), "{newest}");
+    let claims = said(&["log", "--kind", "claim", "--by", "agt_a"]);
+    assert!(
+        claims.lines().skip(1).all(|line| line.contains("claim.") && line.contains("WEB-1 Sell shoes")),
+        "{claims}"
+    );
+    let first = asked(at, &["log", "--since", "0", "--limit", "1"]);
+    assert_eq!((&first["events"][0]["seq"], first["events"].as_array().unwrap().len()), (&json!(1), 1));
+    assert!(said(&["search", "shoes"]).contains("WEB-1"));
+}
+
+#[test]
+fn refusals_name_verbs_that_help() {
+    let folder = place();
+    let at = folder.path();
+    let told = |words: &[&str]| String::from_utf8(pm(at, words).stderr).unwrap();
+    assert!(told(&["new", "Sell shoes"]).contains("--similar-ok"));
+    assert_eq!(asked(at, &["new", "Sell shoes", "--similar-ok"])["task"]["ref"], "WEB-2");
+    asked(at, &["claim", "WEB-1", "--agent", "agt_a"]);
+    assert!(told(&["claim", "WEB-1", "--agent", "agt_b"]).contains("free instead: WEB-2"));
+    asked(at, &["block", "WEB-1", "no shoes", "--agent", "agt_a"]);
+    assert!(told(&["claim", "WEB-1", "--agent", "agt_a"]).contains("tsugi pm move"));
+    assert_eq!(asked(at, &["move", "WEB-1", "todo"])["task"]["status"], "todo");
+    assert_eq!(pm(at, &["move", "WEB-1", "cancelled"]).status.code(), Some(2), "that needs a reason");
+    assert_eq!(asked(at, &["move", "WEB-1", "cancelled", "--reason", "no shoes"])["task"]["status"], "cancelled");
 }

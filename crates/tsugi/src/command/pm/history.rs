@@ -1,0 +1,134 @@
+//! The verbs that look for what was: log and search. People call a task by its number, so both do.
+
+use std::collections::BTreeMap;
+
+use tsugi_pm::action::board::timeline::{GetTimeline, Timeline};
+use tsugi_pm::action::find::{self, Found, GetHistory};
+use tsugi_pm::domain::event::Event;
+use tsugi_pm::domain::id::{AgentId, TaskId, TaskRef};
+
+use super::{Desk, Place, named, page};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::output::Form;
+use crate::output::table::Table;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Log {
+    #[command(flatten)]
+    place: Place,
+    /// Of one task, with its holds, handoffs and contexts; or of any other thing by its id
+    thing: Option<String>,
+    /// Of one project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+    /// Only what this agent did
+    #[arg(long, value_name = "ID")]
+    by: Option<String>,
+    /// Only this kind of thing, such as handoff, or of event, such as task.claimed
+    #[arg(long)]
+    kind: Option<String>,
+    /// After this number, from there on; without it the newest
+    #[arg(long, value_name = "SEQ")]
+    since: Option<i64>,
+    /// How many at most
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=500))]
+    limit: i64,
+}
+
+pub(super) async fn log(app: &App, order: Log) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let mut told = told_of(app, &desk, &order).await?;
+    if order.since.is_none() {
+        // The newest were asked for; they are told in the order in which they happened.
+        told.events.reverse();
+    }
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&told)?);
+    }
+    let mut table = Table::new(["seq", "when", "what", "thing", "who", "why"]);
+    let (now, owners) = (page::now(), owners(&told.events));
+    for event in &told.events {
+        let who = event.actor_agent_id.as_ref().map_or("tsugi", |agent| agent.as_str()).to_owned();
+        let when = format!("{} ago", page::length(now.seconds_since(event.at)));
+        let why = event.reason.clone().unwrap_or_default();
+        table.row([event.seq.to_string(), when, event.kind.clone(), thing(event, &told, &owners), who, why]);
+    }
+    Ok(app.output.table(&table)?)
+}
+
+async fn told_of(app: &App, desk: &Desk<'_>, order: &Log) -> Result<Timeline, Failure> {
+    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    let task_id = order.thing.as_deref().and_then(|thing| TaskRef::parse(thing).ok());
+    if let Some(thing) = order.thing.as_ref().filter(|_| task_id.is_none()) {
+        let (newest, since_seq) = (order.since.is_none(), order.since);
+        let entity_id = Some(thing.clone());
+        let wish =
+            GetHistory { entity_id, newest, since_seq, limit: Some(order.limit.min(200)), ..GetHistory::default() };
+        let events = desk.perform(wish).await?.events;
+        return Ok(Timeline { events, has_more: false, tasks: Default::default() });
+    }
+    let wish = GetTimeline {
+        project_id,
+        agent_id: named(app, order.by.as_deref().map(AgentId::parse).transpose())?,
+        task_id,
+        kind: order.kind.clone(),
+        before_seq: None,
+        since_seq: order.since,
+        full: false,
+        limit: Some(order.limit),
+    };
+    desk.perform(wish).await
+}
+
+/// Which task each thing belongs to, as far as the events say: only the first of a claim or handoff names its task.
+fn owners(events: &[Event]) -> BTreeMap<&str, TaskId> {
+    events.iter().filter_map(|event| Some((event.entity_id.as_str(), event.task()?))).collect()
+}
+
+/// What an event is about: the task by its number and title, anything else by its id.
+fn thing(event: &Event, told: &Timeline, owners: &BTreeMap<&str, TaskId>) -> String {
+    match owners.get(event.entity_id.as_str()).and_then(|task| told.tasks.get(task)) {
+        Some(task) => format!("{} {}", task.reference, task.title),
+        None => event.entity_id.clone(),
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Search {
+    #[command(flatten)]
+    place: Place,
+    /// The words; the last may be unfinished
+    query: String,
+    /// Only in this project: its key or id
+    #[arg(long, value_name = "KEY")]
+    project: Option<String>,
+}
+
+pub(super) async fn search(app: &App, order: Search) -> Result<(), Failure> {
+    let desk = Desk::open(app, &order.place).await?;
+    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    let found = desk.perform(find::Search { query: order.query, project_id, kinds: Vec::new(), limit: None }).await?;
+    if app.output.form() == Form::Json {
+        return Ok(app.output.json(&found)?);
+    }
+    if found.hits.is_empty() {
+        app.output.say(|_| "nothing was found".to_owned());
+        return Ok(());
+    }
+    let mut table = Table::new(["kind", "id", "title", "where"]);
+    for hit in found.hits {
+        table.row([hit.kind.clone(), desk.number_of(&hit).await, hit.title, hit.snippet]);
+    }
+    Ok(app.output.table(&table)?)
+}
+
+impl Desk<'_> {
+    /// `KEY-n` for a task, the id for anything else.
+    async fn number_of(&self, hit: &Found) -> String {
+        match TaskId::parse(&hit.reference) {
+            Ok(task) => self.reference(&task).await.unwrap_or_else(|| hit.reference.clone()),
+            Err(_) => hit.reference.clone(),
+        }
+    }
+}
