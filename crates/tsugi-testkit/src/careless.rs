@@ -20,7 +20,7 @@ use tsugi_protocol::rpc::RpcError;
 
 use crate::scripted::Scripted;
 use exchange::Exchange;
-use pipe::Pipe;
+use pipe::{Pipe, Vice};
 
 /// The careless control. Cheap to clone; an [`Answer`] like anything else, so that a test can take it instead of
 /// the code under test.
@@ -61,6 +61,23 @@ impl Careless {
     pub fn modern(self) -> Self {
         let inner = Arc::into_inner(self.0).expect("a client is made modern before it is shared");
         Self(Arc::new(Inner { is_modern: true, ..inner }))
+    }
+
+    /// The same client of a command, which never starts it again.
+    pub fn giving_up(self) -> Self {
+        self.with_vice(Vice::GivesUp)
+    }
+
+    /// The same client of a command, which keeps all notifications for somebody who never looks at them.
+    pub fn queueing(self) -> Self {
+        self.with_vice(Vice::queueing())
+    }
+
+    fn with_vice(self, vice: Vice) -> Self {
+        if let Wire::Stdio(pipe) = &mut *self.0.wire.lock() {
+            pipe.set_vice(vice);
+        }
+        self
     }
 
     /// Asks and waits for ever.

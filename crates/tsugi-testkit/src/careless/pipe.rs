@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, SyncSender};
 
 use serde_json::Value;
 
@@ -14,6 +15,25 @@ pub(super) struct Pipe {
     env: Vec<(String, String)>,
     running: Option<Running>,
     next_id: u64,
+    /// What it does wrong besides.
+    vice: Vice,
+}
+
+/// What a control does wrong that others do not.
+pub(super) enum Vice {
+    /// Nothing more.
+    None,
+    /// It never starts a server again.
+    GivesUp,
+    /// It keeps what the server tells for somebody who never comes, in a queue that ends somewhere.
+    Queues(SyncSender<Value>, #[expect(dead_code, reason = "nobody ever looks at it")] Receiver<Value>),
+}
+
+impl Vice {
+    pub(super) fn queueing() -> Self {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(64);
+        Vice::Queues(sender, receiver)
+    }
 }
 
 struct Running {
@@ -25,12 +45,16 @@ struct Running {
 
 impl Pipe {
     pub(super) fn new(program: PathBuf, args: Vec<String>, env: Vec<(String, String)>) -> Self {
-        Self { program, args, env, running: None, next_id: 0 }
+        Self { program, args, env, running: None, next_id: 0, vice: Vice::None }
+    }
+
+    pub(super) fn set_vice(&mut self, vice: Vice) {
+        self.vice = vice;
     }
 
     pub(super) fn request(&mut self, method: &str, params: &Value, handshake: bool) -> Result<Value, String> {
         match self.try_request(method, params, handshake) {
-            Err(_) => {
+            Err(_) if !matches!(self.vice, Vice::GivesUp) => {
                 // Once more, come what may.
                 self.running = None;
                 self.try_request(method, params, handshake)
@@ -83,6 +107,9 @@ impl Pipe {
             let message: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
             if message.get("result").is_some() || message.get("error").is_some() {
                 return Ok(message);
+            }
+            if let Vice::Queues(queue, _) = &self.vice {
+                queue.send(message).map_err(|error| error.to_string())?;
             }
         }
     }
