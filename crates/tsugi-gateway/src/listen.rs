@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -99,8 +100,8 @@ impl Listening {
         let service = service_fn(|request| {
             clock.stop();
             is_used.store(true, Ordering::Relaxed);
-            let answering = gateway.clone().handle(request);
-            async move { Ok::<_, Infallible>(answering.await) }
+            // Not in an `async` block, which would have room for it twice and copy it from one to the other.
+            gateway.clone().handle(request).map(Ok::<_, Infallible>)
         });
         let http = builder(limits, &clock);
         let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);

@@ -1,13 +1,23 @@
-//! Gives back the parts of the program that were needed once; without it they would count as memory in use for ever.
+//! Gives back memory that was needed once; without it a program that runs for weeks would hold its most for ever.
 
 /// Lets go of every page of this program's code and constants; those still needed come back as they are used.
 ///
 /// Starting, and everything that happens rarely, walks through far more code than running does, and the kernel keeps
-/// all of it mapped, with its neighbours, while memory is plenty. Nothing is lost: the pages are the executable's own and mostly still cached, and coming back costs each
-/// about a microsecond. Other systems than Linux keep what they have.
+/// all of it mapped, with its neighbours, while memory is plenty. Nothing is lost: the pages are the executable's own
+/// and mostly still cached, and coming back costs each about a microsecond. Other systems than Linux keep what they
+/// have.
 pub fn forget_rare_code() {
     #[cfg(target_os = "linux")]
     linux::forget();
+}
+
+/// Has large blocks of memory given back as soon as they are free.
+///
+/// The allocator of the GNU system learns from the first large block that is freed to keep such blocks for later, in
+/// the heap of one thread, where smaller ones soon lie between them. To be called once, at the start.
+pub fn return_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    linux::return_large_blocks();
 }
 
 #[cfg(target_os = "linux")]
@@ -18,6 +28,16 @@ mod linux {
         ffi::{c_int, c_void},
         ops::Range,
     };
+
+    /// A block of at least this size gets pages of its own. It is where the allocator begins, too.
+    #[cfg(target_env = "gnu")]
+    const LARGE: c_int = 128 << 10;
+
+    #[cfg(target_env = "gnu")]
+    pub(super) fn return_large_blocks() {
+        // SAFETY: sets a number of the allocator. It cannot refuse this one.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+    }
 
     pub(super) fn forget() {
         // SAFETY: the callback takes nothing from the pointer it is given.

@@ -34,7 +34,7 @@ mod guardian;
 
 pub use command::{Command, Inherit};
 pub use error::Error;
-pub use footprint::forget_rare_code;
+pub use footprint::{forget_rare_code, return_large_blocks};
 pub use inherited::inherited_listener;
 pub use job::{Cause, Exit, ExitReport, Job, JobOptions, Phase, Tier};
 pub use output::{Redact, Stderr};

@@ -105,6 +105,7 @@ struct Running<'a> {
 }
 
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+    tsugi_process::return_large_blocks();
     let mut signals = Signals::listen()?;
     let loaded = app.configuration()?;
     let mut source = Source::watch(app, &loaded);
@@ -139,7 +140,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
 const SETTLING: Duration = Duration::from_millis(500);
 
 /// How often code is given back that was needed once; what is in use comes back within a millisecond.
-const TIDYING: Duration = Duration::from_secs(15);
+const TIDYING: Duration = Duration::from_secs(5);
 
 /// A gateway lives for weeks, and most of its code is for its start, its configuration and rare requests.
 async fn forget_rare_code() {
