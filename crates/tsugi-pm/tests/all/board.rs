@@ -1,6 +1,7 @@
 //! The board that people look at: columns of any size, everything that waits for a person, who is at work, and the
 //! whole story of a task.
 
+use tsugi_pm::action::admin::SetMembership;
 use tsugi_pm::action::board::crew::GetCrew;
 use tsugi_pm::action::board::message::SendMessage;
 use tsugi_pm::action::board::needs::{GetNeeds, Need};
@@ -12,12 +13,14 @@ use tsugi_pm::action::create::{CreateTask, CreateTasks, NamedTask, NewTask};
 use tsugi_pm::action::edit::UpdateTask;
 use tsugi_pm::action::find::GetNotifications;
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
-use tsugi_pm::action::project::UpdateProject;
-use tsugi_pm::action::session::Heartbeat;
+use tsugi_pm::action::project::{CreateProject, UpdateProject};
+use tsugi_pm::action::session::{Heartbeat, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::context::ContextType;
 use tsugi_pm::domain::fault::Code;
+use tsugi_pm::domain::id::ProjectId;
+use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::{Policy, WorkerCreate};
 use tsugi_pm::domain::project::ProjectStatus;
 use tsugi_pm::domain::task::{Priority, TaskStatus};
@@ -33,6 +36,7 @@ both_stores!(
     everything_that_waits_for_a_person_is_told,
     an_agent_that_did_not_come_back_is_told_of_until_it_does,
     who_is_at_work_is_shown_with_leases_and_checkpoints,
+    who_is_at_work_elsewhere_is_not_shown,
     a_story_has_every_hold_every_handoff_and_what_is_around,
     the_timeline_is_found_by_agent_task_and_kind,
     a_message_is_kept_and_heard_with_the_next_call,
@@ -214,6 +218,35 @@ async fn an_agent_that_did_not_come_back_is_told_of_until_it_does(world: World) 
     world.clock.advance_seconds(5);
     world.session("cho").await;
     assert!(!needs(&world).await.contains(&gone));
+}
+
+async fn who_is_at_work_elsewhere_is_not_shown(world: World) {
+    let elsewhere = found_another(&world).await;
+    world.ok("ann", StartSession { project_id: Some(elsewhere), ..StartSession::default() }).await;
+    world.ok("bob", StartSession::default()).await;
+    let crew = world.ok("manager", GetCrew { project_id: world.project.clone() }).await;
+    let names: Vec<&str> = crew.members.iter().map(|member| member.agent_id.as_str()).collect();
+    assert_eq!(names, ["agt_bob"]);
+}
+
+/// Another project, to which ann belongs too.
+async fn found_another(world: &World) -> ProjectId {
+    let wish = CreateProject {
+        key: "OTHER".into(),
+        name: "Another".into(),
+        description: String::new(),
+        policy: Policy::default(),
+        idempotency_key: None,
+    };
+    let project_id = world.operator(wish).await.project.id;
+    let member = SetMembership {
+        project_id: project_id.clone(),
+        agent_id: agent("ann"),
+        role: Some(Role::Worker),
+        allow_ai_owner: false,
+    };
+    world.operator(member).await;
+    project_id
 }
 
 async fn who_is_at_work_is_shown_with_leases_and_checkpoints(world: World) {

@@ -37,9 +37,10 @@ pub(crate) struct Waiting {
     pub(crate) status: TaskStatus,
 }
 
-/// A condition on a session `t`: it is about the project `?1`, or its agent belongs there.
-const AT_HOME: &str = "(t.project_id = ?1 OR EXISTS (SELECT 1 FROM membership m WHERE m.agent_id = t.agent_id \
-                       AND m.project_id = ?1))";
+/// A condition on a session `t`: it is about the project `?1`, or about none and its agent belongs there. What agents
+/// do elsewhere is none of this project's business.
+const AT_HOME: &str = "(t.project_id = ?1 OR (t.project_id IS NULL AND EXISTS (SELECT 1 FROM membership m \
+                       WHERE m.agent_id = t.agent_id AND m.project_id = ?1)))";
 
 /// An edge of the graph of dependencies.
 pub(crate) type Edge = (TaskId, TaskId);
