@@ -16,7 +16,7 @@ use tsugi_transport::http::HttpTarget;
 use url::Url;
 
 use crate::connection::backoff::BackoffPolicy;
-use crate::layer::can_execute::Checks;
+pub use crate::layer::can_execute::Checks;
 use crate::seal::Sealer;
 pub use policy::{BreakerPolicy, CachePolicy, Instances, LimitPolicy, RetryPolicy, Strictness, Switch, ValidatePolicy};
 

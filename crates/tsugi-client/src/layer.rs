@@ -1,10 +1,10 @@
 //! The layers around a connection, one file each. What a layer does not need to do costs nothing.
 
-pub mod breaker;
-pub mod cache;
-pub mod can_execute;
-pub mod deadline;
-pub mod limit;
-pub mod retry;
-pub mod trace;
-pub mod validate;
+pub(crate) mod breaker;
+pub(crate) mod cache;
+pub(crate) mod can_execute;
+pub(crate) mod deadline;
+pub(crate) mod limit;
+pub(crate) mod retry;
+pub(crate) mod trace;
+pub(crate) mod validate;

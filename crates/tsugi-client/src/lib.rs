@@ -28,7 +28,7 @@ pub mod config;
 pub mod connection;
 pub mod dialect;
 mod error;
-pub mod layer;
+mod layer;
 pub mod manager;
 mod pool;
 pub mod result;
@@ -38,7 +38,7 @@ pub mod seal;
 pub mod serena;
 pub mod server;
 mod stack;
-pub mod tools;
+mod tools;
 
 pub use config::{EraChoice, Options, Restart, ServerConfig, Start, Target, ToolConfig};
 pub use manager::Manager;

@@ -41,7 +41,7 @@ struct Sealed {
 /// What a sealed state stands for.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub enum Held {
+pub(crate) enum Held {
     /// A modern server's own state, to be given back to it.
     State(String),
     /// A call of a legacy server that waits for an answer, by number.
@@ -50,7 +50,7 @@ pub enum Held {
 
 /// Why a state is not accepted. The outside hears only that it was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
+pub(crate) enum Rejection {
     /// Not sealed by us, or changed.
     #[error("the request state was not made here or was changed")]
     Forged,
@@ -81,7 +81,7 @@ impl Sealer {
     }
 
     /// Seals `held` for the caller and the call, for `lifetime`.
-    pub fn seal(&self, server: &str, call: &Call, held: Held, lifetime: Duration) -> String {
+    pub(crate) fn seal(&self, server: &str, call: &Call, held: Held, lifetime: Duration) -> String {
         self.seal_until(server, call, held, now_ms().saturating_add(lifetime.as_millis() as u64))
     }
 
@@ -105,7 +105,7 @@ impl Sealer {
     }
 
     /// Opens a state that this call brings.
-    pub fn open(&self, server: &str, call: &Call, state: &str) -> Result<Held, Rejection> {
+    pub(crate) fn open(&self, server: &str, call: &Call, state: &str) -> Result<Held, Rejection> {
         self.open_at(server, call, state, now_ms())
     }
 

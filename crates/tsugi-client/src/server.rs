@@ -33,6 +33,7 @@ use crate::connection::context::{Context, Noise, Notice};
 use crate::connection::memory::EraMemory;
 use crate::connection::parked::Parked;
 use crate::connection::state::State;
+pub use crate::layer::cache::Counts;
 use crate::layer::limit::Gate;
 use crate::pool::Pool;
 use crate::stack::{self, Parts};
@@ -207,7 +208,7 @@ impl Server {
     }
 
     /// What is known about a tool: its hints as they count here, and its compiled schemas.
-    pub fn known_tool(&self, name: &str) -> Option<Arc<KnownTool>> {
+    pub(crate) fn known_tool(&self, name: &str) -> Option<Arc<KnownTool>> {
         self.inner.parts.tools.get(name)
     }
 

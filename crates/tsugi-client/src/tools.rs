@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::config::{ServerConfig, Switch, ToolConfig, ValidatePolicy};
 
 /// The tools of one server as they are at the moment. Empty until the server has told them.
-pub struct Tools {
+pub(crate) struct Tools {
     server: Arc<str>,
     settings: HashMap<String, ToolConfig>,
     policy: ValidatePolicy,
@@ -22,7 +22,7 @@ pub struct Tools {
 
 impl Tools {
     /// Of a server that has not told anything yet.
-    pub fn new(config: &ServerConfig) -> Self {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
         Self {
             server: config.name.as_str().into(),
             settings: config.tools.clone(),
@@ -32,7 +32,7 @@ impl Tools {
     }
 
     /// Takes over what a catalog says. A tool whose description did not change keeps its compiled schemas.
-    pub fn fill(&self, catalog: &Catalog) {
+    pub(crate) fn fill(&self, catalog: &Catalog) {
         let old = self.known.load_full();
         let know = |tool: &Tool| {
             let same = old.get(tool.name()).filter(|known| known.written == *tool.object().bytes()).cloned();
@@ -42,7 +42,7 @@ impl Tools {
     }
 
     /// The tool with this name, when the server has told of it.
-    pub fn get(&self, name: &str) -> Option<Arc<KnownTool>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<KnownTool>> {
         self.known.load().get(name).cloned()
     }
 
@@ -71,7 +71,7 @@ impl Tools {
 
 /// When a tool may be called a second time for one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub(crate) enum Repeat {
     /// Never.
     Never,
     /// Only when the first call did not reach the server.
@@ -82,35 +82,35 @@ pub enum Repeat {
 
 /// One tool.
 #[derive(Debug)]
-pub struct KnownTool {
+pub(crate) struct KnownTool {
     server: Arc<str>,
     name: Box<str>,
     written: Bytes,
     /// Whether calling it changes nothing, by its hint or by configuration.
-    pub is_read_only: bool,
+    pub(crate) is_read_only: bool,
     /// When it may be called again.
-    pub repeat: Repeat,
+    pub(crate) repeat: Repeat,
     /// What was configured for it.
-    pub settings: ToolConfig,
+    pub(crate) settings: ToolConfig,
     /// How it is checked.
-    pub policy: ValidatePolicy,
+    pub(crate) policy: ValidatePolicy,
     input: Schema,
     output: Schema,
 }
 
 impl KnownTool {
     /// The name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Checks arguments; compiled with the first use. `None` when there is no schema or it cannot be used.
-    pub fn input(&self) -> Option<&Validator> {
+    pub(crate) fn input(&self) -> Option<&Validator> {
         self.input.compiled(self, "inputSchema")
     }
 
     /// Checks structured results.
-    pub fn output(&self) -> Option<&Validator> {
+    pub(crate) fn output(&self) -> Option<&Validator> {
         self.output.compiled(self, "outputSchema")
     }
 }

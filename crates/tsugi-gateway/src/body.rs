@@ -14,13 +14,13 @@ use smallvec::SmallVec;
 use tsugi_protocol::json::Object;
 
 /// A stream of chunks that is pulled as fast as the reader takes them.
-pub trait Chunks: Send {
+pub(crate) trait Chunks: Send {
     /// The next chunk; `None` ends the stream.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 /// A response's body.
-pub enum Body {
+pub(crate) enum Body {
     /// Pieces, written one after another: envelope, result, envelope.
     Parts(Pieces),
     /// Chunks that come over time.
@@ -29,7 +29,7 @@ pub enum Body {
 
 /// Bytes in pieces, given to the wire at once: a last brace of its own would cost a packet of its own.
 #[derive(Debug, Default)]
-pub struct Pieces(SmallVec<[Bytes; 3]>);
+pub(crate) struct Pieces(SmallVec<[Bytes; 3]>);
 
 impl Buf for Pieces {
     fn remaining(&self) -> usize {
@@ -61,22 +61,22 @@ const WORTH_SPLITTING: usize = 16 << 10;
 
 impl Body {
     /// No bytes.
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::one(Bytes::new())
     }
 
     /// One piece.
-    pub fn one(bytes: Bytes) -> Self {
+    pub(crate) fn one(bytes: Bytes) -> Self {
         Body::Parts(Pieces(SmallVec::from_iter([bytes])))
     }
 
     /// Pieces that are there already.
-    pub fn pieces(pieces: [Bytes; 3]) -> Self {
+    pub(crate) fn pieces(pieces: [Bytes; 3]) -> Self {
         Body::Parts(Pieces(SmallVec::from(pieces)))
     }
 
     /// The pieces of a head, an object that may be large, `tail`. A large object is not copied.
-    pub fn around(head: [&[u8]; 3], object: &Object, tail: &'static [u8]) -> Self {
+    pub(crate) fn around(head: [&[u8]; 3], object: &Object, tail: &'static [u8]) -> Self {
         let is_split = object.bytes().len() >= WORTH_SPLITTING;
         let copied = if is_split { 1 } else { object.bytes().len() + tail.len() };
         let mut whole = BytesMut::with_capacity(head.iter().map(|piece| piece.len()).sum::<usize>() + copied);
@@ -152,7 +152,7 @@ impl http_body::Body for Body {
 
 /// Why a request's body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyError {
+pub(crate) enum BodyError {
     /// Larger than allowed.
     TooLarge,
     /// It did not arrive in time.
@@ -163,7 +163,7 @@ pub enum BodyError {
 
 /// Reads a request's body. One that arrives in one piece is not copied; bytes are counted as they come,
 /// so nobody can make us hold more than `limit`.
-pub async fn collect(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, BodyError> {
+pub(crate) async fn collect(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, BodyError> {
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge);
     }

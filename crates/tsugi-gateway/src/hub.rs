@@ -1,18 +1,18 @@
 //! Where faces meet servers: one set of names over all of them, and each call to the one it concerns.
 //!
-//! [`merge`] makes one [`View`](merge::View) out of every server's catalog, with the lists written out ready to
-//! send; [`route`] finds the server behind a name or an address; [`watch`] notices changes and tells listeners.
+//! `merge` makes one `View` out of every server's catalog, with the lists written out ready to
+//! send; `route` finds the server behind a name or an address; `watch` notices changes and tells listeners.
 
 mod control;
 mod directory;
 mod list;
-pub mod merge;
+mod merge;
 pub mod observe;
 mod one;
 pub mod page;
-pub mod route;
+mod route;
 pub mod shape;
-pub mod watch;
+mod watch;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,12 +141,12 @@ impl Hub {
     }
 
     /// What is shown now.
-    pub fn view(&self) -> Arc<View> {
+    pub(crate) fn view(&self) -> Arc<View> {
         self.0.view.view.load_full()
     }
 
     /// What is shown once every server has told what it has, or had its time to.
-    pub async fn settled_view(&self) -> Arc<View> {
+    pub(crate) async fn settled_view(&self) -> Arc<View> {
         let mut renewed = self.0.view.renewed.subscribe();
         let waiting = async { while !self.view().is_complete && renewed.changed().await.is_ok() {} };
         // Whoever is late is announced by a change later.

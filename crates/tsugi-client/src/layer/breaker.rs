@@ -23,7 +23,7 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Counts how calls end and says whether the server may be asked. While all goes well this takes no lock.
 #[derive(Debug)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     policy: BreakerPolicy,
     is_closed: AtomicBool,
     /// Calls that ended well since the last failure.
@@ -77,13 +77,13 @@ enum Permission {
 
 impl Breaker {
     /// With nothing counted.
-    pub fn new(policy: BreakerPolicy) -> Self {
+    pub(crate) fn new(policy: BreakerPolicy) -> Self {
         let state = Mutex::new(State::new());
         Self { policy, is_closed: AtomicBool::new(true), good: AtomicU32::new(0), state }
     }
 
     /// Why the server is left alone, and for how long still; `None` while it is not.
-    pub fn reason(&self) -> Option<(Fault, Duration)> {
+    pub(crate) fn reason(&self) -> Option<(Fault, Duration)> {
         match &self.state.lock().mode {
             Mode::Closed => None,
             Mode::Open { until, because } => {
@@ -94,7 +94,7 @@ impl Breaker {
     }
 
     /// Forgets everything: somebody restarted the server.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
         *state = State::new();
         self.is_closed.store(true, Relaxed);
@@ -129,7 +129,7 @@ impl Breaker {
     }
 
     /// A call ended badly, seen from above: its time was over.
-    pub fn failed(&self, fault: &Fault) {
+    pub(crate) fn failed(&self, fault: &Fault) {
         let is_probe = matches!(self.state.lock().mode, Mode::Probing { .. });
         self.note_failure(fault, is_probe);
     }
@@ -201,7 +201,7 @@ fn broke(outcome: &Outcome) -> Option<&Fault> {
 }
 
 /// Asks the breaker before every call and tells it how the call ended.
-pub struct Guard {
+pub(crate) struct Guard {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
     breaker: Arc<Breaker>,
@@ -209,7 +209,7 @@ pub struct Guard {
 
 impl Guard {
     /// Around `inner`.
-    pub fn new(inner: Arc<dyn Answer>, server: Arc<str>, breaker: Arc<Breaker>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, breaker: Arc<Breaker>) -> Self {
         Self { inner, server, breaker }
     }
 

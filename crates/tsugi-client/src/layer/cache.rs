@@ -15,12 +15,13 @@ use tsugi_protocol::mcp::{Method, tool};
 use crate::config::{Instances, Switch};
 use crate::tools::Tools;
 use key::{Key, Owner};
+pub use store::Counts;
 use store::Role;
-pub use store::{Counts, Store};
+pub(crate) use store::Store;
 
 /// Answers reads from a store. Only reads are kept: tools that are read-only or configured so, and
 /// resources whose server says for how long.
-pub struct Cache {
+pub(crate) struct Cache {
     inner: Arc<dyn Answer>,
     tools: Arc<Tools>,
     store: Arc<Store>,
@@ -30,7 +31,7 @@ pub struct Cache {
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeps {
+pub(crate) enum Keeps {
     /// Every read.
     Reads,
     /// Only the results of tools for which that is configured.
@@ -39,7 +40,7 @@ pub enum Keeps {
 
 impl Cache {
     /// Around `inner`.
-    pub fn new(
+    pub(crate) fn new(
         inner: Arc<dyn Answer>,
         tools: Arc<Tools>,
         store: Arc<Store>,

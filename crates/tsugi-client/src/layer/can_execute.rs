@@ -57,7 +57,7 @@ impl std::fmt::Debug for Checks {
 }
 
 /// Asks the checks of a program. Without any it costs one look.
-pub struct CanExecute {
+pub(crate) struct CanExecute {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
     checks: Checks,
@@ -65,7 +65,7 @@ pub struct CanExecute {
 
 impl CanExecute {
     /// Around `inner`.
-    pub fn new(inner: Arc<dyn Answer>, server: Arc<str>, checks: Checks) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, checks: Checks) -> Self {
         Self { inner, server, checks }
     }
 }

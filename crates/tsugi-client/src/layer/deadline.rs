@@ -16,7 +16,7 @@ use crate::layer::breaker::Breaker;
 
 /// The limits of one server.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// How long a call may be silent.
     idle: Duration,
     /// How long it may take whatever happens.
@@ -30,7 +30,7 @@ pub struct Limits {
 
 impl Limits {
     /// A server's own limits, else those for all.
-    pub fn of(config: &ServerConfig, options: &Options) -> Self {
+    pub(crate) fn of(config: &ServerConfig, options: &Options) -> Self {
         let tools = config.tools.iter().filter_map(|(name, tool)| Some((name.clone(), tool.timeout?))).collect();
         Self {
             idle: config.timeout.unwrap_or(options.timeout),
@@ -42,7 +42,7 @@ impl Limits {
     }
 
     /// The same limit on the whole, where every try has its own on silence.
-    pub fn whole_only(self) -> Self {
+    pub(crate) fn whole_only(self) -> Self {
         Self { is_whole_only: true, ..self }
     }
 
@@ -68,7 +68,7 @@ impl Limits {
 }
 
 /// Ends calls that take too long. The server is told to cancel, and its process is kept.
-pub struct Deadline<A> {
+pub(crate) struct Deadline<A> {
     inner: A,
     limits: Limits,
     shared: Arc<Shared>,
@@ -83,7 +83,7 @@ struct Shared {
 
 impl<A> Deadline<A> {
     /// Around `inner`. Calls that take too long end here, where the breaker cannot see them, so it is told.
-    pub fn new(inner: A, server: Arc<str>, limits: Limits, breaker: Option<Arc<Breaker>>) -> Self {
+    pub(crate) fn new(inner: A, server: Arc<str>, limits: Limits, breaker: Option<Arc<Breaker>>) -> Self {
         Self { inner, limits, shared: Arc::new(Shared { server, breaker, alarm: Alarm::default() }) }
     }
 }

@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, Source};
 
-pub use gate::Gate;
+pub(crate) use gate::Gate;
 use gate::{Permit, Refusal};
 
 /// Lets calls through the gate of a server and then through the gate of all servers.
-pub struct Limit {
+pub(crate) struct Limit {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
     gates: Gates,
@@ -33,7 +33,12 @@ struct Held {
 
 impl Limit {
     /// Around `inner`, with the gate of this server and that of all.
-    pub fn new(inner: Arc<dyn Answer>, server: Arc<str>, own: Option<Arc<Gate>>, common: Option<Arc<Gate>>) -> Self {
+    pub(crate) fn new(
+        inner: Arc<dyn Answer>,
+        server: Arc<str>,
+        own: Option<Arc<Gate>>,
+        common: Option<Arc<Gate>>,
+    ) -> Self {
         Self { inner, server, gates: Gates { own, common } }
     }
 }

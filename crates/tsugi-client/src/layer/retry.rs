@@ -18,7 +18,7 @@ use crate::tools::{Repeat, Tools};
 use budget::Budget;
 
 /// Repeats calls by a policy, within a budget of one repeated call for five others.
-pub struct Retry(Arc<Shared>);
+pub(crate) struct Retry(Arc<Shared>);
 
 struct Shared {
     inner: Arc<dyn Answer>,
@@ -31,7 +31,7 @@ struct Shared {
 
 impl Retry {
     /// Around `inner`, for a server that is started again like this.
-    pub fn new(
+    pub(crate) fn new(
         inner: Arc<dyn Answer>,
         server: Arc<str>,
         tools: Arc<Tools>,

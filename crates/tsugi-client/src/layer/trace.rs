@@ -12,7 +12,7 @@ use tsugi_protocol::answer::{Answer, Call, Event, Failure, Outcome, Reply, Sourc
 use crate::config::ServerConfig;
 
 /// Logs calls. Quiet tools are logged at debug level only.
-pub struct Trace<A> {
+pub(crate) struct Trace<A> {
     inner: A,
     server: Arc<str>,
     quiet: HashSet<String>,
@@ -20,7 +20,7 @@ pub struct Trace<A> {
 
 impl<A> Trace<A> {
     /// Around `inner`.
-    pub fn new(inner: A, config: &ServerConfig) -> Self {
+    pub(crate) fn new(inner: A, config: &ServerConfig) -> Self {
         let quiet = config.tools.iter().filter(|(_, tool)| tool.is_quiet).map(|(name, _)| name.clone()).collect();
         Self { inner, server: config.name.as_str().into(), quiet }
     }

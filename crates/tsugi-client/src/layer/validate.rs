@@ -16,7 +16,7 @@ use crate::config::Strictness;
 use crate::tools::{KnownTool, Tools};
 
 /// Checks calls of tools. A tool that the server has not told of, or whose schema cannot be used, passes.
-pub struct Validate {
+pub(crate) struct Validate {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
     tools: Arc<Tools>,
@@ -24,7 +24,7 @@ pub struct Validate {
 
 impl Validate {
     /// Around `inner`.
-    pub fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<Tools>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<Tools>) -> Self {
         Self { inner, server, tools }
     }
 
@@ -73,7 +73,7 @@ impl Answer for Validate {
 }
 
 /// What is wrong with the arguments of a call; `None` when nothing is, or nothing can be said.
-pub fn check_arguments(tool: &KnownTool, arguments: Option<&Raw>) -> Option<Fault> {
+pub(crate) fn check_arguments(tool: &KnownTool, arguments: Option<&Raw>) -> Option<Fault> {
     let faults = check(tool.input()?, arguments.map_or(b"{}", |raw| &raw.bytes()[..])).err()?;
     if faults.is_undecided {
         tracing::warn!(tool = tool.name(), "arguments were not checked: {faults}");

@@ -25,21 +25,21 @@ use crate::telemetry::metrics::Meter;
 
 /// A server's thing under its public name.
 #[derive(Clone)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Whose it is.
-    pub server: Server,
+    pub(crate) server: Server,
     /// What the server itself calls it.
-    pub own: String,
+    pub(crate) own: String,
     /// How it is described to clients, with its public name.
-    pub shown: Raw,
+    pub(crate) shown: Raw,
     /// The arguments that are mirrored into headers, for a tool that has some.
-    pub header_params: Option<Arc<HeaderParams>>,
+    pub(crate) header_params: Option<Arc<HeaderParams>>,
     /// Where its calls are counted, for a tool.
-    pub meter: Option<Arc<Meter>>,
+    pub(crate) meter: Option<Arc<Meter>>,
 }
 
 /// Public names in the order of the servers and of their lists.
-pub struct Names {
+pub(crate) struct Names {
     order: Vec<String>,
     entries: HashMap<String, Entry>,
     /// How long the list holds, and for whom.
@@ -64,12 +64,12 @@ impl Default for Names {
 
 impl Names {
     /// What a public name stands for.
-    pub fn get(&self, name: &str) -> Option<&Entry> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
         self.entries.get(name)
     }
 
     /// Every public name with what it stands for, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.order.iter().filter_map(|name| Some((name.as_str(), self.entries.get(name)?)))
     }
 
@@ -86,27 +86,27 @@ impl Names {
 }
 
 /// Everything that is shown at one moment.
-pub struct View {
+pub(crate) struct View {
     /// The tools by public name.
-    pub tools: Names,
+    pub(crate) tools: Names,
     /// The prompts by public name.
-    pub prompts: Names,
+    pub(crate) prompts: Names,
     /// The resources by public address.
-    pub resources: Names,
+    pub(crate) resources: Names,
     /// The resource templates by public pattern.
-    pub templates: Names,
+    pub(crate) templates: Names,
     /// The public names of each server's tools, by server and by the server's own name.
-    pub own_tools: HashMap<String, HashMap<String, String>>,
+    pub(crate) own_tools: HashMap<String, HashMap<String, String>>,
     /// The servers, in order.
-    pub servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
     /// Where calls are counted that are not about a tool, by server.
-    pub other_meters: HashMap<String, Arc<Meter>>,
+    pub(crate) other_meters: HashMap<String, Arc<Meter>>,
     /// Who we are, all together.
-    pub discover: Object,
+    pub(crate) discover: Object,
     /// False while a server has not told what it has and may still do so.
-    pub is_complete: bool,
+    pub(crate) is_complete: bool,
     /// The names of those that have told.
-    pub servers_told: HashSet<String>,
+    pub(crate) servers_told: HashSet<String>,
     limit: PageLimit,
 }
 
@@ -118,7 +118,7 @@ fn prepare(after: Option<String>, modern: Object, method: &Method) -> Prepared {
 
 impl View {
     /// Looks at every server's catalog.
-    pub fn build(servers: &[Server], config: &HubConfig, metrics: &Metrics) -> Self {
+    pub(crate) fn build(servers: &[Server], config: &HubConfig, metrics: &Metrics) -> Self {
         let known: Vec<(&Server, Arc<Catalog>)> =
             servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
         let mut view = Self {
@@ -180,7 +180,7 @@ impl View {
     }
 
     /// Who we are to somebody who may use only this.
-    pub fn discover_for(&self, permit: &Permit, config: &HubConfig) -> Object {
+    pub(crate) fn discover_for(&self, permit: &Permit, config: &HubConfig) -> Object {
         let shown = self.servers.iter().filter(|server| permit.allows_some_of(server.name()));
         let known: Vec<(&Server, Arc<Catalog>)> =
             shown.filter_map(|server| Some((server, server.catalog()?))).collect();

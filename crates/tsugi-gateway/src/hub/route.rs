@@ -15,17 +15,17 @@ use crate::telemetry::metrics::Meter;
 const WRAPPER: &str = "tsugi://";
 
 /// An address that says whose it is. Templates can be wrapped too: expanding and unwrapping commute.
-pub fn wrap(server: &str, uri: &str) -> String {
+pub(crate) fn wrap(server: &str, uri: &str) -> String {
     format!("{WRAPPER}{server}/{uri}")
 }
 
 /// The server and its own address inside a wrapped one.
-pub fn unwrap(uri: &str) -> Option<(&str, &str)> {
+pub(crate) fn unwrap(uri: &str) -> Option<(&str, &str)> {
     uri.strip_prefix(WRAPPER)?.split_once('/')
 }
 
 /// A call's server, and what that server calls its subject.
-pub struct Routed {
+pub(crate) struct Routed {
     server: Server,
     subject: Subject,
     meter: Option<Arc<Meter>>,
@@ -42,7 +42,7 @@ enum Subject {
 
 impl Routed {
     /// Asks the server.
-    pub fn answer(self, mut call: Call) -> Reply {
+    pub(crate) fn answer(self, mut call: Call) -> Reply {
         match self.subject {
             Subject::Same => {}
             Subject::Own(own) => call = call.with_subject(&own),
@@ -58,7 +58,7 @@ impl Routed {
 }
 
 /// Finds the server that a call concerns. The same gate holds for what is listed and for what is called.
-pub fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed, Fault> {
+pub(crate) fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed, Fault> {
     let allows = |server: &Server, own: &str| permit.is_none_or(|permit| permit.allows(server.name(), own));
     let routed = match call.method {
         Method::ToolsCall => named(&view.tools, call, &allows, FaultCode::ToolNotFound, "tool"),
@@ -74,7 +74,7 @@ pub fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed
 }
 
 /// The server that a name begins with, when it has not told what it has: it may well have that.
-pub fn untold(view: &View, call: &Call, permit: Option<&Permit>) -> Option<Server> {
+pub(crate) fn untold(view: &View, call: &Call, permit: Option<&Permit>) -> Option<Server> {
     if !matches!(call.method, Method::ToolsCall | Method::PromptsGet) {
         return None;
     }
@@ -122,7 +122,7 @@ fn not_found(uri: &str) -> Fault {
 
 /// The server that has an address, and the address as that server knows it. Unlisted addresses go by
 /// template, then to the only server that has resources at all.
-pub fn find_resource(view: &View, uri: &str) -> Option<(Server, String)> {
+pub(crate) fn find_resource(view: &View, uri: &str) -> Option<(Server, String)> {
     if let Some((name, own)) = unwrap(uri)
         && let Some(server) = view.servers.iter().find(|server| server.name() == name)
     {

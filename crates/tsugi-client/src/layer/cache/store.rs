@@ -26,7 +26,7 @@ const LARGEST: usize = 4 * 1024 * 1024;
 
 /// What is kept, the least recently used going first; what is too old goes when it is asked for, which spares
 /// a timer for every entry. Shared between the layer, which reads and fills it, and the server's task, which empties it.
-pub struct Store {
+pub(crate) struct Store {
     policy: CachePolicy,
     shelf: Mutex<Shelf>,
     tools_epoch: AtomicU64,
@@ -113,7 +113,7 @@ impl Counts {
 
 impl Store {
     /// An empty one.
-    pub fn new(policy: CachePolicy) -> Self {
+    pub(crate) fn new(policy: CachePolicy) -> Self {
         Self {
             policy,
             shelf: Mutex::default(),
@@ -127,18 +127,18 @@ impl Store {
     }
 
     /// How often keeping helped so far.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         let [hits, misses, shared] = [&self.hits, &self.misses, &self.shared].map(|count| count.load(Relaxed));
         Counts { hits, misses, shared }
     }
 
     /// The tools changed: no result of a tool is used any more, nor one that is under way.
-    pub fn forget_tools(&self) {
+    pub(crate) fn forget_tools(&self) {
         self.tools_epoch.fetch_add(1, Relaxed);
     }
 
     /// The server is another one, or its resources changed: nothing is used any more.
-    pub fn forget_all(&self) {
+    pub(crate) fn forget_all(&self) {
         self.tools_epoch.fetch_add(1, Relaxed);
         self.resources_epoch.fetch_add(1, Relaxed);
         let kept = std::mem::take(&mut *self.shelf.lock());
@@ -146,7 +146,7 @@ impl Store {
     }
 
     /// A resource changed: what was read of it is not used any more, nor what is being read.
-    pub fn forget_resource(&self, uri: &str) {
+    pub(crate) fn forget_resource(&self, uri: &str) {
         let mut shelf = self.shelf.lock();
         shelf.flights.retain(|key, _| !key.reads(uri));
         let read: Vec<Key> = shelf.kept.keys().filter(|key| key.reads(uri)).cloned().collect();

@@ -10,7 +10,7 @@ use crate::config::LimitPolicy;
 
 /// Counts who is inside. Entering takes one short lock.
 #[derive(Debug)]
-pub struct Gate {
+pub(crate) struct Gate {
     policy: LimitPolicy,
     state: Mutex<State>,
 }
@@ -42,17 +42,17 @@ pub(super) struct Permit(Arc<Gate>);
 
 impl Gate {
     /// An empty one.
-    pub fn new(policy: LimitPolicy) -> Arc<Self> {
+    pub(crate) fn new(policy: LimitPolicy) -> Arc<Self> {
         Arc::new(Self { policy, state: Mutex::default() })
     }
 
     /// What it allows.
-    pub fn policy(&self) -> &LimitPolicy {
+    pub(crate) fn policy(&self) -> &LimitPolicy {
         &self.policy
     }
 
     /// How many are inside and how many wait.
-    pub fn load(&self) -> (usize, usize) {
+    pub(crate) fn load(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.inside, state.waiting)
     }
