@@ -208,6 +208,57 @@ fn a_read_only_key_sees_the_whole_board_and_changes_nothing() {
 }
 
 #[test]
+fn the_holder_of_a_token_sees_the_board_of_its_own_projects_alone() {
+    let world = World::new();
+    let serving = world.serve(&[]);
+    serving.connected("pm");
+    let pm = |words: &[&str]| {
+        let output = world.run(&[&["pm"], words].concat());
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
+    };
+    for (key, agent) in [("WEB", "agt_web"), ("SECRET", "agt_other")] {
+        pm(&["init", "--project", key, key, "--agent", &format!("{agent}:worker")]);
+        pm(&["new", "--project", key, &format!("A task of {key}")]);
+    }
+    let secret = pm(&["token", "new", "agt_web", "--json"])["secret"].as_str().unwrap().to_owned();
+    let bearer = format!("Bearer {secret}");
+    let holder = [("Authorization", bearer.as_str())];
+    let look = |name: &str, arguments: Value, headers: &[(&str, &str)]| {
+        let query: String = url::form_urlencoded::byte_serialize(arguments.to_string().as_bytes()).collect();
+        get(&serving, &format!("/api/board/{name}?arguments={query}"), headers)
+    };
+    let (_, all) = look("list_projects", json!({}), &[]);
+    let id = |key: &str| {
+        let found = all["projects"].as_array().unwrap().iter().find(|one| one["key"] == key).unwrap();
+        found["id"].clone()
+    };
+    let (own, other) = (json!({"project_id": id("WEB")}), json!({"project_id": id("SECRET")}));
+    let (status, board) = look("get_board", own, &holder);
+    assert_eq!(
+        (status.as_str(), &board["me"], &board["role"]),
+        ("200", &json!("agt_web"), &json!("worker")),
+        "{board}"
+    );
+    for name in ["get_board", "get_needs", "get_crew", "get_timeline"] {
+        let (status, told) = look(name, other.clone(), &holder);
+        assert_eq!((status.as_str(), &told["error"]["code"]), ("422", &json!("not_found")), "{name}: {told}");
+    }
+    assert_eq!(look("get_story", json!({"task_id": "SECRET-1"}), &holder).1["error"]["code"], "not_found");
+    for name in ["get_state", "verify"] {
+        assert_eq!(look(name, json!({}), &holder).0, "403", "{name}");
+        assert_eq!(look(name, json!({}), &[]).0, "200", "{name}");
+    }
+    let (_, events) = serving.ask("GET", "/api/board/events.jsonl", &holder, "");
+    assert!(events.contains("A task of WEB") && !events.contains("A task of SECRET"), "{events}");
+    let pause = json!({"project_id": id("WEB"), "status": "paused"}).to_string();
+    let (head, body) = serving.ask("POST", "/api/board/update_project", &holder, &pause);
+    assert!(head.starts_with("HTTP/1.1 422") && body.contains("permission_denied"), "{head}\n{body}");
+    let (head, body) = serving.ask("POST", "/api/board/update_project", &[], &pause);
+    assert!(head.starts_with("HTTP/1.1 200") && body.contains("paused"), "{head}\n{body}");
+}
+
+#[test]
 fn people_sign_in_with_the_admin_key_and_others_only_look() {
     let world = World::new();
     // What `openssl rand -hex 32` makes looks like a SHA-256, and is a key all the same.
