@@ -1,6 +1,7 @@
 //! Bodies in and out: a request's bytes under a limit, a response without copying a large result.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -163,35 +164,34 @@ pub(crate) enum BodyError {
 
 /// Reads a request's body. One that arrives in one piece is not copied; bytes are counted as they come,
 /// so nobody can make us hold more than `limit`.
-pub(crate) async fn collect(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, BodyError> {
+pub(crate) async fn collect(mut body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, BodyError> {
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge);
     }
-    let reading = read(body, limit);
-    tokio::pin!(reading);
-    // Most bodies are here already: no timer is needed for them.
-    if let Poll::Ready(result) = futures_util::poll!(reading.as_mut()) {
-        return result;
-    }
-    tokio::time::timeout(timeout, reading).await.unwrap_or(Err(BodyError::TooSlow))
-}
-
-async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
-    let Some(first) = next_data(&mut body).await? else { return Ok(Bytes::new()) };
-    if first.len() > limit {
-        return Err(BodyError::TooLarge);
-    }
-    if body.is_end_stream() {
+    // Most bodies are here already, in one piece: for them no timer is needed, nor room for what waits.
+    let first = poll_fn(|context| Poll::Ready(Pin::new(&mut body).poll_frame(context))).await;
+    let first = match first {
+        Poll::Pending => Bytes::new(),
+        Poll::Ready(None) => return Ok(Bytes::new()),
+        Poll::Ready(Some(frame)) => frame.map_err(|_| BodyError::Broken)?.into_data().unwrap_or_default(),
+    };
+    if body.is_end_stream() && first.len() <= limit {
         return Ok(first);
     }
+    Box::pin(tokio::time::timeout(timeout, read(first, body, limit))).await.unwrap_or(Err(BodyError::TooSlow))
+}
+
+/// The whole body, of which `first` is here.
+async fn read(first: Bytes, mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
     let expected = body.size_hint().exact().unwrap_or(0) as usize;
     let mut whole = BytesMut::with_capacity((first.len() + expected).min(limit));
-    whole.extend_from_slice(&first);
-    while let Some(more) = next_data(&mut body).await? {
+    let mut next = Some(first);
+    while let Some(more) = next {
         if whole.len() + more.len() > limit {
             return Err(BodyError::TooLarge);
         }
         whole.extend_from_slice(&more);
+        next = next_data(&mut body).await?;
     }
     Ok(whole.freeze())
 }

@@ -190,6 +190,13 @@ pub enum Found<'path> {
     Nothing,
 }
 
+impl Found<'_> {
+    /// True where everybody is let in.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Found::Route(entry, _) if entry.route.is_open())
+    }
+}
+
 /// The variable segments of a path, as written (percent-encoding and all).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Segments<'path>([Option<&'path str>; 2]);

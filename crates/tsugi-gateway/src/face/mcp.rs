@@ -51,9 +51,9 @@ pub(crate) async fn post(
         return Box::pin(legacy::post_batch(*asked, place.as_deref(), &bytes)).await;
     }
     match begin(&asked, &endpoint, place.as_deref(), bytes)? {
-        Begun::Modern(modern::Begun::Done(response)) => Ok(response),
+        Begun::Modern(modern::Begun::Done(response)) => Ok(*response),
         Begun::Modern(modern::Begun::Listen(id, call)) => Ok(modern::listen::open(*asked, &endpoint, id, *call)),
-        Begun::Modern(modern::Begun::Running(request, running)) => Ok(modern::answer(asked, request, running).await),
+        Begun::Modern(modern::Begun::Running(under_way)) => Ok(modern::answer(asked, under_way).await),
         Begun::Legacy(session, received) => Ok(legacy::answer(asked, session, received).await),
         Begun::Initialize(request) => Box::pin(legacy::initialize(*asked, endpoint, place, &request)).await,
     }
@@ -71,7 +71,7 @@ enum Begun {
 fn begin(asked: &Asked<'_>, endpoint: &Endpoint, place: Option<&str>, bytes: Bytes) -> Result<Begun, Refusal> {
     let (message, params) = match Message::parse_with_params(bytes) {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(Begun::Modern(modern::Begun::Done(unreadable(&error)))),
+        Err(error) => return Ok(Begun::Modern(modern::Begun::Done(Box::new(unreadable(&error))))),
     };
     if matches!(message, Message::Request(_)) {
         expect_time(asked)?;

@@ -15,22 +15,8 @@ use crate::guard::refusal::Refusal;
 use crate::route::{Entry, Route, Segments};
 
 impl Gateway {
+    /// Answers a request at any address but that of MCP's POST.
     pub(super) async fn answer(
-        &self,
-        asked: Box<face::Asked<'_>>,
-        entry: &'static Entry,
-        segments: Segments<'_>,
-        body: Incoming,
-    ) -> Result<Response<Body>, Refusal> {
-        if entry.route == Route::McpPost {
-            let (endpoint, place) = self.endpoint(segments.first())?;
-            return face::mcp::post(asked, endpoint, place, body).await;
-        }
-        // Every request has room for what its own route needs, so only the busiest keep theirs beside it.
-        Box::pin(self.answer_rarely(*asked, entry, segments, body)).await
-    }
-
-    async fn answer_rarely(
         &self,
         asked: face::Asked<'_>,
         entry: &'static Entry,
@@ -143,7 +129,7 @@ impl Gateway {
     }
 
     /// Everything together, or one server and its name.
-    fn endpoint(&self, server: Option<&str>) -> Result<(Endpoint, Option<String>), Refusal> {
+    pub(super) fn endpoint(&self, server: Option<&str>) -> Result<(Endpoint, Option<String>), Refusal> {
         let Some(server) = server else { return Ok((self.all.clone(), None)) };
         let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
         match self.backend.server(&name) {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -14,19 +15,29 @@ use hyper::upgrade::OnUpgrade;
 use tsugi_protocol::answer::FaultCode;
 
 use super::{Gateway, draining, panicked};
+use crate::backend::Endpoint;
 use crate::body::Body;
-use crate::face;
+use crate::face::{self, Asked};
 use crate::guard::cors;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::Refusal;
 use crate::route::{self, Found, Route, Style};
 use crate::telemetry::access_log;
 
-/// Who was let in, and what came with the request.
-struct Admitted {
-    principal: Principal,
-    request_id: Option<Arc<str>>,
+/// What came with a request beside its head.
+struct Came {
+    body: Incoming,
     upgrade: Option<OnUpgrade>,
+    /// Its id in the log, when there is one.
+    request_id: Option<Arc<str>>,
+}
+
+/// Who answers a request that was let in. The busiest face is waited for beside the request; each of the others in a
+/// box of its own, since every request would have room for it.
+enum Way<'request> {
+    Mcp(Box<Asked<'request>>, Endpoint, Option<String>, Incoming),
+    Rare(Pin<Box<dyn Future<Output = Result<Response<Body>, Refusal>> + Send + 'request>>),
+    Answered(Box<Response<Body>>),
 }
 
 impl Gateway {
@@ -75,10 +86,11 @@ impl Gateway {
             Found::OtherVerb(style, _) => ("other verb", *style),
             Found::Nothing => ("nothing", Style::Rest),
         };
-        let request_id = logged.as_ref().map(access_log::Entry::id);
-        let answering = AssertUnwindSafe(self.let_in(&parts, found, body, upgrade, request_id)).catch_unwind();
+        let came = Came { body, upgrade, request_id: logged.as_ref().map(access_log::Entry::id) };
+        let mut caller = String::new();
+        let answering = AssertUnwindSafe(self.let_in(&parts, found, came, &mut caller)).catch_unwind();
         // Whatever breaks in there breaks this request alone.
-        let (caller, answered) = answering.await.unwrap_or_else(|_| (String::new(), Err(panicked(name))));
+        let answered = answering.await.unwrap_or_else(|_| Err(panicked(name)));
         let mut response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
         if let Some(origin) = origin {
             cors::expose(origin, response.headers_mut());
@@ -92,40 +104,38 @@ impl Gateway {
     }
 
     /// Asks the door, and answers whoever is let in. Says who that is where there is a log.
-    async fn let_in(
-        self: &Arc<Self>,
-        parts: &Parts,
-        found: Found<'_>,
-        body: Incoming,
-        upgrade: Option<OnUpgrade>,
-        request_id: Option<Arc<str>>,
-    ) -> (String, Result<Response<Body>, Refusal>) {
-        let admitted = match &found {
-            Found::Route(entry, _) if entry.route.is_open() => self.guard.admit_guest(parts).await,
-            _ => self.guard.admit(parts).await,
+    async fn let_in<'request>(
+        self: &'request Arc<Self>,
+        parts: &'request Parts,
+        found: Found<'request>,
+        came: Came,
+        caller: &mut String,
+    ) -> Result<Response<Body>, Refusal> {
+        let principal = match found.is_open() {
+            true => self.guard.admit_guest(parts).await?,
+            false => self.guard.admit(parts).await?,
         };
-        let principal = match admitted {
-            Ok(principal) => principal,
-            Err(refusal) => return (String::new(), Err(refusal)),
-        };
-        let caller = match request_id {
-            Some(_) => principal.caller().principal().to_owned(),
-            None => String::new(),
-        };
-        (caller, self.admitted(Admitted { principal, request_id, upgrade }, parts, found, body).await)
+        if came.request_id.is_some() {
+            principal.caller().principal().clone_into(caller);
+        }
+        match self.way(principal, parts, found, came)? {
+            Way::Mcp(asked, endpoint, place, body) => face::mcp::post(asked, endpoint, place, body).await,
+            Way::Rare(answering) => answering.await,
+            Way::Answered(response) => Ok(*response),
+        }
     }
 
-    async fn admitted(
-        self: &Arc<Self>,
-        admitted: Admitted,
-        parts: &Parts,
-        found: Found<'_>,
-        body: Incoming,
-    ) -> Result<Response<Body>, Refusal> {
-        let Admitted { principal, request_id, upgrade } = admitted;
+    /// Finds out who answers. Nothing here waits, so that nothing of it is carried along while somebody does.
+    fn way<'request>(
+        self: &'request Arc<Self>,
+        principal: Principal,
+        parts: &'request Parts,
+        found: Found<'request>,
+        came: Came,
+    ) -> Result<Way<'request>, Refusal> {
         let (entry, segments) = match found {
             Found::Route(entry, segments) => (entry, segments),
-            Found::OtherVerb(style, verbs) => return Ok(other_verb(style, &verbs)),
+            Found::OtherVerb(style, verbs) => return Ok(Way::Answered(Box::new(other_verb(style, &verbs)))),
             Found::Nothing => return Err(no_such_path()),
         };
         self.expect_allowed(&principal, entry.route)?;
@@ -135,9 +145,13 @@ impl Gateway {
             None if matches!(entry.route, Route::McpPost | Route::SseMessages) => self.drain.join(),
             None => return Err(draining()),
         };
-        // In a box: it is handed down through everything that waits, and each of those would have room for it twice.
-        let asked = Box::new(face::Asked { gateway: self, principal, parts, request_id, busy, upgrade });
-        self.answer(asked, entry, segments, body).await
+        let Came { body, upgrade, request_id } = came;
+        let asked = Asked { gateway: self, principal, parts, request_id, busy, upgrade };
+        if entry.route == Route::McpPost {
+            let (endpoint, place) = self.endpoint(segments.first())?;
+            return Ok(Way::Mcp(Box::new(asked), endpoint, place, body));
+        }
+        Ok(Way::Rare(Box::pin(self.answer(asked, entry, segments, body))))
     }
 
     /// The dashboard and the numbers can be switched off, and some keys are for nothing but looking.

@@ -20,14 +20,14 @@ use crate::face::{Asked, fault, http};
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// A modern POST that was read, up to where somebody has to wait.
+/// A modern POST that was read, up to where somebody has to wait. In boxes: whatever waits has room for it twice.
 pub(super) enum Begun {
     /// There is nothing to wait for.
-    Done(Response<Body>),
+    Done(Box<Response<Body>>),
     /// A subscription.
     Listen(Id, Box<Call>),
     /// A call under way.
-    Running(Request, Running),
+    Running(Box<(Request, Running)>),
 }
 
 /// Reads one modern POST and begins what it asks for.
@@ -41,13 +41,13 @@ pub(super) fn begin(
     let request = match message {
         Message::Request(request) => request,
         // No revision defines a notification from the client here, but one that comes is accepted.
-        Message::Notification(_) => return Begun::Done(http::empty(StatusCode::ACCEPTED)),
-        Message::Response(_) => return Begun::Done(refuse_response()),
+        Message::Notification(_) => return Begun::Done(Box::new(http::empty(StatusCode::ACCEPTED))),
+        Message::Response(_) => return Begun::Done(Box::new(refuse_response())),
     };
     match read(asked, endpoint, &request, params, own) {
         Ok(call) if call.method == Method::Listen => Begun::Listen(request.id, Box::new(call)),
-        Ok(call) => Begun::Running(request, Running::start(&*endpoint.answer, call)),
-        Err(error) => Begun::Done(fault::rpc_error(refused_status(&error), Some(&request.id), &error)),
+        Ok(call) => Begun::Running(Box::new((request, Running::start(&*endpoint.answer, call)))),
+        Err(error) => Begun::Done(Box::new(fault::rpc_error(refused_status(&error), Some(&request.id), &error))),
     }
 }
 
@@ -158,10 +158,13 @@ pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
 }
 
 /// Waits for a call.
-pub(super) async fn answer(asked: Box<Asked<'_>>, request: Request, mut running: Running) -> Response<Body> {
-    match running.next().await {
-        Event::Done(outcome) => done(&request.id, &request.method, &outcome),
-        Event::Note(first) => http::events(stream::CallStream::new(*asked, request, running, first)),
+pub(super) async fn answer(asked: Box<Asked<'_>>, mut under_way: Box<(Request, Running)>) -> Response<Body> {
+    match under_way.1.next().await {
+        Event::Done(outcome) => done(&under_way.0.id, &under_way.0.method, &outcome),
+        Event::Note(first) => {
+            let (request, running) = *under_way;
+            http::events(stream::CallStream::new(*asked, request, running, first))
+        }
     }
 }
 
