@@ -1,5 +1,7 @@
 //! Bodies in and out: a request's bytes under a limit, a response without copying a large result.
 
+pub(crate) mod arriving;
+
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -13,6 +15,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use smallvec::SmallVec;
 use tsugi_protocol::json::Object;
+
+use self::arriving::{Arriving, Room};
 
 /// A stream of chunks that is pulled as fast as the reader takes them.
 pub(crate) trait Chunks: Send {
@@ -160,11 +164,18 @@ pub(crate) enum BodyError {
     TooSlow,
     /// The connection broke.
     Broken,
+    /// Too many arrive at once.
+    NoRoom,
 }
 
 /// Reads a request's body. One that arrives in one piece is not copied; bytes are counted as they come,
-/// so nobody can make us hold more than `limit`.
-pub(crate) async fn collect(mut body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, BodyError> {
+/// so nobody can make us hold more than `limit`, nor all together more than there is room for.
+pub(crate) async fn collect(
+    mut body: Incoming,
+    limit: usize,
+    timeout: Duration,
+    arriving: &Arriving,
+) -> Result<Bytes, BodyError> {
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge);
     }
@@ -178,17 +189,21 @@ pub(crate) async fn collect(mut body: Incoming, limit: usize, timeout: Duration)
     if body.is_end_stream() && first.len() <= limit {
         return Ok(first);
     }
-    Box::pin(tokio::time::timeout(timeout, read(first, body, limit))).await.unwrap_or(Err(BodyError::TooSlow))
+    let reading = read(first, body, limit, arriving.room());
+    Box::pin(tokio::time::timeout(timeout, reading)).await.unwrap_or(Err(BodyError::TooSlow))
 }
 
 /// The whole body, of which `first` is here.
-async fn read(first: Bytes, mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
+async fn read(first: Bytes, mut body: Incoming, limit: usize, mut room: Room) -> Result<Bytes, BodyError> {
     let expected = body.size_hint().exact().unwrap_or(0) as usize;
     let mut whole = BytesMut::with_capacity((first.len() + expected).min(limit));
     let mut next = Some(first);
     while let Some(more) = next {
         if whole.len() + more.len() > limit {
             return Err(BodyError::TooLarge);
+        }
+        if !room.take(more.len()) {
+            return Err(BodyError::NoRoom);
         }
         whole.extend_from_slice(&more);
         next = next_data(&mut body).await?;

@@ -78,6 +78,8 @@ impl Config {
 pub struct Limits {
     /// Bytes of one request's body.
     pub body: usize,
+    /// Bytes of all bodies that are arriving, together.
+    pub bodies: usize,
     /// Bytes of one request's head.
     pub head: usize,
     /// Connections at once; more wait in the system's queue.
@@ -116,6 +118,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body: 4 << 20,
+            bodies: 256 << 20,
             head: 64 << 10,
             connections: 20_000,
             head_timeout: Duration::from_secs(30),

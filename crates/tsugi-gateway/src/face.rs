@@ -16,6 +16,7 @@ pub(crate) mod trace;
 pub(crate) mod ws;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::StatusCode;
 use ::http::header::CONTENT_TYPE;
@@ -67,7 +68,8 @@ impl Asked<'_> {
 
     async fn whole_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
         let limits = &self.gateway.config().limits;
-        body::collect(body, limits.body, limits.body_timeout).await.map_err(refuse_body)
+        let arriving = self.gateway.arriving();
+        body::collect(body, limits.body, limits.body_timeout, arriving).await.map_err(refuse_body)
     }
 }
 
@@ -80,5 +82,10 @@ fn refuse_body(error: BodyError) -> Refusal {
             Refusal::new(StatusCode::REQUEST_TIMEOUT, FaultCode::InvalidRequest, "the body did not arrive in time")
         }
         BodyError::Broken => Refusal::bad_request("the body could not be read"),
+        BodyError::NoRoom => {
+            let message = "too many large bodies arrive at once: try again in a moment";
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
+                .retry_after(Duration::from_secs(1))
+        }
     }
 }

@@ -18,6 +18,7 @@ use tsugi_client::alarm::Alarm;
 use tsugi_protocol::answer::{Answer, Fault, FaultCode};
 
 use crate::backend::{Backend, Endpoint};
+use crate::body::arriving::Arriving;
 use crate::config::Config;
 use crate::drain::Drain;
 use crate::face;
@@ -71,6 +72,8 @@ pub struct Gateway {
     sse_streams: face::sse::Streams,
     /// Room for streams that stay open, of whatever face.
     streams: Arc<Semaphore>,
+    /// Room for bodies that arrive.
+    arriving: Arriving,
     tasks: TaskTracker,
     /// The clock of everything that may take seconds.
     alarm: Alarm,
@@ -125,6 +128,7 @@ impl Gateway {
             sessions,
             sse_streams: face::sse::Streams::default(),
             streams: Arc::new(Semaphore::new(config.limits.streams.min(Semaphore::MAX_PERMITS))),
+            arriving: Arriving::new(config.limits.bodies),
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),
             metrics,
@@ -162,6 +166,10 @@ impl Gateway {
 
     pub(crate) fn drain(&self) -> &Drain {
         &self.drain
+    }
+
+    pub(crate) fn arriving(&self) -> &Arriving {
+        &self.arriving
     }
 
     pub(crate) fn sessions(&self) -> &Table {

@@ -143,6 +143,26 @@ async fn an_address_that_others_can_reach_needs_a_key_or_an_explicit_word() {
 }
 
 #[tokio::test]
+async fn bodies_that_arrive_slowly_are_bounded_together() {
+    let mut config = Config::on_free_port();
+    config.limits.bodies = 100_000;
+    let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete"})))).await;
+    let client = Client::of(&handle);
+    let whole = client.request("POST", "/rpc", &[("Content-Type", "application/json")], &" ".repeat(90_000));
+    let unfinished = &whole[..whole.len() - 1];
+    let (mut one, mut other) = (Exchange::send(client.0, unfinished).await, Exchange::send(client.0, unfinished).await);
+    let status = tokio::select! {
+        status = one.read_until("\r\n") => status,
+        status = other.read_until("\r\n") => status,
+    };
+    assert!(status.contains("503"), "there is room for one of them: {status}");
+    drop((one, other));
+    // What they took is given back; spaces are no message, but they are read.
+    let served = async { while client.send_raw(&whole).await.status != 400 {} };
+    tokio::time::timeout(Duration::from_secs(10), served).await.expect("there is room again");
+}
+
+#[tokio::test]
 async fn bodies_are_bounded_plain_json() {
     let mut config = Config::on_free_port();
     config.limits.body = 2000;
