@@ -78,6 +78,20 @@ impl Action for AddContext {
 }
 
 impl AddContext {
+    /// Knowledge about a task and no more.
+    pub fn of(task: impl Into<TaskRef>, kind: ContextType, content: impl Into<String>) -> Self {
+        Self {
+            content: content.into(),
+            kind,
+            task_id: Some(task.into()),
+            project_id: None,
+            uri: None,
+            supersedes: None,
+            session_id: None,
+            idempotency_key: None,
+        }
+    }
+
     fn home(&self, desk: &mut Desk<'_, '_>, session: Option<&Session>) -> Result<Home, Fault> {
         match (&self.task_id, &self.project_id) {
             (Some(name), None) => {

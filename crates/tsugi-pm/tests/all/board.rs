@@ -325,16 +325,7 @@ async fn the_timeline_is_found_by_agent_task_and_kind(world: World) {
     world.claim("ann", &task).await;
     world.claim("bob", &other).await;
     let long = "line\n".repeat(200);
-    let note = AddContext {
-        content: long.clone(),
-        kind: ContextType::Note,
-        task_id: Some(task.id.clone().into()),
-        project_id: None,
-        uri: None,
-        supersedes: None,
-        session_id: None,
-        idempotency_key: None,
-    };
+    let note = AddContext::of(task.id.clone(), ContextType::Note, long.clone());
     world.ok("ann", note).await;
     let of_task = GetTimeline { task_id: Some(task.id.clone().into()), ..all_of(&world) };
     let told = world.ok("manager", of_task.clone()).await;

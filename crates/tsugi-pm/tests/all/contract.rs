@@ -123,16 +123,7 @@ fn hand(task: &tsugi_pm::action::view::TaskView, to: Option<&str>) -> CreateHand
 }
 
 fn note(task: &tsugi_pm::action::view::TaskView, kind: ContextType, content: &str) -> AddContext {
-    AddContext {
-        content: content.into(),
-        kind,
-        task_id: Some(task.id.clone().into()),
-        project_id: None,
-        uri: None,
-        supersedes: None,
-        session_id: None,
-        idempotency_key: None,
-    }
+    AddContext::of(task.id.clone(), kind, content)
 }
 
 fn accept(handoff: &tsugi_pm::domain::handoff::Handoff) -> AcceptHandoff {

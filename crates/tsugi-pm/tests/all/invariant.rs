@@ -306,16 +306,7 @@ async fn i14_no_answer_is_too_long_and_lists_go_on(world: World) {
     let task = &tasks[0];
     world.claim("ann", task).await;
     for _ in 0..12 {
-        let note = AddContext {
-            content: long.clone(),
-            kind: ContextType::Note,
-            task_id: Some(task.id.clone().into()),
-            project_id: None,
-            uri: None,
-            supersedes: None,
-            session_id: None,
-            idempotency_key: None,
-        };
+        let note = AddContext::of(task.id.clone(), ContextType::Note, long.clone());
         short(&world.ok("ann", note).await);
     }
     let mut big = hand(task);

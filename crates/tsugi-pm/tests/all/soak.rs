@@ -116,16 +116,7 @@ impl Life<'_> {
     }
 
     async fn hand_over(&self, task: &TaskId) -> Result<(), Fault> {
-        let note = AddContext {
-            content: "what I know".into(),
-            kind: ContextType::Note,
-            task_id: Some(task.clone().into()),
-            project_id: None,
-            uri: None,
-            supersedes: None,
-            session_id: None,
-            idempotency_key: None,
-        };
+        let note = AddContext::of(task.clone(), ContextType::Note, "what I know");
         self.act(note).await?;
         let made = self.act(CreateHandoff::of(task.clone(), "half", vec!["the rest".into()])).await?;
         said(&format!("handed {}", made.handoff.id));
