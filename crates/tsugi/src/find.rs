@@ -192,11 +192,21 @@ impl Search<'_> {
             _ => format!("no server has a {word} named `{name}`"),
         };
         let failure = Failure::usage(message);
+        if let Some(example) = self.of_server() {
+            return failure.with_hint(format!("`{name}` is a server: name its {word} too, as in `{example}`"));
+        }
         match self.near() {
             Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
             None if has_faults => failure.with_hint("perhaps a server that could not be reached has it"),
             None => failure.with_hint(format!("`tsugi {word}s` lists them")),
         }
+    }
+
+    /// Where the name is a server's: something of it, as it would be named.
+    fn of_server(&self) -> Option<String> {
+        let one = self.ready.iter().find(|(server, _)| server.name() == self.name)?;
+        let (shown, _) = self.thing.names(self.loaded, one).into_iter().next()?;
+        Some(format!("{}/{shown}", self.name))
     }
 
     /// What was perhaps meant, with its server: by its own name, or by both where both were given.

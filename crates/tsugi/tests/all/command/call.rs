@@ -99,6 +99,13 @@ fn what_cannot_be_sent_is_explained_and_not_sent() {
 }
 
 #[test]
+fn a_servers_name_alone_is_answered_with_how_its_tools_are_named() {
+    let (_shop, world) = shop();
+    let ran = world.run(&["call", "shop", "order"]).expect(2);
+    assert!(ran.stderr.contains("`shop` is a server: name its tool too, as in `shop/"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_result_is_printed_as_the_server_wrote_it_and_alone_on_stdout() {
     let (_, world) = shop();
     let ran = world.run(&["call", "shop/echo", "message=plain text"]).expect(0);
