@@ -215,7 +215,7 @@ fn add_page(whole: &mut Option<Whole>, key: &str, page: &Object) -> Result<(), F
 /// The members of a page without its entries, in a buffer of their own.
 fn detached(page: &Object, key: &str) -> Object {
     let mut rest = Splice::with_capacity(128);
-    rest.members(page, |member| member != key);
+    rest.members_but(page, &[key]);
     rest.finish_object()
 }
 

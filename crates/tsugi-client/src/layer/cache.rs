@@ -173,7 +173,7 @@ fn aged(complete: &Complete, remaining: Duration) -> Complete {
         return complete.clone();
     }
     let mut body = Splice::with_capacity(complete.body.bytes().len() + 16);
-    body.members(&complete.body, |key| key != "ttlMs").number("ttlMs", remaining.as_millis() as u64);
+    body.members_but(&complete.body, &["ttlMs"]).number("ttlMs", remaining.as_millis() as u64);
     Complete { body: body.finish_object(), ..complete.clone() }
 }
 

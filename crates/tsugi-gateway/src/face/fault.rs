@@ -63,7 +63,7 @@ pub(crate) fn modern_error(fault: &Fault) -> RpcError {
         return error;
     };
     let mut named = Splice::with_capacity(data.bytes().len() + needed.bytes().len() + 32);
-    named.raw("requiredCapabilities", needed).members(&data, |_| true);
+    named.raw("requiredCapabilities", needed).all_members(&data);
     error.replace_data(&named.finish())
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn onto(headers: &HeaderMap, message: Message) -> Message {
             RequestMeta { rest: params.get_object("_meta").unwrap_or_else(Object::empty), ..RequestMeta::default() };
         adopt_trace(headers, &mut meta);
         let mut with_trace = Splice::with_capacity(params.bytes().len() + 96);
-        with_trace.members(&params, |key| key != "_meta").raw("_meta", &meta.rest.raw());
+        with_trace.members_but(&params, &["_meta"]).raw("_meta", &meta.rest.raw());
         request.params = Some(with_trace.finish());
     }
     Message::Request(request)

@@ -285,7 +285,7 @@ fn describe(tool: &Tool, name: &str, description: Option<&str>) -> Raw {
 pub(super) fn describe_as(tool: Raw, description: Option<&str>) -> Raw {
     let (Some(description), Some(object)) = (description, Object::of(&tool)) else { return tool };
     let mut described = Splice::with_capacity(tool.bytes().len() + description.len());
-    described.members(&object, |key| key != "description").string("description", description);
+    described.members_but(&object, &["description"]).string("description", description);
     described.finish()
 }
 

@@ -159,7 +159,7 @@ impl OneServer {
         let page = self.hub.config().page.page(key, entries, after.as_deref()).ok_or_else(page::gone)?;
         let array = Raw::parse(format!("[{}]", page.items.join(",")).into()).expect("an array of values is a value");
         let mut result = Splice::with_capacity(array.bytes().len() + 512);
-        result.raw(key, &array).members(body, |member| member != key);
+        result.raw(key, &array).members_but(body, &[key]);
         if let Some(next) = &page.next {
             result.string("nextCursor", next);
         }

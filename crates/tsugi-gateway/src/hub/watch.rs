@@ -200,7 +200,7 @@ impl Watched {
         match self.names.iter().find(|(known, _)| *known == own) {
             Some((own, public)) if own != public => {
                 let mut renamed = tsugi_protocol::json::Splice::with_capacity(public.len() + 32);
-                renamed.raw("uri", &Raw::string(public)).members(&params, |key| key != "uri");
+                renamed.raw("uri", &Raw::string(public)).members_but(&params, &["uri"]);
                 note.with_params(Some(renamed.finish()))
             }
             _ => note.clone(),

@@ -60,7 +60,7 @@ impl Call {
     pub fn with_subject(mut self, subject: &str) -> Self {
         if let Some(key) = self.method.subject_key() {
             let mut params = Splice::with_capacity(self.params.bytes().len() + subject.len());
-            params.string(key, subject).members(&self.params, |member| member != key);
+            params.string(key, subject).members_but(&self.params, &[key]);
             self.params = params.finish_object();
         }
         self
@@ -70,7 +70,7 @@ impl Call {
     /// `state` is echoed exactly, or absent when there was none.
     pub fn retry_with(mut self, responses: Option<&Raw>, state: Option<&str>) -> Self {
         let mut params = Splice::with_capacity(self.params.bytes().len() + 128);
-        params.members(&self.params, |key| key != "inputResponses" && key != "requestState");
+        params.members_but(&self.params, &["inputResponses", "requestState"]);
         if let Some(responses) = responses {
             params.raw("inputResponses", responses);
         }

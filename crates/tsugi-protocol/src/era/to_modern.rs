@@ -11,7 +11,7 @@ use crate::rpc::{Notification, RpcError, code};
 /// `token` is our own progress token.
 pub fn write_params(params: &mut Splice, call: &Call, token: Option<u64>) {
     params.object("_meta", |meta| call.meta.write_modern(meta, token));
-    params.members(&call.params, |key| key != "_meta");
+    params.members_but(&call.params, &["_meta"]);
 }
 
 /// The parameters of a call for a modern server.
@@ -58,7 +58,7 @@ fn meta_with_server(complete: &Complete) -> Option<Raw> {
     match (meta, info) {
         (Some(meta), Some(info)) if !meta.has(SERVER_INFO) => {
             let mut named = Splice::with_capacity(meta.bytes().len() + info.bytes().len() + 48);
-            named.raw(SERVER_INFO, info).members(&meta, |_| true);
+            named.raw(SERVER_INFO, info).all_members(&meta);
             Some(named.finish())
         }
         (Some(meta), _) => Some(meta.raw()),

@@ -47,7 +47,7 @@ pub(crate) fn without(object: &Object, is_unwanted: impl Fn(&str) -> bool) -> Ob
 /// The object with this member at its end, in place of one of the same name.
 pub(crate) fn with(object: &Object, key: &str, value: &Raw) -> Object {
     let mut edited = Splice::with_capacity(object.bytes().len() + value.bytes().len() + key.len());
-    edited.members(object, |member| member != key).raw(key, value);
+    edited.members_but(object, &[key]).raw(key, value);
     edited.finish_object()
 }
 

@@ -56,6 +56,11 @@ impl Member {
         self.key_start as usize..(self.key_end >> 1) as usize
     }
 
+    /// How long the key is, as written.
+    fn key_len(self) -> usize {
+        ((self.key_end >> 1) - self.key_start) as usize
+    }
+
     fn value_range(self) -> Range<usize> {
         self.value_start as usize..self.value_end as usize
     }
@@ -177,7 +182,7 @@ impl Object {
         if left.is_escaped() || right.is_escaped() {
             return self.key(left) == self.key(right);
         }
-        self.bytes[left.key_range()] == self.bytes[right.key_range()]
+        left.key_len() == right.key_len() && self.bytes[left.key_range()] == self.bytes[right.key_range()]
     }
 
     /// The key of a member, unescaped.
@@ -208,12 +213,21 @@ impl Object {
 
     /// The member with this key.
     pub fn find(&self, key: &str) -> Option<Member> {
-        self.members.iter().copied().find(|member| {
-            if member.is_escaped() {
-                return self.key(*member) == key;
-            }
-            &self.bytes[member.key_range()] == key.as_bytes()
-        })
+        self.members.iter().copied().find(|member| self.is_key(*member, key))
+    }
+
+    /// True when this is the key of the member.
+    #[inline]
+    pub fn is_key(&self, member: Member, key: &str) -> bool {
+        if member.is_escaped() {
+            return self.key(member) == key;
+        }
+        member.key_len() == key.len() && &self.bytes[member.key_range()] == key.as_bytes()
+    }
+
+    /// True when the key of the member is one of these.
+    pub fn is_one_of(&self, member: Member, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.is_key(member, key))
     }
 
     /// The value of this key.
@@ -248,12 +262,16 @@ impl Object {
 
     /// The same object without this member. Nothing is copied: the bytes are shared, the member is passed over.
     pub fn without(&self, key: &str) -> Object {
-        self.leaving_out(|found| found == key)
+        self.keeping(|member| !self.is_key(member, key))
     }
 
     /// The same object without the members that `is_unwanted` names. Nothing is copied.
     pub fn leaving_out(&self, is_unwanted: impl Fn(&str) -> bool) -> Object {
-        let kept: Members = self.members.iter().copied().filter(|member| !is_unwanted(&self.key(*member))).collect();
+        self.keeping(|member| !is_unwanted(&self.key(member)))
+    }
+
+    fn keeping(&self, is_kept: impl Fn(Member) -> bool) -> Object {
+        let kept: Members = self.members.iter().copied().filter(|member| is_kept(*member)).collect();
         let is_partial = self.is_partial || kept.len() < self.members.len();
         Object { bytes: self.bytes.clone(), members: kept, is_partial }
     }
@@ -302,7 +320,7 @@ impl Object {
     pub fn raw(&self) -> Raw {
         if self.is_partial {
             let mut rest = Splice::with_capacity(self.bytes.len());
-            rest.members(self, |_| true);
+            rest.all_members(self);
             return rest.finish();
         }
         Raw::proved(self.bytes.slice(self.span()))
@@ -352,10 +370,9 @@ fn scan_members(
         return Ok((members, at + 1));
     }
     loop {
-        let (key_end, value_start) = scan::skip_key(bytes, at)?;
-        let value_end = skip(&bytes[at + 1..key_end - 1], value_start)?;
-        let escaped = memchr::memchr(b'\\', &bytes[at..key_end]).is_some();
-        members.push(Member::at(at + 1, key_end - 1, value_start, value_end, escaped));
+        let key = scan::skip_key(bytes, at)?;
+        let value_end = skip(&bytes[at + 1..key.end - 1], key.value)?;
+        members.push(Member::at(at + 1, key.end - 1, key.value, value_end, key.is_escaped));
         at = scan::skip_space(bytes, value_end);
         match bytes.get(at) {
             Some(b',') => at = scan::skip_space(bytes, at + 1),

@@ -9,6 +9,7 @@ mod string;
 use std::fmt;
 
 pub(super) use string::is_plain;
+use string::skip_short;
 pub use string::skip_string;
 
 /// How deep arrays and objects may nest. Deeper input is refused, not followed.
@@ -121,7 +122,15 @@ impl Nesting {
 }
 
 /// The offset just after the JSON value that starts at `start`. White space in front is not skipped.
+#[inline]
 pub fn skip_value(bytes: &[u8], start: usize) -> Scan<usize> {
+    match bytes.get(start) {
+        Some(b'"') => skip_string(bytes, start),
+        _ => skip_nested(bytes, start),
+    }
+}
+
+fn skip_nested(bytes: &[u8], start: usize) -> Scan<usize> {
     let mut nesting = Nesting::default();
     let mut at = start;
     loop {
@@ -163,8 +172,7 @@ fn open_object(bytes: &[u8], at: usize, nesting: &mut Nesting) -> Scan<Begun> {
         nesting.close();
         return Ok(Begun::Ended(first + 1));
     }
-    let (_, value) = skip_key(bytes, first)?;
-    Ok(Begun::Open(value))
+    Ok(Begun::Open(skip_key(bytes, first)?.value))
 }
 
 fn open_array(bytes: &[u8], at: usize, nesting: &mut Nesting) -> Scan<Begun> {
@@ -192,8 +200,7 @@ fn after_value(bytes: &[u8], mut end: usize, nesting: &mut Nesting) -> Scan<Afte
         let at = skip_space(bytes, end);
         match (bytes.get(at), nesting.in_object()) {
             (Some(b','), true) => {
-                let (_, value) = skip_key(bytes, skip_space(bytes, at + 1))?;
-                return Ok(After::Next(value));
+                return Ok(After::Next(skip_key(bytes, skip_space(bytes, at + 1))?.value));
             }
             (Some(b','), false) => return Ok(After::Next(skip_space(bytes, at + 1))),
             (Some(b'}'), true) | (Some(b']'), false) => {
@@ -206,17 +213,34 @@ fn after_value(bytes: &[u8], mut end: usize, nesting: &mut Nesting) -> Scan<Afte
     }
 }
 
-/// Skips `"key" :` and white space; gives the end of the key and the start of its value.
-pub fn skip_key(bytes: &[u8], at: usize) -> Scan<(usize, usize)> {
+/// Where a key that was skipped ends, and where its value starts.
+pub struct Key {
+    /// The offset just after the key's closing quote.
+    pub end: usize,
+    /// The first byte of the value.
+    pub value: usize,
+    /// True when something in the key is escaped.
+    pub is_escaped: bool,
+}
+
+/// Skips `"key" :` and white space.
+#[inline]
+pub fn skip_key(bytes: &[u8], at: usize) -> Scan<Key> {
     match bytes.get(at) {
         Some(b'"') => {}
         Some(_) => return fail(at, ScanErrorKind::Unexpected),
         None => return fail(at, ScanErrorKind::Truncated),
     }
-    let end = skip_string(bytes, at)?;
+    let (end, is_escaped) = match skip_short(bytes, at) {
+        Ok(end) => (end, false),
+        Err(_) => {
+            let end = skip_string(bytes, at)?;
+            (end, memchr::memchr(b'\\', &bytes[at..end]).is_some())
+        }
+    };
     let colon = skip_space(bytes, end);
     match bytes.get(colon) {
-        Some(b':') => Ok((end, skip_space(bytes, colon + 1))),
+        Some(b':') => Ok(Key { end, value: skip_space(bytes, colon + 1), is_escaped }),
         Some(_) => fail(colon, ScanErrorKind::Unexpected),
         None => fail(colon, ScanErrorKind::Truncated),
     }

@@ -119,6 +119,21 @@ impl Splice {
         self
     }
 
+    /// Adds every member of `object`, exactly as written there.
+    pub fn all_members(&mut self, object: &Object) -> &mut Self {
+        self.members_but(object, &[])
+    }
+
+    /// Adds every member of `object` but those with these keys, exactly as written there.
+    pub fn members_but(&mut self, object: &Object, unwanted: &[&str]) -> &mut Self {
+        for member in object.members() {
+            if !object.is_one_of(*member, unwanted) {
+                self.copy(object, *member);
+            }
+        }
+        self
+    }
+
     /// True while nothing was added.
     pub fn is_empty(&self) -> bool {
         self.is_first
@@ -203,7 +218,7 @@ mod tests {
             Object::parse(Bytes::from_static(br#"{"name":"a","arguments":{"x": 1.50, "y":1e3},"z":"\u0041"}"#))
                 .unwrap();
         let mut splice = Splice::with_capacity(64);
-        splice.string("name", "b\"c").members(&source, |key| key != "name").number("n", 120);
+        splice.string("name", "b\"c").members_but(&source, &["name"]).number("n", 120);
         assert_eq!(
             splice.finish().as_str(),
             r#"{"name":"b\"c","arguments":{"x": 1.50, "y":1e3},"z":"\u0041","n":120}"#
@@ -214,7 +229,7 @@ mod tests {
     fn what_was_written_is_found_as_if_it_had_been_read() {
         let source = Object::parse(Bytes::from_static(br#"{ "a" : [1] , "na\u006de":"x","b":{"c":1}}"#)).unwrap();
         let mut splice = Splice::with_capacity(8);
-        splice.string("q\"k", "v").members(&source, |key| key != "a").number("n", 7).raw("z", &Raw::literal("null"));
+        splice.string("q\"k", "v").members_but(&source, &["a"]).number("n", 7).raw("z", &Raw::literal("null"));
         let written = splice.finish_object();
         let read = Object::parse(written.bytes().clone()).unwrap();
         let places = |object: &Object| -> Vec<(String, String)> {

@@ -30,9 +30,9 @@ impl Reference {
             Self::Resource(uri) => ("uri", uri),
         };
         let mut reference = Splice::with_capacity(64);
-        reference.members(&old, |member| member != key).string(key, value);
+        reference.members_but(&old, &[key]).string(key, value);
         let mut replaced = Splice::with_capacity(params.bytes().len() + value.len());
-        replaced.raw("ref", &reference.finish()).members(params, |member| member != "ref");
+        replaced.raw("ref", &reference.finish()).members_but(params, &["ref"]);
         replaced.finish_object()
     }
 }

@@ -59,7 +59,7 @@ impl InputRequired {
         if let Some(state) = &self.state {
             result.string("requestState", state);
         }
-        result.members(&self.rest, |_| true);
+        result.all_members(&self.rest);
         result.finish_object()
     }
 

@@ -104,7 +104,7 @@ impl RequestMeta {
         if let Some(token) = token {
             meta.number(PROGRESS_TOKEN, token);
         }
-        meta.members(&self.rest, |_| true);
+        meta.all_members(&self.rest);
     }
 
     /// Writes `_meta` for a legacy server, when [there is anything to say](Self::is_said_to_legacy).
@@ -112,7 +112,7 @@ impl RequestMeta {
         if let Some(token) = token {
             meta.number(PROGRESS_TOKEN, token);
         }
-        meta.members(&self.rest, |_| true);
+        meta.all_members(&self.rest);
     }
 
     /// Whether there is anything to say to a legacy server.
@@ -184,11 +184,11 @@ fn read_level(meta: &Object) -> Result<Option<LogLevel>, MetaError> {
 }
 
 fn rest_of(meta: &Object) -> Object {
-    if meta.members().iter().all(|member| OURS.contains(&meta.key(*member).as_ref())) {
+    if meta.members().iter().all(|member| meta.is_one_of(*member, &OURS)) {
         return Object::empty();
     }
     let mut rest = Splice::with_capacity(meta.bytes().len());
-    rest.members(meta, |key| !OURS.contains(&key));
+    rest.members_but(meta, &OURS);
     rest.finish_object()
 }
 

@@ -85,7 +85,7 @@ pub fn tagged(change: &Notification, subscription: &Raw) -> Notification {
         meta.members(&old, |key| key != super::meta::SUBSCRIPTION_ID);
     }
     let mut tagged = Splice::with_capacity(params.bytes().len() + 64);
-    tagged.raw("_meta", &meta.finish()).members(&params, |key| key != "_meta");
+    tagged.raw("_meta", &meta.finish()).members_but(&params, &["_meta"]);
     change.with_params(Some(tagged.finish()))
 }
 

@@ -63,14 +63,14 @@ impl RpcError {
     /// The same error with another number; everything else stays as written.
     pub fn with_code(&self, code: i64) -> Self {
         let mut splice = Splice::with_capacity(self.object.bytes().len());
-        splice.raw("code", &Raw::from_value(&code)).members(&self.object, |key| key != "code");
+        splice.raw("code", &Raw::from_value(&code)).members_but(&self.object, &["code"]);
         Self { object: splice.finish_object(), code }
     }
 
     /// The same error with other data.
     pub fn replace_data(&self, data: &Raw) -> Self {
         let mut splice = Splice::with_capacity(self.object.bytes().len() + data.bytes().len());
-        splice.members(&self.object, |key| key != "data").raw("data", data);
+        splice.members_but(&self.object, &["data"]).raw("data", data);
         Self { object: splice.finish_object(), code: self.code }
     }
 

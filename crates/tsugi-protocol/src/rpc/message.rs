@@ -127,13 +127,11 @@ impl Message {
 
 /// The members of an envelope that JSON-RPC does not define, as they were written.
 fn unknown(object: &Object, known: &[&str]) -> Bytes {
-    if object.members().len() <= known.len()
-        && object.members().iter().all(|member| known.contains(&object.key(*member).as_ref()))
-    {
+    if object.members().len() <= known.len() && object.members().iter().all(|member| object.is_one_of(*member, known)) {
         return Bytes::new();
     }
     let mut splice = Splice::with_capacity(0);
-    splice.members(object, |key| !known.contains(&key));
+    splice.members_but(object, known);
     let written = splice.finish_bytes();
     written.slice(1..written.len() - 1)
 }

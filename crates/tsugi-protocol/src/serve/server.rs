@@ -339,7 +339,7 @@ fn complete(info: &Raw, write: impl FnOnce(&mut Splice)) -> Outcome {
 fn meta_of(info: &Raw, own: Option<&Object>) -> Object {
     let mut members = Splice::with_capacity(256);
     if let Some(own) = own {
-        members.members(own, |_| true);
+        members.all_members(own);
     }
     if own.is_none_or(|own| !own.has(meta::SERVER_INFO)) {
         members.raw(meta::SERVER_INFO, info);

@@ -164,7 +164,7 @@ struct Listening {
 impl Listening {
     fn ended(&self) -> Outcome {
         let mut meta = Splice::with_capacity(128);
-        meta.raw(meta::SUBSCRIPTION_ID, &self.id).members(&self.server_meta, |_| true);
+        meta.raw(meta::SUBSCRIPTION_ID, &self.id).all_members(&self.server_meta);
         let mut result = Splice::with_capacity(256);
         result.string("resultType", "complete").raw("_meta", &meta.finish());
         Outcome::complete(result.finish_object())

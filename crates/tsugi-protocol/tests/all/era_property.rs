@@ -34,7 +34,7 @@ fn with_meta(meta: Vec<String>, members: Vec<String>) -> Vec<String> {
 
 fn call(method: Method, params: &Object, meta: impl FnOnce(Option<&Object>) -> RequestMeta) -> Call {
     let mut plain = tsugi_protocol::json::Splice::with_capacity(64);
-    plain.members(params, |key| key != "_meta");
+    plain.members_but(params, &["_meta"]);
     let mut call = Call::new(method, plain.finish_object());
     call.meta = meta(params.get_object("_meta").as_ref());
     call

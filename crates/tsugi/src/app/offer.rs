@@ -46,7 +46,7 @@ pub(crate) fn shown(loaded: &Loaded, server: &str, tool: &Tool) -> Tool {
 fn with_description(tool: &Raw, description: &str) -> Raw {
     let Some(object) = Object::of(tool) else { return tool.clone() };
     let mut described = Splice::with_capacity(tool.bytes().len() + description.len());
-    described.members(&object, |key| key != "description").string("description", description);
+    described.members_but(&object, &["description"]).string("description", description);
     described.finish()
 }
 

@@ -110,7 +110,7 @@ fn own_versions() -> Vec<&'static str> {
 /// Which revisions are spoken is a property of this face, whatever the server behind it speaks.
 fn with_own_versions(discovered: &Object) -> Object {
     let mut result = Splice::with_capacity(discovered.bytes().len() + 64);
-    result.members(discovered, |key| key != "supportedVersions");
+    result.members_but(discovered, &["supportedVersions"]);
     result.raw("supportedVersions", &Raw::from_value(&own_versions()));
     result.finish_object()
 }
@@ -153,7 +153,7 @@ pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
     {
         rest.string("tracestate", state);
     }
-    rest.members(&own.rest, |_| true);
+    rest.all_members(&own.rest);
     own.rest = rest.finish_object();
 }
 

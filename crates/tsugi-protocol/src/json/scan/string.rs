@@ -2,16 +2,38 @@
 
 use super::{Scan, ScanErrorKind, fail};
 
+/// A string that is longer than this is worth what larger blocks cost before they begin.
+const SHORT_STRING: usize = 64;
+
 /// The offset just after the string that starts at `at` (its opening quote).
+#[inline]
 pub fn skip_string(bytes: &[u8], at: usize) -> Scan<usize> {
-    let mut at = at + 1;
-    // Most strings are keys and words: one look at a few bytes finds their end.
-    if let Some(chunk) = bytes[at..].first_chunk::<16>() {
-        match vector::specials(chunk) {
-            0 => at += 16,
-            found => at += found.trailing_zeros() as usize,
-        }
+    match skip_short(bytes, at) {
+        Ok(end) => Ok(end),
+        Err(at) => skip_long(bytes, at),
     }
+}
+
+/// The offset just after a string without escapes that is short, as most are: keys and words. Otherwise how far it
+/// was looked at.
+#[inline]
+pub(super) fn skip_short(bytes: &[u8], quote: usize) -> Result<usize, usize> {
+    let mut at = quote + 1;
+    while at <= quote + SHORT_STRING
+        && let Some(chunk) = bytes[at..].first_chunk::<16>()
+    {
+        let specials = vector::specials(chunk);
+        if specials != 0 {
+            at += specials.trailing_zeros() as usize;
+            return if bytes[at] == b'"' { Ok(at + 1) } else { Err(at) };
+        }
+        at += 16;
+    }
+    Err(at)
+}
+
+/// The offset just after the string that `at` lies in.
+fn skip_long(bytes: &[u8], mut at: usize) -> Scan<usize> {
     loop {
         match bytes.get(at) {
             Some(b'"') => return Ok(at + 1),
