@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION};
+use http::header::{ACCEPT, CONTENT_TYPE, Entry, HOST, LOCATION};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -130,8 +130,13 @@ impl HttpClient {
     /// All headers of a request: the protocol's come before the user's, and those before ours.
     fn headers(&self, method: &Method, protocol: HeaderMap) -> HeaderMap {
         let mut headers = protocol;
-        for (name, value) in &self.target.headers {
-            headers.entry(name).or_insert_with(|| value.clone());
+        for name in self.target.headers.keys() {
+            if let Entry::Vacant(entry) = headers.entry(name) {
+                let mut values = self.target.headers.get_all(name).iter().cloned();
+                let Some(first) = values.next() else { continue };
+                let mut entry = entry.insert_entry(first);
+                values.for_each(|value| entry.append(value));
+            }
         }
         headers.entry(ACCEPT).or_insert_with(|| accept_for(method));
         if method == Method::POST {
@@ -176,10 +181,12 @@ fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Optio
     if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
         return Ok(None);
     }
-    let refuse = |why: &str| Err(TransportError::unsent(ErrorKind::Protocol, format!("redirect ({status}) {why}")));
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
-        return refuse("that would change the request is not followed");
+        // The others may lead to what came of the request, so it may have been acted upon.
+        let why = format!("redirect ({status}) that would change the request is not followed");
+        return Err(TransportError::sent(ErrorKind::Protocol, why));
     }
+    let refuse = |why: &str| Err(TransportError::unsent(ErrorKind::Protocol, format!("redirect ({status}) {why}")));
     let target = headers.get(LOCATION).and_then(|value| value.to_str().ok()).and_then(|text| from.join(text).ok());
     match target {
         Some(url) if url.origin() == from.origin() => Ok(Some(url)),
@@ -217,4 +224,36 @@ fn connect_hint(cause: &str) -> Option<String> {
         return None;
     };
     Some(hint.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_values_of_a_header_are_sent_and_what_the_protocol_says_wins() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("x-tag", "one"), ("x-tag", "two"), ("mcp-method", "mine"), ("accept", "text/html")] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let client = HttpClient::new(HttpTarget { url: "http://localhost/".parse().expect("an address"), headers });
+        let protocol =
+            HeaderMap::from_iter([("mcp-method".parse().expect("a name"), HeaderValue::from_static("ping"))]);
+        let sent = client.headers(&Method::POST, protocol);
+        let all = |name: &str| sent.get_all(name).iter().map(|value| value.to_str().unwrap_or("")).collect::<Vec<_>>();
+        assert_eq!(all("x-tag"), ["one", "two"]);
+        assert_eq!(all("mcp-method"), ["ping"]);
+        assert_eq!((all("accept"), all("content-type")), (vec!["text/html"], vec!["application/json"]));
+    }
+
+    #[test]
+    fn a_redirect_that_repeats_the_request_was_no_act_and_any_other_may_be() {
+        let from: Url = "http://here/mcp".parse().expect("an address");
+        let elsewhere = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("http://there/"))]);
+        for (status, may_be_sent) in [(301, true), (302, true), (303, true), (307, false), (308, false)] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let refused = redirect(&from, status, &elsewhere).expect_err("another origin");
+            assert_eq!(refused.may_be_sent, may_be_sent, "{status}");
+        }
+    }
 }

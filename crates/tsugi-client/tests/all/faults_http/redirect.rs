@@ -60,7 +60,8 @@ async fn h09_a_redirect_within_the_origin_is_followed_when_it_repeats_the_reques
             let outcome = bench.call("count", json!({})).await;
             match code {
                 307 | 308 => assert_eq!(text(&outcome), "there"),
-                _ => assert_eq!(fault(&outcome).sent, SentState::NotSent),
+                // The server may have acted before it sent us to look at what came of it.
+                _ => assert_eq!(fault(&outcome).sent, SentState::Unknown),
             }
             bench.finish().await;
         }
