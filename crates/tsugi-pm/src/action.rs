@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod board;
+pub mod caller;
 pub mod claim;
 pub mod context;
 pub mod create;
@@ -14,6 +15,7 @@ pub mod desk;
 pub mod edit;
 pub mod export;
 pub mod find;
+pub mod found;
 pub mod handoff;
 pub mod health;
 mod lease;
@@ -39,7 +41,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::desk::{Caller, Desk};
+use self::caller::Caller;
+use self::desk::Desk;
 use self::sweep::Sweep;
 use crate::domain::event::Event;
 use crate::domain::fault::{Code, Fault};
@@ -153,7 +156,7 @@ enum Notices {
 
 impl Notices {
     fn look(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Vec<Notice>, Fault> {
-        match (self, &caller.agent_id) {
+        match (self, caller.agent_id()) {
             (Self::Shown, Some(agent)) => tx.notice_fresh(agent, NOTICES_AT_ONCE),
             _ => Ok(Vec::new()),
         }
@@ -268,7 +271,7 @@ impl Pm {
 
     /// Whether a caller may know of an event: of its own deeds, and of what happens in its projects.
     pub async fn may_see(&self, caller: &Caller, event: &Event) -> bool {
-        if caller.is_operator || (event.project_id.is_none() && event.actor_agent_id == caller.agent_id) {
+        if caller.is_operator() || (event.project_id.is_none() && event.actor_agent_id.as_ref() == caller.agent_id()) {
             return true;
         }
         let Some(project) = &event.project_id else { return false };
@@ -312,7 +315,7 @@ fn write_once<A: Action>(tx: &mut Tx<'_>, caller: &Caller, action: &A, key: Opti
     let mut desk = Desk::open(tx, caller)?;
     let Some(key) = key else { return action.run(&mut desk) };
     limit::chars("idempotency_key", key, 8, 128)?;
-    let agent = caller.agent_id.as_ref().map_or("operator", |id| id.as_str()).to_owned();
+    let agent = caller.agent_id().map_or("operator", |id| id.as_str()).to_owned();
     let args_hash = args_hash(action)?;
     if let Some(earlier) = desk.tx.idempotency_find(&agent, A::NAME, key)? {
         return repeat(&earlier, &args_hash, key);

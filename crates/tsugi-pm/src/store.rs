@@ -49,16 +49,31 @@ impl Location {
 
 /// What the work done inside the database has cost, for tests that hold the cost flat.
 #[derive(Clone, Debug, Default)]
-pub struct Meter(Arc<AtomicU64>);
+pub struct Meter(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    steps: AtomicU64,
+    trips: AtomicU64,
+}
 
 impl Meter {
     /// Steps of SQLite's virtual machine so far.
     pub fn steps(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.steps.load(Ordering::Relaxed)
     }
 
-    fn add(&self, steps: u64) {
-        self.0.fetch_add(steps, Ordering::Relaxed);
+    /// How often a transaction has waited for an answer of PostgreSQL so far.
+    pub fn trips(&self) -> u64 {
+        self.0.trips.load(Ordering::Relaxed)
+    }
+
+    fn add_steps(&self, steps: u64) {
+        self.0.steps.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    fn add_trip(&self) {
+        self.0.trips.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -78,7 +93,7 @@ pub struct Options {
     pub connections: usize,
     /// The SQLite file layer, by name; tests put a faulty one underneath.
     pub vfs: Option<String>,
-    /// Counts what the work costs on SQLite.
+    /// Counts what the work costs.
     pub meter: Option<Meter>,
     /// How many migrations this binary knows; tests play an older binary.
     pub known_migrations: usize,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::{Caller, Desk};
+use super::caller::Caller;
+use super::desk::Desk;
 use super::status::Change;
 use super::view::TaskView;
 use super::{Action, Effect, Pm};
@@ -185,8 +186,8 @@ impl Action for SetMembership {
 impl Desk<'_, '_> {
     /// Agents are made by whoever has the database in hand, or owns a project.
     fn check_keeps_people(&mut self) -> Result<(), Fault> {
-        let Some(agent) = self.agent_id().cloned().filter(|_| !self.is_operator()) else { return Ok(()) };
-        let owns = self.tx.membership_of_agent(&agent)?.iter().any(|one| one.role.may(Power::Own));
+        let Some(agent) = self.caller.bound_agent() else { return Ok(()) };
+        let owns = self.tx.membership_of_agent(agent)?.iter().any(|one| one.role.may(Power::Own));
         if owns {
             Ok(())
         } else {
@@ -198,14 +199,11 @@ impl Desk<'_, '_> {
     /// of every project the agent belongs to. Anybody can own some project; that must not give anybody everybody's
     /// name.
     fn keeps(&mut self, kept: &AgentId) -> Result<bool, Fault> {
-        let me = match self.agent_id().cloned() {
-            Some(me) if !self.is_operator() => me,
-            _ => return Ok(true),
-        };
-        if me == *kept {
+        let Some(me) = self.caller.bound_agent() else { return Ok(true) };
+        if me == kept {
             return Ok(true);
         }
-        let mine = self.tx.membership_of_agent(&me)?;
+        let mine = self.tx.membership_of_agent(me)?;
         let owned =
             |place: &Membership| mine.iter().any(|one| one.project_id == place.project_id && one.role.may(Power::Own));
         Ok(self.tx.membership_of_agent(kept)?.iter().all(owned))

@@ -1,5 +1,6 @@
-//! Who is calling, what they may do here, and the task and session in front of them.
+//! What a caller may do here, and the task and session in front of them.
 
+use super::caller::Caller;
 use crate::domain::agent::Agent;
 use crate::domain::claim::{Claim, ClaimState};
 use crate::domain::fault::{Code, Fault};
@@ -7,7 +8,7 @@ use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
 use crate::domain::member::Role;
 use crate::domain::permission::{Power, denied};
 use crate::domain::project::Project;
-use crate::domain::session::{self, Era, Host, Session, SessionState, Signal};
+use crate::domain::session::{self, Session, SessionState, Signal};
 use crate::domain::task::Task;
 use crate::domain::task::machine::Standing;
 use crate::store::tx::{Tx, what};
@@ -17,56 +18,6 @@ const ACTIVITY_STEP_S: i64 = 5;
 
 /// What the history says of a call that a person said yes to.
 const APPROVED: &str = "approved by the person at the client";
-
-/// Who calls, as authenticated by the edge: nobody can act as somebody else by an argument.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// The agent; nobody when a person works on the database itself.
-    pub agent_id: Option<AgentId>,
-    /// As whom a person without an agent signs what they do; unsigned deeds are the system's.
-    pub signs_as: Option<AgentId>,
-    /// The session of a legacy process, used when a call names none.
-    pub default_session: Option<SessionId>,
-    /// Which generation of the protocol the client speaks.
-    pub era: Era,
-    /// The client's name.
-    pub client_name: Option<String>,
-    /// The client's version.
-    pub client_version: Option<String>,
-    /// The process that hosts new sessions, when one does.
-    pub host: Option<Host>,
-    /// Whether the caller has the whole database in hand, and so owns every project.
-    pub is_operator: bool,
-    /// Whether the person at the client said yes to this very call, where a rule wants a person's word.
-    pub is_approved: bool,
-}
-
-impl Caller {
-    /// An agent, over the modern protocol, hosted by no process.
-    pub fn agent(agent_id: AgentId) -> Self {
-        Self { agent_id: Some(agent_id), is_operator: false, ..Self::operator() }
-    }
-
-    /// A person who has the database in hand and works under a name: what they do is theirs.
-    pub fn operator_as(agent_id: AgentId) -> Self {
-        Self { agent_id: Some(agent_id), ..Self::operator() }
-    }
-
-    /// A person with the database in their hands: the command, on this machine.
-    pub fn operator() -> Self {
-        Self {
-            agent_id: None,
-            signs_as: None,
-            default_session: None,
-            era: Era::Modern,
-            client_name: None,
-            client_version: None,
-            host: None,
-            is_operator: true,
-            is_approved: false,
-        }
-    }
-}
 
 /// A task that was opened for a change: locked, with its due lease already ended.
 #[derive(Clone, Debug)]
@@ -87,11 +38,11 @@ pub struct Desk<'d, 'c> {
 impl<'d, 'c> Desk<'d, 'c> {
     /// Seats the caller; an agent that may not act is refused.
     pub(crate) fn open(tx: &'d mut Tx<'c>, caller: &'d Caller) -> Result<Self, Fault> {
-        let agent = caller.agent_id.as_ref().map(|id| tx.agent_get(id)).transpose()?;
+        let agent = caller.agent_id().map(|id| tx.agent_get(id)).transpose()?;
         if let Some(agent) = &agent {
             agent.check_active()?;
         }
-        tx.stamp.actor = caller.agent_id.clone().or_else(|| caller.signs_as.clone());
+        tx.stamp.actor = caller.signature().cloned();
         Ok(Self { tx, caller, agent })
     }
 
@@ -113,19 +64,16 @@ impl<'d, 'c> Desk<'d, 'c> {
 
     /// Whether the caller has the whole database in hand.
     pub(crate) fn is_operator(&self) -> bool {
-        self.caller.is_operator
+        self.caller.is_operator()
     }
 
     pub(crate) fn agent_id(&self) -> Option<&AgentId> {
-        self.caller.agent_id.as_ref()
+        self.caller.agent_id()
     }
 
     /// The caller's role in a project; a project one does not belong to does not exist.
     pub(crate) fn role(&mut self, project: &ProjectId) -> Result<Role, Fault> {
-        let agent = match &self.caller.agent_id {
-            Some(agent) if !self.is_operator() => agent,
-            _ => return Ok(Role::Owner),
-        };
+        let Some(agent) = self.caller.bound_agent() else { return Ok(Role::Owner) };
         let membership = self.tx.membership_find(project, agent)?;
         membership
             .map(|one| one.role)
@@ -152,8 +100,8 @@ impl<'d, 'c> Desk<'d, 'c> {
         if let Some(id) = named {
             return Ok(vec![self.project_to_read(id)?.id]);
         }
-        match self.caller.agent_id.clone().filter(|_| !self.is_operator()) {
-            Some(agent) => Ok(self.tx.membership_of_agent(&agent)?.into_iter().map(|one| one.project_id).collect()),
+        match self.caller.bound_agent() {
+            Some(agent) => Ok(self.tx.membership_of_agent(agent)?.into_iter().map(|one| one.project_id).collect()),
             None => Ok(self.tx.project_list()?.into_iter().map(|one| one.id).collect()),
         }
     }
@@ -249,7 +197,7 @@ impl<'d, 'c> Desk<'d, 'c> {
 
     /// A session of the caller's own, locked. Somebody else's does not exist: a handle is a name, not a capability.
     pub(crate) fn session_mine(&mut self, id: &SessionId) -> Result<Session, Fault> {
-        let session = self.tx.session_lock(id)?.filter(|one| Some(&one.agent_id) == self.caller.agent_id.as_ref());
+        let session = self.tx.session_lock(id)?.filter(|one| Some(&one.agent_id) == self.caller.agent_id());
         session.ok_or_else(|| Fault::not_found("session", id))
     }
 

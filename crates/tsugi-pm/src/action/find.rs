@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::desk::{Caller, Desk};
+use super::caller::Caller;
+use super::desk::Desk;
 use super::view::{fit, page, rows};
 use super::{Action, Effect, Pm};
 use crate::domain::event::{Change, Event};

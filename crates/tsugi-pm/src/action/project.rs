@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::caller::Caller;
 use super::cut::contexts_within;
-use super::desk::{Caller, Desk, OpenTask};
+use super::desk::{Desk, OpenTask};
 use super::status::Change;
 use super::view::{MOST_ROWS, PAGE_BYTES, cursor, fit, page, place};
 use super::{Action, Effect, Pm};
 use crate::domain::agent::AgentType;
 use crate::domain::context::Context;
-use crate::domain::fault::Fault;
+use crate::domain::fault::{Code, Fault};
 use crate::domain::id::{ProjectId, is_project_key};
 use crate::domain::limit;
 use crate::domain::member::{Membership, Role};
@@ -66,9 +67,10 @@ impl Action for CreateProject {
         self.check()?;
         let role = founder_role(desk)?;
         if desk.tx.project_by_key(&self.key)?.is_some() {
-            return Err(Fault::invalid(format!("the key {} is taken", self.key))
+            return Err(Fault::new(Code::SimilarExists, format!("the key {} is taken", self.key))
                 .hint("choose another key, or work in that project")
-                .with("field", "key"));
+                .with("field", "key")
+                .with("key", &self.key));
         }
         let now = desk.tx.now;
         let project = Project {

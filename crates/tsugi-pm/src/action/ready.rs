@@ -27,9 +27,9 @@ impl Desk<'_, '_> {
 
     /// The active projects in which the caller has a power.
     pub(super) fn projects_of_all(&mut self, power: Power) -> Result<Vec<ProjectId>, Fault> {
-        match self.caller.agent_id.clone().filter(|_| !self.is_operator()) {
+        match self.caller.bound_agent() {
             Some(agent) => {
-                let places = self.tx.membership_at_work(&agent)?;
+                let places = self.tx.membership_at_work(agent)?;
                 Ok(places.into_iter().filter(|one| one.role.may(power)).map(|one| one.project_id).collect())
             }
             None => {

@@ -183,8 +183,10 @@ impl Desk<'_, '_> {
         let step = machine::next(open.task.status, change.to, &standing)?;
         check_need(step, change, open)?;
         self.end_hold(open, step, standing.is_holder, change.reason)?;
-        if change.to == TaskStatus::Cancelled {
-            self.withdraw_handoff(&open.task, change.reason.unwrap_or("the task was cancelled"))?;
+        // Nobody can accept a handoff of work that is not to be done now.
+        if matches!(change.to, TaskStatus::Cancelled | TaskStatus::Backlog) {
+            let why = format!("the task was moved to {}", change.to);
+            self.withdraw_handoff(&open.task, change.reason.unwrap_or(&why))?;
         }
         let after = self.moved_task(open, step, change);
         let kind = format!("task.{}", change.to);
@@ -266,8 +268,13 @@ fn check_need(step: Move, change: &Change<'_>, open: &OpenTask) -> Result<(), Fa
     }
 }
 
-/// What came out of the work: what the caller says, or the best we know when it says nothing.
+/// What came out of the work: what the caller says, or the best we know when it says nothing. Work that begins anew
+/// has no result: what shows that the old work was done says nothing of the new, and stays in the history.
 fn outcome(open: &OpenTask, step: Move, change: &Change<'_>) -> Option<WorkResult> {
+    let was_over = matches!(open.task.status, TaskStatus::Review | TaskStatus::Done | TaskStatus::Cancelled);
+    if was_over && matches!(change.to, TaskStatus::Todo | TaskStatus::Backlog) {
+        return None;
+    }
     let known = change.result.cloned().or_else(|| open.task.result.clone());
     if step.need != Need::Result || known.is_some() {
         return known;

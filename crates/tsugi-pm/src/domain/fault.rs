@@ -56,7 +56,7 @@ words! {
         StorageFull = "storage_full",
         /// The database cannot be written.
         StorageReadonly = "storage_readonly",
-        /// An open task with the same title exists.
+        /// An open task with the same title, or a project with the same key, exists.
         SimilarExists = "similar_exists",
         /// The task already has a pending handoff.
         HandoffExists = "handoff_exists",

@@ -4,7 +4,7 @@ use tsugi_protocol::answer;
 
 use crate::action::Pm;
 use crate::action::admin::RegisterAgent;
-use crate::action::desk::Caller;
+use crate::action::caller::Caller;
 use crate::action::people::GetAgent;
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::AgentId;

@@ -11,7 +11,7 @@ use tsugi_protocol::serve::Server;
 use super::service::Service;
 use super::{Settings, offer, watch};
 use crate::action::Pm;
-use crate::action::desk::Caller;
+use crate::action::caller::Caller;
 use crate::action::people::GetSession;
 use crate::action::presence::{DisconnectSession, ProcessHeartbeat};
 use crate::domain::fault::Fault;

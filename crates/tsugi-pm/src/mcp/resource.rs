@@ -128,7 +128,7 @@ async fn current_session(service: &Service, context: &Context) -> Result<Content
     match service.ask(context, GetSession::default()).await {
         // Several sessions are no error to someone who only looks.
         Err(fault) if fault.code == Code::SessionAmbiguous => {
-            let mine = service.caller(context).await.map_err(|fault| missing(uri, &fault))?.agent_id;
+            let mine = service.caller(context).await.map_err(|fault| missing(uri, &fault))?.agent_id().cloned();
             let all = service.ask(context, ListSessions::default()).await.map_err(|fault| missing(uri, &fault))?;
             let sessions: Vec<_> =
                 all.sessions.into_iter().filter(|row| Some(&row.session.agent_id) == mine.as_ref()).collect();

@@ -13,7 +13,7 @@ use tsugi_protocol::rpc::{RpcError, code};
 use tsugi_protocol::serve::{Context, Error, ToolOutput};
 
 use super::{Lang, Liveness, Settings, approval, text};
-use crate::action::desk::Caller;
+use crate::action::caller::Caller;
 use crate::action::find::GetNotifications;
 use crate::action::presence::LeaveSession;
 use crate::action::session::StartSession;
@@ -62,16 +62,13 @@ impl Service {
     }
 
     /// An agent with a client. A legacy client of a process of its own has a session from its first call on.
-    pub(super) async fn caller_of(&self, who: Caller, client: &ClientProfile) -> Result<Caller, Fault> {
+    pub(super) async fn caller_of(&self, mut caller: Caller, client: &ClientProfile) -> Result<Caller, Fault> {
         let info = client.info.as_ref().and_then(Object::of);
         let said = |key: &str| info.as_ref().and_then(|info| info.get_str(key)).map(|text| text.into_owned());
-        let mut caller = Caller {
-            era: era_of(client),
-            client_name: said("name"),
-            client_version: said("version"),
-            host: self.settings.host.clone().filter(|_| self.settings.liveness == Liveness::Process),
-            ..who
-        };
+        caller.era = era_of(client);
+        caller.client_name = said("name");
+        caller.client_version = said("version");
+        caller.host = self.settings.host.clone().filter(|_| self.settings.liveness == Liveness::Process);
         if caller.era == Era::Legacy && self.settings.host.is_some() {
             let first = self.first_session.get_or_try_init(|| self.begin(&caller)).await?;
             caller.default_session = Some(self.begun_session.lock().clone().unwrap_or_else(|| first.clone()));

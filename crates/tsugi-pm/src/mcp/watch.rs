@@ -6,7 +6,7 @@ use std::time::Duration;
 use tsugi_protocol::serve::{Notifier, Server};
 
 use super::service::Service;
-use crate::action::desk::Caller;
+use crate::action::caller::Caller;
 use crate::action::look::{GetTask, Section};
 use crate::domain::event::{EntityType, Event};
 use crate::domain::fault::Fault;

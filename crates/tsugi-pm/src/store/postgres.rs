@@ -35,6 +35,7 @@ pub(super) struct Postgres {
     ahead: Arc<Ahead>,
     longest_statement: Duration,
     listener: Listener,
+    meter: Option<super::Meter>,
 }
 
 impl Postgres {
@@ -49,7 +50,7 @@ impl Postgres {
         open::migrate(client, options.known_migrations).await?;
         let listener = Listener::start(config, tls, pool.clone());
         let longest_statement = options.longest_wait * STATEMENT;
-        Ok(Self { pool, clock: options.clock, ahead: Arc::default(), longest_statement, listener })
+        Ok(Self { pool, clock: options.clock, ahead: Arc::default(), longest_statement, listener, meter: options.meter })
     }
 
     /// Runs one transaction; one that writes, again if another overtakes it.
@@ -71,9 +72,9 @@ impl Postgres {
     async fn once(&self, mode: Mode, work: Arc<Work>) -> Result<Ended, Fault> {
         let client = self.pool.get().await.map_err(|error| unreachable_database(&error))?;
         let (clock, ahead) = (self.clock.clone(), Arc::clone(&self.ahead));
-        let (handle, longest) = (Handle::current(), self.longest_statement);
+        let (handle, longest) = (Handle::current(), self.longest_statement); let meter = self.meter.clone();
         let running = tokio::task::spawn_blocking(move || {
-            let ended = transact(PostgresSql::new(&client, &handle, longest), (clock.as_deref(), &ahead), mode, &work);
+            let ended = transact(PostgresSql::new(&client, &handle, longest, meter.as_ref()), (clock.as_deref(), &ahead), mode, &work);
             if ended.is_broken {
                 // Never lend a connection again whose transaction may still be open.
                 drop(Object::take(client));

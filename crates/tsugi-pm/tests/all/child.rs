@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tsugi_pm::action::Pm;
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::CreateTask;
-use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::handoff::AcceptHandoff;
 use tsugi_pm::action::list::ListTasks;
 use tsugi_pm::domain::fault::Fault;

@@ -497,7 +497,7 @@ async fn tokens_name_their_agent_until_they_are_revoked(world: World) {
     let made = world.operator(NewToken { agent_id: agent("ann"), scopes: Vec::new(), expires_in_s: Some(60) }).await;
     assert!(!format!("{made:?}").contains(&made.secret), "a secret does not print");
     let who = world.pm.authenticate(&made.secret).await.unwrap();
-    assert_eq!(who.unwrap().agent_id, Some(agent("ann")));
+    assert_eq!(who.unwrap().agent_id(), Some(&agent("ann")));
     assert!(world.pm.authenticate("tsugi_wrong").await.unwrap().is_none());
     world.clock.advance_seconds(61);
     assert!(world.pm.authenticate(&made.secret).await.unwrap().is_none(), "it has expired");

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use tsugi_pm::action::Pm;
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::CreateTask;
-use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::list::ListTasks;
 use tsugi_pm::action::look::GetTask;
 use tsugi_pm::domain::fault::Code;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use tsugi_pm::action::admin::RegisterAgent;
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::context::AddContext;
 use tsugi_pm::action::create::{CreateTask, NewTask};
-use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::edit::{UpdateDependencies, UpdateTask};
 use tsugi_pm::action::find::{GetHistory, Search};
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff, GetPendingHandoffs, RejectHandoff};

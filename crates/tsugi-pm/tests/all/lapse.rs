@@ -118,12 +118,12 @@ async fn ending_a_session_hands_over_all_or_nothing(world: World) {
     world.check().await;
 }
 
-fn hosted(who: &str, process_nonce: &str) -> tsugi_pm::action::desk::Caller {
+fn hosted(who: &str, process_nonce: &str) -> tsugi_pm::action::caller::Caller {
     let host = Host { host: "here".into(), pid: 1, process_nonce: process_nonce.into() };
-    tsugi_pm::action::desk::Caller { host: Some(host), ..caller(who) }
+    caller(who).hosted_by(host)
 }
 
-async fn by<A: Action>(world: &World, who: &tsugi_pm::action::desk::Caller, action: A) -> A::Output {
+async fn by<A: Action>(world: &World, who: &tsugi_pm::action::caller::Caller, action: A) -> A::Output {
     world.pm.perform(who, action).await.unwrap_or_else(|fault| panic!("{}: {fault:?}", A::NAME))
 }
 

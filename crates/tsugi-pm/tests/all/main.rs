@@ -21,6 +21,7 @@ mod ready;
 mod rule;
 mod soak;
 mod surface;
+mod trip;
 mod vfs;
 mod wire;
 mod world;

@@ -77,7 +77,7 @@ async fn a_token_stands_for_its_agent_and_nobody_else() {
     let made = world.operator(NewToken { agent_id: agent("ann"), scopes: vec![], expires_in_s: Some(60) }).await;
     assert!(made.secret.starts_with("tsugi_pm_"));
     let holder = world.pm.authenticate(&made.secret).await.unwrap().unwrap();
-    let principal = principal_of_token(&holder.agent_id.unwrap(), "pm");
+    let principal = principal_of_token(holder.agent_id().unwrap(), "pm");
     let ann = client(&shared(&world).await, Caller::new(principal));
     assert_eq!(ann.call("get_my_profile", json!({})).await["agent"]["id"], "agt_ann");
     ann.refused("create_project", json!({"key": "NEW", "name": "n"}), "permission_denied").await;

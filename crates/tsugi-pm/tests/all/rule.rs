@@ -1,9 +1,9 @@
 //! Who may do what, and what a refusal says about it.
 
 use serde_json::json;
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::NewTask;
-use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::edit::UpdateTask;
 use tsugi_pm::action::find::{GetHistory, Search};
 use tsugi_pm::action::handoff::CreateHandoff;
@@ -139,7 +139,7 @@ async fn the_database_itself_refuses_what_would_break_a_rule(world: World) {
 
 async fn what_a_person_does_with_the_database_in_hand_is_signed(world: World) {
     let task = world.task("t").await;
-    let person = Caller { signs_as: Some(agent("local")), ..Caller::operator() };
+    let person = Caller::operator_signing_as(agent("local"));
     let rename = UpdateTask { title: Some("better".into()), ..UpdateTask::of(task.id.clone()) };
     world.pm.perform(&person, rename).await.unwrap();
     let history = GetHistory { entity_id: Some(task.id.to_string()), newest: true, ..GetHistory::default() };

@@ -2,9 +2,9 @@
 
 use tempfile::TempDir;
 use tsugi_pm::action::admin::{RegisterAgent, SetMembership};
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::action::claim::{ClaimTask, Claimed};
 use tsugi_pm::action::create::{CreateTask, NewTask};
-use tsugi_pm::action::desk::Caller;
 use tsugi_pm::action::project::CreateProject;
 use tsugi_pm::action::session::StartSession;
 use tsugi_pm::action::status::{Moved, UpdateTaskStatus};

@@ -13,7 +13,7 @@ mod work;
 
 use clap::Subcommand;
 use serde::Serialize;
-use tsugi_pm::action::desk::Caller;
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::action::project::ProjectRow;
 use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::fault::{Code, Fault};
@@ -176,7 +176,7 @@ impl<'a> Desk<'a> {
         let agent = place.agent.as_deref().map(AgentId::parse).transpose().map_err(|fault| told(app, &fault))?;
         let pm = mcp::open(&db, place.i_know).await.map_err(|fault| told(app, &fault))?;
         // Whoever has the database in hand is the person at this machine, and the history says so.
-        let person = || Caller { signs_as: Some(local_agent()), ..Caller::operator() };
+        let person = || Caller::operator_signing_as(local_agent());
         Ok(Self { app, pm, caller: agent.map_or_else(person, Caller::agent) })
     }
 

@@ -85,14 +85,15 @@ pub(super) struct PostgresSql<'c> {
     client: &'c Object,
     handle: &'c Handle,
     longest_statement: Duration,
+    meter: Option<&'c crate::store::Meter>,
     is_overtaken: bool,
     /// The database did not answer; the connection is of no use any more.
     is_silent: bool,
 }
 
 impl<'c> PostgresSql<'c> {
-    pub(super) fn new(client: &'c Object, handle: &'c Handle, longest_statement: Duration) -> Self {
-        Self { client, handle, longest_statement, is_overtaken: false, is_silent: false }
+    pub(super) fn new(client: &'c Object, handle: &'c Handle, longest_statement: Duration, meter: Option<&'c crate::store::Meter>) -> Self {
+        Self { client, handle, longest_statement, meter, is_overtaken: false, is_silent: false }
     }
 
     fn batch(&mut self, sql: &str) -> Result<(), Fault> {
@@ -102,6 +103,7 @@ impl<'c> PostgresSql<'c> {
 
     /// Waits for an answer, but not for ever.
     fn wait<T>(&mut self, asking: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+        if let Some(m) = self.meter { m.add_trip(); }
         let longest = self.longest_statement;
         let answered = self.handle.block_on(async { tokio::time::timeout(longest, asking).await });
         match answered {

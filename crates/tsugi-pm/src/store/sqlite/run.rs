@@ -94,7 +94,7 @@ impl SqliteSql<'_> {
     fn count(&self, statement: &rusqlite::Statement<'_>) {
         if let Some(meter) = &self.setting.meter {
             let steps = statement.reset_status(StatementStatus::VmStep);
-            meter.add(u64::try_from(steps).unwrap_or(0));
+            meter.add_steps(u64::try_from(steps).unwrap_or(0));
         }
     }
 }

@@ -20,7 +20,7 @@ use tsugi_pm::action::board::message::SendMessage;
 use tsugi_pm::action::board::needs::GetNeeds;
 use tsugi_pm::action::board::story::GetStory;
 use tsugi_pm::action::board::timeline::GetTimeline;
-use tsugi_pm::action::desk::Caller;
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::action::find::GetHistory;
 use tsugi_pm::action::list::ListTasks;
 use tsugi_pm::action::look::GetTask;
@@ -171,7 +171,7 @@ async fn key_at(server: &Shared, secret: &str) -> Option<Key> {
             return None;
         }
     };
-    let agent = found.ok().flatten()?.agent_id?;
+    let agent = found.ok().flatten()?.agent_id()?.clone();
     let permit = Permit::clone(&server.permit);
     Some(Key::of_secret(principal_of_token(&agent, &server.name), secret).with_permit(permit))
 }

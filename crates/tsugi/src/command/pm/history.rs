@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
 use tsugi_pm::action::board::timeline::{GetTimeline, Timeline};
 use tsugi_pm::action::find::{self, Found, GetHistory};
 use tsugi_pm::domain::event::Event;
@@ -103,24 +104,35 @@ pub(super) struct Search {
     /// Only in this project: its key or id
     #[arg(long, value_name = "KEY")]
     project: Option<String>,
+    /// How many at most
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
+    limit: u8,
 }
 
 pub(super) async fn search(app: &App, order: Search) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
-    let found = desk.perform(find::Search { query: order.query, project_id, kinds: Vec::new(), limit: None }).await?;
+    // One more than is shown tells whether there is more.
+    let limit = Some(i64::from(order.limit) + 1);
+    let mut hits = desk.perform(find::Search { query: order.query, project_id, kinds: Vec::new(), limit }).await?.hits;
+    let has_more = hits.len() > usize::from(order.limit);
+    hits.truncate(usize::from(order.limit));
     if app.output.form() == Form::Json {
-        return Ok(app.output.json(&found)?);
+        return Ok(app.output.json(&json!({"hits": hits, "has_more": has_more}))?);
     }
-    if found.hits.is_empty() {
+    if hits.is_empty() {
         app.output.say(|_| "nothing was found".to_owned());
         return Ok(());
     }
     let mut table = Table::new(["kind", "id", "title", "where"]);
-    for hit in found.hits {
+    for hit in hits {
         table.row([hit.kind.clone(), desk.number_of(&hit).await, hit.title, hit.snippet]);
     }
-    Ok(app.output.table(&table)?)
+    app.output.table(&table)?;
+    if has_more {
+        app.output.say(|_| format!("these are the best {}; --limit shows more", order.limit));
+    }
+    Ok(())
 }
 
 impl Desk<'_> {

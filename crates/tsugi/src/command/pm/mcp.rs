@@ -11,7 +11,7 @@ use tsugi_gateway::face;
 use tsugi_gateway::face::stdio::stream;
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::RegisterAgent;
-use tsugi_pm::action::desk::Caller;
+use tsugi_pm::action::caller::Caller;
 use tsugi_pm::domain::fault::{Code, Fault};
 use tsugi_pm::domain::id::AgentId;
 use tsugi_pm::domain::session::{EndKind, Host};

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
 use tsugi_pm::action::look::GetTask;
-use tsugi_pm::action::people::ListSessions;
+use tsugi_pm::action::people::{ListSessions, SessionRow};
 use tsugi_pm::action::view::TaskRow;
 use tsugi_pm::domain::id::{ProjectId, TaskRef};
 use tsugi_pm::domain::task::{TaskSort, TaskStatus};
@@ -34,19 +34,36 @@ pub(super) async fn board(app: &App, order: &Board) -> Result<(), Failure> {
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     let mut rows = Vec::new();
     for status in TaskStatus::ALL.iter().filter(|status| order.all || status.is_open()) {
-        let wish = ListTasks {
-            project_id: project_id.clone(),
-            status: vec![*status],
-            sort: Some(TaskSort::Priority),
-            limit: Some(ROWS),
-            ..ListTasks::default()
-        };
-        rows.extend(desk.perform(wish).await?.tasks);
+        rows.extend(desk.tasks_in(*status, project_id.clone(), |_| true, usize::MAX).await?);
     }
     if app.output.is_data_watched() && app.output.form() == Form::Text {
         return Ok(app.output.page(|paint| page::board(&rows, paint))?);
     }
-    tasks(app, &rows)
+    tasks(app, &rows, "nothing is open")
+}
+
+impl Desk<'_> {
+    /// The tasks of one status that are wanted, the most urgent first: page after page, until there are enough.
+    async fn tasks_in(
+        &self,
+        status: TaskStatus,
+        project_id: Option<ProjectId>,
+        is_wanted: fn(&TaskRow) -> bool,
+        enough: usize,
+    ) -> Result<Vec<TaskRow>, Failure> {
+        let (status, sort, limit) = (vec![status], Some(TaskSort::Priority), Some(ROWS));
+        let mut wish = ListTasks { project_id, status, sort, limit, ..ListTasks::default() };
+        let mut rows = Vec::new();
+        loop {
+            let page = self.perform(wish.clone()).await?;
+            rows.extend(page.tasks.into_iter().filter(is_wanted));
+            wish.cursor = page.next_cursor;
+            if wish.cursor.is_none() || rows.len() >= enough {
+                rows.truncate(enough);
+                return Ok(rows);
+            }
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,33 +78,40 @@ pub(super) struct Ready {
 pub(super) async fn ready(app: &App, order: &Ready) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
-    tasks(app, &ready_tasks(&desk, project_id).await?)
+    tasks(app, &ready_tasks(&desk, project_id, usize::MAX).await?, "nothing is ready")
 }
 
-/// What can be started now, best first: by the agent who acts, or, where nobody in particular does, by anybody.
-pub(super) async fn ready_tasks(desk: &Desk<'_>, project_id: Option<ProjectId>) -> Result<Vec<TaskRow>, Failure> {
-    if desk.caller.agent_id.is_some() {
-        let wish = GetReadyTasks { project_id, limit: Some(ROWS), ..GetReadyTasks::default() };
-        let ready = desk.perform(wish).await?;
-        return Ok([ready.in_hand, ready.tasks].concat());
+/// What can be started now, best first, until there is enough: by the agent who acts, or, where nobody in particular
+/// does, by anybody.
+pub(super) async fn ready_tasks(
+    desk: &Desk<'_>,
+    project_id: Option<ProjectId>,
+    enough: usize,
+) -> Result<Vec<TaskRow>, Failure> {
+    if desk.caller.agent_id().is_none() {
+        return desk.tasks_in(TaskStatus::Todo, project_id, |task| task.ready, enough).await;
     }
-    let wish = ListTasks {
-        project_id,
-        status: vec![TaskStatus::Todo],
-        sort: Some(TaskSort::Priority),
-        limit: Some(ROWS),
-        ..ListTasks::default()
-    };
-    Ok(desk.perform(wish).await?.tasks.into_iter().filter(|task| task.ready).collect())
+    let wish = GetReadyTasks { project_id, limit: Some(ROWS), ..GetReadyTasks::default() };
+    let ready = desk.perform(wish).await?;
+    if ready.tasks.len() as i64 == ROWS && enough > ready.tasks.len() {
+        desk.app.output.say(|_| format!("these are the best {ROWS}; there may be more"));
+    }
+    let mut rows = [ready.in_hand, ready.tasks].concat();
+    rows.truncate(enough);
+    Ok(rows)
 }
 
-/// Tasks as data or as a table.
-pub(super) fn tasks(app: &App, rows: &[TaskRow]) -> Result<(), Failure> {
+/// Tasks as data or as a table; where there are none, talk says so.
+pub(super) fn tasks(app: &App, rows: &[TaskRow], none: &'static str) -> Result<(), Failure> {
     if app.output.form() == Form::Json {
         return Ok(app.output.json(&json!({"tasks": rows}))?);
     }
     if app.output.is_data_watched() {
         return Ok(app.output.page(|paint| page::ready(rows, paint))?);
+    }
+    if rows.is_empty() {
+        app.output.say(|_| none.to_owned());
+        return Ok(());
     }
     let mut table = Table::new(["task", "status", "priority", "assignee", "title"]);
     for task in rows {
@@ -129,7 +153,7 @@ pub(super) struct Who {
 
 pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
-    let sessions = desk.perform(ListSessions { limit: Some(ROWS), cursor: None }).await?.sessions;
+    let sessions = desk.sessions().await?;
     if app.output.form() == Form::Json {
         return Ok(app.output.json(&json!({"sessions": sessions}))?);
     }
@@ -149,4 +173,19 @@ pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
         ]);
     }
     Ok(app.output.table(&table)?)
+}
+
+impl Desk<'_> {
+    /// Every session that is alive or whose claims wait.
+    async fn sessions(&self) -> Result<Vec<SessionRow>, Failure> {
+        let (mut sessions, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = self.perform(ListSessions { limit: Some(ROWS), cursor }).await?;
+            sessions.extend(page.sessions);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(sessions);
+            }
+        }
+    }
 }

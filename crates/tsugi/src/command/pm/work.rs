@@ -114,7 +114,7 @@ pub(super) struct Release {
 
 pub(super) async fn release(app: &App, order: Release) -> Result<(), Failure> {
     let (desk, task_id) = order.of.open(app).await?;
-    if desk.caller.agent_id.is_none() {
+    if desk.caller.agent_id().is_none() {
         // Nobody in particular holds nothing: whoever has the database in hand takes the task away.
         return desk.show(ForceRelease { task_id, reason: order.reason }).await;
     }
