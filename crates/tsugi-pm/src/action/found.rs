@@ -1,0 +1,59 @@
+//! Making a project together with its first agents: all of it, or nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::admin::{RegisterAgent, SetMembership};
+use super::desk::Desk;
+use super::project::{CreateProject, ProjectAnswer};
+use super::{Action, Effect};
+use crate::domain::agent::AgentType;
+use crate::domain::fault::Fault;
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::member::Role;
+
+/// Makes a project and gives agents their places in it; an agent that is unknown is registered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundProject {
+    /// The project.
+    pub project: CreateProject,
+    /// Who belongs to it from the beginning.
+    pub members: Vec<FirstMember>,
+    /// Whether a program may own it.
+    pub allow_ai_owner: bool,
+}
+
+/// An agent and what it becomes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirstMember {
+    /// Who.
+    pub agent_id: AgentId,
+    /// As what.
+    pub role: Role,
+}
+
+impl Action for FoundProject {
+    const NAME: &'static str = "found_project";
+    const EFFECT: Effect = Effect::Write;
+    type Output = ProjectAnswer;
+
+    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectAnswer, Fault> {
+        let made = self.project.run(desk)?;
+        self.members.iter().try_for_each(|member| self.seat(desk, &made.project.id, member))?;
+        Ok(made)
+    }
+}
+
+impl FoundProject {
+    fn seat(&self, desk: &mut Desk<'_, '_>, project: &ProjectId, member: &FirstMember) -> Result<(), Fault> {
+        let FirstMember { agent_id, role } = member.clone();
+        if desk.tx.agent_find(&agent_id)?.is_none() {
+            let is_person = role == Role::Owner && !self.allow_ai_owner;
+            let kind = if is_person { AgentType::Human } else { AgentType::Ai };
+            RegisterAgent { kind, ..RegisterAgent::ai(agent_id.clone()) }.run(desk)?;
+        }
+        let (project_id, allow_ai_owner) = (project.clone(), self.allow_ai_owner);
+        SetMembership { project_id, agent_id, role: Some(role), allow_ai_owner }.run(desk).map(drop)
+    }
+}
