@@ -19,6 +19,7 @@ use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::fault::{Code, Fault};
 use tsugi_pm::domain::id::{AgentId, ProjectId};
 use tsugi_pm::mcp::actor::local_agent;
+use tsugi_pm::store::Location;
 
 use crate::app::App;
 use crate::builtin;
@@ -76,6 +77,8 @@ enum Order {
     Show(show::Show),
     /// Show who is at work
     Who(show::Who),
+    /// End a session; what it holds is given back
+    End(house::End),
     /// Show what happened
     Log(history::Log),
     /// Find tasks, contexts and handoffs by words
@@ -135,6 +138,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Order::Ready(order) => show::ready(app, &order).await?,
         Order::Show(order) => show::task(app, &order).await?,
         Order::Who(order) => show::who(app, &order).await?,
+        Order::End(order) => house::end(app, order).await?,
         Order::Log(order) => history::log(app, order).await?,
         Order::Search(order) => history::search(app, order).await?,
         Order::Watch(order) => return watch::watch(app, &order).await,
@@ -168,13 +172,29 @@ struct Desk<'a> {
 }
 
 impl<'a> Desk<'a> {
+    /// Opens a database that is there. A mistyped name must not look like an empty database.
     async fn open(app: &'a App, place: &Place) -> Result<Self, Failure> {
-        let db = match &place.db {
-            Some(db) => db.clone(),
-            None => default_database()?,
-        };
+        let db = place.database()?;
+        match Location::parse(&db) {
+            Location::Sqlite(file) if !file.exists() => Err(told(app, &no_database(place, &db))),
+            _ => Self::at(app, place, &db).await,
+        }
+    }
+
+    /// Opens a database, and makes it if it is not there: for the verbs with which one begins.
+    async fn make(app: &'a App, place: &Place) -> Result<Self, Failure> {
+        let db = place.database()?;
+        if place.db.is_none()
+            && let Some(folder) = std::path::Path::new(&db).parent()
+        {
+            std::fs::create_dir_all(folder)?;
+        }
+        Self::at(app, place, &db).await
+    }
+
+    async fn at(app: &'a App, place: &Place, db: &str) -> Result<Self, Failure> {
         let agent = place.agent.as_deref().map(AgentId::parse).transpose().map_err(|fault| told(app, &fault))?;
-        let pm = mcp::open(&db, place.i_know).await.map_err(|fault| told(app, &fault))?;
+        let pm = mcp::open(db, place.i_know).await.map_err(|fault| told(app, &fault))?;
         // Whoever has the database in hand is the person at this machine, and the history says so.
         let person = || Caller::operator_signing_as(local_agent());
         Ok(Self { app, pm, caller: agent.map_or_else(person, Caller::agent) })
@@ -229,12 +249,20 @@ impl<'a> Desk<'a> {
     }
 }
 
-fn default_database() -> Result<String, Failure> {
-    let file = builtin::pm::default_file()?;
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
+impl Place {
+    /// The database that is meant.
+    fn database(&self) -> Result<String, Failure> {
+        match &self.db {
+            Some(db) => Ok(db.clone()),
+            None => Ok(builtin::pm::default_file()?.to_string_lossy().into_owned()),
+        }
     }
-    Ok(file.to_string_lossy().into_owned())
+}
+
+fn no_database(place: &Place, db: &str) -> Fault {
+    let flag = place.db.as_ref().map(|db| format!(" --db {db}")).unwrap_or_default();
+    Fault::new(Code::NotFound, format!("there is no database {db}"))
+        .hint(format!("`tsugi pm init{flag} --project KEY \"Name\"` makes one"))
 }
 
 /// Says why, once, and gives the code to end with.

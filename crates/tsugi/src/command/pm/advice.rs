@@ -13,13 +13,24 @@ const VERBS: [(&str, &str); 9] = [
     ("move it to todo with update_task_status", "take it up again with `tsugi pm move KEY todo`"),
     ("leave to_agent_id out, and whoever comes may take it", "leave --to out, and whoever comes may take it"),
     (" with start_session", ""),
-    ("name one as session_id", "end the others: `tsugi pm who` shows them"),
+    (
+        "name one as session_id",
+        "name one with --session, or end the others with `tsugi pm end`; `tsugi pm who` shows them",
+    ),
 ];
 
 /// The hint of a refusal, in the words of the command.
 pub(super) fn hint(fault: &Fault) -> String {
     if fault.code == Code::AlreadyClaimed {
         return instead(fault);
+    }
+    if let Some(key) = fault.details.get("key").and_then(Value::as_str) {
+        return format!(
+            "add agents to it: `tsugi pm agent add agt_x --project {key} --role worker`; or choose another key"
+        );
+    }
+    if fault.details.get("field").is_some_and(|field| field == "reason") {
+        return "add --reason \"…\"".to_owned();
     }
     VERBS.iter().fold(fault.hint.clone(), |text, (tool, verb)| text.replace(tool, verb))
 }

@@ -1,19 +1,23 @@
-//! The verbs that keep house: init, export, import, verify, sweep, agent, token.
+//! The verbs that keep house: init, export, import, verify, sweep, end, agent, token.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::json;
-use tsugi_pm::action::admin::{ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership, UpdateAgent};
-use tsugi_pm::action::people::ListAgents;
+use tsugi_pm::action::admin::{
+    ForceEndSession, ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership, UpdateAgent,
+};
+use tsugi_pm::action::found::{FirstMember, FoundProject};
+use tsugi_pm::action::people::{AgentRow, ListAgents};
 use tsugi_pm::action::project::CreateProject;
+use tsugi_pm::action::session::EndSession;
 use tsugi_pm::domain::agent::{AgentStatus, AgentType};
-use tsugi_pm::domain::id::{AgentId, ProjectId, TokenId};
+use tsugi_pm::domain::id::{AgentId, ProjectId, SessionId, TokenId};
 use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::mcp::actor::is_there;
 
-use super::{Desk, Place, named, page, told};
+use super::{Desk, Place, mcp, named, page, told};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::output::Form;
@@ -43,7 +47,7 @@ pub(super) struct Init {
 
 pub(super) async fn init(app: &App, order: Init) -> Result<(), Failure> {
     let members = order.agents.iter().map(|text| member(app, text)).collect::<Result<Vec<_>, _>>()?;
-    let desk = Desk::open(app, &Place { db: order.db, agent: None, i_know: order.i_know }).await?;
+    let desk = Desk::make(app, &Place { db: order.db.clone(), agent: None, i_know: order.i_know }).await?;
     let project = CreateProject {
         key: order.project,
         name: order.name,
@@ -51,21 +55,33 @@ pub(super) async fn init(app: &App, order: Init) -> Result<(), Failure> {
         policy: Policy::default(),
         idempotency_key: None,
     };
-    let project = desk.perform(project).await?.project;
-    for (agent_id, role) in &members {
-        let is_person = *role == Role::Owner && !order.allow_ai_owner;
-        let kind = if is_person { AgentType::Human } else { AgentType::Ai };
-        desk.register(agent_id, kind, None).await?;
-        desk.join(&project.id, agent_id, *role, order.allow_ai_owner).await?;
+    let wish = FoundProject { project, members: members.clone(), allow_ai_owner: order.allow_ai_owner };
+    let project = desk.perform(wish).await?.project;
+    if app.output.is_data_watched() && app.output.form() == Form::Text {
+        app.output.page(|paint| page::founded(&project, &members, paint))?;
+    } else {
+        let agents: Vec<_> = members.iter().map(|one| json!({"id": one.agent_id, "role": one.role})).collect();
+        desk.print(&json!({"project_id": project.id, "key": project.key, "name": project.name, "agents": agents}))?;
     }
-    let agents: Vec<_> = members.iter().map(|(id, role)| json!({"id": id, "role": role})).collect();
-    desk.print(&json!({"project_id": project.id, "key": project.key, "name": project.name, "agents": agents}))
+    say_next(app, order.db.as_deref(), &members);
+    Ok(())
+}
+
+/// What comes after a database is made. A program with its own environment does not hear of ours, so it is told the file.
+fn say_next(app: &App, db: Option<&str>, members: &[FirstMember]) {
+    let flag = db.map(|db| format!(" --db {}", mcp::shown(db))).unwrap_or_default();
+    let agent = members.first().map_or("agt_a", |one| one.agent_id.as_str());
+    app.output.say(|paint| {
+        let task = paint.hint(format!("tsugi pm new{flag} \"First task\""));
+        let server = paint.hint(format!("mcp-server-pm{flag} --agent-id {agent}"));
+        format!("next: {task}; an agent's client starts {server}")
+    });
 }
 
 /// `agt_a:worker`; a worker when no role is said.
-fn member(app: &App, text: &str) -> Result<(AgentId, Role), Failure> {
+fn member(app: &App, text: &str) -> Result<FirstMember, Failure> {
     let (id, role) = text.split_once(':').unwrap_or((text, "worker"));
-    Ok((named(app, AgentId::parse(id))?, named(app, role.parse())?))
+    Ok(FirstMember { agent_id: named(app, AgentId::parse(id))?, role: named(app, role.parse())? })
 }
 
 impl Desk<'_> {
@@ -113,7 +129,7 @@ pub(super) async fn import(app: &App, order: &Import) -> Result<(), Failure> {
         false => std::fs::read_to_string(&order.file),
     };
     let text = text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}", order.file.display())))?;
-    let desk = Desk::open(app, &order.place).await?;
+    let desk = Desk::make(app, &order.place).await?;
     let imported = desk.pm.import(text).await.map_err(|fault| told(app, &fault))?;
     desk.print(&imported)
 }
@@ -143,7 +159,39 @@ pub(super) struct Sweep {
 pub(super) async fn sweep(app: &App, order: &Sweep) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
     let swept = desk.pm.sweep().await.map_err(|fault| told(app, &fault))?;
+    if app.output.is_data_watched() && app.output.form() == Form::Text {
+        return Ok(app.output.page(|_| page::swept(&swept))?);
+    }
     desk.print(&swept)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct End {
+    #[command(flatten)]
+    place: Place,
+    /// The session: ses_…; `tsugi pm who` shows them
+    session: String,
+    /// Why
+    #[arg(long, default_value = "ended with tsugi pm end")]
+    reason: String,
+}
+
+/// Ends a session: the agent's own, or, for whoever has the database in hand, anybody's. What it holds is given back.
+pub(super) async fn end(app: &App, order: End) -> Result<(), Failure> {
+    let session_id = named(app, SessionId::parse(&order.session))?;
+    let desk = Desk::open(app, &order.place).await?;
+    if desk.caller.agent_id().is_some() {
+        let (summary, session_id) = (order.reason, Some(session_id));
+        let wish = EndSession { summary, session_id, handoffs: Vec::new(), keep_claims: false, idempotency_key: None };
+        desk.perform(wish).await?;
+    } else {
+        desk.perform(ForceEndSession { session_id, reason: order.reason }).await?;
+    }
+    match app.output.form() {
+        Form::Json => app.output.json(&json!({"ended": order.session}))?,
+        Form::Text => app.output.data(&format!("{} is over; what it held can be taken again", order.session))?,
+    }
+    Ok(())
 }
 
 #[derive(Debug, clap::Args)]
@@ -247,7 +295,7 @@ async fn set_agent(app: &App, set: SetAgent) -> Result<(), Failure> {
 
 async fn add_agent(app: &App, add: AddAgent) -> Result<(), Failure> {
     let id = named(app, AgentId::parse(&add.id))?;
-    let desk = Desk::open(app, &add.place).await?;
+    let desk = Desk::make(app, &add.place).await?;
     let kind = if add.human { AgentType::Human } else { AgentType::Ai };
     desk.register(&id, kind, add.name).await?;
     if let Some(role) = add.role {
@@ -259,17 +307,33 @@ async fn add_agent(app: &App, add: AddAgent) -> Result<(), Failure> {
 
 async fn list_agents(app: &App, place: &Place) -> Result<(), Failure> {
     let desk = Desk::open(app, place).await?;
-    let found = desk.perform(ListAgents { limit: Some(200), ..ListAgents::default() }).await?;
+    let agents = desk.agents().await?;
     if app.output.form() == Form::Json {
-        return Ok(app.output.json(&found)?);
+        return Ok(app.output.json(&json!({"agents": agents}))?);
     }
     let mut table = Table::new(["id", "name", "type", "status", "online", "holds"]);
-    for agent in found.agents {
+    for agent in agents {
         let online = if agent.online { "yes" } else { "no" }.to_owned();
         let (kind, status) = (agent.kind.to_string(), agent.status.to_string());
         table.row([agent.id.to_string(), agent.name, kind, status, online, agent.live_claims.to_string()]);
     }
     Ok(app.output.table(&table)?)
+}
+
+impl Desk<'_> {
+    /// Every agent, page after page.
+    async fn agents(&self) -> Result<Vec<AgentRow>, Failure> {
+        let mut wish = ListAgents { limit: Some(200), ..ListAgents::default() };
+        let mut agents = Vec::new();
+        loop {
+            let page = self.perform(wish.clone()).await?;
+            agents.extend(page.agents);
+            wish.cursor = page.next_cursor;
+            if wish.cursor.is_none() {
+                return Ok(agents);
+            }
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -284,7 +348,8 @@ enum TokenOrder {
     New {
         #[command(flatten)]
         place: Place,
-        /// For whom
+        /// For whom: agt_…
+        #[arg(value_name = "AGENT")]
         id: String,
         /// For how many seconds; for ever when unset
         #[arg(long, value_name = "SECONDS")]
@@ -314,6 +379,9 @@ pub(super) async fn token(app: &App, order: Token) -> Result<(), Failure> {
         TokenOrder::List { place } => {
             let desk = Desk::open(app, &place).await?;
             let tokens = desk.perform(ListTokens::default()).await?;
+            if app.output.is_data_watched() && app.output.form() == Form::Text {
+                return Ok(app.output.page(|paint| page::tokens(&tokens, page::now(), paint))?);
+            }
             desk.print(&json!({"tokens": tokens}))
         }
         TokenOrder::Revoke { place, id } => {

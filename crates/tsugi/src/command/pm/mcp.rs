@@ -139,13 +139,21 @@ pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, Fault> {
     let options = Options { allow_network_file_system: i_know, connections, ..usual };
     Pm::open(options).await.map_err(|error| {
         let hint = error.hint();
-        Fault::new(error.code(), error.to_string()).hint(hint).with("db", db_shown(db))
+        Fault::new(error.code(), error.to_string()).hint(hint).with("db", shown(db))
     })
 }
 
-/// An address may hold a password.
-fn db_shown(db: &str) -> &str {
-    db.rsplit_once('@').map_or(db, |(_, rest)| rest)
+/// A database as it may be shown: of an address only host, port and name, since the rest may hold a password.
+pub(crate) fn shown(db: &str) -> &str {
+    let Location::Postgres(_) = Location::parse(db) else { return db };
+    let address = db.split_once("://").map_or(db, |(_, address)| address);
+    let (place, query) = address.split_once('?').unwrap_or((address, ""));
+    match place.rsplit_once('@') {
+        Some((_, place)) => place,
+        // A question mark in a password would look like this.
+        None if query.contains('@') => "a PostgreSQL database",
+        None => place,
+    }
 }
 
 fn this_process() -> Host {
@@ -182,5 +190,24 @@ async fn until_orphaned() {
             }
         };
         let _ = tokio::time::timeout(PARENT_LOOK, woken).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_shown_without_what_may_be_a_password() {
+        let cases = [
+            ("postgres://ann:s3cret@db.example:5432/team", "db.example:5432/team"),
+            ("postgres://db.example/team?user=ann&password=s3cret", "db.example/team"),
+            ("postgresql://ann:s@cret@db.example/team?password=s3cret", "db.example/team"),
+            ("postgres://ann:s3?cret@db.example/team", "a PostgreSQL database"),
+            ("team@home.db", "team@home.db"),
+        ];
+        for (db, wanted) in cases {
+            assert_eq!(shown(db), wanted, "{db}");
+        }
     }
 }

@@ -3,16 +3,20 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
+use tsugi_pm::action::found::FirstMember;
 use tsugi_pm::action::look::TaskDetail;
 use tsugi_pm::action::people::SessionRow;
 use tsugi_pm::action::project::ProjectDetail;
+use tsugi_pm::action::sweep::Swept;
 use tsugi_pm::action::verify::Verification;
 use tsugi_pm::action::view::{ClaimView, TaskRow, TaskView};
 use tsugi_pm::domain::context::Context;
 use tsugi_pm::domain::handoff::Handoff;
+use tsugi_pm::domain::project::Project;
 use tsugi_pm::domain::session::SessionState;
 use tsugi_pm::domain::task::{Priority, TaskStatus};
 use tsugi_pm::domain::time::Moment;
+use tsugi_pm::domain::token::Token;
 
 use crate::failure::printable;
 use crate::output::style::Paint;
@@ -235,6 +239,42 @@ fn part(lines: &mut Vec<String>, heading: &str, items: Vec<String>, paint: Paint
     }
     lines.extend([String::new(), paint.strong(heading)]);
     lines.extend(items.iter().map(|item| format!("  {}", printable(item).replace('\n', "\n  "))));
+}
+
+/// A project that was just made.
+pub(super) fn founded(project: &Project, members: &[FirstMember], paint: Paint) -> String {
+    let mut lines = vec![
+        format!("{}  {}", paint.hint(&project.key), paint.strong(printable(&project.name))),
+        paint.faint(&project.id),
+    ];
+    let people = members.iter().map(|one| format!("{:<8} {}", one.role.as_str(), one.agent_id));
+    part(&mut lines, "people and programs", people.collect(), paint);
+    lines.join("\n")
+}
+
+/// What a sweep brought back.
+pub(super) fn swept(swept: &Swept) -> String {
+    let counts = serde_json::json!(swept);
+    let counts = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
+    let told: Vec<String> = counts.map(|(what, count)| format!("{count} {}", what.replace('_', " "))).collect();
+    if told.is_empty() { "there was nothing to bring back".to_owned() } else { told.join("\n") }
+}
+
+/// Tokens, by when they were made.
+pub(super) fn tokens(tokens: &[Token], now: Moment, paint: Paint) -> String {
+    if tokens.is_empty() {
+        return "there are no tokens".to_owned();
+    }
+    let lines = tokens.iter().map(|token| {
+        let state = match (token.revoked_at, token.expires_at) {
+            (Some(at), _) => paint.faint(format!("revoked {}", ago(at, now))),
+            (None, Some(at)) if at <= now => paint.faint(format!("expired {}", ago(at, now))),
+            (None, Some(at)) => format!("for {} more", length(at.seconds_since(now))),
+            (None, None) => "for ever".to_owned(),
+        };
+        format!("{}  {}  made {}, {state}", token.id, paint.hint(&token.agent_id), ago(token.created_at, now))
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Who is at work, what they hold, and how long their leases last.

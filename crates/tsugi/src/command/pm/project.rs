@@ -71,7 +71,7 @@ pub(super) async fn project(app: &App, order: Project) -> Result<(), Failure> {
         ProjectOrder::New { place, key, name } => {
             let (description, policy, idempotency_key) = (String::new(), Policy::default(), None);
             let wish = CreateProject { key, name, description, policy, idempotency_key };
-            Desk::open(app, &place).await?.show(wish).await
+            Desk::make(app, &place).await?.show(wish).await
         }
         ProjectOrder::Show { place, key } => {
             let desk = Desk::open(app, &place).await?;

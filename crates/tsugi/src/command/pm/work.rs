@@ -6,8 +6,8 @@ use tsugi_pm::action::create::{CreateTask, NewTask};
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
 use tsugi_pm::action::look::{GetTask, Section};
 use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
-use tsugi_pm::domain::fault::Fault;
-use tsugi_pm::domain::id::{AgentId, HandoffId, TaskRef};
+use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::id::{AgentId, HandoffId, SessionId, TaskRef};
 use tsugi_pm::domain::task::{Priority, TaskStatus, Verdict, WorkResult};
 
 use super::{Desk, Place, named, show, told};
@@ -30,7 +30,7 @@ pub(super) struct New {
     #[arg(long)]
     priority: Option<Priority>,
     /// What it waits for; may be repeated
-    #[arg(long = "after", value_name = "TASK")]
+    #[arg(long = "after", alias = "depends-on", value_name = "TASK")]
     depends_on: Vec<String>,
     /// A word to find it by; may be repeated
     #[arg(long = "label", value_name = "WORD")]
@@ -65,16 +65,23 @@ pub(super) struct Next {
     /// Take it
     #[arg(long)]
     claim: bool,
+    /// For which session of the agent, where it has several
+    #[arg(long, value_name = "ID", requires = "claim")]
+    session: Option<String>,
 }
 
 pub(super) async fn next(app: &App, order: &Next) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     if order.claim {
-        return desk.show(ClaimTask { project_id, ..ClaimTask::default() }).await;
+        let session_id = session(app, order.session.as_deref())?;
+        return desk.show(ClaimTask { project_id, session_id, ..ClaimTask::default() }).await;
     }
-    let best = show::ready_tasks(&desk, project_id).await?;
-    show::tasks(app, &best[..best.len().min(1)])
+    show::tasks(app, &show::ready_tasks(&desk, project_id, 1).await?, "nothing is ready")
+}
+
+fn session(app: &App, text: Option<&str>) -> Result<Option<SessionId>, Failure> {
+    named(app, text.map(SessionId::parse).transpose())
 }
 
 /// A task, and who moves it.
@@ -84,12 +91,38 @@ struct Of {
     place: Place,
     /// The task: KEY-n or tsk_…
     task: String,
+    /// From which session of the agent; the one that holds the task, or its only one, when unset
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+}
+
+/// An open database, a task in it, and the session that moves it when that is clear.
+struct Hand<'a> {
+    desk: Desk<'a>,
+    task_id: TaskRef,
+    session_id: Option<SessionId>,
 }
 
 impl Of {
-    async fn open<'a>(&self, app: &'a App) -> Result<(Desk<'a>, TaskRef), Failure> {
-        let name = named(app, TaskRef::parse(&self.task))?;
-        Ok((Desk::open(app, &self.place).await?, name))
+    async fn open<'a>(&self, app: &'a App) -> Result<Hand<'a>, Failure> {
+        let task_id = named(app, TaskRef::parse(&self.task))?;
+        let named = session(app, self.session.as_deref())?;
+        let desk = Desk::open(app, &self.place).await?;
+        let session_id = match named {
+            None => desk.holding_session(&task_id).await?,
+            named => named,
+        };
+        Ok(Hand { desk, task_id, session_id })
+    }
+}
+
+impl Desk<'_> {
+    /// The session of whoever acts that holds a task. An agent may have several, and only one of them can mean this.
+    async fn holding_session(&self, task_id: &TaskRef) -> Result<Option<SessionId>, Failure> {
+        let Some(agent) = self.caller.agent_id() else { return Ok(None) };
+        let wish = GetTask { task_id: task_id.clone(), include: vec![Section::Claim], max_bytes: None };
+        let claim = self.perform(wish).await?.claim;
+        Ok(claim.filter(|claim| claim.agent_id == *agent).map(|claim| claim.session_id))
     }
 }
 
@@ -100,8 +133,8 @@ pub(super) struct Claim {
 }
 
 pub(super) async fn claim(app: &App, order: &Claim) -> Result<(), Failure> {
-    let (desk, name) = order.of.open(app).await?;
-    desk.show(ClaimTask { task_id: Some(name), ..ClaimTask::default() }).await
+    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+    desk.show(ClaimTask { task_id: Some(task_id), session_id, ..ClaimTask::default() }).await
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,12 +146,31 @@ pub(super) struct Release {
 }
 
 pub(super) async fn release(app: &App, order: Release) -> Result<(), Failure> {
-    let (desk, task_id) = order.of.open(app).await?;
+    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
     if desk.caller.agent_id().is_none() {
         // Nobody in particular holds nothing: whoever has the database in hand takes the task away.
+        desk.refuse_free(&task_id).await?;
         return desk.show(ForceRelease { task_id, reason: order.reason }).await;
     }
-    desk.show(ReleaseTask { task_id, reason: order.reason, note: None, session_id: None, idempotency_key: None }).await
+    desk.show(ReleaseTask { task_id, reason: order.reason, note: None, session_id, idempotency_key: None }).await
+}
+
+impl Desk<'_> {
+    /// Taking away what nobody holds would look as if something had been done.
+    async fn refuse_free(&self, task_id: &TaskRef) -> Result<(), Failure> {
+        let wish = GetTask { task_id: task_id.clone(), include: vec![Section::Claim], max_bytes: None };
+        let found = self.perform(wish).await?;
+        match found.claim {
+            Some(_) => Ok(()),
+            None => {
+                let text = format!("nobody holds {}", found.task.reference);
+                Err(told(
+                    self.app,
+                    &Fault::new(Code::InvalidTransition, text).hint("`tsugi pm who` shows who holds what"),
+                ))
+            }
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -137,12 +189,12 @@ pub(super) struct Review {
 }
 
 pub(super) async fn review(app: &App, order: Review) -> Result<(), Failure> {
-    let (desk, task_id) = order.of.open(app).await?;
+    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
     let verdict = if order.changes.is_some() { Verdict::Changes } else { Verdict::Approve };
     if order.approve || order.changes.is_some() {
         return desk.show(ReviewTask { task_id, verdict, notes: order.changes, idempotency_key: None }).await;
     }
-    desk.show(finished(task_id, TaskStatus::Review, order.summary)).await
+    desk.show(UpdateTaskStatus { session_id, ..finished(task_id, TaskStatus::Review, order.summary) }).await
 }
 
 #[derive(Debug, clap::Args)]
@@ -155,8 +207,8 @@ pub(super) struct Done {
 }
 
 pub(super) async fn done(app: &App, order: Done) -> Result<(), Failure> {
-    let (desk, task_id) = order.of.open(app).await?;
-    desk.show(finished(task_id, TaskStatus::Done, order.summary)).await
+    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+    desk.show(UpdateTaskStatus { session_id, ..finished(task_id, TaskStatus::Done, order.summary) }).await
 }
 
 fn finished(task_id: TaskRef, status: TaskStatus, summary: Option<String>) -> UpdateTaskStatus {
@@ -173,9 +225,9 @@ pub(super) struct Block {
 }
 
 pub(super) async fn block(app: &App, order: Block) -> Result<(), Failure> {
-    let (desk, task_id) = order.of.open(app).await?;
+    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
     let reason = Some(order.reason);
-    desk.show(UpdateTaskStatus { reason, ..UpdateTaskStatus::new(task_id, TaskStatus::Blocked) }).await
+    desk.show(UpdateTaskStatus { reason, session_id, ..UpdateTaskStatus::new(task_id, TaskStatus::Blocked) }).await
 }
 
 #[derive(Debug, clap::Args)]
@@ -190,8 +242,9 @@ pub(super) struct Move {
 }
 
 pub(super) async fn change(app: &App, order: Move) -> Result<(), Failure> {
-    let (desk, task_id) = order.of.open(app).await?;
-    desk.show(UpdateTaskStatus { reason: order.reason, ..UpdateTaskStatus::new(task_id, order.status) }).await
+    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+    desk.show(UpdateTaskStatus { reason: order.reason, session_id, ..UpdateTaskStatus::new(task_id, order.status) })
+        .await
 }
 
 #[derive(Debug, clap::Args)]
@@ -213,7 +266,7 @@ pub(super) struct Handoff {
 }
 
 pub(super) async fn handoff(app: &App, order: Handoff) -> Result<(), Failure> {
-    let (desk, task_id) = order.of.open(app).await?;
+    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
     let to_agent_id = named(app, order.to.as_deref().map(AgentId::parse).transpose())?;
     desk.show(CreateHandoff {
         task_id,
@@ -224,7 +277,7 @@ pub(super) async fn handoff(app: &App, order: Handoff) -> Result<(), Failure> {
         done: Vec::new(),
         uncertain: Vec::new(),
         git: None,
-        session_id: None,
+        session_id,
         idempotency_key: None,
     })
     .await
@@ -236,6 +289,9 @@ pub(super) struct Accept {
     place: Place,
     /// The handoff: hnd_…, or the task it is about
     handoff: String,
+    /// For which session of the agent, where it has several
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
 }
 
 pub(super) async fn accept(app: &App, order: &Accept) -> Result<(), Failure> {
@@ -244,7 +300,8 @@ pub(super) async fn accept(app: &App, order: &Accept) -> Result<(), Failure> {
         Ok(id) => id,
         Err(_) => handoff_on(&desk, &order.handoff).await?,
     };
-    desk.show(AcceptHandoff { handoff_id, note: None, session_id: None, idempotency_key: None }).await
+    let session_id = session(app, order.session.as_deref())?;
+    desk.show(AcceptHandoff { handoff_id, note: None, session_id, idempotency_key: None }).await
 }
 
 /// The handoff that waits on a task, or was the last to.
