@@ -220,6 +220,15 @@ test("a task's page has its decisions, its handoffs, its holds with fences, what
     await page.getByText(`The prompt for ${team.waiting.ref} was copied.`).waitFor();
     const prompt = await page.evaluate(() => navigator.clipboard.readText());
     assert.ok(prompt.includes("Pay with one press") && prompt.includes("claim_task"), prompt);
+
+    // Given to somebody, and to nobody again.
+    const assignee = drawer.locator(".controls label", { hasText: "Assignee" }).locator("select");
+    await assignee.selectOption("Darwin");
+    await assignee.locator("option:checked", { hasText: "Darwin" }).waitFor({ state: "attached" });
+    await assignee.selectOption("nobody");
+    await drawer.locator(".audit", { hasText: /Assignee\s*Darwin\s*→/ }).waitFor();
+    await page.reload();
+    await assignee.locator("option:checked", { hasText: "nobody" }).waitFor({ state: "attached" });
     assertQuiet(page);
     await page.context().close();
   });

@@ -40,6 +40,18 @@ const TOOLS = [
     },
     outputSchema: { type: "object", properties: { booked: { type: "boolean" }, seat: { type: "string" }, name: { type: "string" } }, required: ["booked", "seat", "name"] },
   },
+  {
+    name: "pack",
+    description: "Says what it was given.",
+    inputSchema: {
+      type: "object",
+      properties: {
+        note: { description: "Anything at all" },
+        parts: { type: "array", items: { oneOf: [{ title: "Word", type: "string" }, { title: "Weight", type: "integer" }] }, description: "What to pack" },
+        extras: { type: "array", items: {}, description: "What else" },
+      },
+    },
+  },
   { name: "count", description: "Counts to a number and reports progress.", inputSchema: { type: "object", properties: { to: { type: "integer", minimum: 1, maximum: 1000, default: 3 } } } },
   { name: "crash", description: "Ends this server in the middle of the call.", annotations: { destructiveHint: true }, inputSchema: { type: "object", properties: {} } },
   { name: "<img src=x onerror=alert(1)>", description: "<script>alert(1)</script> A name that wants to be run.", inputSchema: { type: "object", properties: {} } },
@@ -58,6 +70,7 @@ const CALLS = {
     const booked = { booked: true, seat: answer.content.bar ? "bar" : "none", name: answer.content.name };
     return { content: [{ type: "text", text: JSON.stringify(booked) }, { type: "image", data: PICTURE, mimeType: "image/png" }], structuredContent: booked };
   },
+  pack: (given) => text(`packed ${JSON.stringify(given)}`),
   async count({ to = 3 }, token) {
     for (let at = 1; at <= to; at += 1) {
       if (token !== undefined) write({ method: "notifications/progress", params: { progressToken: token, progress: at, total: to, message: `at ${at}` } });

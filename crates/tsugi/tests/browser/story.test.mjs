@@ -204,6 +204,58 @@ test("a server is added, asks back in the middle of a call, crashes and comes ba
   });
 });
 
+test("what is sent is what the screen shows: broken JSON is not sent, and a removal takes away the right item", async () => {
+  await withGateway(OPEN, async (gateway) => {
+    const page = await openWindow();
+    await page.goto(gateway.url);
+    await addTables(page);
+    await page.goto(`${gateway.url}/#/try/tables/tool/pack`);
+    const call = page.getByRole("button", { name: "Call", exact: true });
+    const result = page.locator(".result");
+    const refused = page.getByText("Nothing was sent: an argument is not JSON yet.");
+
+    // In the editor: first what parses, then what does not.
+    await page.getByRole("tab", { name: "JSON" }).click();
+    await page.getByLabel("Arguments as JSON").fill('{"note": "older"}');
+    await page.getByLabel("Arguments as JSON").fill('{"note": "newer"');
+    await call.click();
+    await refused.waitFor();
+    assert.equal(await result.count(), 0);
+    await page.getByLabel("Arguments as JSON").fill('{"note": "newer"}');
+    await call.click();
+    await result.getByText('packed {"note":"newer"}').waitFor();
+
+    // In a field of the form.
+    await page.getByRole("tab", { name: "Form" }).click();
+    await page.getByRole("button", { name: "Close" }).first().click();
+    await page.getByLabel(/^note\s/).fill('{"older": 1}');
+    await page.getByLabel(/^note\s/).fill('{"older": 1, ');
+    await page.keyboard.press("Control+Enter");
+    await refused.waitFor();
+    await page.getByLabel(/^note\s/).fill("1");
+
+    // Items of two kinds: the first is taken away, the second stays what it is.
+    await page.getByRole("button", { name: "parts" }).click();
+    for (let left = 2; left > 0; left -= 1) await page.getByRole("button", { name: "Add parts" }).click();
+    await page.getByLabel("Kind", { exact: true }).nth(1).selectOption("Weight");
+    await page.getByRole("button", { name: "extras" }).click();
+    for (let left = 2; left > 0; left -= 1) await page.getByRole("button", { name: "Add extras" }).click();
+    const extras = page.getByRole("group", { name: /^extras/ });
+    await extras.locator("textarea").nth(0).fill('"first"');
+    await extras.locator("textarea").nth(1).fill('"second"');
+    await extras.getByRole("button", { name: "Remove 1" }).click();
+    assert.equal(await extras.locator("textarea").inputValue(), '"second"');
+    const parts = page.getByRole("group", { name: /^parts/ });
+    await parts.getByRole("button", { name: "Remove 1" }).first().click();
+    assert.equal(await parts.getByLabel("Kind", { exact: true }).evaluate((select) => select.selectedOptions[0].text), "Weight");
+    await parts.locator("input").fill("7");
+    await call.click();
+    await result.getByText('packed {"note":1,"parts":[7],"extras":["second"]}').waitFor();
+    assertQuiet(page);
+    await page.context().close();
+  });
+});
+
 test("two windows move one task at once: one wins, the other is told, and nothing is overwritten", async () => {
   await withGateway(OPEN, async (gateway) => {
     const first = await openWindow();

@@ -1,7 +1,7 @@
 /** A form made from a JSON schema, with what is wrong said beside each field while typing. */
 
-import { createContext } from "preact";
-import { useContext, useEffect, useId, useState } from "preact/hooks";
+import { createContext, type RefObject } from "preact";
+import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
 import { t } from "../lib/i18n";
 import { bestVariant, equal, fromText, initial, isObject, join, kindOf, options, type Problem, put, resolve, variantName, variants } from "../lib/schema";
 import type { Json, JsonObject, Schema } from "../lib/types";
@@ -14,6 +14,21 @@ interface FormContext {
   touched: Set<string>;
   showAll: boolean;
   touch: (path: string) => void;
+  unread: Unread;
+}
+
+/** The fields whose text does not parse. The value is then older than what the screen shows, so nothing may be sent. */
+export type Unread = RefObject<Set<string>>;
+
+export function useUnread(): Unread {
+  return useRef(new Set<string>());
+}
+
+/** How one field says whether its text parses, at once; a field that goes away stands in nobody's way. */
+export function useParsing(unread: Unread): (isBroken: boolean) => void {
+  const id = useId();
+  useEffect(() => () => void unread.current?.delete(id), []);
+  return (isBroken) => void (isBroken ? unread.current?.add(id) : unread.current?.delete(id));
 }
 
 const Context = createContext<FormContext | null>(null);
@@ -24,9 +39,10 @@ export interface FormProps {
   onChange: (value: Json | undefined) => void;
   problems: Problem[];
   showAll: boolean;
+  unread: Unread;
 }
 
-export function SchemaForm({ schema, value, onChange, problems, showAll }: FormProps) {
+export function SchemaForm({ schema, value, onChange, problems, showAll, unread }: FormProps) {
   const [touched, setTouched] = useState<Set<string>>(new Set());
   const byPath = new Map<string, Problem>();
   for (const problem of problems) if (!byPath.has(problem.path)) byPath.set(problem.path, problem);
@@ -34,7 +50,7 @@ export function SchemaForm({ schema, value, onChange, problems, showAll }: FormP
   const resolved = resolve(schema, schema);
   const isEmpty = kindOf(resolved, schema) === "any" || Object.keys(resolved.properties ?? {}).length === 0 && kindOf(resolved, schema) === "object";
   return (
-    <Context.Provider value={{ root: schema, problems: byPath, touched, showAll, touch }}>
+    <Context.Provider value={{ root: schema, problems: byPath, touched, showAll, touch, unread }}>
       {isEmpty && resolved.additionalProperties === undefined ? <p class="note">{t("form.nothing")}</p> : <Control schema={resolved} value={value} onChange={onChange} path="" label="" isRequired={true} />}
     </Context.Provider>
   );
@@ -243,14 +259,26 @@ function ArrayControl(props: ControlProps) {
   const most = props.schema.maxItems ?? 200;
   const schemaAt = (at: number) => resolve(props.schema.prefixItems?.[at] ?? props.schema.items, form.root);
   const set = (next: Json[]) => { form.touch(props.path); props.onChange(next); };
+  const keys = useItemKeys(items.length);
+  const remove = (at: number) => { keys.splice(at, 1); set(items.filter((_, other) => other !== at)); };
+  const places = props.schema.prefixItems?.length ?? 0;
   return (
     <div class="items">
       {items.map((item, at) => (
-        <Field key={at} schema={schemaAt(at)} value={item === null && kindOf(schemaAt(at), form.root) !== "null" ? undefined : item} onChange={(next) => set(items.map((one, other) => (other === at ? next ?? null : one)))} path={join(props.path, at)} label={String(at + 1)} isRequired={true} onRemove={() => set(items.filter((_, other) => other !== at))} />
+        <Field key={`${keys[at]} ${Math.min(at, places)}`} schema={schemaAt(at)} value={item === null && kindOf(schemaAt(at), form.root) !== "null" ? undefined : item} onChange={(next) => set(items.map((one, other) => (other === at ? next ?? null : one)))} path={join(props.path, at)} label={String(at + 1)} isRequired={true} onRemove={() => remove(at)} />
       ))}
       <button type="button" class="quiet" disabled={items.length >= most} onClick={() => set([...items, initial(schemaAt(items.length), form.root) ?? ""])}><Icon name="plus" />{t("form.add")}<span class="hidden"> {props.label}</span></button>
     </div>
   );
+}
+
+/** A key for each item that stays with it, since fields keep what was typed: by place, a removal would show it in the next item. */
+function useItemKeys(count: number): number[] {
+  const keys = useRef<number[]>([]);
+  const last = useRef(0);
+  while (keys.current.length < count) keys.current.push(++last.current);
+  keys.current.length = count;
+  return keys.current;
 }
 
 function MapControl(props: ControlProps) {
@@ -317,15 +345,17 @@ function JsonControl(props: ControlProps) {
   const form = useForm();
   const [text, setText] = useState(props.value === undefined ? "" : JSON.stringify(props.value, null, 2));
   const [isBroken, setBroken] = useState(false);
+  const tellParsing = useParsing(form.unread);
+  const tell = (broken: boolean) => { setBroken(broken); tellParsing(broken); };
   const change = (next: string) => {
     setText(next);
     form.touch(props.path);
     try {
       const value = next.trim() === "" ? undefined : (JSON.parse(next) as Json);
-      setBroken(false);
+      tell(false);
       props.onChange(value);
     } catch {
-      setBroken(true);
+      tell(true);
     }
   };
   return (

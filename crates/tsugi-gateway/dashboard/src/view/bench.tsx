@@ -14,7 +14,7 @@ import { isWantedForm } from "../lib/shortcut";
 import { dropGoodNews, toast } from "../lib/store";
 import type { Json, JsonObject, Schema, Tool } from "../lib/types";
 import { CopyButton, Fault, Tabs } from "../part/basics";
-import { SchemaForm } from "../part/form";
+import { SchemaForm, type Unread, useParsing, useUnread } from "../part/form";
 import { Result } from "../part/result";
 import { Questions } from "./questions";
 
@@ -37,6 +37,7 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
   const [notes, setNotes] = useState<LogNote[]>([]);
   const runner = useRef<Runner | null>(null);
   const problems = useMemo(() => validate(offer.schema, value, offer.schema), [value, offer.schema]);
+  const unread = useUnread();
 
   useEffect(() => {
     runner.current = new Runner(setPhase, (note) => setNotes((old) => [...old, note].slice(-200)));
@@ -60,6 +61,10 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
   const why = whyNotCall();
   const send = () => {
     if (why !== null) return toast("note", why);
+    if (unread.current!.size > 0) {
+      form.current?.querySelector<HTMLElement>("textarea[aria-invalid]")?.focus();
+      return toast("bad", t("try.unread"), t("try.unread.hint"));
+    }
     setShowAll(true);
     setNotes([]);
     void runner.current?.run({ server, ...requestOf(offer, values) });
@@ -70,7 +75,7 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
       <form ref={form} class="stack" onSubmit={(event) => { event.preventDefault(); if (!isRunning) send(); }} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !isRunning) { event.preventDefault(); send(); } }}>
         <Tabs label={t("try.mode")} tabs={[{ id: "form", name: t("try.form") }, { id: "json", name: "JSON" }]} value={mode} onChange={setMode} />
         <div role="tabpanel" id={`panel-${mode}`} aria-labelledby={`tab-${mode}`}>
-          {mode === "form" ? <SchemaForm schema={offer.schema} value={value} onChange={setValue} problems={problems} showAll={showAll} /> : <JsonEditor value={value} onChange={setValue} problems={problems.map((problem) => `${problem.path || "/"} ${t(problem.key, problem.args)}`)} />}
+          {mode === "form" ? <SchemaForm schema={offer.schema} value={value} onChange={setValue} problems={problems} showAll={showAll} unread={unread} /> : <JsonEditor value={value} onChange={setValue} unread={unread} problems={problems.map((problem) => `${problem.path || "/"} ${t(problem.key, problem.args)}`)} />}
         </div>
         <div class="actions">
           <button type="submit" class="primary" disabled={isRunning} aria-disabled={why !== null || undefined} title={why ?? undefined}>{offer.kind === "tool" ? t("try.call") : t("try.get")}</button>
@@ -114,16 +119,18 @@ function Progressing({ phase }: { phase: Phase }) {
   );
 }
 
-function JsonEditor({ value, onChange, problems }: { value: Json | undefined; onChange: (value: Json | undefined) => void; problems: string[] }) {
+function JsonEditor({ value, onChange, unread, problems }: { value: Json | undefined; onChange: (value: Json | undefined) => void; unread: Unread; problems: string[] }) {
   const [text, setText] = useState(() => JSON.stringify(value ?? {}, null, 2));
   const [fault, setFault] = useState<string | null>(null);
+  const tellParsing = useParsing(unread);
+  const tell = (found: string | null) => { setFault(found); tellParsing(found !== null); };
   const change = (next: string) => {
     setText(next);
     try {
       onChange(JSON.parse(next) as Json);
-      setFault(null);
+      tell(null);
     } catch (error) {
-      setFault((error as Error).message);
+      tell((error as Error).message);
     }
   };
   const shown = fault === null ? problems.slice(0, 5) : [fault];

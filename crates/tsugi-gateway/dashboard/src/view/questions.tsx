@@ -5,7 +5,7 @@ import { t } from "../lib/i18n";
 import type { InputRequest } from "../lib/mcp";
 import { initial, validate } from "../lib/schema";
 import type { Json, JsonObject, Schema } from "../lib/types";
-import { SchemaForm } from "../part/form";
+import { SchemaForm, useUnread } from "../part/form";
 
 const ANYTHING: Schema = { type: "object", properties: {} };
 
@@ -42,15 +42,16 @@ function FormQuestion({ request, onGive }: { request: InputRequest; onGive: (ans
   const [value, setValue] = useState<Json | undefined>(() => initial(schema, schema) ?? {});
   const [showAll, setShowAll] = useState(false);
   const problems = validate(schema, value, schema);
+  const unread = useUnread();
   const submit = (event: Event) => {
     event.preventDefault();
     setShowAll(true);
-    if (problems.length === 0) onGive({ action: "accept", content: value ?? {} });
+    if (problems.length === 0 && unread.current!.size === 0) onGive({ action: "accept", content: value ?? {} });
   };
   return (
     <form class="stack" onSubmit={submit}>
       <p class="question-text">{request.params?.message}</p>
-      <SchemaForm schema={schema} value={value} onChange={setValue} problems={problems} showAll={showAll} />
+      <SchemaForm schema={schema} value={value} onChange={setValue} problems={problems} showAll={showAll} unread={unread} />
       <div class="actions">
         <button type="submit" class="primary">{t("ask.answer")}</button>
         <button type="button" onClick={() => onGive({ action: "decline" })}>{t("ask.decline")}</button>

@@ -106,7 +106,7 @@ function Controls({ task, crew, onMove, onChange }: { task: Task; crew: Crew; on
     <div class="controls" title={why ?? undefined}>
       <label><span>{t("task.status")}</span><select disabled={isFixed} value={task.status} onChange={(event) => { const wanted = event.currentTarget.value as Status; event.currentTarget.value = task.status; onMove(task, wanted); }}>{STATUSES.map((one) => <option key={one} value={one}>{t(`status.${one}`)}</option>)}</select></label>
       <label><span>{t("task.priority")}</span><select disabled={isFixed} value={task.priority} onChange={(event) => set("priority", event.currentTarget.value as Priority)}>{PRIORITIES.map((one) => <option key={one} value={one}>{t(`priority.${one}`)}</option>)}</select></label>
-      <label><span>{t("board.assignee")}</span><select disabled={isFixed} value={task.assignee_id ?? ""} onChange={(event) => set("assignee_id", event.currentTarget.value)}>{!task.assignee_id && <option value="">{t("board.nobody")}</option>}{task.assignee_id && !crew.agents.some((agent) => agent.id === task.assignee_id) && <option value={task.assignee_id}>{task.assignee_id}</option>}{crew.agents.map((agent) => <option key={agent.id} value={agent.id}>{crew.name(agent.id)}</option>)}</select></label>
+      <label><span>{t("board.assignee")}</span><select disabled={isFixed} value={task.assignee_id ?? ""} onChange={(event) => set("assignee_id", event.currentTarget.value)}><option value="">{t("board.nobody")}</option>{task.assignee_id && !crew.agents.some((agent) => agent.id === task.assignee_id) && <option value={task.assignee_id}>{task.assignee_id}</option>}{crew.agents.map((agent) => <option key={agent.id} value={agent.id}>{crew.name(agent.id)}</option>)}</select></label>
     </div>
   );
 }
