@@ -1,7 +1,7 @@
 //! The tools of all servers in the words of one model provider, and the model's calls brought back.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -11,6 +11,7 @@ use tsugi_schema::dialect::{self, ArgumentPlan, Dialect, NamedTool};
 use tsugi_schema::loss::Loss;
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
 
+use crate::catalog::Catalog;
 use crate::config::Strictness;
 use crate::layer::validate::check_arguments;
 use crate::manager::{Execution, Manager};
@@ -75,22 +76,32 @@ fn parsed(name: &str, arguments: Value) -> Result<Value, Fault> {
 
 /// What was said last in each dialect, kept while no catalog changes.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<HashMap<Dialect, (Generations, Arc<Spoken>)>>);
+pub(crate) struct Desk(Mutex<HashMap<Dialect, (Arc<Catalogs>, Arc<Spoken>)>>);
 
-/// Which catalogs were spoken of.
-type Generations = Vec<(String, u64)>;
+/// Which catalogs were spoken of. They are told apart by what they are, since servers that follow each other under
+/// one name count alike.
+struct Catalogs(Vec<(String, Weak<Catalog>)>);
+
+impl PartialEq for Catalogs {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |((one, its), (other, others)): (&(String, Weak<Catalog>), &(String, Weak<Catalog>))| {
+            one == other && Weak::ptr_eq(its, others)
+        };
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
+    }
+}
 
 impl Manager {
     /// Every tool that is known at the moment, in the words of a provider. Names are `server__tool`, made safe.
     pub fn tools_for(&self, dialect: Dialect) -> Arc<Spoken> {
         let servers = self.servers();
-        let generations = generations(&servers);
+        let catalogs = Arc::new(catalogs(&servers));
         let said = self.desk().0.lock().get(&dialect).cloned();
-        if let Some((_, spoken)) = said.filter(|(known, _)| *known == generations) {
+        if let Some((_, spoken)) = said.filter(|(known, _)| *known == catalogs) {
             return spoken;
         }
         let spoken = Arc::new(speak(&servers, dialect, dialect::Options::default()));
-        self.desk().0.lock().insert(dialect, (generations, spoken.clone()));
+        self.desk().0.lock().insert(dialect, (catalogs, spoken.clone()));
         spoken
     }
 
@@ -125,10 +136,10 @@ impl Manager {
     }
 }
 
-fn generations(servers: &[Server]) -> Generations {
+fn catalogs(servers: &[Server]) -> Catalogs {
     servers.iter().for_each(Server::freshen);
-    let generation = |server: &Server| server.catalog().map_or(0, |catalog| catalog.generation);
-    servers.iter().map(|server| (server.name().to_owned(), generation(server))).collect()
+    let catalog = |server: &Server| server.catalog().as_ref().map(Arc::downgrade).unwrap_or_default();
+    Catalogs(servers.iter().map(|server| (server.name().to_owned(), catalog(server))).collect())
 }
 
 /// A tool before it is put into words.

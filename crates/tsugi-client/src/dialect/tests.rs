@@ -104,3 +104,15 @@ async fn what_is_said_is_kept_until_a_catalog_changes() {
     manager.register(ServerConfig::new("three", target)).unwrap().ready(Duration::from_secs(30)).await.unwrap();
     assert!(manager.tools_for(Dialect::Anthropic).tool("three__x").is_some());
 }
+
+#[tokio::test]
+async fn a_server_that_replaces_another_of_its_name_is_spoken_of_with_its_own_tools() {
+    let manager = Manager::new(Options::default());
+    let target = |tool: &str| Target::InProcess(echo("same", tool, json!({"type": "object"})));
+    manager.register(ServerConfig::new("same", target("old"))).unwrap().ready(Duration::from_secs(30)).await.unwrap();
+    assert!(manager.tools_for(Dialect::OpenAi).tool("same__old").is_some());
+    assert!(manager.remove("same").await);
+    manager.register(ServerConfig::new("same", target("new"))).unwrap().ready(Duration::from_secs(30)).await.unwrap();
+    let spoken = manager.tools_for(Dialect::OpenAi);
+    assert!(spoken.tool("same__old").is_none() && spoken.tool("same__new").is_some());
+}
