@@ -1,7 +1,10 @@
 //! Failures of wires and processes as faults.
 
+use serde_json::Value;
 use tsugi_process::ExitReport;
 use tsugi_protocol::answer::{Fault, FaultCode, ProcessEnd, SentState, Stage};
+use tsugi_protocol::json::Raw;
+use tsugi_protocol::rpc::RpcError;
 use tsugi_transport::{ErrorKind, TransportError};
 
 /// How many lines of standard error a fault shows.
@@ -31,6 +34,35 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
     };
     let sent = if error.may_be_sent { SentState::Unknown } else { SentState::NotSent };
     with_wire(fault.sent(sent_for(&error.kind, sent)), error)
+}
+
+/// A server's refusal for now, in its own words. What the status says about waiting holds.
+pub(crate) fn refused_fault(refusal: &TransportError, error: &RpcError) -> Fault {
+    let mut fault = call_fault(refusal);
+    fault.message = format!("{}: {}", fault.message, error.message());
+    let outcome = error.data_object().and_then(|data| data.get_str("outcome").map(|outcome| outcome.into_owned()));
+    // Another tsugi knows whether the call had reached its server.
+    match outcome.as_deref() {
+        Some("unknown") => fault.sent = SentState::Unknown,
+        Some("failed") => fault.sent = SentState::Failed,
+        _ => {}
+    }
+    fault.with_details(Raw::from(rpc_details(error)))
+}
+
+/// `jsonrpcCode` and beside it the fields of the error's data.
+pub(crate) fn rpc_details(error: &RpcError) -> Value {
+    let mut details = serde_json::json!({"jsonrpcCode": error.code()});
+    match error.data().and_then(|data| data.to::<Value>().ok()) {
+        Some(Value::Object(fields)) => {
+            for (key, value) in fields.into_iter().filter(|(key, _)| key != "jsonrpcCode") {
+                details[key.as_str()] = value;
+            }
+        }
+        Some(other) => details["data"] = other,
+        None => {}
+    }
+    details
 }
 
 fn not_started(error: &TransportError, may_pass: bool) -> Fault {

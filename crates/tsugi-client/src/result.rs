@@ -9,6 +9,8 @@ use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::tool;
 use tsugi_protocol::rpc::{RpcError, code};
 
+use crate::error::rpc_details;
+
 /// The result of one tool call.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -133,11 +135,8 @@ impl ToolError {
             code::RESOURCE_NOT_FOUND => FaultCode::ResourceNotFound,
             _ => FaultCode::ExecutionFailed,
         };
-        let mut details = serde_json::json!({"jsonrpcCode": error.code()});
-        if let Some(data) = error.data().and_then(|data| data.to::<Value>().ok()) {
-            details["data"] = data;
-        }
-        Self { code: code.as_str().to_owned(), message: error.message(), details: Some(details), retryable: false }
+        let details = Some(rpc_details(error));
+        Self { code: code.as_str().to_owned(), message: error.message(), details, retryable: false }
     }
 }
 
@@ -194,12 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_error_has_the_librarys_word_and_the_number() {
-        let outcome = Outcome::error(RpcError::new(-32602, "bad"));
-        let error = ToolResult::new("t", None, outcome, Duration::ZERO).error.unwrap();
-        assert_eq!(
-            (error.code.as_str(), error.details.unwrap()["jsonrpcCode"].as_i64()),
-            ("INVALID_PARAMS", Some(-32602))
-        );
+    fn a_servers_error_has_the_librarys_word_the_number_and_its_data_beside_it() {
+        let said = |data: Option<Value>| {
+            let data = data.map(tsugi_protocol::json::Raw::from);
+            let outcome = Outcome::error(RpcError::with_data(-32602, "bad", data.as_ref()));
+            let error = ToolResult::new("t", None, outcome, Duration::ZERO).error.unwrap();
+            assert_eq!(error.code, "INVALID_PARAMS");
+            error.details.unwrap()
+        };
+        assert_eq!(said(None), json!({"jsonrpcCode": -32602}));
+        let fields = json!({"field": "weight_kg", "jsonrpcCode": 1});
+        assert_eq!(said(Some(fields)), json!({"jsonrpcCode": -32602, "field": "weight_kg"}));
+        assert_eq!(said(Some(json!([1]))), json!({"jsonrpcCode": -32602, "data": [1]}));
     }
 }

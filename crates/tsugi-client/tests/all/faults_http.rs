@@ -5,7 +5,9 @@
 
 mod answer;
 mod connect;
+mod own_stream;
 mod redirect;
+mod resume;
 mod session;
 
 use serde_json::{Value, json};

@@ -177,7 +177,7 @@ async fn silent_sse(first: &'static str) -> SilentSse {
 }
 
 /// The first line and the body of a request.
-async fn read_request(socket: &mut TcpStream) -> (String, String) {
+pub(crate) async fn read_request(socket: &mut TcpStream) -> (String, String) {
     let (mut text, mut block) = (String::new(), [0; 4096]);
     loop {
         let read = socket.read(&mut block).await.unwrap();

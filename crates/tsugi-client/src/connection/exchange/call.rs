@@ -18,7 +18,7 @@ use tsugi_protocol::era;
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
-use tsugi_protocol::rpc::{Message, Notification, Request, Response, code, peek};
+use tsugi_protocol::rpc::{Body, Message, Notification, Request, Response, code, peek};
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 use tsugi_transport::{ErrorKind, TransportError};
 
@@ -28,7 +28,7 @@ use super::super::parked::Resume;
 use super::super::reading;
 use super::flight::{Flight, Mail};
 use super::{Session, Shared, trace};
-use crate::error::call_fault;
+use crate::error::{call_fault, refused_fault};
 
 /// How long to wait before resuming a stream, unless the server says otherwise.
 const RESUME_AFTER: Duration = Duration::from_millis(1000);
@@ -54,7 +54,7 @@ pub(super) async fn run(shared: Arc<Shared>, call: Call, notes: Notes) -> Outcom
     let (sender, mailbox) = mpsc::channel(MAILBOX);
     let flight = shared.flights.take_off(id, &call, Some(sender.clone()));
     let upstream = Box::pin(legacy(shared.clone(), call.clone(), id, notes.clone(), sender));
-    Talk { shared, call, id, notes, upstream, mailbox, lacking: None, _flight: flight }.drive().await
+    Talk { shared, call, id, notes, upstream, mailbox, lacking: None, flight: Some(flight) }.drive().await
 }
 
 fn write(call: &Call, id: u64, era: Era) -> Bytes {
@@ -145,7 +145,8 @@ struct Talk {
     mailbox: mpsc::Receiver<Mail>,
     /// What the caller lacks that the server asked for.
     lacking: Option<Raw>,
-    _flight: Flight,
+    /// Gone once the call has ended.
+    flight: Option<Flight>,
 }
 
 impl Talk {
@@ -155,7 +156,7 @@ impl Talk {
             let mail = tokio::select! {
                 biased;
                 outcome = &mut self.upstream => {
-                    self.take_progress();
+                    self.leave(outcome.is_ok());
                     let context = &self.shared.context;
                     let outcome = outcome.unwrap_or_else(|fault| Outcome::fault(fault.on_server(&context.server)));
                     return context.explain(&self.call, self.lacking.as_ref(), outcome);
@@ -165,21 +166,25 @@ impl Talk {
             };
             match mail {
                 Some(Mail::Answer(line)) => {
+                    self.leave(true);
                     let (context, identity) = (&self.shared.context, self.shared.session().identity);
                     let outcome = reading::answer(context, &identity, &self.call, self.id, line);
                     return context.explain(&self.call, self.lacking.as_ref(), outcome);
                 }
                 Some(Mail::Progress(note)) => self.progressed(note),
-                Some(Mail::Question(request)) => match self.shared.context.admit(&self.call, &request) {
-                    Err(refusal) => {
-                        self.shared.send_aside(refusal.response.to_bytes());
-                        self.lacking = self.lacking.take().or(refusal.lacking);
+                Some(Mail::Question(request) | Mail::Guess(request)) => {
+                    match self.shared.context.admit(&self.call, &request) {
+                        Err(refusal) => {
+                            self.shared.send_aside(refusal.response.to_bytes());
+                            self.shared.flights.settled(self.id);
+                            self.lacking = self.lacking.take().or(refusal.lacking);
+                        }
+                        Ok(question) => {
+                            let (context, call) = (self.shared.context.clone(), self.call.clone());
+                            return context.park(&call, request, question, Box::new(self));
+                        }
                     }
-                    Ok(question) => {
-                        let (context, call) = (self.shared.context.clone(), self.call.clone());
-                        return context.park(&call, request, question, Box::new(self));
-                    }
-                },
+                }
                 // The call itself holds a sender, so the mailbox never closes before the call ends.
                 None => {}
             }
@@ -194,12 +199,25 @@ impl Talk {
         }
     }
 
-    /// What arrived before the answer is told before it.
-    fn take_progress(&mut self) {
+    /// The call ends. Progress that arrived before the answer is told before it. A question that was taken for this
+    /// call's, and is still open when the server answers it, is another call's.
+    fn leave(&mut self, is_answered: bool) {
+        self.flight = None;
         while let Ok(mail) = self.mailbox.try_recv() {
-            if let Mail::Progress(note) = mail {
-                self.progressed(note);
+            match mail {
+                Mail::Progress(note) => self.progressed(note),
+                Mail::Guess(request) if is_answered => self.shared.stray_request(request),
+                Mail::Guess(request) | Mail::Question(request) => self.shared.refuse(request),
+                Mail::Answer(_) => {}
             }
+        }
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        if self.flight.is_some() {
+            self.leave(false);
         }
     }
 }
@@ -207,6 +225,7 @@ impl Talk {
 impl Resume for Talk {
     fn resume(self: Box<Self>, answer: Option<Response>) -> Reply {
         Reply::from_noting_on(self.notes.clone(), async move {
+            self.shared.flights.settled(self.id);
             if let Some(answer) = answer
                 && let Err(fault) = self.shared.deliver(&answer).await
             {
@@ -266,6 +285,9 @@ impl Sent {
         };
         // A status that is not a success, with a body that may hold the server's own error.
         match Message::parse(body) {
+            Ok(Message::Response(Response { body: Body::Error(error), .. })) if is_for_now(status) => {
+                Err(refused_fault(&refusal, &error))
+            }
             Ok(Message::Response(response)) => {
                 Ok(reading::of_body(&self.shared.context, &self.identity, &self.call, response.body))
             }
@@ -286,9 +308,9 @@ impl Sent {
     /// A request of the server on this call's own stream: there is no doubt whose call it is.
     async fn asked(&self, request: Request) {
         let Some(mail) = &self.mail else { return };
-        match request.method {
-            Method::Ping => self.shared.send_aside(Response::result(request.id, Raw::literal("{}")).to_bytes()),
-            _ => drop(mail.send(Mail::Question(request)).await),
+        if let Some(question) = self.shared.question_of(request) {
+            self.shared.flights.asked(self.id);
+            let _ = mail.send(Mail::Question(question)).await;
         }
     }
 
@@ -304,6 +326,11 @@ impl Sent {
             notes.push(note);
         }
     }
+}
+
+/// Statuses of servers that ask to wait. Their error is a refusal and no answer.
+fn is_for_now(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// The event stream of a call.
@@ -385,6 +412,8 @@ impl Stream {
             }
             None => Fault::new(FaultCode::InvalidResponse, "the server answered with a stream without a message"),
         };
+        // Whatever the resumption meets, the call itself was made.
+        let lost = lost.sent(SentState::Unknown);
         let Some(last_id) = self.last_id.clone().filter(|_| sent.is_legacy() && self.resumes < MAX_RESUMES) else {
             sent.ended();
             return Err(lost);
@@ -393,12 +422,13 @@ impl Stream {
         tokio::time::sleep(self.retry).await;
         let mut map = sent.shared.legacy_headers(&sent.shared.session());
         map.insert(headers::LAST_EVENT_ID, headers::encode(&last_id));
-        let response = sent.shared.client.get(map).await.map_err(|error| call_fault(&error))?;
+        let because = |error: TransportError| lost.clone().because(call_fault(&error));
+        let response = sent.shared.client.get(map).await.map_err(because)?;
         if !response.status.is_success() || response.kind() != Kind::Events {
             sent.ended();
             return Err(lost);
         }
-        self.events = response.events().map_err(|error| call_fault(&error))?;
+        self.events = response.events().map_err(because)?;
         Ok(())
     }
 }
@@ -423,9 +453,10 @@ impl Shared {
         response.map_err(|error| self.wire_fault(&error))
     }
 
-    /// Posts the answer to a server's question.
+    /// Posts the answer to a server's question. The call that made it ask was made, whatever comes of the answer.
     async fn deliver(&self, answer: &Response) -> Result<(), Fault> {
-        let response = self.post_legacy(&answer.to_bytes(), &self.session(), None).await?;
+        let posted = self.post_legacy(&answer.to_bytes(), &self.session(), None).await;
+        let response = posted.map_err(|fault| fault.sent(SentState::Unknown))?;
         if response.status.is_success() {
             return Ok(());
         }

@@ -15,8 +15,10 @@ use crate::connection::question::{Candidate, Owner, owner};
 
 /// What reaches a call beside its own answer.
 pub(super) enum Mail {
-    /// The server asks.
+    /// The server asks because of this call.
     Question(Request),
+    /// The server asks, and this call is taken for the one that made it ask.
+    Guess(Request),
     /// The line with the answer, which came another way.
     Answer(Bytes),
     /// The server tells how far the call is.
@@ -34,6 +36,8 @@ struct Entry {
     /// False for our own listening to a server's changes.
     is_of_caller: bool,
     mail: Option<mpsc::Sender<Mail>>,
+    /// How many questions it has that are not answered.
+    questions: usize,
 }
 
 /// A call's place among the flights, given up when dropped.
@@ -45,7 +49,7 @@ pub(super) struct Flight {
 impl Flights {
     pub(super) fn take_off(&self, id: u64, call: &Call, mail: Option<mpsc::Sender<Mail>>) -> Flight {
         let (may_ask, is_of_caller) = (call.method.may_ask(), call.method != Method::Listen);
-        let entry = Entry { id, caller: call.caller.clone(), may_ask, is_of_caller, mail };
+        let entry = Entry { id, caller: call.caller.clone(), may_ask, is_of_caller, mail, questions: 0 };
         self.0.lock().push(entry);
         Flight { flights: self.clone(), id }
     }
@@ -61,16 +65,34 @@ impl Flights {
         entries
             .iter()
             .filter(|entry| asking(entry))
-            .map(|entry| Candidate { key: entry.id, caller: entry.caller.clone(), is_asking: false })
+            .map(|entry| Candidate { key: entry.id, caller: entry.caller.clone(), is_asking: entry.questions > 0 })
             .collect()
     }
 
-    fn deliver(&self, id: u64, mail: Mail) -> Result<(), Mail> {
-        let sender = self.0.lock().iter().find(|entry| entry.id == id).and_then(|entry| entry.mail.clone());
-        match sender {
-            Some(sender) => sender.try_send(mail).map_err(|error| error.into_inner()),
-            None => Err(mail),
+    /// The call was given a question.
+    pub(super) fn asked(&self, id: u64) {
+        self.change(id, |entry| entry.questions += 1);
+    }
+
+    /// A question of the call is answered, or refused.
+    pub(super) fn settled(&self, id: u64) {
+        self.change(id, |entry| entry.questions = entry.questions.saturating_sub(1));
+    }
+
+    fn change(&self, id: u64, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.0.lock().iter_mut().find(|entry| entry.id == id) {
+            change(entry);
         }
+    }
+
+    fn deliver(&self, id: u64, mail: Mail) -> Result<(), Mail> {
+        let mut entries = self.0.lock();
+        let Some(entry) = entries.iter_mut().find(|entry| entry.id == id) else { return Err(mail) };
+        let Some(sender) = &entry.mail else { return Err(mail) };
+        let is_question = matches!(mail, Mail::Question(_) | Mail::Guess(_));
+        sender.try_send(mail).map_err(|error| error.into_inner())?;
+        entry.questions += usize::from(is_question);
+        Ok(())
     }
 }
 
@@ -84,26 +106,39 @@ impl Drop for Flight {
 }
 
 impl Shared {
-    /// A question on the session's own stream. It goes to the call it can be told to belong to.
-    pub(super) fn stray_question(self: &Arc<Self>, request: Request) {
-        let named = request.params_object().and_then(|params| params.get_object("_meta"));
+    /// A request on the session's own stream. A question goes to the call it can be told to belong to.
+    pub(super) fn stray_request(self: &Arc<Self>, request: Request) {
+        let Some(question) = self.question_of(request) else { return };
+        let named = question.params_object().and_then(|params| params.get_object("_meta"));
         let token = named.and_then(|meta| Id::from_raw(meta.get(meta::PROGRESS_TOKEN)?)?.as_u64());
-        let request = match owner(token, &self.flights.candidates()) {
-            Owner::Call(id) => match self.flights.deliver(id, Mail::Question(request)) {
-                Ok(()) => return,
-                Err(Mail::Question(request)) => request,
-                Err(_) => return,
-            },
-            Owner::Nobody | Owner::Held => request,
+        let delivered = match owner(token, &self.flights.candidates()) {
+            Owner::Call(id) if Some(id) == token => self.flights.deliver(id, Mail::Question(question)),
+            Owner::Call(id) => self.flights.deliver(id, Mail::Guess(question)),
+            Owner::Nobody | Owner::Held => Err(Mail::Guess(question)),
         };
+        if let Err(Mail::Question(question) | Mail::Guess(question)) = delivered {
+            self.refuse(question);
+        }
+    }
+
+    /// The question in a server's request. What is none is answered here and now: no call has to be looked for.
+    pub(super) fn question_of(self: &Arc<Self>, request: Request) -> Option<Request> {
         let response = match request.method {
+            Method::Elicit | Method::CreateMessage | Method::RootsList => return Some(request),
             Method::Ping => Response::result(request.id, Raw::literal("{}")),
-            Method::RootsList => Response::result(request.id, Raw::literal(r#"{"roots":[]}"#)),
-            _ => {
-                let error =
-                    RpcError::new(code::INTERNAL_ERROR, "it cannot be told whose call this question belongs to");
-                Response::error(Some(request.id), error)
-            }
+            _ => Response::error(Some(request.id), RpcError::new(code::METHOD_NOT_FOUND, "method not found")),
+        };
+        self.send_aside(response.to_bytes());
+        None
+    }
+
+    /// Tells the server that nobody will be asked. One that asks for roots outside any call gets none.
+    pub(super) fn refuse(self: &Arc<Self>, question: Request) {
+        let response = if question.method == Method::RootsList {
+            Response::result(question.id, Raw::literal(r#"{"roots":[]}"#))
+        } else {
+            let error = RpcError::new(code::INTERNAL_ERROR, "it cannot be told whose call this question belongs to");
+            Response::error(Some(question.id), error)
         };
         self.send_aside(response.to_bytes());
     }

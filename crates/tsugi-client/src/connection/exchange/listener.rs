@@ -95,7 +95,16 @@ async fn stream(shared: &Arc<Shared>, opening: Opening, last_id: &mut Option<Str
         },
         // The session is forgotten; the next call will notice and open a new one.
         Ok(response) if response.status == StatusCode::NOT_FOUND => std::future::pending().await,
-        Ok(response) if response.status.is_client_error() => Next::Never,
+        Ok(response) => after_refusal(response.status),
+        Err(_) => Next::Later,
+    }
+}
+
+/// A server that has no such stream says so; any other refusal may pass: another stream of the session is not
+/// closed yet, too much is asked for, a token is renewed.
+fn after_refusal(status: StatusCode) -> Next {
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED | StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED => Next::Never,
         _ => Next::Later,
     }
 }
@@ -114,10 +123,33 @@ async fn follow(shared: &Arc<Shared>, mut events: EventStream, last_id: &mut Opt
                     shared.context.tell(notice);
                 }
             }
-            Ok(Message::Request(request)) => shared.stray_question(request),
+            Ok(Message::Request(request)) => shared.stray_request(request),
             Ok(Message::Response(response)) => shared.stray_answer(response.id.as_ref(), event.data),
             Err(_) => {}
         }
     }
     retry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_is_given_up_only_for_a_server_that_has_none() {
+        for (status, is_given_up) in [
+            (405, true),
+            (400, true),
+            (501, true),
+            (401, false),
+            (408, false),
+            (409, false),
+            (429, false),
+            (500, false),
+            (503, false),
+        ] {
+            let next = after_refusal(StatusCode::from_u16(status).expect("a status"));
+            assert_eq!(matches!(next, Next::Never), is_given_up, "{status}");
+        }
+    }
 }

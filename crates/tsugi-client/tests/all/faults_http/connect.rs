@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tsugi_client::config::RetryPolicy;
 use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::connection::state::State;
 use tsugi_client::{Manager, Target};
@@ -225,6 +226,48 @@ async fn h02_a_call_that_is_refused_for_now_says_how_long_to_wait() {
             assert_eq!(super::counted(&bench.peer), 1);
             bench.finish().await;
         }
+    }
+}
+
+/// What tsugi itself sends: the status and the wait in the head, the reason as a JSON-RPC error in the body.
+fn refusal_in_words(request: &Recorded, code: u16, wait: &str, data: &Value) -> Steps {
+    let error = json!({"code": -32010, "message": "too often", "data": data});
+    let body = json!({"jsonrpc": "2.0", "id": request.json()["id"], "error": error}).to_string();
+    reply::status(code, &[("Content-Type", "application/json"), ("Retry-After", wait)], &body)
+}
+
+#[tokio::test]
+async fn h02_a_refusal_in_words_keeps_its_words_and_how_long_to_wait() {
+    let known =
+        [(json!({"outcome": "not_sent"}), SentState::NotSent), (json!({"outcome": "unknown"}), SentState::Unknown)];
+    for (code, expected) in [(429, FaultCode::RateLimitExceeded), (503, FaultCode::Overloaded)] {
+        for (era, (data, sent)) in ERAS.into_iter().zip(known.clone()) {
+            let bench = Bench::of(fake(era, move |request| refusal_in_words(request, code, "7", &data)));
+            bench.works().await;
+            let fault = fault(&bench.call("count", json!({})).await);
+            assert_eq!((fault.code, fault.sent, fault.retry_after_ms), (expected, sent, Some(7000)), "{fault}");
+            assert!(fault.message.contains("too often"), "{fault}");
+            assert!(fault.details.as_ref().unwrap().as_str().contains("-32010"), "{:?}", fault.details);
+            assert_eq!(super::counted(&bench.peer), 1);
+            bench.finish().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn h02_a_call_that_was_refused_in_words_is_made_again_after_the_pause() {
+    for era in ERAS {
+        let tried = std::sync::atomic::AtomicUsize::new(0);
+        let peer = fake(era, move |request| match tried.fetch_add(1, std::sync::atomic::Ordering::AcqRel) {
+            0 => refusal_in_words(request, 429, "0", &json!({})),
+            _ => reply::json(&response(request, &super::said(era, "1"))),
+        });
+        let bench = Bench::under(options(), peer, |mut config| {
+            config.retry = Some(RetryPolicy { max_retries: 1, ..RetryPolicy::default() });
+            config
+        });
+        assert_eq!(text(&bench.call("count", json!({})).await), "1");
+        bench.finish().await;
     }
 }
 
