@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tsugi_protocol::answer::Fault;
 use tsugi_protocol::mcp::Method;
 
-use api_key::{KeyTable, WhenEmpty};
+use api_key::{Digest, KeyTable, WhenEmpty};
 use origin::OriginGuard;
 use permit::Permit;
 use principal::Principal;
@@ -96,7 +96,7 @@ impl Guard {
             return Ok(None);
         }
         let Some((session, csrf, digest)) = self.sessions.find(&parts.headers) else { return Ok(None) };
-        let Some(principal) = self.keys.load().holder(&digest) else {
+        let Some(principal) = self.keys.load().holder(digest) else {
             self.sessions.end(&session);
             return Ok(None);
         };
@@ -123,9 +123,9 @@ impl Guard {
     /// Whether somebody who was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
         let keys = self.keys.load();
-        let is_same = |digest: &[u8; 32]| keys.holder(digest).is_some_and(|now| now.is_like(principal));
+        let is_same = |digest: Digest| keys.holder(digest).is_some_and(|now| now.is_like(principal));
         match (principal.session(), principal.digest()) {
-            (Some(session), _) => self.sessions.key(&session).is_some_and(|digest| is_same(&digest)),
+            (Some(session), _) => self.sessions.key(&session).is_some_and(is_same),
             (None, Some(digest)) => is_same(digest) || self.is_of_token(principal),
             (None, None) => keys.admits_anybody(),
         }
@@ -168,7 +168,7 @@ impl Guard {
     pub(crate) fn sign_in(&self, secret: &str) -> Option<(Principal, SignedIn)> {
         let keys = self.keys.load();
         let digest = keys.find(secret)?;
-        let principal = keys.holder(&digest)?;
+        let principal = keys.holder(digest)?;
         let (session, signed_in) = self.sessions.begin(digest);
         Some((principal.signed_in(session), signed_in))
     }

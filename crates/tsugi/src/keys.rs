@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tsugi_gateway::guard::api_key::{Key, Role};
+use tsugi_gateway::guard::api_key::{Digest, Key, Role};
 
 use crate::app::gateway;
 use crate::config::settings::Filter;
@@ -126,7 +126,7 @@ impl StoredKey {
 
     fn to_gateway(&self) -> Result<Key, Failure> {
         let unreadable = || Failure::usage(format!("the stored key `{}` has no usable hash", self.name));
-        let key = Key::of_digest(&self.name, &self.hash).ok_or_else(unreadable)?;
+        let key = Key::of_digest(&self.name, Digest::parse(&self.hash).ok_or_else(unreadable)?);
         let role = self.role();
         let filter = Filter { allow: self.allow.clone(), deny: self.deny.clone() };
         gateway::limited(key.with_role(role), &filter, self.per_minute, self.max_in_flight)

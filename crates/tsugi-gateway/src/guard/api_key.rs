@@ -10,6 +10,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 use ring::digest::{SHA256, digest};
+use serde::Serialize;
 use tsugi_protocol::answer::Caller;
 
 use super::allowance::Allowance;
@@ -20,7 +21,8 @@ use super::quota::Quota;
 use super::refusal::Refusal;
 
 /// What a key is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Looking at the dashboard, and nothing else.
     Reader,
@@ -28,6 +30,42 @@ pub enum Role {
     User,
     /// Calls and control.
     Admin,
+}
+
+/// The SHA-256 of a key or a cookie. It is compared and stored in a key's stead, and not printed by accident.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// Of this key. A plain digest suffices because keys are long and random.
+    pub fn of(secret: &str) -> Self {
+        Self(digest(&SHA256, secret.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+
+    /// From 64 hexadecimal digits, as it is stored; `None` when this is something else.
+    pub fn parse(hex: &str) -> Option<Self> {
+        let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+        let mut digest = [0; 32];
+        let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
+        if pairs.len() != digest.len() || !rest.is_empty() {
+            return None;
+        }
+        for (byte, [high, low]) in digest.iter_mut().zip(pairs) {
+            *byte = nibble(*high)? << 4 | nibble(*low)?;
+        }
+        Some(Self(digest))
+    }
+
+    /// In hexadecimal, for storing.
+    pub fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(…)")
+    }
 }
 
 /// A key, without the key itself.
@@ -39,7 +77,7 @@ pub struct Key {
     pub role: Role,
     /// What it may use; `None` means everything.
     pub permit: Option<Arc<Permit>>,
-    digest: [u8; 32],
+    digest: Digest,
     quota: Option<Quota>,
     in_flight: Option<usize>,
 }
@@ -53,30 +91,14 @@ impl Key {
         (secret, key)
     }
 
-    /// A key from its secret. A plain digest suffices because secrets are long and random.
+    /// A key from its secret.
     pub fn of_secret(name: impl Into<String>, secret: &str) -> Self {
-        Self::with_digest(name, sha256(secret))
+        Self::of_digest(name, Digest::of(secret))
     }
 
-    /// A key from its digest in hexadecimal, as it is stored; `None` when that is no SHA-256.
-    pub fn of_digest(name: impl Into<String>, hex: &str) -> Option<Self> {
-        let mut digest = [0; 32];
-        if hex.len() != 64 || !hex.is_ascii() {
-            return None;
-        }
-        for (index, byte) in digest.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&hex[index * 2..index * 2 + 2], 16).ok()?;
-        }
-        Some(Self::with_digest(name, digest))
-    }
-
-    fn with_digest(name: impl Into<String>, digest: [u8; 32]) -> Self {
+    /// A key from its digest.
+    pub fn of_digest(name: impl Into<String>, digest: Digest) -> Self {
         Self { name: name.into(), role: Role::User, permit: None, digest, quota: None, in_flight: None }
-    }
-
-    /// The digest in hexadecimal, for storing.
-    pub fn digest_hex(&self) -> String {
-        self.digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// For this purpose.
@@ -103,8 +125,9 @@ impl Key {
         self
     }
 
-    pub(super) fn digest(&self) -> &[u8; 32] {
-        &self.digest
+    /// What is stored of it.
+    pub fn digest(&self) -> Digest {
+        self.digest
     }
 
     /// Who its holder is to servers.
@@ -128,14 +151,10 @@ impl fmt::Debug for Key {
     }
 }
 
-pub(super) fn sha256(secret: &str) -> [u8; 32] {
-    digest(&SHA256, secret.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
-}
-
 /// All keys, found by digest.
 #[derive(Debug)]
 pub struct KeyTable {
-    by_digest: HashMap<[u8; 32], (Arc<Key>, Caller)>,
+    by_digest: HashMap<Digest, (Arc<Key>, Caller)>,
     /// What the holders of keys may use, by name; everything where it says nothing.
     permits: HashMap<String, Option<Arc<Permit>>>,
     /// What the calls of single holders may take, by name.
@@ -193,7 +212,7 @@ impl KeyTable {
             return Ok(Principal::anonymous());
         }
         let secret = secret_of(headers)?;
-        match self.by_digest.get(&sha256(secret)) {
+        match self.by_digest.get(&Digest::of(secret)) {
             Some((key, caller)) => Ok(Principal::of_key(key.clone(), caller.clone())),
             None => Err(Refusal::unauthorized("this key is not known")),
         }
@@ -210,13 +229,13 @@ impl KeyTable {
     }
 
     /// The digest by which a secret's key is found, when there is such a key.
-    pub(super) fn find(&self, secret: &str) -> Option<[u8; 32]> {
-        Some(sha256(secret)).filter(|digest| self.by_digest.contains_key(digest))
+    pub(super) fn find(&self, secret: &str) -> Option<Digest> {
+        Some(Digest::of(secret)).filter(|digest| self.by_digest.contains_key(digest))
     }
 
     /// The holder of the key with this digest.
-    pub(super) fn holder(&self, digest: &[u8; 32]) -> Option<Principal> {
-        self.by_digest.get(digest).map(|(key, caller)| Principal::of_key(key.clone(), caller.clone()))
+    pub(super) fn holder(&self, digest: Digest) -> Option<Principal> {
+        self.by_digest.get(&digest).map(|(key, caller)| Principal::of_key(key.clone(), caller.clone()))
     }
 
     /// What the caller of this name may use; `None` when nothing restricts it. Somebody whose key is gone may use
@@ -276,9 +295,18 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_is_read_from_sixty_four_hexadecimal_digits_and_nothing_else() {
+        let hex = "0aF9".repeat(16);
+        assert_eq!(Digest::parse(&hex).map(Digest::to_hex), Some(hex.to_lowercase()));
+        for other in ["", "0", &"0".repeat(63), &"0".repeat(65), &"+1".repeat(32), &"é".repeat(32)] {
+            assert_eq!(Digest::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn only_the_secret_itself_opens_the_door() {
         let (secret, key) = Key::generate("ann");
-        let stored = Key::of_digest("ann", &key.digest_hex()).unwrap();
+        let stored = Key::of_digest("ann", Digest::parse(&key.digest().to_hex()).unwrap());
         let table = KeyTable::new(vec![stored], WhenEmpty::Open);
         let bearer = format!("bearer {secret}");
         for good in [("authorization", bearer.as_str()), ("x-api-key", secret.as_str())] {
@@ -286,7 +314,7 @@ mod tests {
             assert_eq!(principal.caller().principal(), "ann");
             assert!(!principal.is_admin());
         }
-        let digest = key.digest_hex();
+        let digest = key.digest().to_hex();
         let bad: [&[(&str, &str)]; 6] = [
             &[],
             &[("authorization", &secret)],
@@ -347,6 +375,6 @@ mod tests {
     #[test]
     fn a_key_does_not_show_itself() {
         let (secret, key) = Key::generate("ann");
-        assert!(!format!("{key:?}").contains(&secret[6..]) && !format!("{key:?}").contains(&key.digest_hex()));
+        assert!(!format!("{key:?}").contains(&secret[6..]) && !format!("{key:?}").contains(&key.digest().to_hex()));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use tsugi_protocol::answer::Caller;
 
-use super::api_key::{Key, Role};
+use super::api_key::{Digest, Key, Role};
 use super::permit::Permit;
 use super::session::SessionId;
 
@@ -74,7 +74,7 @@ impl Principal {
     }
 
     /// The digest of the key that says who this is.
-    pub(super) fn digest(&self) -> Option<&[u8; 32]> {
+    pub(super) fn digest(&self) -> Option<Digest> {
         self.key.as_ref().map(|key| key.digest())
     }
 

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use parking_lot::Mutex;
 
-use super::api_key::sha256;
+use super::api_key::Digest;
 use super::origin::{Single, single};
 use super::refusal::Refusal;
 
@@ -27,7 +27,7 @@ static X_TSUGI_CSRF: HeaderName = HeaderName::from_static("x-tsugi-csrf");
 
 /// A sign-in, by the digest of its cookie: what is kept here opens no door.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SessionId([u8; 32]);
+pub struct SessionId(Digest);
 
 impl fmt::Debug for SessionId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,7 +62,7 @@ pub(super) struct Sessions {
 
 struct Session {
     /// The digest of the key that was used.
-    key: [u8; 32],
+    key: Digest,
     csrf: Arc<str>,
     began: Instant,
     used: Instant,
@@ -80,9 +80,9 @@ impl Sessions {
     }
 
     /// Signs the holder of a key in.
-    pub(super) fn begin(&self, key: [u8; 32]) -> (SessionId, SignedIn) {
+    pub(super) fn begin(&self, key: Digest) -> (SessionId, SignedIn) {
         let (cookie, csrf): (String, Arc<str>) = (unguessable(), unguessable().into());
-        let (session, now) = (SessionId(sha256(&cookie)), Instant::now());
+        let (session, now) = (SessionId(Digest::of(&cookie)), Instant::now());
         let mut table = self.table.lock();
         table.retain(|_, session| !session.is_over(self.idle, now));
         if table.len() >= MOST
@@ -95,8 +95,8 @@ impl Sessions {
     }
 
     /// The sign-in that these headers carry, its word against forgery, and the digest of its key.
-    pub(super) fn find(&self, headers: &HeaderMap) -> Option<(SessionId, Arc<str>, [u8; 32])> {
-        let session = SessionId(sha256(cookie_of(headers)?));
+    pub(super) fn find(&self, headers: &HeaderMap) -> Option<(SessionId, Arc<str>, Digest)> {
+        let session = SessionId(Digest::of(cookie_of(headers)?));
         self.touch(&session, |found| (session, found.csrf.clone(), found.key))
     }
 
@@ -105,7 +105,7 @@ impl Sessions {
     }
 
     /// The digest of the key that was used.
-    pub(super) fn key(&self, session: &SessionId) -> Option<[u8; 32]> {
+    pub(super) fn key(&self, session: &SessionId) -> Option<Digest> {
         self.touch(session, |found| found.key)
     }
 
@@ -147,7 +147,7 @@ pub(super) fn expect_csrf(parts: &Parts, csrf: &str) -> Result<(), Refusal> {
     }
     match single(&parts.headers, &X_TSUGI_CSRF) {
         // Digests are compared, so that the time it takes says nothing.
-        Single::One(given) if sha256(given) == sha256(csrf) => Ok(()),
+        Single::One(given) if Digest::of(given) == Digest::of(csrf) => Ok(()),
         _ => Err(Refusal::forbidden("a request with the dashboard's cookie needs the header X-Tsugi-Csrf")),
     }
 }
@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn only_the_cookie_itself_stands_for_the_key() {
         let sessions = Sessions::new(Duration::from_secs(60));
-        let (id, signed_in) = sessions.begin([7; 32]);
+        let (id, signed_in) = sessions.begin(Digest::of("7"));
         let set = signed_in.set_cookie();
         let pair = set.split(';').next().unwrap();
-        assert_eq!(sessions.find(&with_cookie(&format!("a=b; {pair}; c=d"))).unwrap().2, [7; 32]);
+        assert_eq!(sessions.find(&with_cookie(&format!("a=b; {pair}; c=d"))).unwrap().2, Digest::of("7"));
         for bad in ["", "tsugi_session=", "tsugi_session=x", &format!("{pair}; {pair}"), &format!("x{pair}")] {
             assert!(sessions.find(&with_cookie(bad)).is_none(), "{bad}");
         }
@@ -177,13 +177,13 @@ mod tests {
     #[test]
     fn sign_ins_are_bounded_and_end_when_unused() {
         let sessions = Sessions::new(Duration::ZERO);
-        let (id, _) = sessions.begin([1; 32]);
+        let (id, _) = sessions.begin(Digest::of("1"));
         // Longer than nothing has passed as soon as the clock moves.
         while sessions.csrf(&id).is_some() {}
         let sessions = Sessions::new(Duration::from_secs(60));
-        let first = sessions.begin([1; 32]).0;
+        let first = sessions.begin(Digest::of("1")).0;
         for _ in 0..MOST {
-            sessions.begin([2; 32]);
+            sessions.begin(Digest::of("2"));
         }
         assert_eq!(sessions.table.lock().len(), MOST);
         assert!(sessions.csrf(&first).is_none());

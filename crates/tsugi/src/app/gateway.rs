@@ -19,7 +19,7 @@ use tsugi_process::Grace;
 use tsugi_schema::tool_name::Naming;
 
 use crate::config::secret::Secret;
-use crate::config::settings::{self, ADMIN, AuthSettings, Credential, Filter, KeySettings, ServerSettings, Settings};
+use crate::config::settings::{self, ADMIN, AuthSettings, Filter, KeySettings, ServerSettings, Settings};
 use crate::failure::Failure;
 
 /// Where it listens, and what it holds at most.
@@ -50,11 +50,8 @@ pub(crate) fn config(settings: &Settings, keys: Vec<Key>) -> Config {
     }
 }
 
-/// The keys that the configuration names. What would be a weaker door than someone wrote down is refused.
+/// The keys that the configuration names.
 pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<Key>, Failure> {
-    if auth.jwt.is_some() {
-        return Err(unsupported("gateway.auth.jwt"));
-    }
     let mut keys: Vec<Key> = auth.keys.iter().map(key).collect::<Result<_, _>>()?;
     if let Some(secret) = &auth.admin_key {
         keys.push(Key::of_secret(ADMIN, secret.expose()).with_role(Role::Admin));
@@ -63,16 +60,8 @@ pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<Key>, Failure> {
 }
 
 fn key(settings: &KeySettings) -> Result<Key, Failure> {
-    let key = match &settings.credential {
-        Credential::Key(secret) => Key::of_secret(&settings.name, secret.expose()),
-        Credential::Hash(hash) => Key::of_digest(&settings.name, hash.expose()).ok_or_else(|| bad_hash(settings))?,
-    };
-    let role = match (settings.read_only, settings.admin) {
-        (true, _) => Role::Reader,
-        (false, true) => Role::Admin,
-        (false, false) => Role::User,
-    };
-    limited(key.with_role(role), &settings.filter, settings.per_minute, settings.max_in_flight)
+    let key = Key::of_digest(&settings.name, settings.digest).with_role(settings.role);
+    limited(key, &settings.filter, settings.per_minute, settings.max_in_flight)
 }
 
 /// With access to these tools alone, so often, and so much at once.
@@ -95,16 +84,6 @@ pub(crate) fn limited(
 
 fn is_everything(filter: &Filter) -> bool {
     filter.deny.is_empty() && filter.allow.iter().all(|glob| glob == "*")
-}
-
-fn bad_hash(settings: &KeySettings) -> Failure {
-    Failure::usage(format!("the hash of the key `{}` is not a SHA-256 of 64 hexadecimal digits", settings.name))
-        .with_hint("`tsugi key add --print` makes a key and its hash")
-}
-
-fn unsupported(key: &str) -> Failure {
-    Failure::usage(format!("`{key}` is not supported yet, and without it the door would be wider than written"))
-        .with_hint("take it out, or limit keys with `allow`, `deny` and `perMinute`")
 }
 
 /// A server's settings for as long as the gateway runs: it starts when the configuration says so, and is never

@@ -121,7 +121,7 @@ impl Add {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         StoredKey {
             name: self.name.clone(),
-            hash: key.digest_hex(),
+            hash: key.digest().to_hex(),
             admin: self.admin,
             read_only: self.read_only,
             allow: self.allow.clone(),

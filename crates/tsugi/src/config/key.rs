@@ -8,7 +8,7 @@ mod policy;
 mod top;
 mod upstream;
 
-pub(crate) use downstream::{admin, api_key, auth, gateway, jwt, limits};
+pub(crate) use downstream::{admin, api_key, auth, gateway, limits};
 pub(crate) use policy::{breaker, cache, pool, retry, sandbox, validate};
 pub(crate) use top::{options, root};
 pub(crate) use upstream::{server, tool};
@@ -51,7 +51,6 @@ pub(crate) static TABLES: &[&Table] = &[
     &gateway::TABLE,
     &auth::TABLE,
     &api_key::TABLE,
-    &jwt::TABLE,
     &limits::TABLE,
     &admin::TABLE,
 ];

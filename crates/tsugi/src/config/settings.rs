@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use tsugi_gateway::guard::api_key::{Digest, Role};
 use tsugi_process::Policy;
 use url::Url;
 
@@ -295,7 +296,6 @@ pub(crate) const ADMIN: &str = "admin";
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AuthSettings {
     pub(crate) keys: Vec<KeySettings>,
-    pub(crate) jwt: Option<JwtSettings>,
     pub(crate) admin_key: Option<Secret>,
 }
 
@@ -311,30 +311,12 @@ impl AuthSettings {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeySettings {
     pub(crate) name: String,
-    pub(crate) credential: Credential,
-    pub(crate) admin: bool,
-    pub(crate) read_only: bool,
+    #[serde(skip)]
+    pub(crate) digest: Digest,
+    pub(crate) role: Role,
     pub(crate) filter: Filter,
     pub(crate) per_minute: Option<u32>,
     pub(crate) max_in_flight: Option<usize>,
-}
-
-/// What an API key is compared with.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Credential {
-    Key(Secret),
-    Hash(Secret),
-}
-
-/// Bearer tokens of an authorization server.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct JwtSettings {
-    pub(crate) issuer: String,
-    pub(crate) audience: String,
-    pub(crate) jwks_url: Option<String>,
-    pub(crate) algorithms: Vec<String>,
 }
 
 /// How much callers may send and hold.

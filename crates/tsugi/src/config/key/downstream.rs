@@ -23,7 +23,6 @@ keys! {
 keys! {
     auth at "gateway.auth": "Who may ask."
     KEYS = "keys", "list", "[]", "API keys.";
-    JWT = "jwt", "map", "", "Bearer tokens of an authorization server.";
     ADMIN_KEY = "adminKey", "text", "", "The key for control and dashboard itself; better from a variable or a file. One that is to be kept as a hash goes into `keys`, with `admin: true`.";
 }
 
@@ -31,21 +30,13 @@ keys! {
     api_key at "gateway.auth.keys[]": "One API key. It has exactly one of `key` and `hash`."
     NAME = "name", "text", "", "Who it is; appears in logs.";
     KEY = "key", "text", "", "The key itself; better from a variable or a file.";
-    HASH = "hash", "text", "", "Its hash, as `tsugi key` prints it.";
-    ADMIN = "admin", "`true` or `false`", "false", "May control servers.";
+    HASH = "hash", "text", "", "Its SHA-256 in hexadecimal, as `tsugi key add --print` prints it.";
+    ADMIN = "admin", "`true` or `false`", "false", "May control servers; not together with `readOnly`.";
     READ_ONLY = "readOnly", "`true` or `false`", "false", "May look at the dashboard but not call or control.";
     ALLOW = "allow", "list of globs", "[\"*\"]", "Which `server/tool` it may use.";
     DENY = "deny", "list of globs", "[]", "Which `server/tool` it may not use; wins over `allow`.";
     PER_MINUTE = "perMinute", "number", "", "Calls in a minute at most, whichever way they come; each call of a batch or a WebSocket counts.";
     MAX_IN_FLIGHT = "maxInFlight", "number", "", "Calls at the same time at most; one more is refused with `RATE_LIMIT_EXCEEDED`.";
-}
-
-keys! {
-    jwt at "gateway.auth.jwt": "Bearer tokens of an authorization server."
-    ISSUER = "issuer", "URL", "", "Who signs them; compared byte for byte.";
-    AUDIENCE = "audience", "text", "", "For whom they must be meant: our own address.";
-    JWKS_URL = "jwksUrl", "URL", "", "Where the signing keys are; otherwise found from the issuer.";
-    ALGORITHMS = "algorithms", "list of text", "[RS256, ES256, EdDSA]", "Which signatures count.";
 }
 
 keys! {

@@ -1,13 +1,14 @@
 //! How the servers are offered to callers.
 
+use tsugi_gateway::guard::api_key::{Digest, Role};
+
 use super::reader::{Reader, Section};
 use crate::config::document::Node;
-use crate::config::key::{Key, admin, api_key, auth, gateway, jwt, limits};
+use crate::config::key::{Key, admin, api_key, auth, gateway, limits};
 use crate::config::parse::{self, Parsed, expected};
 use crate::config::secret::Secret;
 use crate::config::settings::{
-    ADMIN, AdminSettings, AuthSettings, Credential, Filter, GatewaySettings, JwtSettings, KeySettings, LimitSettings,
-    OptionSettings,
+    ADMIN, AdminSettings, AuthSettings, Filter, GatewaySettings, KeySettings, LimitSettings, OptionSettings,
 };
 
 /// As long as the key that is made of it.
@@ -51,16 +52,14 @@ fn origin(text: &str) -> Parsed<String> {
 fn read_auth(reader: &mut Reader<'_>, node: &Node) -> AuthSettings {
     let section = Section::open(reader, Some(node), &auth::TABLE);
     let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
-    let jwt = section.get(&auth::JWT).and_then(|node| read_jwt(reader, node));
-    let lets_in = [&auth::KEYS, &auth::JWT, &auth::ADMIN_KEY];
-    if lets_in.iter().all(|key| section.get(key).is_none()) {
-        reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `jwt` nor `adminKey`");
+    if section.get(&auth::KEYS).is_none() && section.get(&auth::ADMIN_KEY).is_none() {
+        reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `adminKey`");
     }
     let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_secret(reader, node));
     if admin_key.is_some() && keys.iter().any(|key| key.name == ADMIN) {
         reader.problem(node, format!("a key is called `{ADMIN}`, and so is `adminKey`: give that key another name"));
     }
-    AuthSettings { keys, jwt, admin_key }
+    AuthSettings { keys, admin_key }
 }
 
 fn read_keys(reader: &mut Reader<'_>, node: &Node) -> Vec<KeySettings> {
@@ -101,14 +100,13 @@ fn read_key(reader: &mut Reader<'_>, node: &Node) -> Option<KeySettings> {
     let section = Section::open(reader, Some(node), &api_key::TABLE);
     node.entries()?;
     let name = required(reader, node, &section, &api_key::NAME);
-    let key = section.get(&api_key::KEY).and_then(|node| read_secret(reader, node)).map(Credential::Key);
-    let hash = section.get(&api_key::HASH).and_then(|node| read_secret(reader, node)).map(Credential::Hash);
+    let key = section.get(&api_key::KEY).and_then(|node| read_secret(reader, node));
+    let hash = section.get(&api_key::HASH).and_then(|node| read_hash(reader, node));
     if section.get(&api_key::KEY).is_some() == section.get(&api_key::HASH).is_some() {
         reader.problem(node, "an API key has exactly one of `key` and `hash`");
     }
     Some(KeySettings {
-        admin: reader.or_default(&section, &api_key::ADMIN, parse::flag),
-        read_only: reader.or_default(&section, &api_key::READ_ONLY, parse::flag),
+        role: read_role(reader, &section),
         filter: Filter {
             allow: reader.list_or_default(&section, &api_key::ALLOW, parse::glob),
             deny: reader.list_or_default(&section, &api_key::DENY, parse::glob),
@@ -116,8 +114,31 @@ fn read_key(reader: &mut Reader<'_>, node: &Node) -> Option<KeySettings> {
         per_minute: reader.optional(&section, &api_key::PER_MINUTE, parse::positive),
         max_in_flight: reader.optional(&section, &api_key::MAX_IN_FLIGHT, parse::positive),
         name: name?,
-        credential: key.or(hash)?,
+        digest: key.map(|key| Digest::of(key.expose())).or(hash)?,
     })
+}
+
+fn read_hash(reader: &mut Reader<'_>, node: &Node) -> Option<Digest> {
+    let hash = read_secret(reader, node)?;
+    let digest = Digest::parse(hash.expose());
+    if digest.is_none() {
+        let problem = reader.source.problem(node.span, "`hash` is not a SHA-256 of 64 hexadecimal digits");
+        reader.problems.push(problem.with_hint("`tsugi key add --print` makes a key and its hash"));
+    }
+    digest
+}
+
+fn read_role(reader: &mut Reader<'_>, section: &Section<'_>) -> Role {
+    let is_admin = reader.or_default(section, &api_key::ADMIN, parse::flag);
+    let is_reader = reader.or_default(section, &api_key::READ_ONLY, parse::flag);
+    if let (true, true, Some(node)) = (is_admin, is_reader, section.get(&api_key::READ_ONLY)) {
+        reader.problem(node, "a key that only looks cannot be one that controls: take out `readOnly` or `admin`");
+    }
+    match (is_reader, is_admin) {
+        (true, _) => Role::Reader,
+        (false, true) => Role::Admin,
+        (false, false) => Role::User,
+    }
 }
 
 /// The text of a key that must be there.
@@ -126,29 +147,6 @@ fn required(reader: &mut Reader<'_>, node: &Node, section: &Section<'_>, key: &'
         reader.problem(node, format!("`{}` is missing here", key.name));
     }
     reader.optional(section, key, |text| Ok(text.to_owned()))
-}
-
-fn read_jwt(reader: &mut Reader<'_>, node: &Node) -> Option<JwtSettings> {
-    let section = Section::open(reader, Some(node), &jwt::TABLE);
-    node.entries()?;
-    let issuer = required(reader, node, &section, &jwt::ISSUER);
-    let audience = required(reader, node, &section, &jwt::AUDIENCE);
-    let jwks_url = reader.optional(&section, &jwt::JWKS_URL, web_address);
-    let algorithms = reader.list_or_default(&section, &jwt::ALGORITHMS, algorithm);
-    Some(JwtSettings { issuer: issuer?, audience: audience?, jwks_url, algorithms })
-}
-
-fn web_address(text: &str) -> Parsed<String> {
-    match url::Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
-        _ => expected("a URL that begins with `https://`"),
-    }
-}
-
-/// Signatures with a shared secret, and none at all, are left out on purpose.
-fn algorithm(text: &str) -> Parsed<String> {
-    const KNOWN: [&str; 8] = ["RS256", "RS384", "RS512", "ES256", "ES384", "PS256", "PS384", "EdDSA"];
-    if KNOWN.contains(&text) { Ok(text.to_owned()) } else { expected(format!("one of {}", KNOWN.join(", "))) }
 }
 
 fn read_limits(reader: &mut Reader<'_>, node: Option<&Node>) -> LimitSettings {
