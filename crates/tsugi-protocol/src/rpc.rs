@@ -9,4 +9,4 @@ pub mod pending;
 
 pub use error::RpcError;
 pub use id::Id;
-pub use message::{Body, Message, MessageError, Notification, Request, Response};
+pub use message::{Body, Message, MessageError, Notification, Parsed, Request, Response};

@@ -15,10 +15,15 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-cache, no-store");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// How many headers a usual request has: hyper reads a connection's next request into the map of its last response,
+/// which need not grow then.
+const NEXT_REQUEST: usize = 12;
+
 /// A JSON response.
 pub(crate) fn json(status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::with_capacity(NEXT_REQUEST);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::{Era, Method, Version, meta};
-use tsugi_protocol::rpc::{Message, MessageError, Request, RpcError, code};
+use tsugi_protocol::rpc::{Message, MessageError, Parsed, Request, RpcError, code};
 
 use super::legacy::{Received, batch};
 use super::{Asked, fault};
@@ -69,7 +69,7 @@ enum Begun {
 /// Reads a POST and begins what it asks for. Nothing here waits, so that nothing of it is carried along while
 /// somebody does.
 fn begin(asked: &Asked<'_>, endpoint: &Endpoint, place: Option<&str>, bytes: Bytes) -> Result<Begun, Refusal> {
-    let (message, params) = match Message::parse_with_params(bytes) {
+    let Parsed { message, params, meta } = match Message::parse_with_params(bytes) {
         Ok(parsed) => parsed,
         Err(error) => return Ok(Begun::Modern(modern::Begun::Done(Box::new(unreadable(&error))))),
     };
@@ -78,9 +78,8 @@ fn begin(asked: &Asked<'_>, endpoint: &Endpoint, place: Option<&str>, bytes: Byt
     }
     // A request of a legacy session says so twice in its head; its body need not be asked.
     let is_in_session = legacy::is_in_session(&asked.parts.headers);
-    let own = params.as_ref().filter(|_| !is_in_session).and_then(|params| params.get_object("_meta"));
-    if !is_in_session && is_modern(&asked.parts.headers, own.as_ref()) {
-        return Ok(Begun::Modern(modern::begin(asked, endpoint, message, params, own)));
+    if !is_in_session && is_modern(&asked.parts.headers, meta.as_ref()) {
+        return Ok(Begun::Modern(modern::begin(asked, endpoint, message, params, meta)));
     }
     match message {
         Message::Request(request) if request.method == Method::Initialize => Ok(Begun::Initialize(Box::new(request))),

@@ -96,32 +96,29 @@ impl Object {
     /// Proves `bytes` to be one object, and gives the object under `key` too, found in the same pass.
     /// This is how a response and its result are read without going over the result twice.
     pub fn parse_nested(bytes: Bytes, key: &str) -> Result<(Self, Option<Self>), ScanError> {
-        let (outer, inner) = Self::nested(bytes, key)?;
+        let (outer, [inner]) = Self::nested(bytes, [key])?;
         if let Some(inner) = &inner {
             inner.refuse_duplicates()?;
         }
         Ok((outer, inner))
     }
 
-    /// The same, where an inner object that repeats a key is not given.
-    pub fn parse_around(bytes: Bytes, key: &str) -> Result<(Self, Option<Self>), ScanError> {
-        let (outer, inner) = Self::nested(bytes, key)?;
-        Ok((outer, inner.filter(|inner| inner.refuse_duplicates().is_ok())))
+    /// Proves `bytes` to be one object, and gives the object under the first key of `path` too, the one under the
+    /// second key in that, and so on, all found in the same pass. An inner object that repeats a key is not given.
+    pub fn parse_along<const N: usize>(
+        bytes: Bytes,
+        path: [&str; N],
+    ) -> Result<(Self, [Option<Self>; N]), ScanError> {
+        let (outer, inner) = Self::nested(bytes, path)?;
+        Ok((outer, inner.map(|inner| inner.filter(|inner| inner.refuse_duplicates().is_ok()))))
     }
 
-    /// The outer object proved; the inner one may still repeat a key.
-    fn nested(bytes: Bytes, key: &str) -> Result<(Self, Option<Self>), ScanError> {
+    /// The outer object proved; the inner ones may still repeat a key.
+    fn nested<const N: usize>(bytes: Bytes, path: [&str; N]) -> Result<(Self, [Option<Self>; N]), ScanError> {
         scan::prove_utf8(&bytes)?;
         let start = opening(&bytes)?;
-        let mut inner = None;
-        let (members, end) = scan_members(&bytes, start, |name, value_start| {
-            if name != key.as_bytes() || inner.is_some() || bytes.get(value_start) != Some(&b'{') {
-                return scan::skip_value(&bytes, value_start);
-            }
-            let (members, end) = scan_members(&bytes, value_start, |_, at| scan::skip_value(&bytes, at))?;
-            inner = Some(Self::within(&bytes, value_start, end, members));
-            Ok(end)
-        })?;
+        let mut inner = [const { None }; N];
+        let (members, end) = scan_along(&bytes, start, &path, &mut inner)?;
         scan::expect_end(&bytes, end)?;
         let outer = Self { bytes, members, is_partial: false };
         outer.refuse_duplicates()?;
@@ -244,7 +241,8 @@ impl Object {
     pub fn get_str(&self, key: &str) -> Option<Cow<'_, str>> {
         let value = self.get_bytes(key)?;
         let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        if memchr::memchr(b'\\', inner).is_none() {
+        // What a proved string has that is not plain is an escape.
+        if scan::is_plain(inner) {
             return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
         }
         serde_json::from_slice::<String>(value).ok().map(Cow::Owned)
@@ -357,6 +355,26 @@ fn opening(bytes: &[u8]) -> Result<usize, ScanError> {
     }
 }
 
+/// Finds the members of the object at `start`, and the objects that lie along `path` in it.
+fn scan_along(
+    bytes: &Bytes,
+    start: usize,
+    path: &[&str],
+    found: &mut [Option<Object>],
+) -> Result<(Members, usize), ScanError> {
+    let (Some((key, further)), Some((inner, deeper))) = (path.split_first(), found.split_first_mut()) else {
+        return scan_members(bytes, start, |_, at| scan::skip_value(bytes, at));
+    };
+    scan_members(bytes, start, |name, value_start| {
+        if name != key.as_bytes() || inner.is_some() || bytes.get(value_start) != Some(&b'{') {
+            return scan::skip_value(bytes, value_start);
+        }
+        let (members, end) = scan_along(bytes, value_start, further, deeper)?;
+        *inner = Some(Object::within(bytes, value_start, end, members));
+        Ok(end)
+    })
+}
+
 /// Finds the members of the object at `start`. `skip` gets a key as written and where its value starts,
 /// and says where the value ends.
 fn scan_members(
@@ -411,6 +429,17 @@ mod tests {
         assert_eq!(inner.get("b").unwrap().as_str(), "[1]");
         let twice = Bytes::from_static(br#"{"result":{"a":1,"a":2}}"#);
         assert!(Object::parse_nested(twice, "result").is_err());
+    }
+
+    #[test]
+    fn objects_along_a_path_are_found_in_the_same_pass() {
+        let along = |text: &'static str| Object::parse_along(Bytes::from_static(text.as_bytes()), ["a", "b"]).unwrap().1;
+        let [a, b] = along(r#"{"b":{"x":0},"a":{"c":{"b":{}},"b":{"y":[1]},"d":2},"z":1}"#);
+        assert_eq!(a.unwrap().get("d").unwrap().as_str(), "2");
+        assert_eq!(b.unwrap().raw().as_str(), r#"{"y":[1]}"#);
+        assert!(along(r#"{"b":{},"a":[{"b":{}}]}"#).iter().all(Option::is_none));
+        let [a, b] = along(r#"{"a":{"b":{"y":1,"y":2}}}"#);
+        assert!(a.is_some() && b.is_none());
     }
 
     #[test]

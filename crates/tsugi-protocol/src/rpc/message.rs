@@ -18,6 +18,17 @@ pub enum Message {
     Response(Response),
 }
 
+/// A message with what is in it. Objects with duplicate keys are not given.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The message.
+    pub message: Message,
+    /// Its parameters as an object; a message without parameters has empty ones, and a response none.
+    pub params: Option<Object>,
+    /// The `_meta` of its parameters.
+    pub meta: Option<Object>,
+}
+
 /// A request. Members of the envelope that JSON-RPC does not know are kept.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -76,17 +87,18 @@ impl Message {
         Self::from_object(&Object::parse(bytes)?)
     }
 
-    /// Reads one message together with its parameters, in one pass. They are absent when there are none to have
-    /// (a response), or when they are no object without duplicate keys.
-    pub fn parse_with_params(bytes: Bytes) -> Result<(Self, Option<Object>), MessageError> {
-        let (object, params) = Object::parse_around(bytes, "params")?;
+    /// Reads one message together with its parameters and their `_meta`, in one pass.
+    pub fn parse_with_params(bytes: Bytes) -> Result<Parsed, MessageError> {
+        let (object, [params, meta]) = Object::parse_along(bytes, ["params", "_meta"])?;
         let message = Self::from_object(&object)?;
         let params = match &message {
             Message::Request(request) => params.or_else(|| request.params_object()),
             Message::Notification(notification) => params.or_else(|| Some(notification.params_object())),
             Message::Response(_) => None,
         };
-        Ok((message, params))
+        // Written with an escape it was not seen on the way.
+        let meta = params.as_ref().and_then(|params| meta.or_else(|| params.get_object("_meta")));
+        Ok(Parsed { message, params, meta })
     }
 
     /// Reads a message from an object whose members are known.
@@ -289,7 +301,17 @@ mod tests {
 
     #[test]
     fn parameters_are_read_in_the_same_pass_or_not_at_all() {
-        let params = |text: &'static str| Message::parse_with_params(Bytes::from_static(text.as_bytes())).unwrap().1;
+        let parsed = |text: &'static str| Message::parse_with_params(Bytes::from_static(text.as_bytes())).unwrap();
+        let params = |text: &'static str| parsed(text).params;
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"_meta":{"b":2}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"_m\u0065ta":{"b":2}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","par\u0061ms":{"_meta":{"b":2}}}"#,
+        ] {
+            assert_eq!(parsed(text).meta.unwrap().raw().as_str(), r#"{"b":2}"#, "{text}");
+        }
+        assert!(parsed(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"b":2,"b":3}}}"#).meta.is_none());
+        assert!(parsed(r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{}}}"#).meta.is_none());
         for text in [
             r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"x","par\u0061ms":{"a":1}}"#,
