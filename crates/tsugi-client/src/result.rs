@@ -95,10 +95,10 @@ impl ToolResult {
 
     fn complete(self, body: Object) -> Self {
         let is_error = tool::is_error(&body);
-        let data = data_of(&body);
+        let data = tool::result::data(&body).and_then(|data| data.to().ok());
         let error = is_error.then(|| ToolError {
             code: FaultCode::ExecutionFailed.as_str().to_owned(),
-            message: tool_failure(&body),
+            message: tool::result::failure(&body),
             details: None,
             retryable: false,
         });
@@ -111,7 +111,7 @@ impl ToolResult {
 
     /// The first text of the result, which is all that many programs want.
     pub fn text(&self) -> Option<String> {
-        first_text(self.raw.as_ref()?)
+        tool::result::first_text(self.raw.as_ref()?)
     }
 }
 
@@ -140,32 +140,6 @@ impl ToolError {
     }
 }
 
-/// Structured content if there is any; else a single text read as JSON, or as it is; else the blocks.
-pub fn data_of(body: &Object) -> Option<Value> {
-    if let Some(structured) = body.get("structuredContent").filter(|content| !content.is_null()) {
-        return structured.to().ok();
-    }
-    let content: Vec<Value> = body.get("content")?.to().ok()?;
-    match content.as_slice() {
-        [only] if only["type"] == "text" => {
-            let text = only["text"].as_str().unwrap_or_default();
-            Some(serde_json::from_str(text).unwrap_or_else(|_| text.into()))
-        }
-        _ => Some(content.into()),
-    }
-}
-
-/// The first text block of a result.
-pub fn first_text(body: &Object) -> Option<String> {
-    let content: Vec<Value> = body.get("content")?.to().ok()?;
-    content.iter().find(|block| block["type"] == "text").and_then(|block| Some(block["text"].as_str()?.to_owned()))
-}
-
-/// What a tool says about its own failure.
-pub(crate) fn tool_failure(body: &Object) -> String {
-    first_text(body).unwrap_or_else(|| "the tool failed".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,13 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn data_is_structured_content_then_json_then_text_then_blocks() {
-        let text = |text: &str| json!({"type": "text", "text": text});
-        assert_eq!(result(json!({"content": [text("1")], "structuredContent": {"a": 1}})).data, Some(json!({"a": 1})));
-        assert_eq!(result(json!({"content": [text("{\"b\":2}")]})).data, Some(json!({"b": 2})));
-        assert_eq!(result(json!({"content": [text("hello")]})).data, Some(json!("hello")));
-        let two = json!([text("a"), {"type": "image", "data": "", "mimeType": "image/png"}]);
-        assert_eq!(result(json!({"content": two})).data, Some(two));
+    fn a_result_has_its_data_and_its_first_text() {
+        let result = result(json!({"content": [{"type": "text", "text": "1"}], "structuredContent": {"a": 1}}));
+        assert!(result.success && result.error.is_none());
+        assert_eq!((result.text().as_deref(), result.data), (Some("1"), Some(json!({"a": 1}))));
     }
 
     #[test]

@@ -8,12 +8,11 @@ use tsugi_protocol::answer::{Call, Failure, Fault, FaultCode, InputRequired, Out
 use tsugi_protocol::era::round_trip;
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::input::Question;
-use tsugi_protocol::mcp::{Era, Method};
+use tsugi_protocol::mcp::{Era, Method, tool};
 use tsugi_protocol::rpc::{Notification, Request, Response, RpcError, code};
 
 use super::parked::{Parked, ParkedCall, Resume};
 use crate::config::Options;
-use crate::result::tool_failure;
 use crate::seal::Held;
 
 /// Something a server told outside any call.
@@ -66,7 +65,7 @@ pub(crate) struct Refusal {
 fn failure_of(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Failed(Failure::Upstream(error)) => Some(error.message()),
-        Outcome::Complete(complete) if complete.is_tool_error() => Some(tool_failure(&complete.body)),
+        Outcome::Complete(complete) if complete.is_tool_error() => Some(tool::result::failure(&complete.body)),
         _ => None,
     }
 }

@@ -105,10 +105,7 @@ impl Object {
 
     /// Proves `bytes` to be one object, and gives the object under the first key of `path` too, the one under the
     /// second key in that, and so on, all found in the same pass. An inner object that repeats a key is not given.
-    pub fn parse_along<const N: usize>(
-        bytes: Bytes,
-        path: [&str; N],
-    ) -> Result<(Self, [Option<Self>; N]), ScanError> {
+    pub fn parse_along<const N: usize>(bytes: Bytes, path: [&str; N]) -> Result<(Self, [Option<Self>; N]), ScanError> {
         let (outer, inner) = Self::nested(bytes, path)?;
         Ok((outer, inner.map(|inner| inner.filter(|inner| inner.refuse_duplicates().is_ok()))))
     }
@@ -433,7 +430,8 @@ mod tests {
 
     #[test]
     fn objects_along_a_path_are_found_in_the_same_pass() {
-        let along = |text: &'static str| Object::parse_along(Bytes::from_static(text.as_bytes()), ["a", "b"]).unwrap().1;
+        let along =
+            |text: &'static str| Object::parse_along(Bytes::from_static(text.as_bytes()), ["a", "b"]).unwrap().1;
         let [a, b] = along(r#"{"b":{"x":0},"a":{"c":{"b":{}},"b":{"y":[1]},"d":2},"z":1}"#);
         assert_eq!(a.unwrap().get("d").unwrap().as_str(), "2");
         assert_eq!(b.unwrap().raw().as_str(), r#"{"y":[1]}"#);

@@ -1,5 +1,7 @@
 //! A tool as a server describes it: the raw description, and the parts we look at.
 
+pub mod result;
+
 use crate::json::{Object, Raw, Splice};
 
 /// A tool. Its description is kept byte for byte; only the name is ever rewritten.

@@ -149,46 +149,11 @@ fn result(body: &Object, form: Form) -> Told {
     if tool::is_error(body) {
         return Told::Failed(tool_error(body));
     }
-    Told::Result(plain(body))
-}
-
-/// The structured content if there is one; else a single text, read as JSON where it is; else the content.
-fn plain(body: &Object) -> Raw {
-    if let Some(structured) = body.get("structuredContent") {
-        return structured;
-    }
-    let content = body.get("content").unwrap_or_else(|| Raw::literal("[]"));
-    match content.items().unwrap_or_default().as_slice() {
-        [only] => single_text(only).unwrap_or(content),
-        _ => content,
-    }
-}
-
-fn single_text(block: &Raw) -> Option<Raw> {
-    let block = Object::of(block)?;
-    if block.get_str("type")? != "text" {
-        return None;
-    }
-    let text = block.get("text").filter(|text| text.bytes().starts_with(b"\""))?;
-    json_within(&text).or(Some(text))
-}
-
-/// The JSON value that a string holds, if it holds one.
-fn json_within(text: &Raw) -> Option<Raw> {
-    let inner = text.bytes().strip_prefix(b"\"")?.trim_ascii_start();
-    // A large text that cannot be JSON is not unescaped to find that out.
-    let may_be_json = match inner.first()? {
-        b'{' | b'[' | b'-' | b'0'..=b'9' | b'\\' => true,
-        _ => [&b"true"[..], b"false", b"null"].iter().any(|word| inner.starts_with(word)),
-    };
-    may_be_json.then(|| text.as_string())?.and_then(|text| Raw::parse(text.into()).ok())
+    Told::Result(tool::result::data(body).unwrap_or_else(|| Raw::literal("[]")))
 }
 
 fn tool_error(body: &Object) -> RestFault {
     let content: Value = body.get("content").and_then(|content| content.to().ok()).unwrap_or_default();
-    let texts: Vec<&str> =
-        content.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str()).collect();
-    let message = if texts.is_empty() { "the tool reported an error".to_owned() } else { texts.join("\n") };
     let mut details = json!({"isError": true, "content": content});
     if let Some(structured) = body.get("structuredContent").and_then(|value| value.to::<Value>().ok()) {
         details["structuredContent"] = structured;
@@ -196,7 +161,7 @@ fn tool_error(body: &Object) -> RestFault {
     RestFault {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         code: "TOOL_EXECUTION_ERROR",
-        message,
+        message: tool::result::failure(body),
         details: Some(details),
         retry_after: None,
     }
@@ -218,38 +183,4 @@ fn questions(input: &InputRequired, answer_at: AnswerAt) -> RestFault {
     let requests = input.requests.as_ref().and_then(|requests| requests.raw().to::<Value>().ok());
     let details = json!({"inputRequests": requests, "requestState": input.state});
     RestFault { details: Some(details), ..RestFault::from(&fault) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_single_text_is_given_as_the_json_it_holds_or_as_it_is() {
-        let texts = [
-            ("x y", "\"x y\""),
-            ("line\none", "\"line\\none\""),
-            ("{\"a\": [1]}", "{\"a\": [1]}"),
-            ("\n [1] ", "[1]"),
-            ("\"quoted\"", "\"quoted\""),
-            ("-1.5", "-1.5"),
-            ("true", "true"),
-            ("null", "null"),
-            ("true story", "\"true story\""),
-            ("{not json", "\"{not json\""),
-            ("", "\"\""),
-        ];
-        for (text, shown) in texts {
-            let body = Raw::from(json!({"content": [{"type": "text", "text": text}]}));
-            assert_eq!(plain(&Object::of(&body).unwrap()).as_str(), shown);
-        }
-    }
-
-    #[test]
-    fn what_is_not_a_single_text_is_given_whole() {
-        for content in [json!([]), json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), json!([7])] {
-            let body = Raw::from(json!({"content": content}));
-            assert_eq!(plain(&Object::of(&body).unwrap()).to::<Value>().unwrap(), content);
-        }
-    }
 }

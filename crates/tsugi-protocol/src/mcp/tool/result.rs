@@ -1,0 +1,126 @@
+//! A tool's result as a program wants it: what it gave, or in its words why it failed.
+
+use crate::json::{Object, Raw};
+
+/// What a tool gave: the structured content if there is any; else a single text, read as JSON where it is; else the
+/// content. `None` for a result that has neither.
+///
+/// A structured `null` gives way to content, because servers of older revisions write it where they mean nothing.
+pub fn data(result: &Object) -> Option<Raw> {
+    let structured = result.get("structuredContent");
+    let content = result.get("content");
+    let blocks = content.as_ref().and_then(Raw::items).unwrap_or_default();
+    match (structured, blocks.as_slice()) {
+        (Some(value), []) => Some(value),
+        (Some(value), _) if !value.is_null() => Some(value),
+        (_, [only]) => single_text(only).or(content),
+        _ => content,
+    }
+}
+
+/// Why a tool failed, in its own words.
+pub fn failure(result: &Object) -> String {
+    let texts = texts(result);
+    if texts.is_empty() { "the tool failed".to_owned() } else { texts.join("\n") }
+}
+
+/// The first text of a result.
+pub fn first_text(result: &Object) -> Option<String> {
+    texts(result).into_iter().next()
+}
+
+fn texts(result: &Object) -> Vec<String> {
+    let blocks = result.get("content").and_then(|content| content.items()).unwrap_or_default();
+    blocks.iter().filter_map(text_of).filter_map(|text| text.as_string()).collect()
+}
+
+/// The text of a block of text.
+fn text_of(block: &Raw) -> Option<Raw> {
+    let block = Object::of(block)?;
+    let is_text = block.get_str("type")? == "text";
+    is_text.then(|| block.get("text"))?.filter(|text| text.bytes().starts_with(b"\""))
+}
+
+fn single_text(block: &Raw) -> Option<Raw> {
+    let text = text_of(block)?;
+    json_within(&text).or(Some(text))
+}
+
+/// The JSON value that a string holds, if it holds one.
+fn json_within(text: &Raw) -> Option<Raw> {
+    let inner = text.bytes().strip_prefix(b"\"")?.trim_ascii_start();
+    // A large text that cannot be JSON is not unescaped to find that out.
+    let may_be_json = match inner.first()? {
+        b'{' | b'[' | b'-' | b'0'..=b'9' | b'\\' => true,
+        _ => [&b"true"[..], b"false", b"null"].iter().any(|word| inner.starts_with(word)),
+    };
+    may_be_json.then(|| text.as_string())?.and_then(|text| Raw::parse(text.into()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn given(result: Value) -> Option<String> {
+        data(&Object::from(result)).map(|data| data.to_string())
+    }
+
+    fn text(text: &str) -> Value {
+        json!({"type": "text", "text": text})
+    }
+
+    #[test]
+    fn a_single_text_is_given_as_the_json_it_holds_or_as_it_is() {
+        for (said, shown) in [
+            ("x y", "\"x y\""),
+            ("line\none", "\"line\\none\""),
+            ("{\"a\": [1]}", "{\"a\": [1]}"),
+            ("\n [1] ", "[1]"),
+            ("\"quoted\"", "\"quoted\""),
+            ("-1.5", "-1.5"),
+            ("true", "true"),
+            ("null", "null"),
+            ("true story", "\"true story\""),
+            ("{not json", "\"{not json\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(given(json!({"content": [text(said)]})).as_deref(), Some(shown));
+        }
+    }
+
+    #[test]
+    fn structured_content_comes_first_then_a_single_text_then_the_content() {
+        let image = json!({"type": "image", "data": "", "mimeType": "image/png"});
+        for (result, shown) in [
+            (json!({"content": [text("1")], "structuredContent": {"a": 1}}), Some(json!({"a": 1}))),
+            (json!({"content": [text("1")], "structuredContent": false}), Some(json!(false))),
+            (json!({"content": [text("1")], "structuredContent": null}), Some(json!(1))),
+            (json!({"content": [], "structuredContent": null}), Some(json!(null))),
+            (json!({"structuredContent": [2]}), Some(json!([2]))),
+            (json!({"content": []}), Some(json!([]))),
+            (json!({"content": [7]}), Some(json!([7]))),
+            (json!({"content": [image]}), Some(json!([image]))),
+            (json!({"content": [{"type": "text"}]}), Some(json!([{"type": "text"}]))),
+            (json!({"content": [text("1"), image]}), Some(json!([text("1"), image]))),
+            (json!({}), None),
+        ] {
+            assert_eq!(given(result.clone()), shown.map(|shown| shown.to_string()), "{result}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_in_all_words_of_the_tool() {
+        let image = json!({"type": "image", "data": "", "mimeType": "image/png"});
+        for (content, words) in [
+            (json!([text("no such file")]), "no such file"),
+            (json!([text("no"), image, text("such file")]), "no\nsuch file"),
+            (json!([image]), "the tool failed"),
+            (json!([]), "the tool failed"),
+        ] {
+            assert_eq!(failure(&Object::from(json!({"content": content, "isError": true}))), words);
+        }
+        assert_eq!(first_text(&Object::from(json!({"content": [image, text("a"), text("b")]}))).as_deref(), Some("a"));
+    }
+}
