@@ -37,6 +37,9 @@ pub struct Options {
     pub legacy_version: Version,
     /// How long a server's question waits for its answer.
     pub input_lifetime: Duration,
+    /// How long it waits from when another caller is kept out by it: a legacy server on a shared stream that asks serves
+    /// one caller at a time.
+    pub input_patience: Duration,
     /// Where to remember what was found out about servers; nowhere when absent.
     pub state_dir: Option<PathBuf>,
     /// Who we are and what a legacy server may ask us for.
@@ -63,6 +66,7 @@ impl Default for Options {
             probe_timeout: Duration::from_secs(10),
             legacy_version: Version::LATEST_LEGACY,
             input_lifetime: Duration::from_secs(600),
+            input_patience: Duration::from_secs(30),
             state_dir: None,
             profile: Arc::new(own_profile(ClientCapabilities::all())),
             sealer: Arc::new(Sealer::random()),

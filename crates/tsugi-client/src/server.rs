@@ -34,6 +34,7 @@ use crate::connection::memory::EraMemory;
 use crate::connection::parked::Parked;
 use crate::connection::state::State;
 pub use crate::layer::cache::Counts;
+use crate::layer::deadline::Limits;
 use crate::layer::limit::Gate;
 use crate::pool::Pool;
 use crate::stack::{self, Parts};
@@ -413,6 +414,7 @@ impl Inner {
         let options = config.over(&common.options);
         let context = Context {
             server: name.clone(),
+            limits: Limits::of(&config, &options),
             options: options.clone(),
             parked: Parked::default(),
             notices,

@@ -13,6 +13,7 @@ use tsugi_protocol::rpc::{Notification, Request, Response, RpcError, code};
 
 use super::parked::{Parked, ParkedCall, Resume};
 use crate::config::Options;
+use crate::layer::deadline::Limits;
 use crate::seal::Held;
 
 /// Something a server told outside any call.
@@ -48,6 +49,8 @@ impl Notice {
 pub(crate) struct Context {
     pub(crate) server: Arc<str>,
     pub(crate) options: Arc<Options>,
+    /// How long calls may take.
+    pub(crate) limits: Limits,
     pub(crate) parked: Parked,
     pub(crate) notices: mpsc::Sender<Notice>,
     pub(crate) noise: Noise,
@@ -193,7 +196,9 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ServerConfig, Target};
     use std::sync::Arc;
+    use tsugi_process::Command;
     use tsugi_protocol::answer::Complete;
     use tsugi_protocol::mcp::meta::RequestMeta;
     use tsugi_protocol::mcp::{ClientProfile, Version};
@@ -201,7 +206,10 @@ mod tests {
     fn context() -> Context {
         let (notices, _) = mpsc::channel(1);
         let (parked, noise) = (Parked::default(), Noise::default());
-        Context { server: "s".into(), options: Arc::default(), parked, notices, noise }
+        let (options, config) =
+            (Arc::<Options>::default(), ServerConfig::new("s", Target::Stdio(Box::new(Command::new("s")))));
+        let limits = Limits::of(&config, &options);
+        Context { server: "s".into(), options, limits, parked, notices, noise }
     }
 
     fn explained(version: Version, outcome: Outcome) -> Outcome {

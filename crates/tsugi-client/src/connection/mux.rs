@@ -5,11 +5,13 @@ mod reader;
 mod reply;
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -196,8 +198,10 @@ impl Answer for Mux {
         if shared.turnstile.is_on() && call.method.may_ask() && shared.era() == Era::Legacy {
             let shared = shared.clone();
             return Reply::from_late(async move {
-                let turn = shared.turnstile.enter(&call.caller).await;
-                shared.start(call, Some(turn))
+                match shared.take_turn(&call).await {
+                    Ok(turn) => shared.start(call, Some(turn)),
+                    Err(fault) => Reply::fault(fault),
+                }
             });
         }
         if shared.outbox.is_congested() {
@@ -218,6 +222,33 @@ impl Shared {
 
     fn era(&self) -> Era {
         self.identity.get().map_or(Era::Legacy, |identity| identity.version.era())
+    }
+
+    /// Waits for the turn of a call, but not until its time is over: whoever hears that the time is over has to fear
+    /// that the call was made.
+    async fn take_turn(&self, call: &Call) -> Result<Turn, Fault> {
+        let mut entering = pin!(self.turnstile.enter(&call.caller));
+        if let Some(turn) = entering.as_mut().now_or_never() {
+            return Ok(turn);
+        }
+        self.hurry();
+        let limit = self.context.limits.idle_for(call) * 9 / 10;
+        tokio::time::timeout(limit, entering).await.map_err(|_| self.kept_out(limit))
+    }
+
+    /// Those who leave a question unanswered have less time from now on, since somebody waits for them.
+    pub(super) fn hurry(&self) {
+        self.context.parked.hurry(self.context.options.input_patience);
+    }
+
+    fn kept_out(&self, limit: Duration) -> Fault {
+        let why = match self.turnstile.is_parked() {
+            true => "the server waits for another caller's answer",
+            false => "the server is busy with another caller's call",
+        };
+        let mut fault = self.context.fault(FaultCode::Overloaded, format!("no turn within {limit:?}: {why}"));
+        fault.retry_after_ms = Some(self.context.options.input_patience.as_millis() as u64);
+        fault.with_hint("callers of a server that asks take turns; give each its own with `instances: per-session`")
     }
 
     /// Opens a slot, writes the request and gives the reply that waits for its answer.

@@ -133,6 +133,16 @@ impl Parked {
         next
     }
 
+    /// Somebody waits for the calls that wait here on a shared stream: they expire after `patience` at the latest.
+    pub(crate) fn hurry(&self, patience: Duration) {
+        let latest = Instant::now() + patience;
+        let is_in_the_way = |call: &&mut ParkedCall| call.rest.as_ref().is_some_and(|rest| rest.key().is_some());
+        for call in self.calls.lock().values_mut().filter(is_in_the_way) {
+            call.expires = call.expires.min(latest);
+        }
+        self.added.notify_one();
+    }
+
     /// Abandons all.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.calls.lock());

@@ -81,6 +81,18 @@ impl Turnstile {
         turn.await.expect("who still waits is in a line, and the lines live as long as we do")
     }
 
+    /// Whether somebody waits.
+    pub(crate) fn has_line(&self) -> bool {
+        let mut state = self.state.lock();
+        state.forget_gone();
+        !state.lines.is_empty()
+    }
+
+    /// Whether a call that is inside waits for an answer of its caller.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.state.lock().inside.as_ref().is_some_and(|inside| inside.parked > 0)
+    }
+
     /// Lets everybody in whose turn it is.
     fn admit(self: &Arc<Self>) {
         let (waiters, has_passed) = self.state.lock().next();

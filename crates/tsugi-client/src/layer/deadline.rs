@@ -54,7 +54,7 @@ impl Limits {
     }
 
     /// The call's own limit, else the tool's, else the server's.
-    fn idle_for(&self, call: &Call) -> Duration {
+    pub(crate) fn idle_for(&self, call: &Call) -> Duration {
         if let Some(timeout) = call.options.timeout {
             return timeout;
         }

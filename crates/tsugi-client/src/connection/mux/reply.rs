@@ -74,7 +74,11 @@ impl MuxReply {
                 let call = flight.call.clone();
                 flight.set_parked(true);
                 let rest = Box::new(MuxReply { shared: self.shared.clone(), flight: Some(flight) });
-                Some(Event::Done(self.shared.context.park(&call, request, question, rest)))
+                let parked = self.shared.context.park(&call, request, question, rest);
+                if self.shared.turnstile.has_line() {
+                    self.shared.hurry();
+                }
+                Some(Event::Done(parked))
             }
         }
     }

@@ -1,14 +1,16 @@
 //! Two callers and a legacy server that asks on a shared stream: a question never reaches the wrong one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
-use tsugi_protocol::answer::{Answer, Call, Caller, Outcome};
+use tsugi_protocol::answer::{Answer, Call, Caller, FaultCode, Outcome, SentState};
 use tsugi_testkit::script::Script;
+use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
 use super::questions::{answered, form};
-use crate::outcome::{asked, end_of, text};
+use crate::outcome::{asked, end_of, fault, text};
 use crate::world::{Bench, LIMIT, call};
 
 fn of(name: &str, tool: &str) -> Call {
@@ -138,13 +140,60 @@ async fn a_caller_whose_calls_overlap_does_not_keep_others_out() {
 
 #[tokio::test]
 async fn a_caller_that_leaves_its_question_unanswered_gives_way_when_it_expires() {
-    let options =
-        tsugi_client::Options { input_lifetime: std::time::Duration::from_millis(300), ..crate::world::options() };
-    let bench = Bench::under(options, tsugi_testkit::scripted::Scripted::new(Script::legacy()), |config| config);
+    let options = tsugi_client::Options { input_lifetime: Duration::from_millis(300), ..crate::world::options() };
+    let bench = Bench::under(options, Scripted::new(Script::legacy()), |config| config);
     bench.settle().await;
     let left = end_of(bench.server.answer(of("alice", "ask")), LIMIT).await.unwrap();
     assert!(matches!(left, Outcome::InputRequired(_)));
     assert!(text(&ask_and_answer(&bench, "bob").await).contains("bob"));
     assert!(wait::until(|| bench.server.status().parked == 0).await);
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_its_question_unanswered_gives_way_soon_when_another_waits() {
+    let options = tsugi_client::Options { input_patience: Duration::from_millis(300), ..crate::world::options() };
+    let bench = Bench::under(options, Scripted::new(Script::legacy()), |config| config);
+    bench.settle().await;
+    assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));
+    let left = end_of(bench.server.answer(of("alice", "ask")), LIMIT).await.unwrap();
+    assert!(
+        matches!(bench.outcome(of("bob", "echo")).await, Outcome::Complete(_)),
+        "bob does not wait for ten minutes"
+    );
+    let late = bench.outcome(answered(of("alice", "ask"), &left, form("alice"))).await;
+    assert_eq!(fault(&late).code, FaultCode::StateRejected);
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_question_that_comes_while_another_caller_waits_is_given_up_soon_too() {
+    let options = tsugi_client::Options { input_patience: Duration::from_millis(300), ..crate::world::options() };
+    let bench = Bench::under(options, Scripted::new(Script::legacy()), |config| config);
+    bench.settle().await;
+    assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));
+    let (left, bob) = tokio::join!(
+        end_of(bench.server.answer(of("alice", "ask")), LIMIT),
+        end_of(bench.server.answer(of("bob", "echo")), LIMIT),
+    );
+    assert!(matches!(left, Some(Outcome::InputRequired(_))), "{left:?}");
+    assert!(matches!(bob, Some(Outcome::Complete(_))), "{bob:?}");
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn who_gets_no_turn_in_time_hears_that_nothing_was_sent() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));
+    let left = end_of(bench.server.answer(of("alice", "ask")), LIMIT).await.unwrap();
+    assert!(matches!(left, Outcome::InputRequired(_)));
+    let mut short = of("bob", "echo");
+    short.options.timeout = Some(Duration::from_millis(200));
+    let outcome = bench.outcome(short).await;
+    let fault = fault(&outcome);
+    assert_eq!((fault.code, fault.sent), (FaultCode::Overloaded, SentState::NotSent));
+    assert!(fault.message.contains("waits for another caller's answer"), "{}", fault.message);
+    bench.outcome(answered(of("alice", "ask"), &left, form("alice"))).await;
     bench.finish().await;
 }
