@@ -1,8 +1,9 @@
 //! One client on a wire that carries everything both ways (standard streams, WebSocket, the two-endpoint
 //! stream): both eras at once, however the client opens.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -39,10 +40,22 @@ pub(crate) struct Peer {
     limits: Arc<Limits>,
     /// The legacy conversation, once the client has opened one.
     conversation: Arc<OnceLock<Arc<Conversation>>>,
+    /// Set while a conversation is being opened, and true in it once that has ended.
+    opening: Option<Arc<AtomicBool>>,
+    /// What came meanwhile. Programs that write all they have to say at once do not wait for an answer.
+    held: VecDeque<Held>,
+    /// Held by each subscription, of which the end is not to be waited for.
+    subscriptions: Arc<()>,
     running: Cancels,
     outgoing: SelectAll<Outgoing>,
     /// Stopping waits for requests, where there is somebody who stops.
     drain: Option<Drain>,
+}
+
+/// What waits until the conversation is open.
+enum Held {
+    Message(Message, Option<Busy>),
+    Batch(Bytes),
 }
 
 type Cancels = Arc<Mutex<HashMap<Id, Vec<Arc<Cancel>>>>>;
@@ -54,6 +67,9 @@ impl Peer {
             caller,
             limits,
             conversation: Arc::default(),
+            opening: None,
+            held: VecDeque::new(),
+            subscriptions: Arc::default(),
             running: Arc::default(),
             outgoing: SelectAll::new(),
             drain: None,
@@ -88,6 +104,10 @@ impl Peer {
 
     /// Takes the messages of a batch; their responses become one array.
     fn receive_batch(&mut self, bytes: &Bytes) -> Option<Bytes> {
+        if self.opening.is_some() && self.has_room() {
+            self.held.push_back(Held::Batch(bytes.clone()));
+            return None;
+        }
         let Some(conversation) = self.conversation.get().filter(|known| known.version() == Version::V2025_03_26) else {
             return Some(RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches").response(None));
         };
@@ -112,13 +132,17 @@ impl Peer {
 
     /// Room for one more request, which stopping waits for; or why there is none.
     fn room(&self) -> Result<Option<Busy>, Fault> {
-        if self.outgoing.len() >= IN_PROGRESS {
+        if !self.has_room() {
             return Err(Fault::new(FaultCode::Overloaded, "too many requests are in progress"));
         }
         match self.drain.as_ref().map(Drain::enter) {
             Some(None) => Err(Fault::new(FaultCode::Draining, "the gateway is shutting down")),
             busy => Ok(busy.flatten()),
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outgoing.len() + self.held.len() < IN_PROGRESS
     }
 
     fn take(&mut self, message: Message) -> Option<Bytes> {
@@ -141,7 +165,7 @@ impl Peer {
             return self.modern(&request, params.as_ref(), busy).err().map(|error| error.response(Some(&request.id)));
         }
         match request.method {
-            Method::Initialize if self.conversation.get().is_none() => {
+            Method::Initialize if self.conversation.get().is_none() && self.opening.is_none() => {
                 self.initialize(request, busy);
                 None
             }
@@ -156,11 +180,14 @@ impl Peer {
     /// Opens the legacy conversation; the changes it wants to hear of follow its response.
     fn initialize(&mut self, request: Request, busy: Option<Busy>) {
         let (answer, caller, limits) = (self.answer.clone(), self.caller.clone(), self.limits.clone());
-        let place = self.conversation.clone();
+        let (place, is_over) = (self.conversation.clone(), Arc::new(AtomicBool::new(false)));
+        self.opening = Some(is_over.clone());
         let opening = async move {
             // Stopping waits for the response, and not for the changes after it.
             let _busy = busy;
-            match legacy::begin(answer, caller, &limits, &request).await {
+            let begun = legacy::begin(answer, caller, &limits, &request).await;
+            is_over.store(true, Ordering::Release);
+            match begun {
                 Ok((conversation, response)) => {
                     let conversation = place.get_or_init(|| Arc::new(conversation)).clone();
                     let mut watch = Watch::new(conversation);
@@ -173,7 +200,32 @@ impl Peer {
         self.outgoing.push(stream::once(opening).flatten().boxed());
     }
 
+    /// Takes what came while the conversation was opened, once it is open or could not be.
+    fn release(&mut self) {
+        if self.opening.as_ref().is_some_and(|is_over| is_over.load(Ordering::Acquire)) {
+            self.opening = None;
+        }
+        while self.opening.is_none()
+            && let Some(held) = self.held.pop_front()
+        {
+            let answer = match held {
+                Held::Message(Message::Request(request), busy) => self.request(request, busy),
+                Held::Message(message, busy) => self.converse(message, busy),
+                Held::Batch(bytes) => self.receive_batch(&bytes),
+            };
+            if let Some(answer) = answer {
+                self.outgoing.push(stream::iter([answer]).boxed());
+            }
+        }
+    }
+
     fn converse(&mut self, message: Message, busy: Option<Busy>) -> Option<Bytes> {
+        if self.opening.is_some() {
+            if self.has_room() {
+                self.held.push_back(Held::Message(message, busy));
+            }
+            return None;
+        }
         let Some(conversation) = self.conversation.get() else {
             let Message::Request(request) = message else { return None };
             return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
@@ -204,10 +256,16 @@ impl Peer {
         let cancel = Arc::new(Cancel::default());
         self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());
         let asking = Asking::start(&*self.answer, request.id.clone(), call, self.drain.as_ref());
-        let cancellable =
-            Cancellable { asking: Some(asking), id: request.id.clone(), cancel, running: self.running.clone() };
+        let is_subscription = request.method == Method::Listen;
+        let cancellable = Cancellable {
+            asking: Some(asking),
+            id: request.id.clone(),
+            cancel,
+            running: self.running.clone(),
+            _subscription: is_subscription.then(|| self.subscriptions.clone()),
+        };
         // A subscription ends only with its client; stopping does not wait for that.
-        self.keep(cancellable, busy.filter(|_| request.method != Method::Listen));
+        self.keep(cancellable, busy.filter(|_| !is_subscription));
         Ok(())
     }
 
@@ -230,16 +288,31 @@ impl Peer {
     /// The next message for the client.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         match self.outgoing.poll_next_unpin(context) {
-            Poll::Ready(Some(message)) => Poll::Ready(message),
+            Poll::Ready(Some(message)) => {
+                self.release();
+                Poll::Ready(message)
+            }
             // Nothing is going on; the next message of the client wakes us.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
 
-    /// True when no request is in progress. A conversation's changes are not one.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// The next message for the client; `None` when no request is in progress.
+    pub(crate) async fn next_or_idle(&mut self) -> Option<Bytes> {
+        std::future::poll_fn(|context| match self.poll_next(context) {
+            Poll::Ready(message) => Poll::Ready(Some(message)),
+            // Only now is it known which requests have ended.
+            Poll::Pending if self.is_idle() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// A conversation's changes are no request, nor is a subscription.
+    fn is_idle(&self) -> bool {
         let changes = usize::from(self.conversation.get().is_some());
-        self.outgoing.len() <= changes
+        let subscriptions = Arc::strong_count(&self.subscriptions) - 1;
+        self.outgoing.len() <= changes + subscriptions
     }
 }
 
@@ -318,6 +391,7 @@ struct Cancellable {
     id: Id,
     cancel: Arc<Cancel>,
     running: Cancels,
+    _subscription: Option<Arc<()>>,
 }
 
 impl Stream for Cancellable {

@@ -19,11 +19,14 @@ use crate::drain::Drain;
 
 /// How much may wait to be written before we stop making more.
 const WRITE_AHEAD: usize = 1 << 20;
-/// How long running requests may take after the client has closed its end.
+/// How long running requests may take after the client has closed its end: `printf ... | tsugi stdio` wants to read the
+/// answers of servers that have only just started.
+const AFTER_END: Duration = Duration::from_secs(4);
+/// How long what is said may take to be written after we were told to stop.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves one client until it closes its end or the output breaks. The reader never waits for a call, and
-/// a client that closes its end is gone within a second.
+/// a client that closes its end is gone when its requests are answered, and within a few seconds otherwise.
 pub async fn run<R, W>(answer: Arc<dyn Answer>, input: R, output: W) -> std::io::Result<()>
 where
     R: AsyncRead + Unpin,
@@ -59,10 +62,9 @@ where
     };
     // While it stops it goes on reading: a running call may wait for the client's answer to a question.
     tokio::select! {
-        served = wire.serve(input) => served?,
+        served = wire.serve_and_finish(input) => return served,
         _ = stopping => {}
     }
-    // Whoever closed its end may still read, but not for long.
     let _ = tokio::time::timeout(LAST_WORDS, wire.finish()).await;
     Ok(())
 }
@@ -75,6 +77,13 @@ struct Wire<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Wire<W> {
+    /// Whoever closed its end may still read, but not for long.
+    async fn serve_and_finish<R: AsyncRead + Unpin>(&mut self, input: R) -> std::io::Result<()> {
+        self.serve(input).await?;
+        let _ = tokio::time::timeout(AFTER_END, self.finish()).await;
+        Ok(())
+    }
+
     async fn serve<R: AsyncRead + Unpin>(&mut self, mut input: R) -> std::io::Result<()> {
         let mut unread = BytesMut::with_capacity(64 << 10);
         loop {
@@ -118,10 +127,7 @@ impl<W: AsyncWrite + Unpin> Wire<W> {
         loop {
             self.output.write_all_buf(&mut self.unwritten).await?;
             self.output.flush().await?;
-            if self.peer.is_idle() {
-                return Ok(());
-            }
-            let message = self.peer.next().await;
+            let Some(message) = self.peer.next_or_idle().await else { return Ok(()) };
             self.framing.encode(&message, &mut self.unwritten);
         }
     }

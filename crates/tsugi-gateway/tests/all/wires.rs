@@ -240,8 +240,76 @@ async fn closing_the_input_ends_the_service_even_while_a_call_hangs() {
     pipe.send(&modern(json!(2), "tools/call", json!({"name": "quick"}))).await;
     drop(pipe.input.take());
     assert_eq!(pipe.read().await["id"], 2, "what was answered is still written");
-    tokio::time::timeout(Duration::from_secs(5), pipe.served).await.expect("it ends by itself").unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(30), pipe.served).await.expect("it ends by itself").unwrap().unwrap();
     drops.wait_for(1).await;
+}
+
+/// A server that needs a while to say who it is.
+fn slow(wait: Duration) -> Arc<dyn Answer> {
+    let server = server(Drops::default());
+    script(move |call: Call| {
+        let is_greeting = call.method == Method::Discover;
+        let reply = server.answer(call);
+        match is_greeting {
+            true => Reply::from_late(async move {
+                tokio::time::sleep(wait).await;
+                reply
+            }),
+            false => reply,
+        }
+    })
+}
+
+fn hasty(version: &str) -> [Value; 4] {
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let list = json!({"jsonrpc": "2.0", "id": "l", "method": "tools/list"});
+    [initialize_at(version), initialized, list, call(json!("c"), "quick")]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_at_once_is_answered_although_the_input_ends_before_the_server_has_started() {
+    let mut pipe = Pipe::open(slow(Duration::from_millis(1500)));
+    for message in hasty("2025-11-25") {
+        pipe.send(&message).await;
+    }
+    drop(pipe.input.take());
+    assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-11-25");
+    let mut results = [pipe.read().await, pipe.read().await];
+    results.sort_by_key(|answer| answer["id"].to_string());
+    assert_eq!(results[0]["result"]["content"][0]["text"], "quick", "{results:?}");
+    assert_eq!(results[1]["result"]["tools"], json!([]), "{results:?}");
+    let began = tokio::time::Instant::now();
+    pipe.served.await.unwrap().unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO, "when all is said there is nothing to wait for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_waits_for_the_conversation_too_and_a_second_opening_is_refused() {
+    let mut pipe = Pipe::open(slow(Duration::from_millis(1500)));
+    pipe.send(&initialize_at("2025-03-26")).await;
+    pipe.send(&initialize_at("2025-03-26")).await;
+    let (messages, expected) = batch();
+    pipe.send(&messages).await;
+    assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-03-26");
+    let (one, two) = (pipe.read().await, pipe.read().await);
+    let (refused, answers) = if one.is_array() { (two, one) } else { (one, two) };
+    assert_eq!(refused["error"]["code"], -32600);
+    assert_answers(&answers, &expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_is_no_reason_to_stay_when_the_input_has_ended() {
+    let mut pipe = Pipe::open(script(|call: Call| match call.method {
+        Method::Listen => Reply::from_source(Events(VecDeque::new(), None)),
+        _ => complete(text("x")),
+    }));
+    pipe.send(&modern(json!(1), "subscriptions/listen", json!({"notifications": {}}))).await;
+    pipe.send(&modern(json!(2), "tools/call", json!({"name": "x"}))).await;
+    drop(pipe.input.take());
+    assert_eq!(pipe.read().await["id"], 2);
+    let began = tokio::time::Instant::now();
+    pipe.served.await.unwrap().unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO, "on a clock that moves only while everybody waits");
 }
 
 #[tokio::test]
