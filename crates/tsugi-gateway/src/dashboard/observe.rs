@@ -66,7 +66,7 @@ pub struct ServerState {
 /// Something about a server that somebody should look at.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trouble {
-    /// What kind: `failed`, `reconnecting`, `left-alone`, `list`, `sandbox`, `errors`.
+    /// What kind: `failed`, `reconnecting`, `left-alone`, `list`, `names`, `sandbox`, `errors`.
     pub kind: &'static str,
     /// In words.
     pub text: String,

@@ -59,6 +59,6 @@ fn troubles(row: &ServerRow) -> impl Iterator<Item = Attention> {
 }
 
 fn rank(kind: &str) -> usize {
-    let order = ["failed", "left-alone", "reconnecting", "errors", "list", "sandbox"];
+    let order = ["failed", "left-alone", "reconnecting", "errors", "list", "names", "sandbox"];
     order.iter().position(|known| *known == kind).unwrap_or(order.len())
 }

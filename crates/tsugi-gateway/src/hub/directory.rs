@@ -9,7 +9,7 @@ use tsugi_protocol::answer::{Caller, Fault, FaultCode};
 use tsugi_protocol::mcp::tool::Tool;
 
 use super::Hub;
-use super::merge::{Entry, View};
+use super::merge::{ByServer, Entry, View};
 use super::one::OneServer;
 use crate::backend::{Directory, FoundTool, ToolInfo};
 use crate::guard::permit::Permit;
@@ -35,7 +35,7 @@ impl Directory for Hub {
         async move {
             let view = self.settled_view().await;
             let (server, own) = match server {
-                Some(name) => self.tool_of(name, tool)?,
+                Some(name) => self.tool_of(&view, name, tool)?,
                 None => self.only_tool(&view, tool, self.permit(caller).as_deref())?,
             };
             if self.permit(caller).is_some_and(|permit| !permit.allows(server.name(), &own)) {
@@ -54,11 +54,9 @@ impl Hub {
         let config = entry.server.config();
         let of_tool = config.tools.get(&entry.own).and_then(|settings| settings.timeout);
         let timeout = of_tool.or(config.timeout).unwrap_or(self.manager().options().timeout);
-        let shown = self.config();
-        let shape = shown.shapes.get(entry.server.name());
         Some(ToolInfo {
             server: entry.server.name().to_owned(),
-            name: shape.map_or(entry.own.as_str(), |shape| shape.name(&entry.own)).to_owned(),
+            name: entry.local().to_owned(),
             description: tool.description(),
             input_schema: tool.input_schema(),
             output_schema: tool.output_schema(),
@@ -67,37 +65,34 @@ impl Hub {
         })
     }
 
-    /// A tool of a named server. One that has not told its tools is believed to have it.
-    fn tool_of(&self, name: &str, tool: &str) -> Result<(Server, String), Fault> {
+    /// A tool of a named server, by the name it is shown under, else by the server's own. A server that has not told its
+    /// tools is believed to have it.
+    fn tool_of(&self, view: &View, name: &str, tool: &str) -> Result<(Server, String), Fault> {
         let unknown = || Fault::new(FaultCode::ServerNotFound, format!("there is no server {name:?}"));
         let server = self.manager().server(name).ok_or_else(unknown)?;
-        let Some(catalog) = server.catalog() else { return Ok((server, tool.to_owned())) };
-        let config = self.config();
-        let shape = config.shapes.get(name);
-        let shown = |own: &str| shape.map_or(own, |shape| shape.name(own)).to_owned();
-        let is_it = |known: &&Tool| {
-            shape.is_none_or(|shape| shape.allows(known.name()))
-                && (shown(known.name()) == tool || known.name() == tool)
-        };
-        match catalog.tools.items.iter().find(is_it) {
-            Some(found) => Ok((server, found.name().to_owned())),
+        if !view.servers_told.contains(name) {
+            return Ok((server, tool.to_owned()));
+        }
+        let public = |names: &ByServer| names.get(name).and_then(|names| names.get(tool)).cloned();
+        let public = public(&view.local_tools).or_else(|| public(&view.own_tools));
+        match public.and_then(|public| view.tools.get(&public)) {
+            Some(entry) => Ok((server, entry.own.clone())),
             None => Err(no_tool(tool).on_server(name)),
         }
     }
 
-    /// The only tool with this name, be it the server's own or the one it is shown under, that the caller may use.
+    /// The only tool with this name, be it the one it is shown under or else the server's own, that the caller may use.
     fn only_tool(&self, view: &View, tool: &str, permit: Option<&Permit>) -> Result<(Server, String), Fault> {
         if let Some(entry) = view.tools.get(tool) {
             return Ok((entry.server.clone(), entry.own.clone()));
         }
-        let config = self.config();
-        let is_called_so = |entry: &&Entry| {
-            let shape = config.shapes.get(entry.server.name());
-            entry.own == tool || shape.is_some_and(|shape| shape.name(&entry.own) == tool)
-        };
         let is_allowed = |entry: &&Entry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
-        let entries = view.tools.iter().map(|(_, entry)| entry);
-        let found: Vec<&Entry> = entries.filter(is_called_so).filter(is_allowed).collect();
+        let called = |name: fn(&Entry) -> &str| -> Vec<&Entry> {
+            let entries = view.tools.iter().map(|(_, entry)| entry);
+            entries.filter(|entry| name(entry) == tool).filter(is_allowed).collect()
+        };
+        let shown = called(Entry::local);
+        let found = if shown.is_empty() { called(|entry| &entry.own) } else { shown };
         match found.as_slice() {
             [] => Err(no_tool(tool)),
             [only] => Ok((only.server.clone(), only.own.clone())),

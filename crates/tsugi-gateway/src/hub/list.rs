@@ -15,6 +15,9 @@ impl List {
     /// All of them.
     pub(super) const ALL: [List; 4] = [List::Tools, List::Prompts, List::Resources, List::Templates];
 
+    /// How changes of them are told.
+    pub(super) const CHANGES: [Method; 3] = [Method::ToolsChanged, Method::PromptsChanged, Method::ResourcesChanged];
+
     /// The list that a method asks for; `None` for a method that asks for none.
     pub(super) fn of(method: &Method) -> Option<Self> {
         match method {

@@ -1,6 +1,8 @@
 //! One view over all servers: public names, what they stand for, and every list written out ready to send.
 
-use std::collections::{HashMap, HashSet};
+mod tools;
+
+use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::Arc;
 
 use tsugi_client::Server;
@@ -10,7 +12,6 @@ use tsugi_protocol::answer::{Call, Complete, Fault};
 use tsugi_protocol::era::{session, to_legacy};
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
-use tsugi_protocol::mcp::tool::Tool;
 use tsugi_protocol::mcp::{Era, Method, ServerCapabilities, ServerIdentity, Version, meta};
 use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::{MAX_NAME, NameMap, Target};
@@ -18,10 +19,11 @@ use tsugi_schema::tool_name::{MAX_NAME, NameMap, Target};
 use super::HubConfig;
 use super::list::List;
 use super::page::{self, Page, PageLimit};
-use super::shape::Shape;
 use crate::guard::permit::Permit;
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Meter;
+pub(super) use tools::describe_as;
+use tools::{Clash, tools};
 
 /// A server's thing under its public name.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub(crate) struct Entry {
     pub(crate) server: Server,
     /// What the server itself calls it.
     pub(crate) own: String,
+    /// What it is called where it is known whose it is, as in REST; only a tool can have another name there.
+    pub(crate) local: Option<String>,
     /// How it is described to clients, with its public name.
     pub(crate) shown: Raw,
     /// The arguments that are mirrored into headers, for a tool that has some.
@@ -78,10 +82,19 @@ impl Names {
         self.iter().filter(move |(_, entry)| is_shown(entry)).map(|(name, entry)| (name, entry.shown.as_str()))
     }
 
+    /// Adds an entry; of two with the same name the first stays.
     fn push(&mut self, name: String, entry: Entry) {
-        if self.entries.insert(name.clone(), entry).is_none() {
-            self.order.push(name);
+        if let hash_map::Entry::Vacant(place) = self.entries.entry(name) {
+            self.order.push(place.key().clone());
+            place.insert(entry);
         }
+    }
+}
+
+impl Entry {
+    /// What it is called where it is known whose it is.
+    pub(crate) fn local(&self) -> &str {
+        self.local.as_deref().unwrap_or(&self.own)
     }
 }
 
@@ -96,7 +109,11 @@ pub(crate) struct View {
     /// The resource templates by public pattern.
     pub(crate) templates: Names,
     /// The public names of each server's tools, by server and by the server's own name.
-    pub(crate) own_tools: HashMap<String, HashMap<String, String>>,
+    pub(crate) own_tools: ByServer,
+    /// The same by server and by the name that REST has for them.
+    pub(crate) local_tools: ByServer,
+    /// Tools that are not shown as they should be, since their names clash.
+    pub(crate) clashes: Vec<Clash>,
     /// The servers, in order.
     pub(crate) servers: Vec<Server>,
     /// Where calls are counted that are not about a tool, by server.
@@ -121,12 +138,15 @@ impl View {
     pub(crate) fn build(servers: &[Server], config: &HubConfig, metrics: &Metrics) -> Self {
         let known: Vec<(&Server, Arc<Catalog>)> =
             servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
+        let (tools, clashes) = tools(&known, config, metrics);
         let mut view = Self {
-            tools: tools(&known, config, metrics),
+            own_tools: by_server(&tools, |entry| &entry.own),
+            local_tools: by_server(&tools, Entry::local),
+            clashes,
+            tools,
             prompts: prompts(&known, config),
             resources: resources(&known),
             templates: templates(&known),
-            own_tools: HashMap::new(),
             servers: servers.to_vec(),
             other_meters: servers
                 .iter()
@@ -139,7 +159,6 @@ impl View {
             is_complete: servers.iter().all(|server| has_told(&known, server) || has_given_up(server)),
             limit: config.page,
         };
-        view.own_tools = own_tools(&view.tools);
         for list in List::ALL {
             view.names_mut(list).freshness = freshness(&known, list);
             view.names_mut(list).pages = view.prepared(list);
@@ -228,12 +247,16 @@ impl View {
     }
 }
 
-fn own_tools(tools: &Names) -> HashMap<String, HashMap<String, String>> {
-    let mut own: HashMap<String, HashMap<String, String>> = HashMap::new();
+/// Public names by server, and there by another name that the entry has.
+pub(crate) type ByServer = HashMap<String, HashMap<String, String>>;
+
+fn by_server(tools: &Names, name: fn(&Entry) -> &str) -> ByServer {
+    let mut names = ByServer::new();
     for (public, entry) in tools.iter() {
-        own.entry(entry.server.name().to_owned()).or_default().insert(entry.own.clone(), public.to_owned());
+        let of_server = names.entry(entry.server.name().to_owned()).or_default();
+        of_server.insert(name(entry).to_owned(), public.to_owned());
     }
-    own
+    names
 }
 
 fn has_told(known: &Known<'_>, server: &Server) -> bool {
@@ -250,50 +273,6 @@ fn has_given_up(server: &Server) -> bool {
 
 type Known<'a> = [(&'a Server, Arc<Catalog>)];
 
-fn tools(known: &Known<'_>, config: &HubConfig, metrics: &Metrics) -> Names {
-    let plain = Shape::default();
-    let shape = |server: &Server| config.shapes.get(server.name()).unwrap_or(&plain);
-    let shown = |server: &Server, tool: &Tool| Target::new(server.name(), shape(server).name(tool.name()));
-    let offered = |(server, catalog): &(&Server, Arc<Catalog>)| {
-        let tools = catalog.tools.items.iter().filter(|tool| shape(server).allows(tool.name()));
-        tools.map(|tool| ((*server).clone(), tool.clone())).collect::<Vec<_>>()
-    };
-    let all: Vec<(Server, Tool)> = known.iter().flat_map(offered).collect();
-    let named = all.iter().map(|(server, tool)| (shown(server, tool), config.naming_of(server.name())));
-    let map = NameMap::build_each(named, MAX_NAME);
-    let mut names = Names::default();
-    for (server, tool) in &all {
-        let Some(name) = map.name(&shown(server, tool)) else { continue };
-        let entry = Entry {
-            server: server.clone(),
-            own: tool.name().to_owned(),
-            shown: describe(tool, name, shape(server).description(tool.name())),
-            header_params: header_params(tool),
-            meter: Some(metrics.meter(server.name(), tool.name())),
-        };
-        names.push(name.to_owned(), entry);
-    }
-    names
-}
-
-fn describe(tool: &Tool, name: &str, description: Option<&str>) -> Raw {
-    let renamed = if tool.name() == name { tool.object().raw() } else { tool.renamed(name) };
-    describe_as(renamed, description)
-}
-
-/// The same tool with this description, where there is one.
-pub(super) fn describe_as(tool: Raw, description: Option<&str>) -> Raw {
-    let (Some(description), Some(object)) = (description, Object::of(&tool)) else { return tool };
-    let mut described = Splice::with_capacity(tool.bytes().len() + description.len());
-    described.members_but(&object, &["description"]).string("description", description);
-    described.finish()
-}
-
-fn header_params(tool: &Tool) -> Option<Arc<HeaderParams>> {
-    let params = HeaderParams::of(&tool.input_schema()?.to().ok()?).ok()?;
-    (!params.is_empty()).then(|| Arc::new(params))
-}
-
 fn prompts(known: &Known<'_>, config: &HubConfig) -> Names {
     let of = |(server, catalog): &(&Server, Arc<Catalog>)| {
         let prompts = catalog.prompts.items.iter();
@@ -307,8 +286,14 @@ fn prompts(known: &Known<'_>, config: &HubConfig) -> Names {
     for (server, prompt) in &all {
         let Some(name) = map.name(&target(server, prompt.name())) else { continue };
         let shown = if prompt.name() == name { prompt.object().raw() } else { prompt.renamed(name) };
-        let entry =
-            Entry { server: server.clone(), own: prompt.name().to_owned(), shown, header_params: None, meter: None };
+        let entry = Entry {
+            server: server.clone(),
+            own: prompt.name().to_owned(),
+            local: None,
+            shown,
+            header_params: None,
+            meter: None,
+        };
         names.push(name.to_owned(), entry);
     }
     names
@@ -326,8 +311,9 @@ fn templates(known: &Known<'_>) -> Names {
 fn addresses(known: &Known<'_>, of: fn(&Catalog) -> &Vec<tsugi_protocol::mcp::resource::Resource>) -> Names {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for (_, catalog) in known {
-        for resource in of(catalog) {
-            *uses.entry(resource.uri()).or_default() += 1;
+        // A server that lists an address twice is still the only one that has it.
+        for uri in of(catalog).iter().map(|resource| resource.uri()).collect::<HashSet<_>>() {
+            *uses.entry(uri).or_default() += 1;
         }
     }
     let mut names = Names::default();
@@ -343,7 +329,8 @@ fn addresses(known: &Known<'_>, of: fn(&Catalog) -> &Vec<tsugi_protocol::mcp::re
                 }
             };
             let own = resource.uri().to_owned();
-            names.push(name, Entry { server: (*server).clone(), own, shown, header_params: None, meter: None });
+            let server = (*server).clone();
+            names.push(name, Entry { server, own, local: None, shown, header_params: None, meter: None });
         }
     }
     names
@@ -375,21 +362,17 @@ fn discover(known: &Known<'_>, config: &HubConfig) -> Object {
     session::discover_result(&identity)
 }
 
-/// The honest union, except that we tell changes of every list ourselves, whatever the servers can.
+/// The honest union, except that we tell changes of every list ourselves, whatever the servers can: one that comes later
+/// may have what none has now. What only one server and its client agreed on cannot be said for several.
 fn capabilities(known: &Known<'_>) -> ServerCapabilities {
-    let told = ServerCapabilities::from_object(Object::from(serde_json::json!({"tools": {"listChanged": true}})));
+    let told = serde_json::json!({"listChanged": true});
+    let lists = Object::from(serde_json::json!({"tools": told, "prompts": told, "resources": told}));
     let own: Vec<ServerCapabilities> = known.iter().map(|(_, catalog)| catalog.identity.capabilities.clone()).collect();
-    let union = ServerCapabilities::union(own.iter().chain([&told]));
-    let tells = |feature: &str| {
-        let is_list = matches!(feature, "prompts" | "resources") && union.has(feature);
-        is_list.then(|| serde_json::json!({feature: {"listChanged": true}}))
-    };
-    let lists: Vec<ServerCapabilities> = ["prompts", "resources"]
-        .into_iter()
-        .filter_map(tells)
-        .map(|told| ServerCapabilities::from_object(Object::from(told)))
-        .collect();
-    ServerCapabilities::union([&union].into_iter().chain(&lists))
+    let union = ServerCapabilities::union(own.iter().chain([&ServerCapabilities::from_object(lists)]));
+    match known {
+        [_] => union,
+        _ => ServerCapabilities::from_object(union.object().without("experimental").without("extensions")),
+    }
 }
 
 fn instructions(known: &Known<'_>, config: &HubConfig) -> Option<String> {

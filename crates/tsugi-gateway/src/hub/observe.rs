@@ -51,6 +51,9 @@ impl Hub {
             let text = format!("its sandbox does not hold as asked: {text}");
             troubles.push(Trouble { kind: "sandbox", text });
         }
+        let clashes = &self.view().clashes;
+        let own = clashes.iter().filter(|clash| clash.server == server.name());
+        troubles.extend(own.map(|clash| Trouble { kind: "names", text: clash.text.clone() }));
         let tools = catalog.as_deref().map_or(0, |catalog| self.shown_tools(server, catalog).count());
         ServerState {
             name: server.name().into(),

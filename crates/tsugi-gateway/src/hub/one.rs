@@ -179,6 +179,11 @@ fn subject(call: &Call) -> Option<String> {
 
 impl Answer for OneServer {
     fn answer(&self, call: Call) -> Reply {
+        let narrowed = if self.is_restricted(&call) { self.narrowed(call) } else { Ok(call) };
+        let call = match narrowed {
+            Ok(call) => call,
+            Err(denied) => return self.hub.refuse(&denied.0, denied.1),
+        };
         let is_list = matches!(
             call.method,
             Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList
@@ -189,13 +194,7 @@ impl Answer for OneServer {
         if is_list && !self.is_whole(&call) {
             return Arc::new(self.clone()).list(call);
         }
-        if !self.is_restricted(&call) {
-            return self.ask(call);
-        }
-        match self.narrowed(call) {
-            Ok(call) => self.ask(call),
-            Err(denied) => self.hub.refuse(&denied.0, denied.1),
-        }
+        self.ask(call)
     }
 }
 

@@ -74,7 +74,8 @@ impl PageLimit {
 
 /// The entry after which the page begins that a call asks for; `None` for the first page.
 pub(super) fn after(list: &str, call: &Call) -> Result<Option<String>, Fault> {
-    match call.params.get("cursor") {
+    // Some programs write every member that there could be.
+    match call.params.get("cursor").filter(|cursor| !cursor.is_null()) {
         None => Ok(None),
         Some(cursor) => {
             let name = cursor.as_string().and_then(|cursor| name_in(list, &cursor));
@@ -157,6 +158,7 @@ mod tests {
             Call::new(tsugi_protocol::mcp::Method::ToolsList, params)
         };
         assert_eq!(after("tools", &call(cursor("tools", "x").into())).unwrap().as_deref(), Some("x"));
+        assert_eq!(after("tools", &call(serde_json::Value::Null)).unwrap(), None);
         for strange in [serde_json::json!("abc"), serde_json::json!(7), cursor("prompts", "x").into()] {
             assert_eq!(after("tools", &call(strange)).unwrap_err().code, FaultCode::InvalidParams);
         }

@@ -1,6 +1,6 @@
 //! How one server is shown: which of its tools, under which names, with which words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tsugi_schema::tool_name::Naming;
 
@@ -62,13 +62,47 @@ impl Shape {
         self.tools.allows("", own)
     }
 
-    /// The name it is shown under.
+    /// The name it should be shown under.
     pub fn name<'a>(&'a self, own: &'a str) -> &'a str {
         self.names.get(own).map_or(own, String::as_str)
+    }
+
+    /// The names that a server's tools are shown under, in their order. A name that another tool has is not given: a tool
+    /// that keeps its own name comes before one that would get it, and that one keeps its own name too.
+    pub(super) fn names(&self, own: &[&str]) -> Vec<String> {
+        let mut kept: HashSet<&str> = own.iter().copied().filter(|own| self.name(own) == *own).collect();
+        loop {
+            let name = |own: &str| if kept.contains(own) { own.to_owned() } else { self.name(own).to_owned() };
+            let mut taken: HashSet<String> = kept.iter().map(|own| (*own).to_owned()).collect();
+            let renamed = own.iter().copied().filter(|own| !kept.contains(own));
+            let losers: Vec<&str> = renamed.filter(|own| !taken.insert(name(own))).collect();
+            if losers.is_empty() {
+                return own.iter().map(|own| name(own)).collect();
+            }
+            kept.extend(losers);
+        }
     }
 
     /// The description it is shown with, where it is not the server's own.
     pub fn description(&self, own: &str) -> Option<&str> {
         self.descriptions.get(own).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(renames: &[(&str, &str)], own: &[&str]) -> Vec<String> {
+        renames.iter().fold(Shape::default(), |shape, (own, shown)| shape.rename(*own, *shown)).names(own)
+    }
+
+    #[test]
+    fn every_tool_has_a_name_of_its_own() {
+        assert_eq!(names(&[("a", "b"), ("b", "a")], &["a", "b"]), ["b", "a"], "an exchange is no clash");
+        assert_eq!(names(&[("a", "b")], &["a", "b"]), ["a", "b"], "who keeps its name comes first");
+        assert_eq!(names(&[("a", "x"), ("b", "x")], &["a", "b"]), ["x", "b"], "then who is listed first");
+        assert_eq!(names(&[("a", "b"), ("c", "a")], &["c", "a", "b"]), ["c", "a", "b"], "one clash leads to another");
+        assert_eq!(names(&[("a", "b"), ("b", "c")], &["a", "b"]), ["b", "c"]);
     }
 }

@@ -84,6 +84,9 @@ async fn next_change(changes: &mut Receiver<Change>, announced: &mut Announced) 
 
 fn renew(view: Arc<View>, shared: &Shared, announced: &Announced) {
     let before = shared.view.swap(view.clone());
+    for clash in view.clashes.iter().filter(|clash| !before.clashes.contains(clash)) {
+        tracing::warn!(server = %clash.server, "{}", clash.text);
+    }
     shared.renewed.send_modify(|count| *count += 1);
     let differs = |list| view.differs(&before, list);
     let changed = [
@@ -136,11 +139,15 @@ fn watch_resources(hub: &Hub, call: &Call, wanted: &Filter) -> (Vec<Watched>, BT
 type Changes = Pin<Box<dyn Stream<Item = Notification> + Send>>;
 
 fn stream_of(changes: Receiver<Notification>) -> impl Stream<Item = Notification> + Send {
-    futures_util::stream::unfold(changes, |mut changes| async move {
+    futures_util::stream::unfold((changes, Vec::new()), |(mut changes, mut missed)| async move {
         loop {
+            if let Some(change) = missed.pop() {
+                return Some((change, (changes, missed)));
+            }
             match changes.recv().await {
-                Ok(change) => return Some((change, changes)),
-                Err(RecvError::Lagged(_)) => {}
+                Ok(change) => return Some((change, (changes, missed))),
+                // What was missed cannot be told any more; whoever looks at all lists again has missed nothing.
+                Err(RecvError::Lagged(_)) => missed.extend(List::CHANGES.map(|method| Notification::new(method, None))),
                 Err(RecvError::Closed) => return None,
             }
         }

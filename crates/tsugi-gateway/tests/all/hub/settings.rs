@@ -92,3 +92,110 @@ async fn numbers_that_are_switched_off_are_nowhere() {
         assert_eq!(world.get("/healthz").await.status, 200);
     }
 }
+
+/// A server with these tools, which answers with the name it was called by.
+fn named_tools(names: &'static [&'static str], capabilities: Value) -> Arc<dyn Answer> {
+    script(move |call| match call.method {
+        Method::Discover => complete(json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "named", "version": "1"}}
+        })),
+        Method::ToolsList => {
+            let tools: Vec<Value> =
+                names.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
+            complete(json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "public"}))
+        }
+        Method::ToolsCall => complete(text(&call.subject().unwrap_or_default())),
+        _ => answer("named", &call),
+    })
+}
+
+async fn world_of(servers: Vec<(&str, Arc<dyn Answer>)>, hub: HubConfig) -> World {
+    let world = World::of(&[], Config::on_free_port(), hub).await;
+    for (name, answer) in servers {
+        let server = world.manager.register(ServerConfig::new(name, Target::InProcess(answer))).unwrap();
+        server.ready(std::time::Duration::from_secs(60)).await.unwrap();
+    }
+    world
+}
+
+#[tokio::test]
+async fn rest_runs_the_tool_that_it_lists_under_a_name_although_another_one_owns_that_name() {
+    let shape = Shape::default().rename("remove", "archive").rename("archive", "store");
+    let tools = named_tools(&["archive", "remove"], json!({"tools": {}}));
+    let world = world_of(vec![("a", tools)], shaped("a", shape)).await;
+    for (name, own) in [("archive", "remove"), ("store", "archive"), ("remove", "remove")] {
+        for body in [json!({"toolName": name}), json!({"server": "a", "toolName": name})] {
+            let called = world.post("/mcp/call", body.clone()).await.json();
+            assert_eq!(called["result"], own, "{body}");
+        }
+    }
+    let listed = world.get("/mcp/tools").await.json()["tools"].clone();
+    assert_eq!((&listed[0]["name"], &listed[1]["name"]), (&json!("store"), &json!("archive")));
+}
+
+#[tokio::test]
+async fn a_tool_whose_new_name_is_taken_keeps_its_own_and_the_status_says_so() {
+    let tools = named_tools(&["find", "search", "search"], json!({"tools": {}}));
+    let world = world_of(vec![("a", tools)], shaped("a", Shape::default().rename("find", "search"))).await;
+    assert_eq!(world.tool_names().await, ["a__find", "a__search"]);
+    for name in ["find", "search"] {
+        let called = world.ask("tools/call", json!({"name": format!("a__{name}")})).await;
+        assert_eq!(called["result"]["content"][0]["text"], name);
+    }
+    let status = world.get("/api/overview").await;
+    assert!(status.body.contains("another one is called"), "{status:?}");
+    assert!(status.body.contains("more than once"), "{status:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_may_use_nothing_of_a_silent_server_does_not_learn_who_it_is() {
+    let (secret, key) = Key::generate("only-b");
+    let key = key.with_permit(Permit::new(&["b/*"], &[]).unwrap());
+    let config = Config { keys: vec![key], ..Config::on_free_port() };
+    let world = World::of(&["a", "b"], config, shaped("a", Shape::default().silent())).await;
+    for method in ["server/discover", "tools/list"] {
+        let message = modern(json!(1), method, json!({}));
+        let mut headers = modern_headers(&message);
+        headers.push(("X-Api-Key", secret.clone()));
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let got = world.client.send("POST", "/servers/a/mcp", &headers, &message.to_string()).await;
+        assert_eq!(got.error_code(), -31008, "{method}: {got:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_server_offers_beyond_the_protocol_is_not_promised_for_several() {
+    let special = || named_tools(&[], json!({"tools": {}, "experimental": {"x": {}}, "extensions": {"e/f": {}}}));
+    let world = world_of(vec![("a", special())], HubConfig::default()).await;
+    let capabilities = async || world.ask("server/discover", json!({})).await["result"]["capabilities"].clone();
+    let alone = capabilities().await;
+    assert_eq!((&alone["experimental"], &alone["extensions"]), (&json!({"x": {}}), &json!({"e/f": {}})));
+    let other = world.manager.register(ServerConfig::new("b", Target::InProcess(marked("b")))).unwrap();
+    other.ready(std::time::Duration::from_secs(60)).await.unwrap();
+    let mut both = capabilities().await;
+    while both["resources"]["subscribe"].is_null() {
+        tokio::task::yield_now().await;
+        both = capabilities().await;
+    }
+    assert_eq!((&both["experimental"], &both["extensions"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn a_legacy_client_hears_of_every_list_of_a_server_that_comes_later() {
+    let world = world_of(vec![("a", named_tools(&["x"], json!({"tools": {}})))], HubConfig::default()).await;
+    let session = world.legacy("/mcp").await;
+    let id = session.id.as_deref().unwrap();
+    let request = world.client.request("GET", "/mcp", &[("Accept", "text/event-stream"), ("Mcp-Session-Id", id)], "");
+    let mut stream = Exchange::send(world.client.0, &request).await;
+    stream.read_until("200 OK").await;
+    let later = world.manager.register(ServerConfig::new("b", Target::InProcess(marked("b")))).unwrap();
+    later.ready(std::time::Duration::from_secs(60)).await.unwrap();
+    let mut heard = String::new();
+    for list in ["tools", "prompts", "resources"] {
+        let change = format!("notifications/{list}/list_changed");
+        if !heard.contains(&change) {
+            heard += &stream.read_until(&change).await;
+        }
+    }
+}
