@@ -4,7 +4,7 @@ mod answer;
 mod dispatch;
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,9 +253,10 @@ impl Handle {
         &self.gateway.addresses
     }
 
-    /// The first address, as the beginning of a URL: `http://127.0.0.1:7600`.
+    /// The first address, as the beginning of a URL: `http://127.0.0.1:7600`. Where we listen on every address it is
+    /// this machine's own, since nobody can go to all of them.
     pub fn url(&self) -> String {
-        format!("http://{}", self.gateway.addresses[0])
+        format!("http://{}", reachable(self.gateway.addresses[0]))
     }
 
     /// Stops: refuses new calls with a clear error, lets running ones finish for up to `grace`, closes.
@@ -294,4 +295,14 @@ pub(crate) fn panicked(route: &str) -> Refusal {
 pub(crate) fn draining() -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Draining, "the gateway is shutting down")
         .retry_after(Duration::from_secs(1))
+}
+
+/// An address that a program on this machine can go to.
+fn reachable(listening: SocketAddr) -> SocketAddr {
+    let ip = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listening.port())
 }

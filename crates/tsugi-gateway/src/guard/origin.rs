@@ -1,5 +1,7 @@
 //! The defence against web pages that reach a local gateway through a name they control (DNS rebinding).
 
+use std::net::IpAddr;
+
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
@@ -12,18 +14,21 @@ use crate::config::Config;
 pub struct OriginGuard {
     hosts: Vec<String>,
     origins: Vec<String>,
-    allows_addresses: bool,
+    /// The addresses we listen on.
+    own: Vec<IpAddr>,
+    is_local: bool,
 }
 
 impl OriginGuard {
-    /// Loopback names always; what the configuration adds; and plain addresses when others can reach us,
-    /// since a rebinding attack always needs a name.
+    /// Loopback names always; what the configuration adds; and as `Host` plain addresses when others can reach us,
+    /// since a rebinding attack always needs a name. As `Origin` an address is as foreign as any other page.
     pub fn new(config: &Config) -> Self {
         let lower = |list: &[String]| list.iter().map(|entry| entry.to_ascii_lowercase()).collect();
         Self {
             hosts: lower(&config.allowed_hosts),
             origins: lower(&config.allowed_origins),
-            allows_addresses: !config.is_local(),
+            own: config.listen.iter().map(|address| address.ip()).filter(|ip| !ip.is_unspecified()).collect(),
+            is_local: config.is_local(),
         }
     }
 
@@ -39,14 +44,14 @@ impl OriginGuard {
         }
         match single(&parts.headers, &ORIGIN) {
             Single::None => Ok(()),
-            Single::One(origin) => self.check_origin(origin),
+            Single::One(origin) => self.check_origin(origin, host(parts)),
             Single::Odd => Err(Refusal::forbidden("more than one Origin header, or one that cannot be read")),
         }
     }
 
     fn check_host(&self, authority: &str) -> Result<(), Refusal> {
         match host_of(authority) {
-            Some(host) if self.is_allowed(host) => Ok(()),
+            Some(host) if self.is_known(host) || self.may_be_ours(host) => Ok(()),
             _ => Err(Refusal::forbidden(
                 "this gateway is not known by the name in Host: add it to `gateway.allowedHosts`",
             )),
@@ -59,34 +64,47 @@ impl OriginGuard {
         origin.is_some_and(|origin| self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)))
     }
 
-    fn check_origin(&self, origin: &str) -> Result<(), Refusal> {
+    fn check_origin(&self, origin: &str, own: Option<&str>) -> Result<(), Refusal> {
         let is_listed = self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
-        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).and_then(host_of);
-        if is_listed || host.is_some_and(|host| self.is_allowed(host)) {
+        let authority = bare(origin);
+        // A page of ours, such as the dashboard: its address passed as `Host` just now.
+        let is_own = own.zip(authority).is_some_and(|(own, origin)| own.eq_ignore_ascii_case(origin));
+        if is_listed || is_own || authority.and_then(host_of).is_some_and(|host| self.is_known(host)) {
             return Ok(());
         }
         Err(Refusal::forbidden("this Origin may not call: add it to `gateway.allowedOrigins`"))
     }
 
-    fn is_allowed(&self, host: &str) -> bool {
-        let is_local = ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| name.eq_ignore_ascii_case(host));
-        is_local
+    /// Names of this machine, and those that the configuration adds.
+    fn is_known(&self, host: &str) -> bool {
+        host.eq_ignore_ascii_case("localhost")
+            || address(host).is_some_and(|address| address.is_loopback())
             || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
-            || (self.allows_addresses && is_address(host))
     }
+
+    /// Addresses by which others may reach us.
+    fn may_be_ours(&self, host: &str) -> bool {
+        address(host).is_some_and(|address| !self.is_local || self.own.contains(&address))
+    }
+}
+
+/// What a request says that we are called.
+fn host(parts: &Parts) -> Option<&str> {
+    let own = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    own.or_else(|| parts.uri.authority().map(|authority| authority.as_str()))
+}
+
+/// A web page's origin without its scheme.
+fn bare(origin: &str) -> Option<&str> {
+    origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))
 }
 
 /// Refuses what another web page makes a browser send. A page on another port of this machine is another page, although
 /// browsers send it the same cookies.
 pub(super) fn expect_own(parts: &Parts) -> Result<(), Refusal> {
-    let own = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let own = own.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+    let own = host(parts).map(str::to_ascii_lowercase);
     let origin = parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    let bare = |origin: &str| {
-        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        rest.map(str::to_ascii_lowercase)
-    };
-    let is_own = origin.is_none_or(|origin| bare(origin) == own.map(str::to_ascii_lowercase));
+    let is_own = origin.is_none_or(|origin| bare(origin).map(str::to_ascii_lowercase) == own);
     let site = parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
     match is_own && site.is_none_or(|site| site == b"same-origin" || site == b"none") {
         true => Ok(()),
@@ -94,9 +112,9 @@ pub(super) fn expect_own(parts: &Parts) -> Result<(), Refusal> {
     }
 }
 
-fn is_address(host: &str) -> bool {
+fn address(host: &str) -> Option<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    bare.parse::<std::net::IpAddr>().is_ok()
+    bare.parse().ok()
 }
 
 /// The host of `host[:port]`; nothing when it has user information, a path, or a port that is no number.
@@ -205,5 +223,26 @@ mod tests {
         let guard = OriginGuard::new(&open);
         assert!(check(&guard, &[("host", "192.168.1.5:7600")]) && check(&guard, &[("host", "[fd00::1]")]));
         assert!(!check(&guard, &[("host", "evil.example")]));
+    }
+
+    #[test]
+    fn a_page_that_another_address_serves_may_not_ask() {
+        let open = Config { listen: vec!["0.0.0.0:0".parse().unwrap()], ..Config::default() };
+        let guard = OriginGuard::new(&open);
+        let asks = |origin: &str| check(&guard, &[("host", "192.168.1.5:7600"), ("origin", origin)]);
+        assert!(asks("http://192.168.1.5:7600"), "the dashboard's own page");
+        assert!(asks("http://127.0.0.1:3000") && asks("http://localhost:3000"), "pages of this machine");
+        for foreign in ["http://203.0.113.7", "http://192.168.1.6:7600", "http://192.168.1.5:8080", "http://[fd00::1]"]
+        {
+            assert!(!asks(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn whatever_address_of_this_machine_we_listen_on_is_a_name_of_ours() {
+        let second = Config { listen: vec!["127.0.0.2:0".parse().unwrap()], ..Config::default() };
+        let guard = OriginGuard::new(&second);
+        assert!(check(&guard, &[("host", "127.0.0.2:7600"), ("origin", "http://127.0.0.2:7600")]));
+        assert!(!check(&guard, &[("host", "10.0.0.1:7600")]), "others cannot reach us");
     }
 }
