@@ -6,13 +6,17 @@ use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::NewTask;
 use tsugi_pm::action::edit::UpdateTask;
 use tsugi_pm::action::find::{GetHistory, Search};
+use tsugi_pm::action::found::{FirstMember, FoundProject};
 use tsugi_pm::action::handoff::CreateHandoff;
-use tsugi_pm::action::project::UpdateProject;
-use tsugi_pm::action::status::ReviewTask;
+use tsugi_pm::action::look::GetTask;
+use tsugi_pm::action::project::{CreateProject, UpdateProject};
+use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
 use tsugi_pm::domain::fault::Code;
+use tsugi_pm::domain::handoff::HandoffStatus;
+use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::Policy;
 use tsugi_pm::domain::project::ProjectStatus;
-use tsugi_pm::domain::task::Verdict;
+use tsugi_pm::domain::task::{Evidence, TaskStatus, Verdict, WorkResult};
 
 use crate::both_stores;
 use crate::world::{World, agent, claim};
@@ -24,6 +28,9 @@ both_stores!(
     what_was_imported_is_found_by_the_same_words,
     the_database_itself_refuses_what_would_break_a_rule,
     what_a_person_does_with_the_database_in_hand_is_signed,
+    work_that_begins_anew_needs_evidence_of_its_own,
+    a_task_that_goes_back_to_the_backlog_takes_its_handoff_back,
+    a_project_is_founded_whole_or_not_at_all,
 );
 
 async fn a_manager_leads_a_project_and_its_owner_rules_it(world: World) {
@@ -146,4 +153,64 @@ async fn what_a_person_does_with_the_database_in_hand_is_signed(world: World) {
     let events = world.ok("vic", history).await.events;
     assert_eq!(events[0].actor_agent_id, Some(agent("local")));
     world.check().await;
+}
+
+async fn work_that_begins_anew_needs_evidence_of_its_own(world: World) {
+    world.policy(Policy { require_evidence: true, ..Policy::default() }).await;
+    let task = world.task("t").await;
+    let to = |status, result: Option<WorkResult>, reason: Option<&str>| UpdateTaskStatus {
+        result,
+        reason: reason.map(str::to_owned),
+        ..UpdateTaskStatus::new(task.id.clone(), status)
+    };
+    let shown = || {
+        let evidence = serde_json::from_value::<Vec<Evidence>>(json!([{"kind": "commit", "uri": "abc"}])).unwrap();
+        Some(WorkResult { summary: "built".into(), evidence })
+    };
+    for reopened_from in [TaskStatus::Review, TaskStatus::Done] {
+        world.claim("ann", &task).await;
+        world.refused("ann", to(TaskStatus::Review, None, None), Code::InvalidArgument).await;
+        world.ok("ann", to(TaskStatus::Review, shown(), None)).await;
+        if reopened_from == TaskStatus::Done {
+            world.ok("manager", to(TaskStatus::Done, None, None)).await;
+        }
+        let reopened = world.ok("manager", to(TaskStatus::Todo, None, Some("it broke"))).await.task;
+        assert_eq!(reopened.result, None, "from {reopened_from}");
+    }
+    world.check().await;
+}
+
+async fn a_task_that_goes_back_to_the_backlog_takes_its_handoff_back(world: World) {
+    let task = world.task("t").await;
+    world.claim("ann", &task).await;
+    let wish = CreateHandoff::of(task.id.clone(), "half".to_owned(), vec!["the rest".to_owned()]);
+    world.ok("ann", wish).await;
+    world.ok("manager", UpdateTaskStatus::new(task.id.clone(), TaskStatus::Backlog)).await;
+    let left = world.ok("manager", GetTask::of(task.id.clone())).await.handoff.unwrap();
+    assert_eq!(left.status, HandoffStatus::Withdrawn);
+    world.check().await;
+}
+
+async fn a_project_is_founded_whole_or_not_at_all(world: World) {
+    let founding = |role| FoundProject {
+        project: CreateProject {
+            key: "NEW".into(),
+            name: "New".into(),
+            description: String::new(),
+            policy: Policy::default(),
+            idempotency_key: None,
+        },
+        members: vec![
+            FirstMember { agent_id: agent("newcomer"), role: Role::Worker },
+            FirstMember { agent_id: agent("ann"), role },
+        ],
+        allow_ai_owner: false,
+    };
+    let operator = Caller::operator();
+    let refused = world.pm.perform(&operator, founding(Role::Owner)).await.unwrap_err();
+    assert_eq!(refused.code, Code::PermissionDenied, "ann is a program: {refused:?}");
+    assert_eq!(world.pm.agent_named("newcomer").await.unwrap(), None, "nothing of it stays");
+    world.operator(founding(Role::Worker)).await;
+    let taken = world.pm.perform(&operator, founding(Role::Worker)).await.unwrap_err();
+    assert_eq!((taken.code, &taken.details["key"]), (Code::SimilarExists, &json!("NEW")));
 }
