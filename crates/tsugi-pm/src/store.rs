@@ -174,12 +174,13 @@ impl OpenError {
     }
 
     /// What to try.
-    pub fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &str {
         match self {
             Self::Newer { .. } => "install a newer tsugi; nothing was changed",
             Self::Altered { .. } => "restore the database from a backup or an export",
             Self::NetworkFileSystem { .. } => "use PostgreSQL (--db postgres://…), or a local disk, or say --i-know",
             Self::OldSqlite { .. } => "build tsugi with its bundled SQLite",
+            Self::Storage(fault) if !fault.hint.is_empty() => &fault.hint,
             Self::Storage(_) => "check the path or address, and that it can be written",
         }
     }

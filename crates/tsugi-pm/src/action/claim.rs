@@ -8,10 +8,12 @@ use super::lease::Grant;
 use super::status::Change;
 use super::view::{ClaimView, TaskView};
 use super::{Action, Effect};
+use crate::domain::claim::Claim;
 use crate::domain::context::Context;
 use crate::domain::fault::Fault;
 use crate::domain::id::{ProjectId, SessionId, TaskRef};
 use crate::domain::limit;
+use crate::domain::member::Role;
 use crate::domain::permission::Power;
 use crate::domain::session::Session;
 use crate::domain::task::{Task, TaskStatus};
@@ -99,27 +101,43 @@ impl ClaimTask {
     /// The best ready task of the projects in question, locked. One that the session already holds comes first: an
     /// agent that asks for work after a restart should go on, not begin something new.
     fn next(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Option<OpenTask>, Fault> {
-        if let Some(open) = self.in_hand(desk, session)? {
+        let (held, places) = self.prospects(desk, session)?;
+        if let Some(open) = self.in_hand(desk, session, held)? {
             return Ok(Some(open));
         }
+        if let Some(open) = self.best(desk, &places)? {
+            return Ok(Some(open));
+        }
+        // What dead agents held is work too, also when nobody has swept yet.
+        let projects: Vec<ProjectId> = places.iter().map(|place| place.project_id.clone()).collect();
+        match desk.expire_due(Some(&projects))? {
+            0 => Ok(None),
+            _ => self.best(desk, &places),
+        }
+    }
+
+    /// What the session holds, and where its agent may take work.
+    fn prospects(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<(Vec<Claim>, Vec<Place>), Fault> {
+        if let (None, Some(agent)) = (&self.project_id, desk.caller.bound_agent()) {
+            let (held, memberships) = desk.tx.claim_of_session_and_places(&session.id, agent)?;
+            let able = memberships.into_iter().filter(|one| one.role.may(Power::Work));
+            return Ok((held, able.map(|one| Place { project_id: one.project_id, role: Some(one.role) }).collect()));
+        }
+        let held = desk.tx.claim_of_session(&session.id)?;
         let projects = match &self.project_id {
             Some(id) => vec![id.clone()],
             None => desk.projects_of_all(Power::Work)?,
         };
-        if let Some(open) = self.best(desk, &projects)? {
-            return Ok(Some(open));
-        }
-        // What dead agents held is work too, also when nobody has swept yet.
-        match desk.expire_due(Some(&projects))? {
-            0 => Ok(None),
-            _ => self.best(desk, &projects),
-        }
+        Ok((held, projects.into_iter().map(|project_id| Place { project_id, role: None }).collect()))
     }
 
-    fn in_hand(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Option<OpenTask>, Fault> {
+    fn in_hand(&self, desk: &mut Desk<'_, '_>, session: &Session, held: Vec<Claim>) -> Result<Option<OpenTask>, Fault> {
+        if held.is_empty() || !self.labels.is_empty() {
+            return Ok(None);
+        }
         let projects = desk.projects(self.project_id.as_ref())?;
-        for claim in desk.tx.claim_of_session(&session.id)? {
-            if projects.contains(&claim.project_id) && self.labels.is_empty() {
+        for claim in held {
+            if projects.contains(&claim.project_id) {
                 let open = desk.task_to_change(&claim.task_id.into(), Power::Work)?;
                 if open.claim.as_ref().is_some_and(|claim| claim.session_id == session.id) {
                     return Ok(Some(open));
@@ -129,29 +147,42 @@ impl ClaimTask {
         Ok(None)
     }
 
-    fn best(&self, desk: &mut Desk<'_, '_>, projects: &[ProjectId]) -> Result<Option<OpenTask>, Fault> {
+    fn best(&self, desk: &mut Desk<'_, '_>, places: &[Place]) -> Result<Option<OpenTask>, Fault> {
         let agent = desk.agent()?;
         let capabilities = Some(agent.capabilities.as_slice());
         let pick = ReadyPick { agent: &agent.id, capabilities, labels: &self.labels };
-        for project in desk.best_first(&pick, projects.to_vec())? {
-            let (found, role) = desk.project_to_change(&project, Power::Work)?;
-            found.check_workable()?;
-            if let Some(task) = pick_one(desk, &pick, &project)? {
-                return Ok(Some(OpenTask { task, project: found, role, claim: None }));
+        let projects = places.iter().map(|place| place.project_id.clone()).collect();
+        for id in desk.best_first(&pick, projects)? {
+            let known = places.iter().find(|place| place.project_id == id).and_then(|place| place.role);
+            let role = known.map_or_else(|| desk.role(&id), Ok)?;
+            let (project, first) = desk.tx.project_share_and_ready(&pick, &id)?;
+            role.check(Power::Work)?;
+            project.check_writable()?;
+            project.check_workable()?;
+            if let Some(task) = first.map_or_else(|| look_again(desk, &pick, &id), |task| Ok(Some(task)))? {
+                return Ok(Some(OpenTask { task, project, role, claim: None }));
             }
         }
         Ok(None)
     }
 }
 
-/// Locks the best ready task. Finding none may mean that others hold every candidate right now, so look again.
-fn pick_one(desk: &mut Desk<'_, '_>, pick: &ReadyPick<'_>, project: &ProjectId) -> Result<Option<Task>, Fault> {
-    for look in 0..LOOKS {
-        let found = desk.tx.task_ready_lock(pick, project)?;
-        if found.is_some() || desk.tx.task_ready(pick, project, 1)?.is_empty() {
-            return Ok(found);
+/// A project that may give out work, and the caller's role there where it is known already.
+struct Place {
+    project_id: ProjectId,
+    role: Option<Role>,
+}
+
+/// Locks the best ready task after none was found: others may hold every candidate right now.
+fn look_again(desk: &mut Desk<'_, '_>, pick: &ReadyPick<'_>, project: &ProjectId) -> Result<Option<Task>, Fault> {
+    for look in 1..LOOKS {
+        if desk.tx.task_ready(pick, project, 1)?.is_empty() {
+            return Ok(None);
         }
-        std::thread::sleep(std::time::Duration::from_micros(rand::random_range(500..4_000 << look)));
+        std::thread::sleep(std::time::Duration::from_micros(rand::random_range(500..2_000 << look)));
+        if let Some(task) = desk.tx.task_ready_lock(pick, project)? {
+            return Ok(Some(task));
+        }
     }
     Ok(None)
 }
@@ -179,7 +210,7 @@ fn check_ttl(ttl_seconds: Option<i64>) -> Result<(), Fault> {
 impl Desk<'_, '_> {
     /// The answer to a successful claim: the task and all the next holder should know.
     pub(super) fn claimed(&mut self, session: &Session, grant: Grant) -> Result<Claimed, Fault> {
-        let (contexts, is_cut) = contexts_within(self.tx.context_of_task(&grant.task.id, 30)?, CONTEXT_BYTES);
+        let (contexts, is_cut) = contexts_within(grant.contexts, CONTEXT_BYTES);
         Ok(Claimed {
             claimed: true,
             session_id: session.id.clone(),

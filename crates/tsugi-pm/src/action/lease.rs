@@ -3,6 +3,7 @@
 use super::desk::{Desk, OpenTask};
 use super::view::TaskRow;
 use crate::domain::claim::{Claim, ClaimState, lease};
+use crate::domain::context::Context;
 use crate::domain::fault::{Code, Fault};
 use crate::domain::handoff::{Answer, Handoff, HandoffKind, HandoffStatus};
 use crate::domain::id::{AgentId, ClaimId, HandoffId, SessionId};
@@ -14,11 +15,16 @@ use crate::domain::session::Session;
 use crate::domain::task::{Task, TaskStatus, machine};
 use crate::store::tx::{ReadyPick, Stamp, Tx, what};
 
+/// How many pieces of what is known come with a hold at most.
+const CONTEXTS: i64 = 30;
+
 /// A new hold on a task, and the handoff it answers.
 pub(super) struct Grant {
     pub(super) task: Task,
     pub(super) claim: Claim,
     pub(super) handoff: Option<Handoff>,
+    /// What is known of the task: decisions first.
+    pub(super) contexts: Vec<Context>,
 }
 
 impl Desk<'_, '_> {
@@ -42,8 +48,9 @@ impl Desk<'_, '_> {
         }
         let is_others = open.task.assignee_id.as_ref().is_some_and(|owner| *owner != session.agent_id);
         let freed = if is_others { self.without_due_handoff(open)? } else { open.clone() };
-        self.check_grantable(session, &freed)?;
-        let (before, handoff) = self.answer_pending(session, freed.task)?;
+        let brief = self.tx.task_brief(&freed.task.id, &session.id, CONTEXTS)?;
+        self.check_grantable(&freed, brief.held)?;
+        let (before, handoff) = self.answer_pending(session, freed.task, brief.handoff)?;
         let claim = self.new_claim(session, open, ttl_s);
         self.tx.stamp.claim = Some(claim.id.clone());
         self.tx.insert(&claim, what("claim.granted"))?;
@@ -56,13 +63,18 @@ impl Desk<'_, '_> {
             ..before.clone()
         };
         let task = self.tx.task_update(&before, task, what("task.claimed"))?;
-        Ok(Grant { task, claim, handoff })
+        Ok(Grant { task, claim, handoff, contexts: brief.contexts })
     }
 
     /// Takes the handoff that waits on a task, unless it has waited for too long.
-    fn answer_pending(&mut self, session: &Session, task: Task) -> Result<(Task, Option<Handoff>), Fault> {
+    fn answer_pending(
+        &mut self,
+        session: &Session,
+        task: Task,
+        pending: Option<Handoff>,
+    ) -> Result<(Task, Option<Handoff>), Fault> {
         let now = self.tx.now;
-        match self.tx.handoff_pending(&task.id)? {
+        match pending {
             Some(handoff) if handoff.is_due(now) => Ok((self.expire_handoff(&task, &handoff)?, None)),
             Some(handoff) => self.accept(session, &handoff).map(|handoff| (task, Some(handoff))),
             None => Ok((task, None)),
@@ -100,10 +112,11 @@ impl Desk<'_, '_> {
         let renewed = claim.renewed(self.tx.now);
         self.tx.touch(claim, &renewed)?;
         let handoff = self.tx.handoff_accepted(claim)?;
-        Ok(Grant { task: open.task.clone(), claim: renewed, handoff })
+        let contexts = self.tx.context_of_task(&open.task.id, CONTEXTS)?;
+        Ok(Grant { task: open.task.clone(), claim: renewed, handoff, contexts })
     }
 
-    fn check_grantable(&mut self, session: &Session, open: &OpenTask) -> Result<(), Fault> {
+    fn check_grantable(&mut self, open: &OpenTask, held: i64) -> Result<(), Fault> {
         let (agent, task) = (self.agent()?, &open.task);
         open.project.check_workable()?;
         if let Some(owner) = task.assignee_id.as_ref().filter(|owner| **owner != agent.id) {
@@ -117,7 +130,7 @@ impl Desk<'_, '_> {
             let message = format!("{} needs {}", task.reference, lacking.join(", "));
             return Err(denied(message, &lacking, Some(open.role)).hint("leave it to an agent with these capabilities"));
         }
-        let (held, most) = (self.tx.claim_count(&session.id)?, open.project.policy.max_claims_per_session);
+        let most = open.project.policy.max_claims_per_session;
         if held >= most {
             return Err(Fault::new(Code::ClaimLimit, format!("this session already holds {held} tasks"))
                 .hint("finish, hand over or release one first")

@@ -3,26 +3,30 @@
 //! READ COMMITTED with row locks rather than SERIALIZABLE: claimers all read the head of the same index, and under
 //! SERIALIZABLE nearly every pair of them would be a conflict. What may not change is locked (see [`super::tx`]).
 
+mod fault;
 mod listen;
 mod open;
+mod pipe;
 mod run;
 mod tls;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::{Object, Pool, Timeouts};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use self::fault::{fault, unreachable_at_first, unreachable_now};
 use self::listen::Listener;
-use self::run::{Ended, PostgresSql, fault, transact};
+use self::pipe::{Patience, PostgresSql};
+use self::run::{Ended, transact};
 use self::tls::Tls;
 use super::clock::{Ahead, Clock};
-use super::{Boxed, Mode, OpenError, Options, Work};
+use super::{Boxed, Meter, Mode, OpenError, Options, Work};
 use crate::domain::fault::{Code, Fault};
 
-/// How many times as long as for a lock one statement may take. A database that is stopped or cut off says nothing at
+/// How many times as long as a call waits for locks one answer may take. A database that is stopped or cut off says nothing at
 /// all, and nobody may wait for it for ever.
 const STATEMENT: u32 = 3;
 /// How often a transaction is run again after another overtook it, before the caller hears `busy`.
@@ -31,50 +35,63 @@ const TRIES: u32 = 30;
 /// The pool and the listener of one database.
 pub(super) struct Postgres {
     pool: Pool,
+    /// Where it is, for people.
+    place: String,
     clock: Option<Arc<dyn Clock>>,
     ahead: Arc<Ahead>,
-    longest_statement: Duration,
+    longest_wait: Duration,
     listener: Listener,
-    meter: Option<super::Meter>,
+    meter: Option<Meter>,
 }
 
 impl Postgres {
-    /// Connects, migrates, and begins to listen.
+    /// Connects and migrates.
     pub(super) async fn open(address: &str, options: Options) -> Result<Self, OpenError> {
         let config = open::config(address)?;
         let tls = Tls::of(&config)?;
         let pool = open::pool(&config, &tls, &options)?;
-        // Here a wrong address or certificate is likelier than a database that is away for a moment.
-        let first = pool.get().await;
-        let client = first.map_err(|error| Fault::internal(format!("cannot reach the database: {error}")))?;
+        let place = open::place(&config);
+        let client = pool.get().await.map_err(|error| unreachable_at_first(&error, &place))?;
         open::migrate(client, options.known_migrations).await?;
-        let listener = Listener::start(config, tls, pool.clone());
-        let longest_statement = options.longest_wait * STATEMENT;
-        Ok(Self { pool, clock: options.clock, ahead: Arc::default(), longest_statement, listener, meter: options.meter })
+        Ok(Self {
+            listener: Listener::new(config, tls, pool.clone()),
+            pool,
+            place,
+            clock: options.clock,
+            ahead: Arc::default(),
+            longest_wait: options.longest_wait,
+            meter: options.meter,
+        })
     }
 
-    /// Runs one transaction; one that writes, again if another overtakes it.
+    /// Runs one transaction; one that writes, again if another overtakes it, for as long as the call may wait.
     pub(super) async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
         let work = Arc::new(work);
+        let deadline = Instant::now() + self.longest_wait;
+        let patience = Patience { longest_answer: self.longest_wait * STATEMENT, deadline };
         for tries in 0..TRIES {
-            let ended = self.once(mode, Arc::clone(&work)).await?;
-            if ended.has_events {
-                self.listener.announce();
-            }
+            let ended = self.once(mode, Arc::clone(&work), patience).await?;
             if mode != Mode::Write || !ended.is_overtaken {
                 return ended.result;
             }
-            tokio::time::sleep(pause(tries)).await;
+            tokio::time::sleep(pause(tries).min(patience.left())).await;
+            if patience.left().is_zero() {
+                break;
+            }
         }
-        Err(Fault::new(Code::Busy, format!("{TRIES} other transactions were faster")).hint("try again"))
+        Err(Fault::new(Code::Busy, "other transactions were faster again and again").hint("try again"))
     }
 
-    async fn once(&self, mode: Mode, work: Arc<Work>) -> Result<Ended, Fault> {
-        let client = self.pool.get().await.map_err(|error| unreachable_database(&error))?;
+    async fn once(&self, mode: Mode, work: Arc<Work>, patience: Patience) -> Result<Ended, Fault> {
+        let client = self.connection(patience.left()).await?;
         let (clock, ahead) = (self.clock.clone(), Arc::clone(&self.ahead));
-        let (handle, longest) = (Handle::current(), self.longest_statement); let meter = self.meter.clone();
+        let (handle, meter, teller) = (Handle::current(), self.meter.clone(), self.listener.teller());
         let running = tokio::task::spawn_blocking(move || {
-            let ended = transact(PostgresSql::new(&client, &handle, longest, meter.as_ref()), (clock.as_deref(), &ahead), mode, &work);
+            let sql = PostgresSql::new(&client, &handle, patience, meter.as_ref());
+            let ended = transact(sql, (clock.as_deref(), &ahead), mode, &work);
+            if ended.has_events {
+                teller.committed(&client);
+            }
             if ended.is_broken {
                 // Never lend a connection again whose transaction may still be open.
                 drop(Object::take(client));
@@ -84,12 +101,18 @@ impl Postgres {
         running.await.map_err(|error| Fault::internal(error.to_string()))
     }
 
+    /// A connection, waiting for it in line no longer than this.
+    async fn connection(&self, longest: Duration) -> Result<Object, Fault> {
+        let timeouts = Timeouts { wait: Some(longest), ..self.pool.timeouts() };
+        self.pool.timeout_get(&timeouts).await.map_err(|error| unreachable_now(&error, &self.place))
+    }
+
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.listener.subscribe()
     }
 
     pub(super) async fn size(&self) -> Result<u64, Fault> {
-        let client = self.pool.get().await.map_err(|error| unreachable_database(&error))?;
+        let client = self.connection(self.longest_wait).await?;
         let row = client
             .query_one("SELECT pg_database_size(current_database())", &[])
             .await
@@ -102,14 +125,4 @@ impl Postgres {
 fn pause(tries: u32) -> Duration {
     let longest = 2_000_u64 << tries.min(6);
     Duration::from_micros(rand::random_range(200..longest))
-}
-
-fn unreachable_database(error: &deadpool_postgres::PoolError) -> Fault {
-    match error {
-        deadpool_postgres::PoolError::Timeout(_) => {
-            Fault::new(Code::Busy, "no database connection became free in time").hint("try again")
-        }
-        // It may be there again in a moment: it is started anew, or another takes its place.
-        other => Fault::new(Code::Busy, format!("cannot reach the database: {other}")).hint("try again"),
-    }
 }

@@ -112,6 +112,12 @@ impl Table {
         }
     }
 
+    /// Whether a new record has an id that was drawn for it, and so no history. Agents are named by people, and who leaves
+    /// a project or stops waiting for a task may come back.
+    pub(crate) fn has_minted_key(&self) -> bool {
+        !matches!(self.entity, EntityType::Agent | EntityType::Membership | EntityType::Dependency)
+    }
+
     /// The name of a record in the history.
     pub(crate) fn entity_id(&self, fields: &Map<String, Json>) -> String {
         let parts: Vec<&str> = self.key.iter().filter_map(|name| fields.get(*name)?.as_str()).collect();

@@ -21,6 +21,8 @@ mod side;
 mod task;
 mod whole;
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value as Json};
 
 pub(crate) use board::{BoardFilter, TimelineFilter, Waiting};
@@ -29,7 +31,6 @@ pub(crate) use search::{Hit, SearchFilter};
 pub(crate) use side::{REMEMBER_S, Remembered};
 pub(crate) use task::{ReadyPick, TaskFilter};
 
-use super::clock::Ahead;
 use super::dialect::Dialect;
 use super::table::{Record, Table, key_condition};
 use super::value::{Row, Value};
@@ -37,6 +38,38 @@ use crate::domain::event::{Change, changes};
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::{AgentId, ClaimId, SessionId};
 use crate::domain::time::Moment;
+
+/// A statement with its values.
+#[derive(Clone, Debug)]
+pub(crate) struct Query {
+    pub(crate) sql: String,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Query {
+    pub(crate) fn new(sql: impl Into<String>, values: Vec<Value>) -> Self {
+        Self { sql: sql.into(), values }
+    }
+}
+
+/// What a change must have done when it is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expected {
+    /// Anything.
+    Any,
+    /// Changed one row of this table; none means that another transaction was faster.
+    One(&'static str),
+}
+
+impl Expected {
+    /// The fault of a transaction that another overtook, if this many changed rows mean that.
+    pub(crate) fn is_met(self, changed: u64) -> Result<(), Fault> {
+        match self {
+            Self::One(table) if changed != 1 => Err(changed_by_another(table)),
+            Self::Any | Self::One(_) => Ok(()),
+        }
+    }
+}
 
 /// What an engine must do: run statements of the open transaction.
 pub(crate) trait Sql {
@@ -47,6 +80,18 @@ pub(crate) trait Sql {
 
     /// Runs a query; answers all its rows.
     fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault>;
+
+    /// Runs a statement before the next question or the end of the transaction, whichever comes first; that may be where
+    /// its fault is heard.
+    fn run_later(&mut self, query: Query, expected: Expected) -> Result<(), Fault> {
+        let changed = self.run(&query.sql, &query.values)?;
+        expected.is_met(changed)
+    }
+
+    /// Runs queries one after the other; where the way to the database is long, in one trip.
+    fn rows_many(&mut self, queries: Vec<Query>) -> Result<Vec<Vec<Row>>, Fault> {
+        queries.iter().map(|query| self.rows(&query.sql, &query.values)).collect()
+    }
 
     /// Marks the transaction as overtaken by another: it is undone and run again.
     fn overtaken(&mut self);
@@ -88,15 +133,14 @@ pub(crate) struct Tx<'c> {
     has_events: bool,
     is_kept: bool,
     is_changed: bool,
+    /// The newest event's hash of things that this transaction holds, by their id.
+    chains: HashMap<String, String>,
 }
 
 impl<'c> Tx<'c> {
-    /// Opens the use-cases' view of a transaction that has begun at `clock`.
-    pub(crate) fn new(sql: &'c mut dyn Sql, clock: Moment, ahead: &Ahead) -> Result<Self, Fault> {
-        let last = sql.rows("SELECT at FROM event ORDER BY seq DESC LIMIT 1", &[])?;
-        let last = last.first().map(|row| row.int(0)).transpose()?.map(Moment);
-        let now = ahead.settle(clock, last);
-        Ok(Self {
+    /// Opens the use-cases' view of a transaction that has begun at `clock`, which counts as `now`.
+    pub(crate) fn new(sql: &'c mut dyn Sql, now: Moment, clock: Moment) -> Self {
+        Self {
             sql,
             now,
             ahead_ms: now.0 - clock.0,
@@ -104,7 +148,8 @@ impl<'c> Tx<'c> {
             has_events: false,
             is_kept: false,
             is_changed: false,
-        })
+            chains: HashMap::new(),
+        }
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
@@ -143,6 +188,16 @@ impl<'c> Tx<'c> {
         self.sql.rows(sql, values)
     }
 
+    /// Several questions at once; see [`Sql::rows_many`].
+    pub(crate) fn rows_many(&mut self, queries: Vec<Query>) -> Result<Vec<Vec<Row>>, Fault> {
+        self.sql.rows_many(queries)
+    }
+
+    /// A change whose effect nobody asks for at once; see [`Sql::run_later`].
+    pub(crate) fn run_later(&mut self, sql: impl Into<String>, values: Vec<Value>) -> Result<(), Fault> {
+        self.sql.run_later(Query::new(sql, values), Expected::Any)
+    }
+
     /// Waits until no other transaction holds this name. SQLite has one writer, so it never waits.
     pub(crate) fn lock_name(&mut self, name: &str) -> Result<(), Fault> {
         if self.dialect() == Dialect::Postgres {
@@ -175,7 +230,12 @@ impl<'c> Tx<'c> {
     /// All records that a query's tail selects; the tail begins after `FROM table t`.
     pub(crate) fn select<R: Record>(&mut self, tail: &str, values: &[Value]) -> Result<Vec<R>, Fault> {
         let sql = format!("{} {tail}", R::sentences().select);
-        self.rows(&sql, values)?.iter().map(R::from_row).collect()
+        records(&self.rows(&sql, values)?)
+    }
+
+    /// The question that [`Tx::select`] asks, to be asked together with others; [`records`] reads the answer.
+    pub(crate) fn select_query<R: Record>(tail: &str, values: Vec<Value>) -> Query {
+        Query::new(format!("{} {tail}", R::sentences().select), values)
     }
 
     pub(crate) fn select_one<R: Record>(&mut self, tail: &str, values: &[Value]) -> Result<Option<R>, Fault> {
@@ -191,7 +251,11 @@ impl<'c> Tx<'c> {
     pub(crate) fn insert<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
-        self.run(&R::sentences().insert, &table.values(&fields))?;
+        self.run_later(R::sentences().insert.as_str(), table.values(&fields))?;
+        if table.has_minted_key() {
+            // Nobody has heard of it yet, so nothing was ever written of it.
+            self.chains.insert(table.entity_id(&fields), String::new());
+        }
         let changes = changes(table.versioned(), &Map::new(), &fields);
         self.append(&table, &fields, record, what, changes)
     }
@@ -229,7 +293,7 @@ impl<'c> Tx<'c> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
         let sql = format!("DELETE FROM {} WHERE {}", table.name, key_condition(&table, 1));
-        self.run(&sql, &key_values(&table, &fields))?;
+        self.run_later(sql, key_values(&table, &fields))?;
         let changes = changes(table.versioned(), &fields, &Map::new());
         self.append(&table, &fields, record, what, changes)
     }
@@ -253,13 +317,13 @@ impl<'c> Tx<'c> {
         values.push(Value::Int(old["version"].as_i64().unwrap_or(0)));
         let version_at = values.len();
         let sql = format!("UPDATE {} SET {} WHERE {condition} AND version = ?{version_at}", table.name, set.join(", "));
-        if self.run(&sql, &values)? == 1 { Ok(()) } else { Err(self.overtaken(table.name)) }
+        self.sql.run_later(Query::new(sql, values), Expected::One(table.name))
     }
 
     /// The fault of a transaction that another overtook; the engine runs it again.
     pub(crate) fn overtaken(&mut self, what: &str) -> Fault {
         self.sql.overtaken();
-        Fault::new(Code::Busy, format!("another transaction changed the same {what}"))
+        changed_by_another(what)
     }
 
     fn append<R: Record>(
@@ -273,6 +337,15 @@ impl<'c> Tx<'c> {
         (self.has_events, self.is_changed) = (true, true);
         self.event_append(table, &table.entity_id(fields), record.project(), record.version(), what, changes)
     }
+}
+
+/// The records that rows of [`Tx::select_query`] hold.
+pub(crate) fn records<R: Record>(rows: &[Row]) -> Result<Vec<R>, Fault> {
+    rows.iter().map(R::from_row).collect()
+}
+
+fn changed_by_another(what: &str) -> Fault {
+    Fault::new(Code::Busy, format!("another transaction changed the same {what}"))
 }
 
 fn key_values(table: &Table, fields: &Map<String, Json>) -> Vec<Value> {

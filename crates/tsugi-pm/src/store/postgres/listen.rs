@@ -1,9 +1,11 @@
 //! Hearing of commits: `LISTEN` wakes readers, who then read the history; a lost wake-up costs time, never an event.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use deadpool_postgres::Pool;
+use deadpool_postgres::{Client, Pool};
+use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -15,36 +17,78 @@ use super::tls::Tls;
 const GATHER: Duration = Duration::from_millis(10);
 const RECONNECT: Duration = Duration::from_secs(1);
 
+/// Announces a commit afterwards, in a transaction of its own: `NOTIFY` inside the transaction would make every commit of
+/// the whole database wait for the one before, disk included.
+const ANNOUNCE: &str = "NOTIFY tsugi_pm";
+
 /// Tells other processes of our commits and hears of theirs; its tasks end with it.
 pub(super) struct Listener {
-    ticks: Arc<watch::Sender<u64>>,
-    ours: Arc<Notify>,
-    tasks: [JoinHandle<()>; 2],
+    config: Config,
+    tls: Tls,
+    teller: Teller,
+    tell: JoinHandle<()>,
+    /// Begun with the first who wants to hear: with sixty-four processes on a database, every commit would otherwise wake
+    /// sixty-four of them for nobody.
+    hear: OnceLock<JoinHandle<()>>,
 }
 
 impl Listener {
-    pub(super) fn start(config: Config, tls: Tls, pool: Pool) -> Self {
-        let ticks = Arc::new(watch::Sender::new(0));
-        let ours = Arc::new(Notify::new());
-        let hear = tokio::spawn(hear(config, tls, Arc::clone(&ticks)));
-        let tell = tokio::spawn(tell(pool, Arc::clone(&ours)));
-        Self { ticks, ours, tasks: [hear, tell] }
+    pub(super) fn new(config: Config, tls: Tls, pool: Pool) -> Self {
+        let teller = Teller::default();
+        let tell = tokio::spawn(tell(pool, Arc::clone(&teller.late)));
+        Self { config, tls, teller, tell, hear: OnceLock::new() }
     }
 
-    /// Says that we committed something.
-    pub(super) fn announce(&self) {
-        tick(&self.ticks);
-        self.ours.notify_one();
+    pub(super) fn teller(&self) -> Teller {
+        self.teller.clone()
     }
 
+    /// Changes its value after every commit. What was committed before a wake-up can arrive is the caller's to look for,
+    /// once more when the first one comes.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.ticks.subscribe()
+        let ticks = &self.teller.ticks;
+        self.hear.get_or_init(|| tokio::spawn(hear(self.config.clone(), self.tls.clone(), Arc::clone(ticks))));
+        ticks.subscribe()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.tell.abort();
+        if let Some(hear) = self.hear.get() {
+            hear.abort();
+        }
+    }
+}
+
+/// Says that we committed something, here and to other processes.
+#[derive(Clone, Default)]
+pub(super) struct Teller {
+    ticks: Arc<watch::Sender<u64>>,
+    late: Arc<Notify>,
+    last: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Teller {
+    /// Right behind the commit on the same connection, without waiting for an answer: whoever uses the connection next
+    /// stands in line for it, and no other has to be opened. After another announcement it is left to [`tell`].
+    pub(super) fn committed(&self, client: &Client) {
+        tick(&self.ticks);
+        if self.is_soon() {
+            return self.late.notify_one();
+        }
+        // Sent with the first poll. An announcement that is lost costs readers time: they look by themselves.
+        let _ = client.batch_execute(ANNOUNCE).now_or_never();
+    }
+
+    /// Whether the last announcement was a moment ago.
+    fn is_soon(&self) -> bool {
+        let mut last = self.last.lock();
+        let is_soon = last.is_some_and(|at| at.elapsed() < GATHER);
+        if !is_soon {
+            *last = Some(Instant::now());
+        }
+        is_soon
     }
 }
 
@@ -52,14 +96,13 @@ fn tick(ticks: &watch::Sender<u64>) {
     ticks.send_modify(|count| *count += 1);
 }
 
-/// Announces commits afterwards, in a transaction of its own: `NOTIFY` inside the transaction would make every commit
-/// of the whole database wait for the one before, disk included.
-async fn tell(pool: Pool, ours: Arc<Notify>) {
+/// Announces what was committed too soon after another announcement.
+async fn tell(pool: Pool, late: Arc<Notify>) {
     loop {
-        ours.notified().await;
+        late.notified().await;
         tokio::time::sleep(GATHER).await;
         let Ok(client) = pool.get().await else { continue };
-        if let Err(error) = client.batch_execute("NOTIFY tsugi_pm").await {
+        if let Err(error) = client.batch_execute(ANNOUNCE).await {
             tracing::debug!(%error, "an announcement was lost; readers look by themselves");
         }
     }

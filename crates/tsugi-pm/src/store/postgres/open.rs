@@ -3,20 +3,21 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use deadpool_postgres::{GenericClient, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{GenericClient, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts};
 use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
-use super::run::fault;
+use super::fault::fault;
 use super::tls::{Tls, plain_words};
 use crate::domain::fault::Fault;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::migrate::{self, STEPS};
 use crate::store::{OpenError, Options};
 
-/// A waiting claim gives up after five seconds; a transaction whose process hangs is ended by the server;
-/// an acknowledged write is on the server's disk.
+/// A waiting claim gives up after five seconds (`LOCK_WAIT`); a transaction whose process hangs is ended by the server;
+/// an acknowledged write is on the server's disk; a statement that is used again is not planned again.
 const SETTINGS: &str = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000 -c synchronous_commit=on \
-                        -c default_transaction_isolation=read\\ committed";
+                        -c plan_cache_mode=force_generic_plan -c default_transaction_isolation=read\\ committed";
 /// Whoever waits for another program's migration waits longer than a claim does.
 const PATIENT: &str = "SET LOCAL lock_timeout = 60000";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +34,19 @@ pub(super) fn config(address: &str) -> Result<Config, OpenError> {
     Ok(config)
 }
 
-/// A pool whose lending waits, but not for ever.
+/// Where the database is, without who asks for it.
+pub(super) fn place(config: &Config) -> String {
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let ports = config.get_ports().iter().chain(std::iter::repeat(&5432));
+    let places: Vec<String> = hosts.zip(ports).map(|(host, port)| format!("{host}:{port}")).collect();
+    places.join(", ")
+}
+
+/// A pool whose lending waits, but not for ever. The connection that came back last is lent first: its statements are
+/// known to the server, and the others may rest.
 pub(super) fn pool(config: &Config, tls: &Tls, options: &Options) -> Result<Pool, OpenError> {
     let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let timeouts =
@@ -41,6 +54,7 @@ pub(super) fn pool(config: &Config, tls: &Tls, options: &Options) -> Result<Pool
     Pool::builder(tls.manager(config, how))
         .max_size(options.connections.max(1))
         .timeouts(timeouts)
+        .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)
         .build()
         .map_err(|error| Fault::internal(error.to_string()).into())

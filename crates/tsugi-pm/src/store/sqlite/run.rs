@@ -5,6 +5,7 @@ use rusqlite::{Connection, ErrorCode, StatementStatus, ToSql, params_from_iter};
 
 use super::Setting;
 use crate::domain::fault::{Code, Fault};
+use crate::domain::time::Moment;
 use crate::store::dialect::Dialect;
 use crate::store::tx::{Sql, Tx};
 use crate::store::value::{Row, Value};
@@ -37,8 +38,11 @@ pub(super) fn transact(
     let mut sql = SqliteSql { connection, setting };
     // The lock is ours from here on, so this time is later than that of every committed event.
     let now = setting.clock.now();
-    let (result, has_events, is_kept) = match Tx::new(&mut sql, now, &setting.ahead) {
-        Ok(mut tx) => (work(&mut tx), tx.has_events(), tx.is_kept()),
+    let (result, has_events, is_kept) = match newest(&mut sql) {
+        Ok(newest) => {
+            let mut tx = Tx::new(&mut sql, setting.ahead.settle(now, newest), now);
+            (work(&mut tx), tx.has_events(), tx.is_kept())
+        }
         Err(fault) => (Err(fault), false, false),
     };
     let is_committed = result.is_ok() || is_kept;
@@ -54,6 +58,12 @@ pub(super) fn transact(
             (result.and(Err(fault(&error))), false)
         }
     }
+}
+
+/// The time of the newest event.
+fn newest(sql: &mut SqliteSql<'_>) -> Result<Option<Moment>, Fault> {
+    let rows = sql.rows("SELECT at FROM event ORDER BY seq DESC LIMIT 1", &[])?;
+    rows.first().map(|row| row.int(0).map(Moment)).transpose()
 }
 
 struct SqliteSql<'c> {

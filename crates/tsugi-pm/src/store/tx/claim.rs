@@ -1,11 +1,19 @@
 //! Claims in a transaction. Whoever changes one holds its task's row.
 
-use super::Tx;
 use super::event::one_of;
+use super::people::AT_WORK;
+use super::{Tx, records};
 use crate::domain::claim::Claim;
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskId};
+use crate::domain::member::Membership;
 use crate::store::value::Value;
+
+const OF_SESSION: &str = "WHERE t.session_id = ?1 AND t.state = 'live' ORDER BY t.acquired_at, t.id";
+
+/// How many tasks a session holds whose lease still runs.
+pub(super) const COUNT_OF_SESSION: &str =
+    "SELECT COUNT(*) FROM claim WHERE session_id = ?1 AND state = 'live' AND expires_at > ?2";
 
 impl Tx<'_> {
     /// The claim that holds a task now.
@@ -31,8 +39,20 @@ impl Tx<'_> {
 
     /// The tasks a session holds, oldest hold first.
     pub(crate) fn claim_of_session(&mut self, session: &SessionId) -> Result<Vec<Claim>, Fault> {
-        let tail = "WHERE t.session_id = ?1 AND t.state = 'live' ORDER BY t.acquired_at, t.id";
-        self.select(tail, &[session.as_str().into()])
+        self.select(OF_SESSION, &[session.as_str().into()])
+    }
+
+    /// The same, and an agent's memberships in projects where work goes on, in one trip.
+    pub(crate) fn claim_of_session_and_places(
+        &mut self,
+        session: &SessionId,
+        agent: &AgentId,
+    ) -> Result<(Vec<Claim>, Vec<Membership>), Fault> {
+        let answers = self.rows_many(vec![
+            Self::select_query::<Claim>(OF_SESSION, vec![session.as_str().into()]),
+            Self::select_query::<Membership>(AT_WORK, vec![agent.as_str().into()]),
+        ])?;
+        Ok((records(&answers[0])?, records(&answers[1])?))
     }
 
     /// The tasks an agent holds in any session.
@@ -44,13 +64,6 @@ impl Tx<'_> {
     /// Everything that is held in a project.
     pub(crate) fn claim_of_project(&mut self, project: &ProjectId) -> Result<Vec<Claim>, Fault> {
         self.select("WHERE t.project_id = ?1 AND t.state = 'live' ORDER BY t.task_id", &[project.as_str().into()])
-    }
-
-    /// How many tasks a session holds whose lease still runs.
-    pub(crate) fn claim_count(&mut self, session: &SessionId) -> Result<i64, Fault> {
-        let sql = "SELECT COUNT(*) FROM claim WHERE session_id = ?1 AND state = 'live' AND expires_at > ?2";
-        let now = self.now;
-        self.number(sql, &[session.as_str().into(), now.into()])
     }
 
     /// Claims whose lease has run out, longest first; of some projects when they are named.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 
-use super::{Tx, What};
+use super::{Query, Tx, What};
 use crate::domain::event::{Change, Event};
 use crate::domain::fault::Fault;
 use crate::domain::id::{EventId, ProjectId};
@@ -45,8 +45,7 @@ impl Tx<'_> {
         what: What<'_>,
         changes: Vec<Change>,
     ) -> Result<(), Fault> {
-        let last = "SELECT hash FROM event WHERE entity_id = ?1 ORDER BY seq DESC LIMIT 1";
-        let prev = self.rows(last, &[entity_id.into()])?;
+        let prev_hash = self.event_last_hash(entity_id)?;
         let mut event = Event {
             seq: 0,
             id: EventId::mint(Self::bits()),
@@ -61,36 +60,41 @@ impl Tx<'_> {
             reason: what.reason.map(str::to_owned),
             changes,
             version_after,
-            prev_hash: prev.first().map_or(Ok(""), |row| row.text(0))?.to_owned(),
+            prev_hash,
             hash: String::new(),
         };
         event.hash = hex_digest(event.digest_text().as_bytes());
-        self.event_insert(&event).map(drop)
+        self.chains.insert(event.entity_id.clone(), event.hash.clone());
+        let Query { sql, values } = insertion(&event)?;
+        self.run_later(sql, values)
+    }
+
+    /// The hash of the last event of a thing that we hold.
+    fn event_last_hash(&mut self, entity_id: &str) -> Result<String, Fault> {
+        if let Some(hash) = self.chains.get(entity_id) {
+            return Ok(hash.clone());
+        }
+        let query = Self::event_chain_query(entity_id);
+        hash_in(&self.rows(&query.sql, &query.values)?)
+    }
+
+    /// Asks for the end of a thing's chain of events; [`Tx::event_chain_known`] keeps the answer. Only for a thing that
+    /// is held until the transaction ends.
+    pub(super) fn event_chain_query(entity_id: &str) -> Query {
+        let last = "SELECT hash FROM event WHERE entity_id = ?1 ORDER BY seq DESC LIMIT 1";
+        Query::new(last, vec![entity_id.into()])
+    }
+
+    pub(super) fn event_chain_known(&mut self, entity_id: &str, answer: &[Row]) -> Result<(), Fault> {
+        let hash = hash_in(answer)?;
+        self.chains.insert(entity_id.to_owned(), hash);
+        Ok(())
     }
 
     /// Stores an event as it is, giving it the next place in this store; does nothing when it is already here.
     pub(crate) fn event_insert(&mut self, event: &Event) -> Result<u64, Fault> {
-        let sql = "INSERT INTO event (id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, \
-                   claim_id, reason, changes, version_after, prev_hash, hash) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
-        let changes = serde_json::to_string(&event.changes).map_err(|error| Fault::internal(error.to_string()))?;
-        let values = [
-            event.id.as_str().into(),
-            event.at.into(),
-            event.project_id.as_ref().map(ProjectId::as_str).into(),
-            event.entity_type.as_str().into(),
-            event.entity_id.as_str().into(),
-            event.kind.as_str().into(),
-            event.actor_agent_id.as_ref().map(|id| id.as_str()).into(),
-            event.session_id.as_ref().map(|id| id.as_str()).into(),
-            event.claim_id.as_ref().map(|id| id.as_str()).into(),
-            event.reason.as_deref().into(),
-            changes.into(),
-            event.version_after.into(),
-            event.prev_hash.as_str().into(),
-            event.hash.as_str().into(),
-        ];
-        self.run(sql, &values)
+        let query = insertion(event)?;
+        self.run(&query.sql, &query.values)
     }
 
     /// Whether an event is already here.
@@ -179,6 +183,35 @@ impl Tx<'_> {
                    (SELECT seq FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1000) AS page) AS numbered WHERE seq = ?1 + place";
         self.number(sql, &[since.into()])
     }
+}
+
+fn insertion(event: &Event) -> Result<Query, Fault> {
+    let sql = "INSERT INTO event (id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, \
+               claim_id, reason, changes, version_after, prev_hash, hash) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+    let changes = serde_json::to_string(&event.changes).map_err(|error| Fault::internal(error.to_string()))?;
+    let values = vec![
+        event.id.as_str().into(),
+        event.at.into(),
+        event.project_id.as_ref().map(ProjectId::as_str).into(),
+        event.entity_type.as_str().into(),
+        event.entity_id.as_str().into(),
+        event.kind.as_str().into(),
+        event.actor_agent_id.as_ref().map(|id| id.as_str()).into(),
+        event.session_id.as_ref().map(|id| id.as_str()).into(),
+        event.claim_id.as_ref().map(|id| id.as_str()).into(),
+        event.reason.as_deref().into(),
+        changes.into(),
+        event.version_after.into(),
+        event.prev_hash.as_str().into(),
+        event.hash.as_str().into(),
+    ];
+    Ok(Query::new(sql, values))
+}
+
+/// The hash that an answer to [`Tx::event_chain_query`] holds; none for a thing without a history.
+fn hash_in(answer: &[Row]) -> Result<String, Fault> {
+    answer.first().map_or(Ok(""), |row| row.text(0)).map(str::to_owned)
 }
 
 /// ` AND column IN (…)`, adding the values.

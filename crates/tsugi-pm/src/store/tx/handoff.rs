@@ -1,15 +1,28 @@
 //! Handoffs and contexts in a transaction. Whoever changes a handoff holds its task's row.
 
-use super::Tx;
+use super::claim::COUNT_OF_SESSION;
 use super::event::one_of;
+use super::{Query, Tx, records};
 use crate::domain::claim::Claim;
 use crate::domain::context::Context;
 use crate::domain::fault::Fault;
 use crate::domain::handoff::Handoff;
-use crate::domain::id::{AgentId, ContextId, HandoffId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, ContextId, HandoffId, ProjectId, SessionId, TaskId};
 use crate::domain::task::Task;
 use crate::domain::time::Moment;
 use crate::store::value::Value;
+
+const PENDING: &str = "WHERE t.task_id = ?1 AND t.status = 'pending'";
+const OF_TASK: &str = "WHERE t.task_id = ?1 AND t.state = 'active' ORDER BY CASE t.type WHEN 'decision' THEN 0 \
+                       WHEN 'blocker' THEN 1 WHEN 'assumption' THEN 2 ELSE 3 END, t.created_at DESC, t.id LIMIT ?2";
+
+/// What whoever takes a task should know of it; see [`Tx::task_brief`].
+#[derive(Debug)]
+pub(crate) struct Brief {
+    pub(crate) held: i64,
+    pub(crate) handoff: Option<Handoff>,
+    pub(crate) contexts: Vec<Context>,
+}
 
 impl Tx<'_> {
     pub(crate) fn handoff_get(&mut self, id: &HandoffId) -> Result<Handoff, Fault> {
@@ -18,7 +31,25 @@ impl Tx<'_> {
 
     /// The handoff that waits on a task.
     pub(crate) fn handoff_pending(&mut self, task: &TaskId) -> Result<Option<Handoff>, Fault> {
-        self.select_one("WHERE t.task_id = ?1 AND t.status = 'pending'", &[task.as_str().into()])
+        self.select_one(PENDING, &[task.as_str().into()])
+    }
+
+    /// What is known of a task that was just locked, in one trip: how many tasks the session holds whose lease still
+    /// runs, the handoff that waits on it, its context that still holds, and the end of its history, which is kept here.
+    pub(crate) fn task_brief(&mut self, task: &TaskId, session: &SessionId, contexts: i64) -> Result<Brief, Fault> {
+        let (id, now) = (Value::from(task.as_str()), self.now);
+        let answers = self.rows_many(vec![
+            Query::new(COUNT_OF_SESSION, vec![session.as_str().into(), now.into()]),
+            Self::select_query::<Handoff>(PENDING, vec![id.clone()]),
+            Self::select_query::<Context>(OF_TASK, vec![id, contexts.into()]),
+            Self::event_chain_query(task.as_str()),
+        ])?;
+        self.event_chain_known(task.as_str(), &answers[3])?;
+        Ok(Brief {
+            held: answers[0].first().map_or(Ok(0), |row| row.int(0))?,
+            handoff: records(&answers[1])?.into_iter().next(),
+            contexts: records(&answers[2])?,
+        })
     }
 
     /// A task's handoffs, newest first.
@@ -92,9 +123,7 @@ impl Tx<'_> {
 
     /// A task's context that still holds: decisions first, then blockers, assumptions and the rest, newest first.
     pub(crate) fn context_of_task(&mut self, task: &TaskId, limit: i64) -> Result<Vec<Context>, Fault> {
-        let tail = "WHERE t.task_id = ?1 AND t.state = 'active' ORDER BY CASE t.type WHEN 'decision' THEN 0 \
-                    WHEN 'blocker' THEN 1 WHEN 'assumption' THEN 2 ELSE 3 END, t.created_at DESC, t.id LIMIT ?2";
-        self.select(tail, &[task.as_str().into(), limit.into()])
+        self.select(OF_TASK, &[task.as_str().into(), limit.into()])
     }
 
     /// A project's own context that still holds, newest first.

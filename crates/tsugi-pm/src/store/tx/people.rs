@@ -10,6 +10,9 @@ use crate::domain::project::Project;
 use crate::domain::token::Token;
 use crate::store::value::Value;
 
+pub(super) const AT_WORK: &str =
+    "JOIN project p ON p.id = t.project_id WHERE t.agent_id = ?1 AND p.status = 'active' ORDER BY t.project_id";
+
 impl Tx<'_> {
     pub(crate) fn agent_get(&mut self, id: &AgentId) -> Result<Agent, Fault> {
         self.find(&[id.as_str().into()])?.ok_or_else(|| Fault::not_found("agent", id))
@@ -93,9 +96,7 @@ impl Tx<'_> {
 
     /// An agent's memberships in projects where work goes on.
     pub(crate) fn membership_at_work(&mut self, agent: &AgentId) -> Result<Vec<Membership>, Fault> {
-        let tail = "JOIN project p ON p.id = t.project_id WHERE t.agent_id = ?1 AND p.status = 'active' \
-                    ORDER BY t.project_id";
-        self.select(tail, &[agent.as_str().into()])
+        self.select(AT_WORK, &[agent.as_str().into()])
     }
 
     /// A project's memberships.

@@ -42,8 +42,8 @@ impl Tx<'_> {
                    ON CONFLICT (id) DO UPDATE SET title = excluded.title, body = excluded.body, terms = excluded.terms";
         let terms = terms(&format!("{title} {body}"));
         let (body, _) = limit::clip(body, limit::KIB);
-        self.run(sql, &[id.into(), kind.into(), project.as_str().into(), title.into(), body.into(), terms.into()])
-            .map(drop)
+        let values = vec![id.into(), kind.into(), project.as_str().into(), title.into(), body.into(), terms.into()];
+        self.run_later(sql, values)
     }
 
     /// The condition on `search_doc d` that a query's words are all there, or nothing when it has no words.

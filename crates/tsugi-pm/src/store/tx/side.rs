@@ -5,7 +5,7 @@ use crate::domain::fault::Fault;
 use crate::domain::id::AgentId;
 use crate::domain::limit;
 use crate::domain::notice::{Notice, NoticeKind};
-use crate::store::value::Row;
+use crate::store::value::{Row, Value};
 
 /// How often a notice is shown unasked.
 const SHOWN_AT_MOST: i64 = 2;
@@ -38,8 +38,8 @@ impl Tx<'_> {
             "INSERT INTO notice (agent_id, kind, reference, text, shown, created_at) VALUES (?1, ?2, ?3, ?4, 0, ?5)";
         let (text, _) = limit::clip(text, 300);
         let now = self.now;
-        self.run(sql, &[agent.as_str().into(), kind.as_str().into(), reference.into(), text.into(), now.into()])
-            .map(drop)
+        let who = Value::from(agent.as_str());
+        self.run_later(sql, vec![who, kind.as_str().into(), reference.into(), text.into(), now.into()])
     }
 
     /// An agent's notices after a cursor, oldest first.

@@ -3,12 +3,14 @@
 use std::cmp::Reverse;
 
 use super::event::one_of;
-use super::{Tx, What};
+use super::{Query, Tx, What};
 use crate::domain::dependency::{Dependency, DependencyKind};
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
+use crate::domain::project::Project;
 use crate::domain::task::{Priority, Task, TaskSort, TaskStatus};
 use crate::domain::time::Moment;
+use crate::store::table::Record;
 use crate::store::value::Value;
 
 /// The order in which ready tasks are offered; the partial indexes `task_ready` and `task_ready_mine` have it built in.
@@ -87,22 +89,47 @@ impl Tx<'_> {
         project: &ProjectId,
         limit: i64,
     ) -> Result<Vec<Task>, Fault> {
-        let mut tasks = self.task_ready_part(pick, project, "t.assignee_id = ?1", limit, "")?;
+        let mut tasks = self.task_ready_part(pick, project, "t.assignee_id = ?1", limit)?;
         let rest = limit - tasks.len() as i64;
         if rest > 0 {
-            tasks.extend(self.task_ready_part(pick, project, "t.assignee_id IS NULL", rest, "")?);
+            tasks.extend(self.task_ready_part(pick, project, "t.assignee_id IS NULL", rest)?);
         }
         Ok(tasks)
     }
 
     /// The best ready task, locked; on PostgreSQL passing over those that other claimers hold at this moment.
     pub(crate) fn task_ready_lock(&mut self, pick: &ReadyPick<'_>, project: &ProjectId) -> Result<Option<Task>, Fault> {
-        let lock = self.dialect().skip_locked();
-        let mine = self.task_ready_part(pick, project, "t.assignee_id = ?1", 1, lock)?;
-        if let Some(task) = mine.into_iter().next() {
-            return Ok(Some(task));
-        }
-        Ok(self.task_ready_part(pick, project, "t.assignee_id IS NULL", 1, lock)?.into_iter().next())
+        let query = self.task_ready_query(pick, project);
+        self.rows(&query.sql, &query.values)?.first().map(Task::from_row).transpose()
+    }
+
+    /// The same after the project, which is kept from being archived meanwhile, in one trip.
+    pub(crate) fn project_share_and_ready(
+        &mut self,
+        pick: &ReadyPick<'_>,
+        project: &ProjectId,
+    ) -> Result<(Project, Option<Task>), Fault> {
+        let share = format!("{}{}", Project::sentences().find, self.dialect().for_key_share());
+        let pick = self.task_ready_query(pick, project);
+        let answers = self.rows_many(vec![Query::new(share, vec![project.as_str().into()]), pick])?;
+        let found = answers[0].first().map(Project::from_row).transpose()?;
+        let task = answers[1].first().map(Task::from_row).transpose()?;
+        Ok((found.ok_or_else(|| Fault::not_found("project", project))?, task))
+    }
+
+    /// Asks for the best ready task and locks it: one that is assigned to the agent, or else one that is free. The second
+    /// part is not even begun when the first finds something. `LIMIT 1` stands in the text, since a plan that is made
+    /// before the number is known expects many rows and sorts them all.
+    fn task_ready_query(&self, pick: &ReadyPick<'_>, project: &ProjectId) -> Query {
+        let (columns, lock) = (Task::sentences().select.as_str(), self.dialect().skip_locked());
+        let mine = self.task_ready_condition(pick, "t.assignee_id = ?1");
+        let free = self.task_ready_condition(pick, "t.assignee_id IS NULL AND NOT EXISTS (SELECT 1 FROM mine)");
+        let sql = format!(
+            "WITH mine AS MATERIALIZED ({columns} {mine} {READY_ORDER} LIMIT 1{lock}), \
+             free AS MATERIALIZED ({columns} {free} {READY_ORDER} LIMIT 1{lock}) \
+             SELECT * FROM mine UNION ALL SELECT * FROM free"
+        );
+        Query::new(sql, pick.values(project))
     }
 
     fn task_ready_part(
@@ -111,8 +138,14 @@ impl Tx<'_> {
         project: &ProjectId,
         whose: &str,
         limit: i64,
-        lock: &str,
     ) -> Result<Vec<Task>, Fault> {
+        let condition = self.task_ready_condition(pick, whose);
+        let mut values = pick.values(project);
+        values.push(limit.into());
+        self.select(&format!("{condition} {READY_ORDER} LIMIT ?5"), &values)
+    }
+
+    fn task_ready_condition(&self, pick: &ReadyPick<'_>, whose: &str) -> String {
         let dialect = self.dialect();
         // A parameter is named even where it is not used, so that every form of the query has the same list.
         let able = match pick.capabilities {
@@ -120,18 +153,9 @@ impl Tx<'_> {
             None => "CAST(?3 AS TEXT) IS NOT NULL".to_owned(),
         };
         let labelled = dialect.has_all("t.labels", "CAST(?4 AS TEXT)");
-        let tail = format!(
-            "WHERE t.project_id = ?2 AND {READY} AND {whose} AND CAST(?1 AS TEXT) IS NOT NULL AND {able} AND {labelled} \
-             {READY_ORDER} LIMIT ?5{lock}"
-        );
-        let values = [
-            pick.agent.as_str().into(),
-            project.as_str().into(),
-            json_list(pick.capabilities.unwrap_or_default()).into(),
-            json_list(pick.labels).into(),
-            limit.into(),
-        ];
-        self.select(&tail, &values)
+        format!(
+            "WHERE t.project_id = ?2 AND {READY} AND {whose} AND CAST(?1 AS TEXT) IS NOT NULL AND {able} AND {labelled}"
+        )
     }
 
     /// How many tasks of a project wait for others, counted up to a limit.
@@ -244,7 +268,7 @@ impl Tx<'_> {
         let dependents = self.dependency_dependents(prerequisite)?;
         for task in dependents {
             let sql = "UPDATE task SET open_blockers = open_blockers + ?2 WHERE id = ?1";
-            self.run(sql, &[task.as_str().into(), step.into()])?;
+            self.run_later(sql, vec![task.as_str().into(), step.into()])?;
         }
         Ok(())
     }
@@ -324,10 +348,10 @@ impl Tx<'_> {
             return Ok(());
         }
         let unblocks = "UPDATE task SET unblocks = unblocks + ?2 WHERE id = ?1";
-        self.run(unblocks, &[edge.depends_on_id.as_str().into(), step.into()])?;
+        self.run_later(unblocks, vec![edge.depends_on_id.as_str().into(), step.into()])?;
         if prerequisite.status != TaskStatus::Done {
             let blockers = "UPDATE task SET open_blockers = open_blockers + ?2 WHERE id = ?1";
-            self.run(blockers, &[edge.task_id.as_str().into(), step.into()])?;
+            self.run_later(blockers, vec![edge.task_id.as_str().into(), step.into()])?;
         }
         Ok(())
     }
@@ -343,6 +367,12 @@ pub(crate) struct ReadyPick<'a> {
 }
 
 impl ReadyPick<'_> {
+    /// The parameters of the query, from the first to the fourth.
+    fn values(&self, project: &ProjectId) -> Vec<Value> {
+        let capabilities = json_list(self.capabilities.unwrap_or_default());
+        vec![self.agent.as_str().into(), project.as_str().into(), capabilities.into(), json_list(self.labels).into()]
+    }
+
     /// A task's place among ready ones, also those of other projects: the order of the query, in words of this
     /// language.
     pub(crate) fn place(&self, task: &Task) -> (bool, Priority, Reverse<i64>, Moment, TaskId) {

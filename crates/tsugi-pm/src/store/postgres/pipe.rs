@@ -1,0 +1,276 @@
+//! Statements on their way to PostgreSQL: what needs no answer yet waits, and goes along with the next question.
+//!
+//! A round trip costs two processes a wake-up each, which with sixty-four agents on one machine is most of what a claim
+//! costs. PostgreSQL takes statements faster than their answers come back, in order, so whatever does not depend on an
+//! answer is sent without waiting for one.
+
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use deadpool_postgres::Object;
+use futures_util::future::{join, join_all, try_join_all};
+use tokio::runtime::Handle;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Error, Statement};
+
+use super::fault::{fault, is_overtaken};
+use crate::domain::fault::{Code, Fault};
+use crate::store::Meter;
+use crate::store::dialect::Dialect;
+use crate::store::tx::{Expected, Query, Sql};
+use crate::store::value::{Row, Value};
+
+/// How many statements are sent at once. [`join_all`] asks so many in the order in which they stand.
+const AT_ONCE: usize = 24;
+
+/// How long a connection waits for one lock unless it is told otherwise; see `SETTINGS` in [`super::open`].
+pub(super) const LOCK_WAIT: Duration = Duration::from_millis(5_000);
+
+/// How long one transaction may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// For one answer: a database that is stopped or cut off says nothing at all, and nobody may wait for ever.
+    pub(super) longest_answer: Duration,
+    /// Until then it may wait for locks.
+    pub(super) deadline: Instant,
+}
+
+impl Patience {
+    /// How long may still be waited for locks.
+    pub(super) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+/// A statement, and what is wanted of it.
+struct Sent {
+    query: Query,
+    wanted: Wanted,
+}
+
+#[derive(Clone, Copy)]
+enum Wanted {
+    Rows,
+    /// How many rows it changed.
+    Count,
+    /// Nothing, if it does what is expected of it.
+    Done(Expected),
+}
+
+enum Answer {
+    Rows(Vec<tokio_postgres::Row>),
+    Changed(u64),
+}
+
+impl Sent {
+    async fn ask(&self, client: &Object, statement: &Statement) -> Result<Answer, Error> {
+        let values: Vec<&(dyn ToSql + Sync)> =
+            self.query.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        match self.wanted {
+            Wanted::Rows => client.query(statement, &values).await.map(Answer::Rows),
+            Wanted::Count | Wanted::Done(_) => client.execute(statement, &values).await.map(Answer::Changed),
+        }
+    }
+}
+
+/// Sends statements without waiting in between, and answers each in its turn.
+///
+/// All are made known first: one that had to wait for that would be overtaken by those behind it.
+async fn ask_all(client: &Object, sent: &[Sent], first: Option<&str>) -> Result<Vec<Result<Answer, Error>>, Error> {
+    let texts: Vec<String> = sent.iter().map(|one| Dialect::Postgres.translate(&one.query.sql)).collect();
+    let statements = try_join_all(texts.iter().map(|text| client.prepare_cached(text))).await?;
+    let asking = join_all(sent.iter().zip(&statements).map(|(one, statement)| one.ask(client, statement)));
+    let Some(first) = first else { return Ok(asking.await) };
+    let (done, answers) = join(client.batch_execute(first), asking).await;
+    done.map(|()| answers)
+}
+
+/// A connection during one transaction.
+pub(super) struct PostgresSql<'c> {
+    client: &'c Object,
+    handle: &'c Handle,
+    patience: Patience,
+    meter: Option<&'c Meter>,
+    /// What was written and not yet sent.
+    waiting: Vec<Sent>,
+    /// How long the connection waits for one lock by now.
+    lock_wait: Duration,
+    pub(super) is_overtaken: bool,
+    /// The database did not answer; the connection is of no use any more.
+    pub(super) is_silent: bool,
+}
+
+impl<'c> PostgresSql<'c> {
+    pub(super) fn new(client: &'c Object, handle: &'c Handle, patience: Patience, meter: Option<&'c Meter>) -> Self {
+        Self {
+            client,
+            handle,
+            patience,
+            meter,
+            waiting: Vec::new(),
+            lock_wait: LOCK_WAIT,
+            is_overtaken: false,
+            is_silent: false,
+        }
+    }
+
+    /// Begins the transaction and asks it something, in one go.
+    pub(super) fn begin(&mut self, begin: &str, question: &str) -> Result<Row, Fault> {
+        let begin = match self.shorter_wait() {
+            Some(shorter) => format!("{begin}; {shorter}"),
+            None => begin.to_owned(),
+        };
+        let client = self.client;
+        let asking = async {
+            let statement = client.prepare_cached(question).await?;
+            client.query_one(&statement, &[]).await
+        };
+        let (begun, answer) = self.wait(async { Ok(join(client.batch_execute(&begin), asking).await) })?;
+        begun.and(answer).map_err(|error| self.note(&error)).and_then(|found| row(&found))
+    }
+
+    /// Ends the transaction. Nothing may be waiting any more.
+    pub(super) fn end(&mut self, end: &str) -> Result<(), Fault> {
+        let client = self.client;
+        self.wait(client.batch_execute(end))
+    }
+
+    /// Sends what waits.
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        if self.waiting.is_empty() { Ok(()) } else { self.ask(Vec::new()).map(drop) }
+    }
+
+    /// Sends what waits, and then this; answers this.
+    fn ask(&mut self, asked: Vec<Sent>) -> Result<Vec<Answer>, Fault> {
+        let mut sent = std::mem::take(&mut self.waiting);
+        sent.extend(asked);
+        let mut wanted = Vec::new();
+        for part in sent.chunks(AT_ONCE) {
+            let (client, shorter) = (self.client, self.shorter_wait());
+            let answers = self.wait(ask_all(client, part, shorter.as_deref()))?;
+            for (one, answer) in part.iter().zip(answers) {
+                let answer = answer.map_err(|error| self.note(&error))?;
+                wanted.extend(self.accept(one, answer)?);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The answer, if anybody wanted it.
+    fn accept(&mut self, sent: &Sent, answer: Answer) -> Result<Option<Answer>, Fault> {
+        match (sent.wanted, &answer) {
+            (Wanted::Done(expected), Answer::Changed(count)) => match expected.is_met(*count) {
+                Ok(()) => Ok(None),
+                Err(fault) => {
+                    self.is_overtaken = true;
+                    Err(fault)
+                }
+            },
+            _ => Ok(Some(answer)),
+        }
+    }
+
+    /// Less patience with locks, when little of the call's time is left.
+    fn shorter_wait(&mut self) -> Option<String> {
+        let left = self.patience.left().max(Duration::from_millis(1));
+        (left < self.lock_wait).then(|| {
+            self.lock_wait = left;
+            format!("SET LOCAL lock_timeout = {}", left.as_millis().max(1))
+        })
+    }
+
+    /// Waits for an answer, but not for ever.
+    fn wait<T>(&mut self, asking: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
+        if let Some(meter) = self.meter {
+            meter.add_trip();
+        }
+        let longest = self.patience.longest_answer;
+        let answered = self.handle.block_on(async { tokio::time::timeout(longest, asking).await });
+        match answered {
+            Ok(answer) => answer.map_err(|error| self.note(&error)),
+            Err(_) => {
+                self.is_silent = true;
+                Err(Fault::new(Code::Busy, format!("the database has not answered for {longest:?}")).hint("try again"))
+            }
+        }
+    }
+
+    /// Remembers whether the error means "run again", and says what it means otherwise.
+    fn note(&mut self, error: &Error) -> Fault {
+        self.is_overtaken |= is_overtaken(error);
+        fault(error)
+    }
+}
+
+impl Sql for PostgresSql<'_> {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
+        let answers = self.ask(vec![Sent { query: Query::new(sql, values.to_vec()), wanted: Wanted::Count }])?;
+        Ok(match answers.first() {
+            Some(Answer::Changed(count)) => *count,
+            _ => 0,
+        })
+    }
+
+    fn run_later(&mut self, query: Query, expected: Expected) -> Result<(), Fault> {
+        self.waiting.push(Sent { query, wanted: Wanted::Done(expected) });
+        if self.waiting.len() < AT_ONCE { Ok(()) } else { self.flush() }
+    }
+
+    fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault> {
+        let answers = self.rows_many(vec![Query::new(sql, values.to_vec())])?;
+        Ok(answers.into_iter().next().unwrap_or_default())
+    }
+
+    fn rows_many(&mut self, queries: Vec<Query>) -> Result<Vec<Vec<Row>>, Fault> {
+        let asked = queries.into_iter().map(|query| Sent { query, wanted: Wanted::Rows }).collect();
+        self.ask(asked)?.iter().map(rows).collect()
+    }
+
+    fn overtaken(&mut self) {
+        self.is_overtaken = true;
+    }
+}
+
+fn rows(answer: &Answer) -> Result<Vec<Row>, Fault> {
+    match answer {
+        Answer::Rows(rows) => rows.iter().map(row).collect(),
+        Answer::Changed(_) => Ok(Vec::new()),
+    }
+}
+
+fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
+    let values = row.columns().iter().enumerate().map(|(at, column)| {
+        let found = match *column.type_() {
+            Type::INT8 => row.try_get::<_, Option<i64>>(at).map(Value::from),
+            Type::INT4 => row.try_get::<_, Option<i32>>(at).map(|number| number.map(i64::from).into()),
+            Type::FLOAT8 => row.try_get::<_, Option<f64>>(at).map(|number| number.map_or(Value::Null, Value::Real)),
+            Type::TEXT | Type::VARCHAR | Type::NAME => row.try_get::<_, Option<String>>(at).map(Value::from),
+            // A function called for its effect answers `void`.
+            _ => Ok(Value::Null),
+        };
+        found.map_err(|error| fault(&error))
+    });
+    values.collect::<Result<_, _>>().map(Row)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Int(number) if *kind == Type::INT4 => i32::try_from(*number)?.to_sql(kind, out),
+            Self::Int(number) => number.to_sql(kind, out),
+            Self::Real(number) => number.to_sql(kind, out),
+            Self::Text(text) => text.as_str().to_sql(kind, out),
+        }
+    }
+
+    fn accepts(_kind: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
