@@ -5,6 +5,7 @@
 
 use std::pin::pin;
 
+use tokio::time::Instant;
 use tsugi_protocol::answer::{Fault, FaultCode, Stage};
 use tsugi_protocol::era::{detect, session};
 use tsugi_protocol::json::{Object, Raw, Splice};
@@ -39,7 +40,8 @@ impl Terms {
 /// Agrees with a server on a stream. The whole of it is bounded by the handshake timeout.
 pub(crate) async fn over_stream(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdentity, Fault> {
     let limit = context.options.handshake_timeout;
-    match tokio::time::timeout(limit, agree(context, mux, terms)).await {
+    let end = Instant::now() + limit;
+    match tokio::time::timeout_at(end, agree(context, mux, terms, end)).await {
         Ok(agreed) => agreed.map_err(|fault| fault.at(Stage::Handshake)),
         Err(_) => Err(context
             .fault(FaultCode::Timeout, format!("no answer to the handshake within {} s", limit.as_secs()))
@@ -48,7 +50,7 @@ pub(crate) async fn over_stream(context: &Context, mux: &Mux, terms: Terms) -> R
     }
 }
 
-async fn agree(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdentity, Fault> {
+async fn agree(context: &Context, mux: &Mux, terms: Terms, end: Instant) -> Result<ServerIdentity, Fault> {
     match terms.opening() {
         Some(Era::Legacy) => initialize(context, mux).await,
         Some(Era::Modern) => match probe(context, mux).await? {
@@ -56,7 +58,7 @@ async fn agree(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdent
             Probe::Legacy if terms.choice == EraChoice::Modern => Err(not_modern(context)),
             Probe::Legacy => initialize(context, mux).await,
         },
-        None => find_out(context, mux).await,
+        None => find_out(context, mux, end).await,
     }
 }
 
@@ -67,7 +69,7 @@ pub(crate) fn not_modern(context: &Context) -> Fault {
 }
 
 /// Asks; after the probe's own limit the legacy handshake begins beside it, and the first good answer wins.
-async fn find_out(context: &Context, mux: &Mux) -> Result<ServerIdentity, Fault> {
+async fn find_out(context: &Context, mux: &Mux, end: Instant) -> Result<ServerIdentity, Fault> {
     let mut probing = pin!(probe(context, mux));
     match tokio::time::timeout(context.options.probe_timeout, &mut probing).await {
         Ok(Ok(Probe::Agreed(identity))) => return Ok(*identity),
@@ -75,15 +77,24 @@ async fn find_out(context: &Context, mux: &Mux) -> Result<ServerIdentity, Fault>
         Ok(Err(fault)) => return Err(fault),
         Err(_) => {}
     }
-    // A slow server may still answer the probe, and a modern one then refuses `initialize`.
     let mut initializing = pin!(initialize(context, mux));
-    tokio::select! {
-        initialized = &mut initializing => initialized,
-        probed = &mut probing => match probed {
+    let refusal = tokio::select! {
+        biased;
+        probed = &mut probing => return match probed {
             Ok(Probe::Agreed(identity)) => Ok(*identity),
             Ok(Probe::Legacy) => initializing.await,
             Err(fault) => Err(fault),
         },
+        initialized = &mut initializing => match initialized {
+            Ok(identity) => return Ok(identity),
+            Err(refusal) => refusal,
+        },
+    };
+    // A slow modern server refuses `initialize`, in words of its own, and may still answer the probe
+    // ([Compatibility Matrix](https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#compatibility-matrix)).
+    match tokio::time::timeout_at(end, probing).await {
+        Ok(Ok(Probe::Agreed(identity))) => Ok(*identity),
+        _ => Err(refusal),
     }
 }
 

@@ -38,11 +38,6 @@ fn members_but(object: &Object, keys: &[&str]) -> Vec<String> {
     others.map(|member| written(object.written(*member))).collect()
 }
 
-/// All members of an object as they were written.
-fn all_members(object: &Object) -> Vec<String> {
-    members_but(object, &[])
-}
-
 /// The call as its caller makes it.
 fn call(exchange: &Exchange) -> Call {
     let mut call = Call::new(Method::from(exchange.method), object(&object_text(exchange.params.clone())));

@@ -437,3 +437,33 @@ async fn servers_that_are_held_back_begin_when_they_may_and_can_be_stopped_befor
     assert_eq!((one.journal().launches(), two.journal().launches()), (1, 0));
     manager.stop().await;
 }
+
+/// A modern server that starts slowly, and refuses `initialize` in words of its own.
+fn slow_to_say(discover: Action) -> Script {
+    let refusal = Action::Error { code: -32601, message: "no such method".into(), data: None };
+    Script::modern().rule(Rule::on("server/discover").nth(1).act(discover)).rule(Rule::on("initialize").act(refusal))
+}
+
+#[tokio::test]
+async fn a_modern_server_that_is_slower_than_the_probe_is_connected_whatever_it_says_to_initialize() {
+    let quick = Options { probe_timeout: Duration::from_millis(200), ..options() };
+    let bench = Bench::under(quick, Scripted::new(slow_to_say(Action::Sleep(1500))), |config| config);
+    bench.works().await;
+    let journal = bench.peer.journal();
+    assert_eq!((journal.launches(), journal.received("initialize").len()), (1, 1));
+    assert_eq!(bench.server.status().identity.unwrap().version.as_str(), "2026-07-28");
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_initialize_and_never_answers_the_probe_is_told_by_its_refusal() {
+    let (probe_timeout, handshake_timeout) = (Duration::from_millis(200), Duration::from_millis(900));
+    let manager = Manager::new(Options { probe_timeout, handshake_timeout, ..options() });
+    let scripted = Scripted::new(slow_to_say(Action::Silence));
+    let mut config = config("mute", Target::stdio(command(&scripted)));
+    config.backoff = BackoffPolicy { max_retries: Some(0), ..EAGER };
+    let server = manager.register(config).unwrap();
+    let fault = fault(&end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends"));
+    assert!(fault.message.contains("no such method (-32601)"), "{fault}");
+    manager.stop().await;
+}
