@@ -1,12 +1,17 @@
 //! The two-endpoint HTTP+SSE wire of 2024-11-05: a stream of events down, one POST per message up.
 
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio::sync::mpsc;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
-use tsugi_protocol::rpc::Message;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::rpc::{Id, Message, Notification, peek};
 use url::Url;
 
 use crate::error::{ErrorKind, TransportError};
@@ -21,6 +26,8 @@ const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
 /// How many requests may be on their way at once.
 const MAX_POSTS: usize = 64;
+/// How many more may wait for that.
+const MAX_WAITING: usize = 1024;
 const QUEUE: usize = 256;
 
 /// Opens the stream and finds out where to post.
@@ -79,10 +86,11 @@ fn conventional(base: &Url) -> Result<Url, TransportError> {
 fn start(poster: HttpClient, events: EventStream, first: Option<Bytes>) -> Link {
     let (outbox, outgoing) = mpsc::channel(QUEUE);
     let (incoming, inbox) = mpsc::channel(QUEUE);
+    let posts = Posts::default();
     tokio::spawn(async move {
         tokio::select! {
-            () = receive(events, first, incoming.clone()) => {}
-            () = post_all(poster, outgoing, incoming) => {}
+            () = receive(events, first, incoming.clone(), posts.clone()) => {}
+            () = post_all(poster, outgoing, incoming, posts.clone()) => {}
         }
     });
     Link { outbox: Outbox::Queue(outbox), inbox: Inbox::Posting(inbox), job: None }
@@ -90,7 +98,7 @@ fn start(poster: HttpClient, events: EventStream, first: Option<Bytes>) -> Link 
 
 type Incoming = mpsc::Sender<Result<Received, TransportError>>;
 
-async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incoming) {
+async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incoming, posts: Posts) {
     if let Some(data) = first.filter(|data| !data.is_empty()) {
         let _ = incoming.send(Ok(Received::Message(data))).await;
     }
@@ -100,7 +108,12 @@ async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incomi
             Ok(event) if event.data.is_empty() || event.event.as_deref().is_some_and(|kind| kind != "message") => {
                 continue;
             }
-            Ok(event) => Ok(Received::Message(event.data)),
+            Ok(event) => {
+                if let Some(id) = peek::response_id(&event.data) {
+                    posts.end(id, Over::Answered);
+                }
+                Ok(Received::Message(event.data))
+            }
             Err(error) => Err(error),
         };
         if incoming.send(message).await.is_err() || is_end {
@@ -109,27 +122,112 @@ async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incomi
     }
 }
 
-/// Posts messages. Requests go side by side, since a server may hold the answer to the POST until it is
-/// done; notifications and responses go one after the other, so that their order is kept. What is on its way
-/// ends with the stream.
-async fn post_all(poster: HttpClient, mut outgoing: mpsc::Receiver<Bytes>, incoming: Incoming) {
-    let mut posting = JoinSet::new();
-    while let Some(message) = outgoing.recv().await {
-        while posting.try_join_next().is_some() {}
-        if !matches!(Message::parse(message.clone()), Ok(Message::Request(_))) {
-            // A server that does not even accept must not hold up what comes after.
-            let _ = tokio::time::timeout(ACCEPT_LIMIT, post(&poster, message)).await;
-            continue;
+/// The posts of requests that are on their way, so that their end can be told to them.
+#[derive(Clone, Default)]
+struct Posts(Arc<Mutex<HashMap<u64, oneshot::Sender<Over>>>>);
+
+/// Why a post does not matter any more.
+enum Over {
+    /// The request was answered on the stream.
+    Answered,
+    /// The call was given up.
+    Cancelled,
+}
+
+impl Posts {
+    fn begin(&self, id: u64) -> oneshot::Receiver<Over> {
+        let (sender, over) = oneshot::channel();
+        self.0.lock().insert(id, sender);
+        over
+    }
+
+    fn forget(&self, id: u64) {
+        self.0.lock().remove(&id);
+    }
+
+    fn end(&self, id: u64, why: Over) {
+        if let Some(sender) = self.0.lock().remove(&id) {
+            let _ = sender.send(why);
         }
-        if posting.len() >= MAX_POSTS {
-            posting.join_next().await;
-        }
-        posting.spawn(post_request(poster.clone(), message, incoming.clone()));
     }
 }
 
-async fn post_request(poster: HttpClient, message: Bytes, incoming: Incoming) {
-    if let Err(error) = post(&poster, message.clone()).await {
+/// Posts messages. Requests go side by side, since a server may hold the answer to the POST until it is
+/// done. Notifications and responses go one after the other, so that their order is kept, and overtake requests that
+/// wait: among them are those that give requests up. What is on its way ends with the stream.
+async fn post_all(poster: HttpClient, mut outgoing: mpsc::Receiver<Bytes>, incoming: Incoming, posts: Posts) {
+    let mut posting = JoinSet::new();
+    let room = Arc::new(Semaphore::new(MAX_POSTS));
+    let (aside, waiting) = mpsc::channel(QUEUE);
+    posting.spawn(post_aside(poster.clone(), waiting));
+    while let Some(message) = outgoing.recv().await {
+        while posting.try_join_next().is_some() {}
+        match Message::parse(message.clone()) {
+            Ok(Message::Request(_)) if posting.len() >= MAX_WAITING => {
+                let full = TransportError::unsent(ErrorKind::Lost, "the server does not accept messages");
+                let _ = incoming.try_send(Ok(Received::Undelivered(message, full)));
+            }
+            Ok(Message::Request(request)) => {
+                let id = request.id.as_u64().expect("the requests of a connection are numbered");
+                let over = posts.begin(id);
+                let (poster, incoming, posts, room) = (poster.clone(), incoming.clone(), posts.clone(), room.clone());
+                posting.spawn(async move {
+                    post_request(poster, message, incoming, room, over).await;
+                    posts.forget(id);
+                });
+            }
+            // Requests must not come before it.
+            Ok(Message::Notification(note)) if note.method == Method::Initialized => accept(&poster, message).await,
+            Ok(Message::Notification(note)) if note.method == Method::Cancelled => {
+                cancelled(&note).inspect(|id| posts.end(*id, Over::Cancelled));
+                let _ = aside.try_send(message);
+            }
+            // A server that has not accepted so many hears nothing any more.
+            _ => drop(aside.try_send(message)),
+        }
+    }
+}
+
+fn cancelled(note: &Notification) -> Option<u64> {
+    Id::from_raw(note.params_object().get("requestId")?)?.as_u64()
+}
+
+async fn post_aside(poster: HttpClient, mut waiting: mpsc::Receiver<Bytes>) {
+    while let Some(message) = waiting.recv().await {
+        accept(&poster, message).await;
+    }
+}
+
+/// Posts a message that is no request. A server that does not even accept must not hold up what comes after.
+async fn accept(poster: &HttpClient, message: Bytes) {
+    let _ = tokio::time::timeout(ACCEPT_LIMIT, post(poster, message)).await;
+}
+
+/// Posts a request, as long as its call lasts.
+async fn post_request(
+    poster: HttpClient,
+    message: Bytes,
+    incoming: Incoming,
+    room: Arc<Semaphore>,
+    mut over: oneshot::Receiver<Over>,
+) {
+    let permit = tokio::select! {
+        permit = room.acquire_owned() => permit,
+        _ = &mut over => return,
+    };
+    let mut posting = pin!(post(&poster, message.clone()));
+    let posted = tokio::select! {
+        posted = &mut posting => posted,
+        why = &mut over => {
+            drop(permit);
+            // The server may be about to accept what it has answered; the connection is then used again.
+            if let Ok(Over::Answered) = why {
+                let _ = tokio::time::timeout(ACCEPT_LIMIT, posting).await;
+            }
+            return;
+        }
+    };
+    if let Err(error) = posted {
         let _ = incoming.send(Ok(Received::Undelivered(message, error))).await;
     }
 }

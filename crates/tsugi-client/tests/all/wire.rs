@@ -144,12 +144,28 @@ impl Peer for SilentSse {
     }
 }
 
+/// How a server of 2024-11-05 answers the post of `count`.
+#[derive(Clone, Copy, PartialEq)]
+enum Posts {
+    /// It accepts it.
+    Accepted,
+    /// Never; the answer comes on the stream.
+    Unanswered,
+    /// Never, and the call neither.
+    Ignored,
+}
+
 async fn silent_sse(first: &'static str) -> SilentSse {
+    sse_server(first, Posts::Accepted).await
+}
+
+async fn sse_server(first: &'static str, posts: Posts) -> SilentSse {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sse", listener.local_addr().unwrap());
     let (answers, mut waiting) = mpsc::channel::<String>(16);
     tokio::spawn(async move {
         let mut stream: Option<TcpStream> = None;
+        let mut unanswered = Vec::new();
         loop {
             tokio::select! {
                 Ok((mut socket, _)) = listener.accept() => match read_request(&mut socket).await {
@@ -158,12 +174,19 @@ async fn silent_sse(first: &'static str) -> SilentSse {
                         socket.write_all(head.as_bytes()).await.unwrap();
                         stream = Some(socket);
                     }
+                    (line, body) if line.starts_with("POST /messages ") && body.contains(r#""count""#) && posts != Posts::Accepted => {
+                        unanswered.push(socket);
+                        if let Some(answer) = answer_to(&body).filter(|_| posts == Posts::Unanswered) {
+                            answers.send(answer).await.unwrap();
+                        }
+                    }
                     (line, body) if line.starts_with("POST /messages ") => {
                         socket.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
                         if let Some(answer) = answer_to(&body) {
                             answers.send(answer).await.unwrap();
                         }
                     }
+                    (line, _) if line.is_empty() => {}
                     (line, _) => panic!("nobody should ask for {line}"),
                 },
                 Some(answer) = waiting.recv() => {
@@ -180,9 +203,15 @@ async fn silent_sse(first: &'static str) -> SilentSse {
 pub(crate) async fn read_request(socket: &mut TcpStream) -> (String, String) {
     let (mut text, mut block) = (String::new(), [0; 4096]);
     loop {
-        let read = socket.read(&mut block).await.unwrap();
+        let read = socket.read(&mut block).await.unwrap_or(0);
         text.push_str(&String::from_utf8_lossy(&block[..read]));
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            // A connection that was given up before anything was asked.
+            if read == 0 {
+                return (String::new(), String::new());
+            }
+            continue;
+        };
         let length =
             head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
         if body.len() >= length.map_or(0, |length| length.parse().unwrap()) || read == 0 {
@@ -221,4 +250,27 @@ async fn a_server_that_names_another_origin_to_post_to_gets_nothing() {
     assert!(fault.message.contains("another origin"), "{fault}");
     assert_eq!(sink.connections(), 0);
     bench.finish_dead().await;
+}
+
+/// More posts than may be on their way at once.
+const MANY: usize = 70;
+
+#[tokio::test]
+async fn calls_whose_posts_are_never_answered_hold_up_no_other_after_they_are_given_up() {
+    let bench = Bench::of(sse_server(": hello\n\n", Posts::Ignored).await);
+    bench.settle().await;
+    for outcome in bench.crowd(MANY, &within(call("count", json!({})), SHORT)).await {
+        assert_eq!(fault(&outcome).code, FaultCode::Timeout);
+    }
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn posts_that_are_never_answered_hold_up_nobody_once_their_calls_are() {
+    let bench = Bench::of(sse_server(": hello\n\n", Posts::Unanswered).await);
+    bench.settle().await;
+    for _ in 0..MANY {
+        assert_eq!(text(&bench.call("count", json!({})).await), "done");
+    }
+    bench.finish().await;
 }
