@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tsugi_protocol::answer::{Fault, FaultCode, Stage};
+use tsugi_protocol::answer::{Fault, FaultCode, SentState, Stage};
 use tsugi_protocol::era::{detect, session};
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_protocol::rpc::message::write_numbered;
@@ -136,8 +136,25 @@ impl Shared {
         }
     }
 
-    /// Agrees anew after the server forgot the session. Of many callers that notice, one does it.
-    pub(super) async fn reopen(&self, forgotten: &Session) -> Result<(), Fault> {
+    /// Agrees anew after the server forgot the session. It is done in a task of its own, since the caller who noticed
+    /// may go away in the middle, and a session that is half agreed is of no use to anybody.
+    pub(super) async fn reopen(self: &Arc<Self>, forgotten: &Session) -> Result<(), Fault> {
+        let (shared, forgotten) = (self.clone(), forgotten.clone());
+        let reopening = tokio::spawn(async move {
+            let limit = shared.context.options.handshake_timeout;
+            tokio::select! {
+                reopened = tokio::time::timeout(limit, shared.agree_anew(&forgotten)) => reopened.unwrap_or_else(|_| {
+                    let message = format!("no answer to the handshake within {} s", limit.as_secs());
+                    Err(shared.context.fault(FaultCode::ConnectionFailed, message).at(Stage::Handshake))
+                }),
+                () = shared.closed.cancelled() => Err(shared.stopped().sent(SentState::NotSent)),
+            }
+        });
+        reopening.await.unwrap_or_else(|_| Err(self.stopped().sent(SentState::NotSent)))
+    }
+
+    /// Of many callers that notice, one does it.
+    async fn agree_anew(&self, forgotten: &Session) -> Result<(), Fault> {
         let _one = self.reopening.lock().await;
         if self.session().id != forgotten.id {
             return Ok(());
