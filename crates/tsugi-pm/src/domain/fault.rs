@@ -48,8 +48,6 @@ words! {
         AgentInactive = "agent_inactive",
         /// A text or list exceeds its limit.
         TooLarge = "too_large",
-        /// Too many calls.
-        RateLimited = "rate_limited",
         /// The database was locked or the queue full for too long.
         Busy = "busy",
         /// The disk is full.
@@ -68,7 +66,7 @@ words! {
 impl Code {
     /// Whether the same call may succeed later without the caller changing anything.
     pub const fn is_retryable(self) -> bool {
-        matches!(self, Self::Busy | Self::RateLimited | Self::StorageFull)
+        matches!(self, Self::Busy | Self::StorageFull)
     }
 }
 

@@ -22,8 +22,11 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(_) => return ExitCode::FAILURE,
     };
-    let code = runtime.block_on(mcp::run(&cli.args));
+    let served = runtime.block_on(mcp::run(&cli.args));
     // A thread still waits for input that will not come.
     runtime.shutdown_background();
-    ExitCode::from(code)
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(mcp::CannotStart) => ExitCode::from(mcp::CannotStart::CODE),
+    }
 }

@@ -4,7 +4,7 @@ mod advice;
 mod doctor;
 mod history;
 mod house;
-mod mcp;
+pub(crate) mod mcp;
 mod page;
 mod project;
 mod show;
@@ -132,7 +132,7 @@ impl Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.order {
-        Order::Mcp(order) => return Ok(Exit::Other(mcp::run(&order).await)),
+        Order::Mcp(order) => return Ok(mcp::run(&order).await.map_or(Exit::CannotStart, |()| Exit::Success)),
         Order::Init(order) => house::init(app, order).await?,
         Order::Board(order) => show::board(app, &order).await?,
         Order::Ready(order) => show::ready(app, &order).await?,
@@ -275,18 +275,7 @@ fn told(app: &App, fault: &Fault) -> Failure {
         }
         text
     });
-    Failure::Said(Exit::Other(code_of(fault.code)))
-}
-
-fn code_of(code: Code) -> u8 {
-    match code {
-        Code::InvalidArgument | Code::TooLarge => 2,
-        Code::NotFound => 3,
-        Code::PermissionDenied | Code::AgentInactive | Code::ApprovalRequired | Code::HandoffNotForYou => 5,
-        Code::Busy | Code::RateLimited => 75,
-        Code::Internal | Code::StorageFull | Code::StorageReadonly => 1,
-        _ => 4,
-    }
+    Failure::Said(fault.code.into())
 }
 
 /// Reads an id or a task's name.

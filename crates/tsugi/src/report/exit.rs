@@ -1,6 +1,9 @@
 //! The codes with which the command ends, once, with their meaning.
 
+use tsugi_pm::domain::fault::Code;
 use tsugi_protocol::answer::{Fault, FaultCode};
+
+use crate::command::pm::mcp::CannotStart;
 
 /// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +16,14 @@ pub(crate) enum Exit {
     Refused,
     InputRequired,
     Interrupted,
-    /// A code of its own: `tsugi pm` has those of its reference page.
-    Other(u8),
+    /// `tsugi pm`: there is no such thing.
+    NotFound,
+    /// `tsugi pm`: the state of things does not allow it.
+    Conflict,
+    /// `tsugi pm`: nothing is wrong, but it was not its turn.
+    Busy,
+    /// `tsugi pm mcp`: it never began.
+    CannotStart,
 }
 
 /// The codes and what they mean, in the order of the reference page.
@@ -37,13 +46,40 @@ pub(crate) const CODES: [(Exit, u8, &str); 8] = [
     (Exit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
 ];
 
+/// The same for `tsugi pm` and `mcp-server-pm`, which speak to a database and to no server. The last two are those of
+/// `sysexits`.
+pub(crate) const PM_CODES: [(Exit, u8, &str); 9] = [
+    (Exit::Success, 0, "All went well."),
+    (
+        Exit::Failed,
+        1,
+        "`verify` or `doctor` found something, the disk is full or read-only, or something else went wrong.",
+    ),
+    (Exit::Usage, 2, "The command line or an argument cannot be used."),
+    (
+        Exit::NotFound,
+        3,
+        "There is no such task, project, agent, session or database, or it may not be known to this agent.",
+    ),
+    (
+        Exit::Conflict,
+        4,
+        "The state of things does not allow it: somebody holds the task, it is not ready, it changed meanwhile, a session is needed.",
+    ),
+    (Exit::Refused, 5, "This agent may not, or a person has to agree first."),
+    (Exit::Busy, 75, "The database was locked for too long; the same command may succeed later."),
+    (
+        Exit::CannotStart,
+        CannotStart::CODE,
+        "The server for an agent (`tsugi pm mcp`, `mcp-server-pm`) could not start.",
+    ),
+    (Exit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
+];
+
 impl Exit {
     /// The number.
     pub(crate) fn code(self) -> u8 {
-        if let Exit::Other(code) = self {
-            return code;
-        }
-        let row = CODES.iter().find(|(exit, _, _)| *exit == self);
+        let row = CODES.iter().chain(&PM_CODES).find(|(exit, _, _)| *exit == self);
         row.map(|(_, code, _)| *code).expect("every way to end has its row")
     }
 
@@ -64,6 +100,23 @@ impl Exit {
     }
 }
 
+impl From<Code> for Exit {
+    /// How a refusal of the project management ends the command.
+    fn from(code: Code) -> Self {
+        use Code::*;
+        match code {
+            InvalidArgument | TooLarge => Exit::Usage,
+            NotFound => Exit::NotFound,
+            PermissionDenied | AgentInactive | ApprovalRequired | HandoffNotForYou => Exit::Refused,
+            InvalidTransition | NotReady | AlreadyClaimed | ClaimLost | ClaimLimit | SessionRequired
+            | SessionAmbiguous | SessionEnded | HandoffNotPending | DependencyCycle | VersionConflict
+            | IdempotencyConflict | ProjectNotActive | SimilarExists | HandoffExists => Exit::Conflict,
+            Busy => Exit::Busy,
+            Internal | StorageFull | StorageReadonly => Exit::Failed,
+        }
+    }
+}
+
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
         exit.code().into()
@@ -79,15 +132,31 @@ mod tests {
 
     fn page() -> String {
         let mut page = "# Exit codes\n\n<!-- Generated from `crates/tsugi/src/report/exit.rs`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi` writes it anew. -->\n\n\
-                        Every subcommand of `tsugi` ends with one of these.\n\
+                        Every subcommand of `tsugi` but `pm` ends with one of these.\n\
                         A call that was tried several times ends as its last try did; of a batch, the first failure counts.\n\
                         When whoever reads our output goes away (as in `tsugi tools | head`), the command ends quietly with 0.\n\n\
-                        | code | meaning |\n| --- | --- |\n"
+"
             .to_owned();
-        for (_, code, meaning) in CODES {
+        table(&mut page, &CODES);
+        page.push_str(
+            "\n## `tsugi pm` and `mcp-server-pm`\n\nThey speak to a database and to no server, so some numbers mean something else.\n\n",
+        );
+        table(&mut page, &PM_CODES);
+        page
+    }
+
+    fn table(page: &mut String, codes: &[(Exit, u8, &str)]) {
+        page.push_str("| code | meaning |\n| --- | --- |\n");
+        for (_, code, meaning) in codes {
             writeln!(page, "| {code} | {meaning} |").unwrap();
         }
-        page
+    }
+
+    #[test]
+    fn a_way_to_end_has_one_number_wherever_it_stands() {
+        for (exit, code, _) in CODES.iter().chain(&PM_CODES) {
+            assert_eq!(exit.code(), *code, "{exit:?}");
+        }
     }
 
     #[test]

@@ -20,8 +20,14 @@ use tsugi_pm::mcp::process::Process;
 use tsugi_pm::mcp::{Lang, Liveness, Profile, Settings};
 use tsugi_pm::store::{Location, Options};
 
-/// The settings cannot be used: `EX_CONFIG` of sysexits.
-const CANNOT_START: u8 = 78;
+/// It never began to serve, and said why.
+pub(crate) struct CannotStart;
+
+impl CannotStart {
+    /// The code to end with: `EX_CONFIG` of sysexits.
+    pub(crate) const CODE: u8 = 78;
+}
+
 /// The last words may take this long; what is not said by then, the lease covers.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// By then a client has usually begun.
@@ -64,13 +70,13 @@ pub(crate) struct Args {
     i_know: bool,
 }
 
-/// Serves until the client closes its end, a signal comes or whoever started us is gone; answers the exit code.
-pub(crate) async fn run(args: &Args) -> u8 {
+/// Serves until the client closes its end, a signal comes or whoever started us is gone.
+pub(crate) async fn run(args: &Args) -> Result<(), CannotStart> {
     let process = match start(args).await {
         Ok(process) => process,
         Err(fault) => {
             let _ = writeln!(std::io::stderr(), "{}", json!({"error": fault.to_json()}));
-            return CANNOT_START;
+            return Err(CannotStart);
         }
     };
     tokio::spawn(forget_start_up());
@@ -82,7 +88,7 @@ pub(crate) async fn run(args: &Args) -> u8 {
     };
     exit_anyway();
     process.end(kind).await;
-    0
+    Ok(())
 }
 
 /// Ends the program when the last words have taken too long: saying goodbye and closing the file both wait for a lock
