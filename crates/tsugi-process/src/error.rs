@@ -61,7 +61,7 @@ impl Error {
     /// A sentence on what to try, where there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::NotFound { program, searched } => Some(not_found_hint(program, searched)),
+            Error::NotFound { program, .. } => Some(not_found_hint(program)),
             Error::NotExecutable { path } => {
                 Some(format!("try `chmod +x {}`, or name its interpreter as the command", path.display()))
             }
@@ -91,12 +91,11 @@ impl Error {
     }
 }
 
-fn not_found_hint(program: &str, searched: &[PathBuf]) -> String {
-    if program.contains('/') {
-        return "check the path; a relative one is taken from `cwd`".to_owned();
+fn not_found_hint(program: &str) -> String {
+    match program.contains('/') {
+        true => "check the path; a relative one is taken from `cwd`".to_owned(),
+        false => "install it, or give its full path".to_owned(),
     }
-    let folders: Vec<_> = searched.iter().map(|path| path.display().to_string()).collect();
-    format!("install it or give its full path; looked in {}", folders.join(":"))
 }
 
 #[cfg(test)]

@@ -125,6 +125,13 @@ impl App {
         }
     }
 
+    /// Says which servers are switched off and what they lack: for the commands that look how things stand.
+    pub(crate) fn tell_dormant(&self, loaded: &Loaded) {
+        if !self.common.quiet && !loaded.dormant.is_empty() {
+            self.output.say(|paint| report::warnings(&loaded.dormant, paint));
+        }
+    }
+
     /// Without any configuration there is still something to try.
     fn use_builtins(&self, settings: &mut Settings) -> Result<(), Failure> {
         let (text, names) = match self.state_directory().filter(|_| self.is_service) {

@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::command;
@@ -170,7 +172,65 @@ impl Command {
 
 /// Reads the command line of this process; ends it for `--help` and for what cannot be understood.
 pub(crate) fn parse() -> Cli {
-    Cli::parse_from(with_joined_json(std::env::args_os()))
+    let words = with_joined_json(std::env::args_os());
+    Cli::try_parse_from(&words).unwrap_or_else(|error| advised(error, &words).exit())
+}
+
+/// Who leaves out the two dashes of `tsugi add` is told where they go.
+fn advised(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let mut words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_add = words.get(1).is_some_and(|word| word == "add") && words.len() > 3;
+    let has_flags_only_behind = words.get(2..4).is_some_and(|two| two.iter().all(|word| !word.starts_with('-')));
+    if error.kind() == ErrorKind::UnknownArgument && is_add && has_flags_only_behind {
+        words.insert(3, "--".to_owned());
+        let hint = format!("put -- before the program: tsugi {}", words[1..].join(" "));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    }
+    error
+}
+
+/// Stands in a command that has no use for servers: the flags that choose them are not shown there, and refused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoServers;
+
+impl NoServers {
+    /// The flags in question, hidden. A command's own flag stands before a global one of the same name.
+    fn flags() -> impl Iterator<Item = clap::Arg> {
+        let common = <Common as clap::Args>::augment_args(clap::Command::new("common"));
+        let flags: Vec<clap::Arg> = common.get_arguments().cloned().collect();
+        flags
+            .into_iter()
+            .filter(|flag| flag.get_help_heading() == Some("Which servers") && flag.get_id() != "config")
+            .map(|flag| flag.hide(true))
+    }
+}
+
+impl clap::Args for NoServers {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(Self::flags())
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for NoServers {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let given =
+            Self::flags().find(|flag| matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine));
+        match given.as_ref().and_then(clap::Arg::get_long) {
+            None => Ok(NoServers),
+            Some(flag) => Err(clap::Error::raw(
+                ErrorKind::UnknownArgument,
+                format!("--{flag} means nothing here: this command uses no servers\n"),
+            )),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        Self::from_arg_matches(matches).map(drop)
+    }
 }
 
 /// Joins `--json {…}` to `--json={…}`: the flag has a value only where an object follows it, so that it can

@@ -17,7 +17,7 @@ use crate::config::layer;
 use crate::failure::Failure;
 
 /// How long the gateway may take: restarting a server waits for the old process.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which gateway, and with which key.
 #[derive(Debug, Clone, clap::Args)]
@@ -47,13 +47,27 @@ impl Remote {
     /// Asks for something.
     pub(crate) async fn get(&self, path: &[&str], query: &str) -> Result<Value, Failure> {
         let client = self.at(path, query);
-        self.wait(client.get(HeaderMap::new())).await
+        let answer = self.wait(client.get(HeaderMap::new())).await;
+        self.with_names(path, answer).await
+    }
+
+    /// Who names a server that is not there is told which are.
+    async fn with_names(&self, path: &[&str], answer: Result<Value, Failure>) -> Result<Value, Failure> {
+        let Err(Failure::Fault(fault)) = answer else { return answer };
+        if fault.code != FaultCode::ServerNotFound || path.first() != Some(&"servers") {
+            return Err(Failure::Fault(fault));
+        }
+        let all = self.wait(self.at(&["servers"], "").get(HeaderMap::new())).await.unwrap_or_default();
+        let names: Vec<&str> =
+            all["servers"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+        Err(fault.with_hint(format!("there are {}", names.join(", "))).into())
     }
 
     /// Tells it to do something.
     pub(crate) async fn post(&self, path: &[&str]) -> Result<Value, Failure> {
         let client = self.at(path, "");
-        self.wait(client.post(Bytes::from_static(b"{}"), HeaderMap::new())).await
+        let answer = self.wait(client.post(Bytes::from_static(b"{}"), HeaderMap::new())).await;
+        self.with_names(path, answer).await
     }
 
     fn at(&self, path: &[&str], query: &str) -> HttpClient {
@@ -93,7 +107,8 @@ fn base(app: &App, which: &Which) -> Result<Url, Failure> {
     let environment = &app.surroundings.environment;
     let said = which.gateway.as_deref().or_else(|| environment.filled(TSUGI_GATEWAY.name));
     let Some(text) = said else { return Ok(configured(app)?) };
-    match Url::parse(text) {
+    let address = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    match Url::parse(&address) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
         _ => Err(Failure::usage(format!("`{text}` is not the address of a gateway"))
             .with_hint("write it as http://127.0.0.1:7600")),

@@ -55,7 +55,7 @@ pub(crate) fn fault(fault: &Fault, paint: Paint) -> String {
         outer = inner;
     }
     if let Some(hint) = hint(fault) {
-        let _ = write!(text, "\n{}: {}", paint.hint("hint"), printable(hint));
+        let _ = write!(text, "\n{}: {}{}", paint.hint("hint"), printable(hint), more(fault));
     }
     text
 }
@@ -65,9 +65,24 @@ fn headline(fault: &Fault) -> String {
     printable(&format!("{fault}{tool}"))
 }
 
+/// What an address without its path answers to everything that is sent to it.
+const NOT_AN_ENDPOINT: &str = "the server answered 405";
+
 /// The hint of the fault, or of what lies behind it.
 fn hint(fault: &Fault) -> Option<&str> {
-    fault.hint.as_deref().or_else(|| fault.cause.as_deref().and_then(hint))
+    let said = fault.hint.as_deref().or_else(|| fault.cause.as_deref().and_then(hint));
+    said.or_else(|| {
+        let is_elsewhere = fault.message.contains(NOT_AN_ENDPOINT);
+        is_elsewhere.then_some("look at the path: a tsugi gateway answers MCP at its address with /mcp behind it")
+    })
+}
+
+/// Who says more about a program that is not there: where it was looked for, and how to get it.
+fn more(fault: &Fault) -> String {
+    match &fault.server {
+        Some(server) if fault.message.contains("program not found") => format!("; `tsugi doctor {server}` says more"),
+        _ => String::new(),
+    }
 }
 
 /// What is known about the effect, where it matters to whoever would try again.

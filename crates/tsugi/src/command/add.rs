@@ -46,7 +46,7 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         true => edit::add(&file::read(&path)?, &server)?,
         false => edit::create(&server),
     };
-    warn(app, &path, &text);
+    warn(app, &path, &text)?;
     files::replace(&path, text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
     if app.output.form() == Form::Json {
         app.output.json(&json!({"added": server.name, "file": path}))?;
@@ -115,11 +115,14 @@ fn header(word: &str) -> (String, String) {
     (name.trim().to_owned(), value.trim().to_owned())
 }
 
-/// Says what would keep the file from being used, and secrets that now stand in it. It is written all the same:
-/// a variable may be set later.
-fn warn(app: &App, path: &std::path::Path, text: &str) {
+/// Says what would keep the file from being used, and secrets that now stand in it. A variable may be set later; for
+/// anything else the file is not written, since no other command could use it.
+fn warn(app: &App, path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let document = Document::parse(path, text.to_owned(), Format::of(path)).map_err(Problems);
     if let Err(problems) = document.and_then(|document| resolve::resolve(&document, &app.surroundings.environment)) {
+        if !problems.0.iter().all(Problem::is_unset_variable) {
+            return Err(problems.into());
+        }
         app.output.say(|paint| report::warnings(&problems.0, paint));
     }
     let is_secret = |(name, value): (String, String)| {
@@ -131,4 +134,5 @@ fn warn(app: &App, path: &std::path::Path, text: &str) {
         let problem = problem.with_hint("write ${NAME} instead, and set NAME in the environment or in an envFile");
         app.output.say(|paint| report::warnings(&[problem], paint));
     }
+    Ok(())
 }

@@ -30,6 +30,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         Err(Failure::Problems(problems)) => return refuse(app, problems),
         Err(failure) => return Err(failure),
     };
+    app.tell_dormant(&loaded);
     let standings = if args.connect { standings(app, &loaded).await? } else { Vec::new() };
     match app.output.form() {
         Form::Json => app.output.json(&described(&loaded, &standings))?,
@@ -119,7 +120,7 @@ fn summary(loaded: &Loaded, standings: &[Standing]) -> String {
     let count = loaded.settings.servers.len();
     let servers = if count == 1 { "1 server".to_owned() } else { format!("{count} servers") };
     let failed = standings.iter().filter(|standing| standing.fault.is_some()).count();
-    let warnings = loaded.warnings.len();
+    let warnings = loaded.warnings.len() + loaded.dormant.len();
     let mut summary = format!("{}: {servers}, no problems", source(&loaded.origin));
     if failed > 0 {
         summary = format!("{}: {servers}, {failed} cannot be reached", source(&loaded.origin));
@@ -146,6 +147,6 @@ fn described(loaded: &Loaded, standings: &[Standing]) -> Value {
         "source": source(&loaded.origin),
         "valid": true,
         "servers": loaded.settings.servers.iter().map(server).collect::<Vec<_>>(),
-        "warnings": loaded.warnings.iter().map(problem).collect::<Vec<_>>(),
+        "warnings": loaded.warnings.iter().chain(&loaded.dormant).map(problem).collect::<Vec<_>>(),
     })
 }

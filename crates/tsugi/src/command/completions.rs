@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::app::App;
-use crate::args::Cli;
+use crate::args::{Cli, NoServers};
 use crate::failure::Failure;
 use crate::files;
 use crate::report::exit::Exit;
@@ -18,6 +18,8 @@ use crate::report::exit::Exit;
     after_help = "Examples:\n  tsugi completions bash > ~/.local/share/bash-completion/completions/tsugi\n  tsugi completions zsh > ~/.zfunc/_tsugi\n  tsugi completions fish > ~/.config/fish/completions/tsugi.fish"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    _no_servers: NoServers,
     /// Which shell
     shell: Shell,
 }
@@ -35,6 +37,8 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     after_help = "Examples:\n  tsugi man | man -l -\n  tsugi man --directory ~/.local/share/man/man1      then: man tsugi-serve"
 )]
 pub(crate) struct ManArgs {
+    #[command(flatten)]
+    _no_servers: NoServers,
     /// Write a page for each command into this directory instead
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,

@@ -73,6 +73,7 @@ struct Examined {
 
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let loaded = app.configuration()?;
+    app.tell_dormant(&loaded);
     let names = if args.servers.is_empty() { app.chosen(&loaded) } else { &args.servers };
     let wanted = select(&loaded, names)?;
     args.timeout.into_iter().for_each(|timeout| app.set_patience(timeout));
@@ -94,7 +95,10 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     if args.fix {
         examined.iter_mut().for_each(|one| one.repair(&loaded));
     }
-    let house = house(&loaded, args.fix);
+    let mut house = house(&loaded, args.fix);
+    if args.servers.is_empty() {
+        house.extend(awake(&loaded));
+    }
     match app.output.form() {
         Form::Json => app.output.json(&json!({
             "healthy": examined.iter().all(Examined::is_usable),
@@ -177,6 +181,14 @@ fn house(loaded: &Loaded, may_fix: bool) -> Vec<String> {
         fixed
             .unwrap_or_else(|| format!("others can read {}: chmod 600 it (`tsugi doctor --fix` does)", open.display())),
     ]
+}
+
+/// Servers that are switched off although they have all they need.
+fn awake(loaded: &Loaded) -> impl Iterator<Item = String> {
+    let off = loaded.settings.servers.iter().filter(|server| !server.enabled);
+    off.map(|server| {
+        format!("{} is switched off (the variables it uses are set: take out `disabled: true` to use it)", server.name)
+    })
 }
 
 impl Examined {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::args::NoServers;
 use crate::config::adapter::write::{SECRETS_FILE, Written, write};
 use crate::config::adapter::{self, Client, Imported};
 use crate::config::problem::Problem;
@@ -29,6 +30,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    _no_servers: NoServers,
     /// Programs, or files of theirs
     #[arg(value_name = "PROGRAM|FILE")]
     sources: Vec<String>,

@@ -80,6 +80,11 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         app.output.say(|paint| paint.faint("no file of another program was found; beginning with the built-in server"));
     }
     let written = compose(app, &path, &imports);
+    for (name, why) in &written.switched_off {
+        app.output.say(|paint| {
+            format!("{} {name} is switched off: {why}; set it and take out `disabled: true`", paint.warning("warning:"))
+        });
+    }
     let is_json = app.output.form() == Form::Json;
     let mut saved = None;
     if args.dry_run && !is_json {

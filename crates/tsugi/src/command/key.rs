@@ -7,6 +7,7 @@ use serde_json::json;
 use tsugi_gateway::guard::api_key::{Key, Role};
 
 use crate::app::App;
+use crate::args::NoServers;
 use crate::config::{layer, parse};
 use crate::failure::Failure;
 use crate::keys::{KeyFile, Keys, StoredKey};
@@ -28,6 +29,8 @@ As soon as there is a key, every caller of `tsugi serve` needs one; a running ga
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    _no_servers: NoServers,
     #[command(subcommand)]
     order: Order,
     /// Print data only

@@ -51,7 +51,13 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let answer = ask(&remote, args, args.lines).await?;
     match app.output.form() {
         Form::Json => app.output.json(&answer)?,
-        Form::Text => lines(&answer).iter().try_for_each(|line| app.output.data(line))?,
+        Form::Text => {
+            let lines = lines(&answer);
+            lines.iter().try_for_each(|line| app.output.data(line))?;
+            if lines.is_empty() {
+                app.output.say(|_| format!("{} has written nothing to its standard error", args.name));
+            }
+        }
     }
     Ok(Exit::Success)
 }

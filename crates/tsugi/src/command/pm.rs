@@ -22,6 +22,7 @@ use tsugi_pm::mcp::actor::local_agent;
 use tsugi_pm::store::Location;
 
 use crate::app::App;
+use crate::args::NoServers;
 use crate::builtin;
 use crate::failure::{Failure, printable};
 use crate::output::Form;
@@ -42,6 +43,8 @@ Exit codes: 0 well, 1 failed, 2 cannot be used, 3 not found, 4 conflict, 5 denie
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    _no_servers: NoServers,
     #[command(subcommand)]
     order: Order,
     /// Print data only

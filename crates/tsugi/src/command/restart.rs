@@ -1,8 +1,12 @@
 //! `tsugi restart`: stops a server of a running gateway and starts it again.
 
+use std::time::Duration;
+
+use serde_json::Value;
+
 use crate::app::App;
-use crate::control::{Remote, Which};
-use crate::failure::Failure;
+use crate::control::{PATIENCE, Remote, Which};
+use crate::failure::{Failure, printable};
 use crate::output::Form;
 use crate::report::exit::Exit;
 
@@ -20,14 +24,41 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
+/// How often to look whether it is there.
+const INTERVAL: Duration = Duration::from_millis(100);
+
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let answer = Remote::of(app, &args.which)?.post(&["servers", &args.name, "restart"]).await?;
+    let remote = Remote::of(app, &args.which)?;
+    let mut answer = remote.post(&["servers", &args.name, "restart"]).await?;
+    let server = settled(&remote, &args.name, answer["server"].take()).await?;
+    let state = server["state"].as_str().unwrap_or_default().to_owned();
+    let why = server["fault"]["message"].as_str().map(|why| format!(": {}", printable(why)));
+    answer["server"] = server;
     match app.output.form() {
         Form::Json => app.output.json(&answer)?,
-        Form::Text => {
-            let state = answer["server"]["state"].as_str().unwrap_or_default();
-            app.output.say(|_| format!("{}: {state}", args.name));
-        }
+        Form::Text => app.output.say(|_| match is_trouble(&state) {
+            true => format!("{}: {state}{}", args.name, why.unwrap_or_default()),
+            false => format!("{}: {state}", args.name),
+        }),
     }
-    Ok(Exit::Success)
+    Ok(if is_trouble(&state) { Exit::Unreachable } else { Exit::Success })
+}
+
+/// The server once it is connected, or once it is known why not. One that takes its time is shown as it is by then.
+async fn settled(remote: &Remote, name: &str, mut server: Value) -> Result<Value, Failure> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while matches!(server["state"].as_str(), Some("connecting" | "initializing" | "draining")) {
+        if tokio::time::Instant::now() >= deadline {
+            break;
+        }
+        tokio::time::sleep(INTERVAL).await;
+        let all = remote.get(&["servers"], "").await?;
+        let found = all["servers"].as_array().into_iter().flatten().find(|one| one["name"] == name);
+        server = found.cloned().unwrap_or_default();
+    }
+    Ok(server)
+}
+
+fn is_trouble(state: &str) -> bool {
+    matches!(state, "failed" | "reconnecting")
 }

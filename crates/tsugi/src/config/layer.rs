@@ -52,6 +52,8 @@ pub(crate) enum Origin {
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     pub(crate) warnings: Vec<Problem>,
+    /// What keeps servers that are switched off from being switched on.
+    pub(crate) dormant: Vec<Problem>,
     pub(crate) origin: Origin,
 }
 
@@ -114,8 +116,8 @@ pub(crate) fn load(wish: &Wish, surroundings: &Surroundings) -> Result<Loaded, P
         }
         Origin::Nothing => resolve::resolve_nothing(environment),
     };
-    let Resolved { settings, warnings } = resolved?;
-    Ok(Loaded { settings, warnings, origin })
+    let Resolved { settings, warnings, dormant } = resolved?;
+    Ok(Loaded { settings, warnings, dormant, origin })
 }
 
 /// Reads and resolves one file.

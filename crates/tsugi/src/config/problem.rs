@@ -57,6 +57,11 @@ impl Problem {
         self
     }
 
+    /// Whether setting a variable is all it takes.
+    pub(crate) fn is_unset_variable(&self) -> bool {
+        self.message.contains("the variable `") && self.message.contains("` is not set")
+    }
+
     /// Masks these values wherever they appear.
     pub(crate) fn redact(&mut self, secrets: &[Secret]) {
         for secret in secrets {

@@ -21,6 +21,8 @@ use reader::{Reader, Section};
 pub(crate) struct Resolved {
     pub(crate) settings: Settings,
     pub(crate) warnings: Vec<Problem>,
+    /// What keeps servers that are switched off from being switched on: of interest to who asks how things stand.
+    pub(crate) dormant: Vec<Problem>,
 }
 
 /// Who wrote an entry, and so what it may do.
@@ -69,16 +71,16 @@ pub(crate) fn resolve_nothing(environment: &Environment) -> Result<Resolved, Pro
 }
 
 fn finish(reader: Reader<'_>, settings: Settings) -> Result<Resolved, Problems> {
-    let Reader { mut problems, unresolved, mut warnings, mut secrets, .. } = reader;
+    let Reader { mut problems, unresolved, mut warnings, mut dormant, mut secrets, .. } = reader;
     problems.extend(unresolved);
     // The longest first, so that one which holds another is masked whole.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
     secrets.dedup();
     secrets.retain(Secret::is_searchable);
-    problems.iter_mut().chain(&mut warnings).for_each(|problem| problem.redact(&secrets));
+    problems.iter_mut().chain(&mut warnings).chain(&mut dormant).for_each(|problem| problem.redact(&secrets));
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     if problems.is_empty() {
-        Ok(Resolved { settings: Settings { secrets, ..settings }, warnings })
+        Ok(Resolved { settings: Settings { secrets, ..settings }, warnings, dormant })
     } else {
         Err(Problems(problems))
     }
@@ -145,7 +147,13 @@ fn read_server(
     let server = server::read(reader, node, entry, options);
     let unresolved = std::mem::replace(&mut reader.unresolved, elsewhere);
     if server::is_switched_off(node) {
-        reader.warnings.extend(unresolved);
+        let name = entry.map(|entry| entry.key.as_str()).or_else(|| node.get("name").and_then(Node::text));
+        let said = |problem: Problem| Problem {
+            message: format!("{} is switched off: {}", name.unwrap_or("a server"), problem.message),
+            hint: Some("set it and take out `disabled: true`".to_owned()),
+            ..problem
+        };
+        reader.dormant.extend(unresolved.into_iter().map(said));
     } else {
         reader.problems.extend(unresolved);
     }

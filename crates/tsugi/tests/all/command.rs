@@ -10,6 +10,7 @@ mod init;
 mod interrupt;
 mod json;
 mod list;
+mod newcomer;
 mod question;
 mod server;
 mod spot;

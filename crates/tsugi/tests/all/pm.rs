@@ -4,6 +4,7 @@ mod crowd;
 mod ending;
 mod gateway;
 mod mount;
+mod people;
 mod postgres;
 mod subscription;
 mod verb;

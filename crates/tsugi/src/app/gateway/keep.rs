@@ -259,7 +259,8 @@ mod tests {
         assert!(kept.why_not.unwrap().contains("chmod 600") && kept.file.is_none());
         assert!(!std::fs::read_to_string(&path).unwrap().contains("canary"));
         let resolved = crate::config::resolve::resolve(&file::read(&path).unwrap(), &Default::default()).unwrap();
-        let loaded = Loaded { settings: resolved.settings, warnings: Vec::new(), origin: Origin::Nothing };
+        let loaded =
+            Loaded { settings: resolved.settings, warnings: Vec::new(), dormant: Vec::new(), origin: Origin::Nothing };
         assert_eq!(keeper.complete(loaded).settings.servers[0].name, "far");
         keeper.remove("far");
         assert!(keeper.only_here.lock().is_empty());

@@ -29,7 +29,7 @@ pub(super) fn hint(fault: &Fault) -> String {
             "add agents to it: `tsugi pm agent add agt_x --project {key} --role worker`; or choose another key"
         );
     }
-    if fault.details.get("field").is_some_and(|field| field == "reason") {
+    if fault.details.get("field").is_some_and(|field| field == "reason") && fault.message.starts_with("a move to") {
         return "add --reason \"…\"".to_owned();
     }
     VERBS.iter().fold(fault.hint.clone(), |text, (tool, verb)| text.replace(tool, verb))

@@ -6,9 +6,10 @@ use serde_json::json;
 use tsugi_pm::action::board::timeline::{GetTimeline, Timeline};
 use tsugi_pm::action::find::{self, Found, GetHistory};
 use tsugi_pm::domain::event::Event;
+use tsugi_pm::domain::fault::Fault;
 use tsugi_pm::domain::id::{AgentId, TaskId, TaskRef};
 
-use super::{Desk, Place, named, page};
+use super::{Desk, Place, named, page, told};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::output::Form;
@@ -39,26 +40,26 @@ pub(super) struct Log {
 
 pub(super) async fn log(app: &App, order: Log) -> Result<(), Failure> {
     let desk = Desk::open(app, &order.place).await?;
-    let mut told = told_of(app, &desk, &order).await?;
+    let mut story = story_of(app, &desk, &order).await?;
     if order.since.is_none() {
         // The newest were asked for; they are told in the order in which they happened.
-        told.events.reverse();
+        story.events.reverse();
     }
     if app.output.form() == Form::Json {
-        return Ok(app.output.json(&told)?);
+        return Ok(app.output.json(&story)?);
     }
     let mut table = Table::new(["seq", "when", "what", "thing", "who", "why"]);
-    let (now, owners) = (page::now(), owners(&told.events));
-    for event in &told.events {
+    let (now, owners) = (page::now(), owners(&story.events));
+    for event in &story.events {
         let who = event.actor_agent_id.as_ref().map_or("tsugi", |agent| agent.as_str()).to_owned();
         let when = format!("{} ago", page::length(now.seconds_since(event.at)));
         let why = event.reason.clone().unwrap_or_default();
-        table.row([event.seq.to_string(), when, event.kind.clone(), thing(event, &told, &owners), who, why]);
+        table.row([event.seq.to_string(), when, event.kind.clone(), thing(event, &story, &owners), who, why]);
     }
     Ok(app.output.table(&table)?)
 }
 
-async fn told_of(app: &App, desk: &Desk<'_>, order: &Log) -> Result<Timeline, Failure> {
+async fn story_of(app: &App, desk: &Desk<'_>, order: &Log) -> Result<Timeline, Failure> {
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     let task_id = order.thing.as_deref().and_then(|thing| TaskRef::parse(thing).ok());
     if let Some(thing) = order.thing.as_ref().filter(|_| task_id.is_none()) {
@@ -67,6 +68,9 @@ async fn told_of(app: &App, desk: &Desk<'_>, order: &Log) -> Result<Timeline, Fa
         let wish =
             GetHistory { entity_id, newest, since_seq, limit: Some(order.limit.min(200)), ..GetHistory::default() };
         let events = desk.perform(wish).await?.events;
+        if events.is_empty() && order.since.is_none() {
+            return Err(told(app, &Fault::not_found("task or other thing with a history", thing)));
+        }
         return Ok(Timeline { events, has_more: false, tasks: Default::default() });
     }
     let wish = GetTimeline {
@@ -88,8 +92,8 @@ fn owners(events: &[Event]) -> BTreeMap<&str, TaskId> {
 }
 
 /// What an event is about: the task by its number and title, anything else by its id.
-fn thing(event: &Event, told: &Timeline, owners: &BTreeMap<&str, TaskId>) -> String {
-    match owners.get(event.entity_id.as_str()).and_then(|task| told.tasks.get(task)) {
+fn thing(event: &Event, story: &Timeline, owners: &BTreeMap<&str, TaskId>) -> String {
+    match owners.get(event.entity_id.as_str()).and_then(|task| story.tasks.get(task)) {
         Some(task) => format!("{} {}", task.reference, task.title),
         None => event.entity_id.clone(),
     }

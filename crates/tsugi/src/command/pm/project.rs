@@ -123,7 +123,14 @@ fn changed(policy: &Policy, rules: &[String]) -> Result<Policy, String> {
             return Err(format!("there is no rule `{name}`; there are {}", join(&known)));
         }
         let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-        fields.insert(name.to_owned(), value);
+        let old = fields.insert(name.to_owned(), value.clone());
+        if let Err(error) = serde_json::from_value::<Policy>(Value::Object(fields.clone())) {
+            return Err(match old {
+                Some(Value::Bool(_) | Value::Null) => format!("{name} is true or false, not {value}"),
+                Some(Value::Number(_)) => format!("{name} is a whole number, not {value}"),
+                _ => format!("{name} cannot be {value}: {error}"),
+            });
+        }
     }
     serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
 }
@@ -146,5 +153,8 @@ mod tests {
         for bad in ["resume_grace_s", "no_such=1", "worker_create=maybe", "resume_grace_s=soon"] {
             assert!(changed(&now, &rules(&[bad])).is_err(), "{bad}");
         }
+        let said = |rule: &str| changed(&now, &rules(&[rule])).unwrap_err();
+        assert_eq!(said("review_required=maybe"), "review_required is true or false, not \"maybe\"");
+        assert_eq!(said("resume_grace_s=soon"), "resume_grace_s is a whole number, not \"soon\"");
     }
 }

@@ -56,7 +56,12 @@ impl Running<'_> {
         let begun = match change {
             Change::Changed(resolved) => {
                 let origin = self.loaded.origin.clone();
-                let loaded = Loaded { settings: resolved.settings, warnings: resolved.warnings, origin };
+                let loaded = Loaded {
+                    settings: resolved.settings,
+                    warnings: resolved.warnings,
+                    dormant: resolved.dormant,
+                    origin,
+                };
                 self.begin(self.keeper.complete(self.args.over(loaded)))
             }
             Change::Invalid(problems) => Err(Failure::Problems(problems)),

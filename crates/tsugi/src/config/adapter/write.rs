@@ -19,6 +19,8 @@ pub(crate) struct Written {
     /// The content of [`SECRETS_FILE`], to be written so that only its owner can read it; none if no
     /// imported file held a secret.
     pub(crate) secrets: Option<Secret>,
+    /// The servers that were switched off, each with the reason.
+    pub(crate) switched_off: Vec<(String, String)>,
 }
 
 /// The order of keys in a server.
@@ -57,7 +59,7 @@ pub(crate) enum Verdict {
 pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> Verdict) -> Written {
     let mut secrets: BTreeMap<String, Secret> = BTreeMap::new();
     let mut servers: Vec<(String, &Draft)> = Vec::new();
-    let mut body = String::new();
+    let (mut body, mut switched_off) = (String::new(), Vec::new());
     for imported in imports {
         for draft in &imported.servers {
             if servers.iter().any(|(_, earlier)| is_same(earlier, draft)) {
@@ -66,7 +68,9 @@ pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> V
             let name = free_name(imported.client, draft, &servers);
             let text = server(imported.client, &name, draft, &mut secrets);
             let lines = lines(&secrets);
-            body.push_str(&judged(text, &lines, judge));
+            let (text, why_off) = judged(text, &lines, judge);
+            body.push_str(&text);
+            switched_off.extend(why_off.map(|why| (name.clone(), why)));
             servers.push((name, draft));
         }
     }
@@ -77,7 +81,7 @@ pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> V
     yaml.push_str(if body.is_empty() { "servers: []\n" } else { "servers:\n" });
     yaml.push_str(&body);
     let lines = lines(&secrets);
-    Written { yaml, secrets: (!lines.is_empty()).then(|| Secret::new(lines)) }
+    Written { yaml, secrets: (!lines.is_empty()).then(|| Secret::new(lines)), switched_off }
 }
 
 /// The secrets as an environment file.
@@ -85,16 +89,16 @@ fn lines(secrets: &BTreeMap<String, Secret>) -> String {
     secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect()
 }
 
-fn judged(text: String, secrets: &str, judge: &dyn Fn(&str, &str) -> Verdict) -> String {
-    let Verdict::Unusable(why) = judge(&text, secrets) else { return text };
+fn judged(text: String, secrets: &str, judge: &dyn Fn(&str, &str) -> Verdict) -> (String, Option<String>) {
+    let Verdict::Unusable(why) = judge(&text, secrets) else { return (text, None) };
     let reason = comment(&why, "    # switched off: ");
     let off = format!("{text}{reason}    disabled: true\n");
     if judge(&off, secrets) == Verdict::Usable {
-        return off;
+        return (off, Some(why));
     }
     let lines = text.trim_start_matches('\n').lines();
     let commented: String = lines.map(|line| format!("  # {}\n", line.trim_start_matches("  # ").trim_end())).collect();
-    format!("\n{}{commented}", comment(&why, "  # left out: "))
+    (format!("\n{}{commented}", comment(&why, "  # left out: ")), None)
 }
 
 fn is_same(one: &Draft, other: &Draft) -> bool {

@@ -19,6 +19,8 @@ pub(super) struct Reader<'a> {
     /// References that cannot be replaced. What is switched off may have some.
     pub(super) unresolved: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
+    /// References of servers that are switched off.
+    pub(super) dormant: Vec<Problem>,
     pub(super) secrets: Vec<Secret>,
 }
 
@@ -85,6 +87,7 @@ impl<'a> Reader<'a> {
             problems: Vec::new(),
             unresolved: Vec::new(),
             warnings: Vec::new(),
+            dormant: Vec::new(),
             secrets: Vec::new(),
         }
     }

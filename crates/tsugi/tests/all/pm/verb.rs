@@ -38,7 +38,7 @@ fn every_verb_has_help_and_the_exit_code_says_what_went_wrong() {
     let folder = place();
     let at = folder.path();
     let verbs = "board ready next show new claim review done block handoff accept who log search watch export import verify \
-                 doctor agent token project init mcp release sweep move";
+                 doctor agent token project init mcp release sweep move end";
     for verb in verbs.split_whitespace() {
         let mut command = program(env!("CARGO_BIN_EXE_tsugi"));
         let help = command.args(["pm", verb, "--help"]).output().unwrap();
