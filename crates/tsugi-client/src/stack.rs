@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tsugi_protocol::answer::Answer;
 
-use crate::config::{CachePolicy, Options, ServerConfig, Strictness, Switch, ValidatePolicy};
+use crate::config::{CachePolicy, Options, RetryPolicy, ServerConfig, Strictness, Switch, ValidatePolicy};
 use crate::layer::breaker::{Breaker, Guard};
 use crate::layer::cache::{Cache, Keeps, Store};
 use crate::layer::can_execute::CanExecute;
@@ -40,12 +40,13 @@ impl Parts {
 }
 
 /// Puts the layers around `server`, outermost first: *trace* → *deadline* → *cache* → *validate* →
-/// *can execute* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all.
+/// *can execute* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all, or costs one look.
 ///
 /// The cache comes before everything that costs something; what was refused is not counted against the
 /// server; every try waits for its turn anew; and the deadline is for all of it together.
 /// Where calls that were silent for too long are tried again, the limit on silence is one for each try and stands
-/// within *retry*; the limit on the whole stays where it is.
+/// within *retry*; the limit on the whole stays where it is. The layers from *breaker* on know each other's types, so
+/// that a call that passes all of them takes one box.
 pub(crate) fn build(
     server: Arc<dyn Answer>,
     config: &ServerConfig,
@@ -54,21 +55,17 @@ pub(crate) fn build(
     all: Option<&Arc<Gate>>,
 ) -> Arc<dyn Answer> {
     let name: Arc<str> = config.name.as_str().into();
-    let mut stack = server;
-    if parts.gate.is_some() || all.is_some() {
-        stack = Arc::new(Limit::new(stack, name.clone(), parts.gate.clone(), all.cloned()));
-    }
-    let mut limits = Limits::of(config, options);
-    if let Some(policy) = &config.retry {
-        if policy.repeats_timeouts() {
-            stack = Arc::new(Deadline::new(stack, name.clone(), limits.clone(), None));
-            limits = limits.whole_only();
-        }
-        stack = Arc::new(Retry::new(stack, name.clone(), parts.tools.clone(), policy.clone(), config.restart));
-    }
-    if let Some(breaker) = &parts.breaker {
-        stack = Arc::new(Guard::new(stack, name.clone(), breaker.clone()));
-    }
+    let limits = Limits::of(config, options);
+    let repeats_timeouts = config.retry.as_ref().is_some_and(RetryPolicy::repeats_timeouts);
+    let (each, limits) = match repeats_timeouts {
+        true => (Some(limits.clone()), limits.whole_only()),
+        false => (None, limits),
+    };
+    let tries = Limit::new(server, name.clone(), parts.gate.clone(), all.cloned());
+    let tries = Deadline::new(tries, name.clone(), each, None);
+    let tries = Retry::new(tries, name.clone(), parts.tools.clone(), config.retry.clone(), config.restart);
+    let tries = Guard::new(tries, name.clone(), parts.breaker.clone());
+    let mut stack: Arc<dyn Answer> = Arc::new(tries);
     stack = Arc::new(CanExecute::new(stack, name.clone(), options.checks.clone()));
     if is_checking(config) {
         stack = Arc::new(Validate::new(stack, name.clone(), parts.tools.clone()));
@@ -77,13 +74,14 @@ pub(crate) fn build(
         let keeps = if config.cache.is_some() { Keeps::Reads } else { Keeps::Configured };
         stack = Arc::new(Cache::new(stack, parts.tools.clone(), store.clone(), config.instances, keeps));
     }
-    let deadline = Deadline::new(stack, name, limits, parts.breaker.clone());
+    let deadline = Deadline::new(stack, name, Some(limits), parts.breaker.clone());
     Arc::new(Trace::new(deadline, config))
 }
 
 /// The layers for our own questions, such as lists: *trace* → *deadline* → connection.
 pub(crate) fn plain(connection: impl Answer + 'static, config: &ServerConfig, options: &Options) -> impl Answer {
-    let deadline = Deadline::new(connection, config.name.as_str().into(), Limits::of(config, options), None);
+    let limits = Limits::of(config, options);
+    let deadline = Deadline::new(Arc::new(connection), config.name.as_str().into(), Some(limits), None);
     Trace::new(deadline, config)
 }
 

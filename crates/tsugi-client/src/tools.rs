@@ -17,7 +17,7 @@ pub(crate) struct Tools {
     server: Arc<str>,
     settings: HashMap<String, ToolConfig>,
     policy: ValidatePolicy,
-    known: ArcSwap<HashMap<String, Arc<KnownTool>>>,
+    known: ArcSwap<foldhash::HashMap<String, Arc<KnownTool>>>,
 }
 
 impl Tools {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, Source};
 
+use super::{Asked, reply};
 use crate::config::BreakerPolicy;
 
 /// How many parts the window of counting has; the oldest part is forgotten as a whole.
@@ -201,43 +202,54 @@ fn broke(outcome: &Outcome) -> Option<&Fault> {
 }
 
 /// Asks the breaker before every call and tells it how the call ended.
-pub(crate) struct Guard {
-    inner: Arc<dyn Answer>,
+pub(crate) struct Guard<A> {
+    inner: A,
     server: Arc<str>,
-    breaker: Arc<Breaker>,
+    breaker: Option<Arc<Breaker>>,
 }
 
-impl Guard {
+impl<A> Guard<A> {
     /// Around `inner`.
-    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, breaker: Arc<Breaker>) -> Self {
+    pub(crate) fn new(inner: A, server: Arc<str>, breaker: Option<Arc<Breaker>>) -> Self {
         Self { inner, server, breaker }
     }
 
-    fn refusal(&self, wait: Duration, because: Fault) -> Reply {
+    fn refusal(&self, wait: Duration, because: Fault) -> Fault {
         let message = format!("the server keeps failing and is left alone: {}", because.message);
         let mut fault = Fault::new(FaultCode::ServerNotRunning, message).on_server(&self.server);
         fault.retry_after_ms = Some(wait.as_millis().max(1) as u64);
-        Reply::fault(fault.because(because).with_hint("it is probed by itself; a restart ends the pause at once"))
+        fault.because(because).with_hint("it is probed by itself; a restart ends the pause at once")
     }
 }
 
-impl Answer for Guard {
-    fn answer(&self, call: Call) -> Reply {
-        let is_probe = match self.breaker.ask() {
+impl<A: Asked> Asked for Guard<A> {
+    type Waiting = Guarded<A::Waiting>;
+
+    fn ask(&self, call: Call) -> Result<Outcome, Self::Waiting> {
+        let Some(breaker) = &self.breaker else {
+            return self.inner.ask(call).map_err(|waiting| Guarded { waiting, watched: None });
+        };
+        let is_probe = match breaker.ask() {
             Permission::Pass => false,
             Permission::Probe => true,
-            Permission::Refused { wait, because } => return self.refusal(wait, *because),
+            Permission::Refused { wait, because } => return Ok(Outcome::fault(self.refusal(wait, *because))),
         };
-        let watched = Watched { breaker: self.breaker.clone(), is_probe, is_told: false };
-        match self.inner.answer(call).into_ready() {
-            Ok(outcome) => Reply::ready(watched.tell(outcome)),
-            Err(reply) => Reply::from_source(Guarded { reply, watched: Some(watched) }),
+        let watched = Watched { breaker: breaker.clone(), is_probe, is_told: false };
+        match self.inner.ask(call) {
+            Ok(outcome) => Ok(watched.tell(outcome)),
+            Err(waiting) => Err(Guarded { waiting, watched: Some(watched) }),
         }
     }
 }
 
+impl<A: Asked> Answer for Guard<A> {
+    fn answer(&self, call: Call) -> Reply {
+        reply(self.ask(call))
+    }
+}
+
 /// A call whose end the breaker wants to know.
-struct Watched {
+pub(crate) struct Watched {
     breaker: Arc<Breaker>,
     is_probe: bool,
     is_told: bool,
@@ -262,14 +274,15 @@ impl Drop for Watched {
     }
 }
 
-struct Guarded {
-    reply: Reply,
+/// A call whose end the breaker is told, where there is one.
+pub(crate) struct Guarded<W> {
+    waiting: W,
     watched: Option<Watched>,
 }
 
-impl Source for Guarded {
+impl<W: Source + Unpin> Source for Guarded<W> {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
-        let event = std::task::ready!(self.reply.poll_event(context));
+        let event = std::task::ready!(Pin::new(&mut self.waiting).poll_event(context));
         Poll::Ready(match (event, self.watched.take()) {
             (Event::Done(outcome), Some(watched)) => Event::Done(watched.tell(outcome)),
             (event, watched) => {
@@ -309,12 +322,12 @@ mod tests {
     struct World {
         flaky: Arc<Flaky>,
         breaker: Arc<Breaker>,
-        guard: Guard,
+        guard: Guard<Arc<Flaky>>,
     }
 
     fn world() -> World {
         let (flaky, breaker) = (Arc::new(Flaky::default()), Arc::new(Breaker::new(BreakerPolicy::default())));
-        let guard = Guard::new(flaky.clone(), "s".into(), breaker.clone());
+        let guard = Guard::new(flaky.clone(), "s".into(), Some(breaker.clone()));
         World { flaky, breaker, guard }
     }
 

@@ -13,6 +13,7 @@ use tsugi_protocol::mcp::Method;
 use crate::alarm::{Alarm, Bell};
 use crate::config::{Options, ServerConfig};
 use crate::layer::breaker::Breaker;
+use crate::layer::{Asked, reply};
 
 /// The limits of one server.
 #[derive(Debug, Clone)]
@@ -67,10 +68,10 @@ impl Limits {
     }
 }
 
-/// Ends calls that take too long. The server is told to cancel, and its process is kept.
+/// Ends calls that take too long, where there are limits. The server is told to cancel, and its process is kept.
 pub(crate) struct Deadline<A> {
     inner: A,
-    limits: Limits,
+    limits: Option<Limits>,
     shared: Arc<Shared>,
 }
 
@@ -83,38 +84,45 @@ struct Shared {
 
 impl<A> Deadline<A> {
     /// Around `inner`. Calls that take too long end here, where the breaker cannot see them, so it is told.
-    pub(crate) fn new(inner: A, server: Arc<str>, limits: Limits, breaker: Option<Arc<Breaker>>) -> Self {
+    pub(crate) fn new(inner: A, server: Arc<str>, limits: Option<Limits>, breaker: Option<Arc<Breaker>>) -> Self {
         Self { inner, limits, shared: Arc::new(Shared { server, breaker, alarm: Alarm::default() }) }
     }
 }
 
-impl<A: Answer> Answer for Deadline<A> {
-    fn answer(&self, call: Call) -> Reply {
-        // A subscription is silent by nature and ends only when its caller does.
-        if call.method == Method::Listen {
-            return self.inner.answer(call);
-        }
-        let (idle, total) = self.limits.for_call(&call);
+impl<A: Asked> Deadline<A> {
+    /// The clock of a call. A subscription has none: it is silent by nature and ends only when its caller does.
+    fn clock(&self, call: &Call) -> Option<Clock> {
+        let limits = self.limits.as_ref().filter(|_| call.method != Method::Listen)?;
+        let (idle, total) = limits.for_call(call);
         let wants_progress = call.meta.progress_token.is_some();
         let tool = if call.method == Method::ToolsCall { call.params.get("name") } else { None };
-        match self.inner.answer(call).into_ready() {
-            Ok(outcome) => Reply::ready(outcome),
-            Err(reply) => Reply::from_source(Limited {
-                reply,
-                tool,
-                idle,
-                total,
-                started: None,
-                bell: None,
-                wants_progress,
-                shared: self.shared.clone(),
-            }),
-        }
+        Some(Clock { tool, idle, total, started: None, bell: None, wants_progress, shared: self.shared.clone() })
     }
 }
 
-struct Limited {
-    reply: Reply,
+impl<A: Asked> Asked for Deadline<A> {
+    type Waiting = Limited<A::Waiting>;
+
+    fn ask(&self, call: Call) -> Result<Outcome, Self::Waiting> {
+        let clock = self.clock(&call);
+        self.inner.ask(call).map_err(|waiting| Limited { waiting: Some(waiting), clock })
+    }
+}
+
+impl<A: Asked> Answer for Deadline<A> {
+    fn answer(&self, call: Call) -> Reply {
+        reply(self.ask(call))
+    }
+}
+
+/// A call with its clock, when it has one.
+pub(crate) struct Limited<W> {
+    /// Absent after its time was over.
+    waiting: Option<W>,
+    clock: Option<Clock>,
+}
+
+struct Clock {
     /// The tool's name as it was written.
     tool: Option<Raw>,
     idle: Duration,
@@ -126,7 +134,7 @@ struct Limited {
     shared: Arc<Shared>,
 }
 
-impl Limited {
+impl Clock {
     /// The call showed that it is alive.
     fn reset(&mut self) {
         let now = Instant::now();
@@ -162,7 +170,7 @@ impl Limited {
     }
 }
 
-impl Drop for Limited {
+impl Drop for Clock {
     fn drop(&mut self) {
         if let Some(bell) = self.bell.take() {
             self.shared.alarm.forget(bell);
@@ -170,13 +178,16 @@ impl Drop for Limited {
     }
 }
 
-impl Source for Limited {
+impl<W: Source + Unpin> Source for Limited<W> {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        let this = &mut *self;
+        let Some(waiting) = &mut this.waiting else { return Poll::Pending };
+        let Some(clock) = &mut this.clock else { return Pin::new(waiting).poll_event(context) };
         loop {
-            match self.reply.poll_event(context) {
+            match Pin::new(&mut *waiting).poll_event(context) {
                 Poll::Ready(Event::Note(note)) => {
-                    self.reset();
-                    if note.method != Method::Progress || self.wants_progress {
+                    clock.reset();
+                    if note.method != Method::Progress || clock.wants_progress {
                         return Poll::Ready(Event::Note(note));
                     }
                 }
@@ -184,16 +195,14 @@ impl Source for Limited {
                 Poll::Pending => break,
             }
         }
-        if self.poll_limit(context).is_pending() {
-            return Poll::Pending;
-        }
-        let fault = self.expired();
-        if let Some(breaker) = &self.shared.breaker {
+        std::task::ready!(clock.poll_limit(context));
+        let fault = clock.expired();
+        if let Some(breaker) = &clock.shared.breaker {
             breaker.failed(&fault);
         }
-        // Dropping the reply tells the server to cancel.
-        self.reply = Reply::ready(Outcome::fault(fault));
-        self.reply.poll_event(context)
+        // Dropping it tells the server to cancel.
+        this.waiting = None;
+        Poll::Ready(Event::Done(Outcome::fault(fault)))
     }
 }
 
@@ -233,7 +242,7 @@ mod tests {
     async fn outcome(waits: &[u64], total: u64) -> Outcome {
         let slow = Slow(waits.iter().map(|count| seconds(*count)).collect());
         let limits = Limits { total: seconds(total), ..limits() };
-        Deadline::new(slow, "s".into(), limits, None).answer(Call::tool("t", None)).outcome().await
+        Deadline::new(Arc::new(slow), "s".into(), Some(limits), None).answer(Call::tool("t", None)).outcome().await
     }
 
     fn timed_out(outcome: &Outcome) -> Option<&str> {
@@ -284,7 +293,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_limit_on_the_whole_may_be_shorter_than_that_on_silence() {
         let limits = Limits { total: seconds(5), is_total_given: true, ..limits() };
-        let reply = Deadline::new(Slow(vec![seconds(20)]), "s".into(), limits, None).answer(Call::tool("t", None));
+        let reply = Deadline::new(Arc::new(Slow(vec![seconds(20)])), "s".into(), Some(limits), None)
+            .answer(Call::tool("t", None));
         assert_eq!(timed_out(&reply.outcome().await), Some("the call took longer than 5s in all"));
     }
 }

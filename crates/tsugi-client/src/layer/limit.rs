@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, Source};
+use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, Source};
 
+use super::{Asked, reply};
 pub(crate) use gate::Gate;
 use gate::{Permit, Refusal};
 
-/// Lets calls through the gate of a server and then through the gate of all servers.
-pub(crate) struct Limit {
-    inner: Arc<dyn Answer>,
+/// Lets calls through the gate of a server and then through the gate of all servers, where there are gates.
+pub(crate) struct Limit<A> {
+    inner: A,
     server: Arc<str>,
     gates: Gates,
 }
@@ -26,19 +27,14 @@ struct Gates {
 }
 
 /// The places a call holds while it is under way.
-struct Held {
+pub(crate) struct Held {
     _own: Option<Permit>,
     _common: Option<Permit>,
 }
 
-impl Limit {
+impl<A> Limit<A> {
     /// Around `inner`, with the gate of this server and that of all.
-    pub(crate) fn new(
-        inner: Arc<dyn Answer>,
-        server: Arc<str>,
-        own: Option<Arc<Gate>>,
-        common: Option<Arc<Gate>>,
-    ) -> Self {
+    pub(crate) fn new(inner: A, server: Arc<str>, own: Option<Arc<Gate>>, common: Option<Arc<Gate>>) -> Self {
         Self { inner, server, gates: Gates { own, common } }
     }
 }
@@ -71,11 +67,9 @@ impl Gates {
     }
 }
 
-impl Answer for Limit {
-    fn answer(&self, call: Call) -> Reply {
-        if let Some(held) = self.gates.enter_now() {
-            return hold(self.inner.answer(call), held);
-        }
+impl<A: Asked + Clone + 'static> Limit<A> {
+    /// Waits for its turn before it asks.
+    fn wait(&self, call: Call) -> Reply {
         let (inner, server, gates) = (self.inner.clone(), self.server.clone(), self.gates.clone());
         Reply::from_late(async move {
             let (timeline, began) = (call.options.timeline.clone(), Instant::now());
@@ -84,10 +78,27 @@ impl Answer for Limit {
                 timeline.add("queue", began, Instant::now(), None);
             }
             match entered {
-                Ok(held) => hold(inner.answer(call), held),
+                Ok(held) => reply(inner.ask(call).map_err(|waiting| Holding::Under { waiting, _held: held })),
                 Err((refusal, gate)) => Reply::fault(overloaded(&server, refusal, &gate)),
             }
         })
+    }
+}
+
+impl<A: Asked + Clone + 'static> Asked for Limit<A> {
+    type Waiting = Holding<A::Waiting>;
+
+    fn ask(&self, call: Call) -> Result<Outcome, Self::Waiting> {
+        match self.gates.enter_now() {
+            Some(held) => self.inner.ask(call).map_err(|waiting| Holding::Under { waiting, _held: held }),
+            None => Err(Holding::Queued(self.wait(call))),
+        }
+    }
+}
+
+impl<A: Asked + Clone + 'static> Answer for Limit<A> {
+    fn answer(&self, call: Call) -> Reply {
+        reply(self.ask(call))
     }
 }
 
@@ -104,22 +115,24 @@ fn overloaded(server: &str, refusal: Refusal, gate: &Gate) -> Fault {
     fault.with_hint("raise `maxInFlight` if the server can take more")
 }
 
-/// The places are free again when the reply ends or is dropped.
-fn hold(reply: Reply, held: Held) -> Reply {
-    match reply.into_ready() {
-        Ok(outcome) => Reply::ready(outcome),
-        Err(reply) => Reply::from_source(Holding { reply, _held: held }),
-    }
+/// A call with its places, which are free again when it ends or is dropped.
+pub(crate) enum Holding<W> {
+    /// It had them at once.
+    Under {
+        /// The call.
+        waiting: W,
+        _held: Held,
+    },
+    /// It stood in line for them, and has them inside.
+    Queued(Reply),
 }
 
-struct Holding {
-    reply: Reply,
-    _held: Held,
-}
-
-impl Source for Holding {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
-        self.reply.poll_event(context)
+impl<W: Source + Unpin> Source for Holding<W> {
+    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        match self.get_mut() {
+            Holding::Under { waiting, .. } => Pin::new(waiting).poll_event(context),
+            Holding::Queued(reply) => reply.poll_event(context),
+        }
     }
 }
 

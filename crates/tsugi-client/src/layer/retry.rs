@@ -13,15 +13,19 @@ use tokio::time::Sleep;
 use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, SentState, Source};
 use tsugi_protocol::mcp::Method;
 
+use super::{Asked, reply};
 use crate::config::{Restart, RetryPolicy};
 use crate::tools::{Repeat, Tools};
 use budget::Budget;
 
-/// Repeats calls by a policy, within a budget of one repeated call for five others.
-pub(crate) struct Retry(Arc<Shared>);
+/// Repeats calls by a policy, where there is one, within a budget of one repeated call for five others.
+pub(crate) struct Retry<A> {
+    inner: Arc<A>,
+    rules: Option<Arc<Rules>>,
+}
 
-struct Shared {
-    inner: Arc<dyn Answer>,
+/// When a call is repeated.
+struct Rules {
     server: Arc<str>,
     tools: Arc<Tools>,
     policy: RetryPolicy,
@@ -29,43 +33,54 @@ struct Shared {
     budget: Budget,
 }
 
-impl Retry {
+impl<A> Retry<A> {
     /// Around `inner`, for a server that is started again like this.
     pub(crate) fn new(
-        inner: Arc<dyn Answer>,
+        inner: A,
         server: Arc<str>,
         tools: Arc<Tools>,
-        policy: RetryPolicy,
+        policy: Option<RetryPolicy>,
         restart: Restart,
     ) -> Self {
-        Self(Arc::new(Shared { inner, server, tools, policy, restart, budget: Budget::default() }))
+        let rules = |policy| Arc::new(Rules { server, tools, policy, restart, budget: Budget::default() });
+        Self { inner: Arc::new(inner), rules: policy.map(rules) }
     }
-}
 
-impl Answer for Retry {
-    fn answer(&self, call: Call) -> Reply {
+    /// The rules, where they say anything about this call.
+    fn rules_for(&self, call: &Call) -> Option<&Arc<Rules>> {
         // An answer to a server's question is taken up once; it cannot be brought a second time.
-        if call.params.has("requestState") || call.params.has("inputResponses") {
-            return self.0.inner.answer(call);
-        }
-        self.0.budget.earn();
+        let is_answer = call.params.has("requestState") || call.params.has("inputResponses");
+        self.rules.as_ref().filter(|_| !is_answer)
+    }
+}
+
+impl<A: Asked + 'static> Asked for Retry<A> {
+    type Waiting = Repeated<A>;
+
+    fn ask(&self, call: Call) -> Result<Outcome, Repeated<A>> {
+        let Some(rules) = self.rules_for(&call) else {
+            return self.inner.ask(call).map_err(|waiting| Repeated { again: None, step: Step::Asking(waiting) });
+        };
+        rules.budget.earn();
         let kept = call.clone();
-        match self.0.inner.answer(call).into_ready() {
-            Ok(outcome) if !matches!(outcome, Outcome::Failed(_)) => Reply::ready(outcome),
-            Ok(outcome) => self.repeat(Reply::ready(outcome), kept),
-            Err(reply) => self.repeat(reply, kept),
-        }
+        let step = match self.inner.ask(call) {
+            Ok(failed @ Outcome::Failed(_)) => Step::Ended(failed),
+            Ok(outcome) => return Ok(outcome),
+            Err(waiting) => Step::Asking(waiting),
+        };
+        let (inner, rules) = (self.inner.clone(), rules.clone());
+        let again = Again { inner, rules, call: kept, retries: 0, worst: SentState::NotSent };
+        Err(Repeated { again: Some(again), step })
     }
 }
 
-impl Retry {
-    fn repeat(&self, reply: Reply, call: Call) -> Reply {
-        let step = Step::Asking(reply);
-        Reply::from_source(Repeated { shared: self.0.clone(), call, step, retries: 0, worst: SentState::NotSent })
+impl<A: Asked + 'static> Answer for Retry<A> {
+    fn answer(&self, call: Call) -> Reply {
+        reply(self.ask(call))
     }
 }
 
-impl Shared {
+impl Rules {
     fn repeat_of(&self, call: &Call) -> Repeat {
         if call.options.is_idempotent || call.method.is_read() {
             return Repeat::Always;
@@ -149,27 +164,45 @@ fn is_unlucky(failure: &Failure) -> bool {
     fault.sent == SentState::NotSent && matches!(fault.code, ConnectionFailed | ConnectionLost | ServerCrashed)
 }
 
-enum Step {
-    Asking(Reply),
-    Waiting(Pin<Box<Sleep>>),
+/// A call that may be made again.
+pub(crate) struct Repeated<A: Asked> {
+    /// Absent for a call that is made once and no more.
+    again: Option<Again<A>>,
+    step: Step<A::Waiting>,
 }
 
-struct Repeated {
-    shared: Arc<Shared>,
+enum Step<W> {
+    Asking(W),
+    /// A try ended at once.
+    Ended(Outcome),
+    Waiting(Pin<Box<Sleep>>),
+    Over,
+}
+
+/// What it takes to make a call again.
+struct Again<A> {
+    inner: Arc<A>,
+    rules: Arc<Rules>,
     call: Call,
-    step: Step,
     retries: u32,
     /// The least that is known about the effect of all tries together.
     worst: SentState,
 }
 
-impl Repeated {
+impl<A: Asked> Again<A> {
+    fn ask(&self) -> Step<A::Waiting> {
+        match self.inner.ask(self.call.clone()) {
+            Ok(outcome) => Step::Ended(outcome),
+            Err(waiting) => Step::Asking(waiting),
+        }
+    }
+
     /// What to do after a failure: wait for another try, or the outcome to give.
     fn after(&mut self, failure: Failure) -> Result<Duration, Outcome> {
         if let Failure::Fault(fault) = &failure {
             self.worst = less_known(self.worst, fault.sent);
         }
-        match self.shared.plan(&self.call, &failure, self.retries) {
+        match self.rules.plan(&self.call, &failure, self.retries) {
             Some(wait) => {
                 self.retries += 1;
                 self.note(&failure, wait);
@@ -193,14 +226,14 @@ impl Repeated {
             Failure::Fault(cause) => cause,
             upstream => return upstream,
         };
-        let most = self.shared.policy.max_retries;
+        let most = self.rules.policy.max_retries;
         if most == 0 || self.retries < most {
             cause.sent = self.worst;
             return Failure::Fault(cause);
         }
         let times = if self.retries == 1 { "retry" } else { "retries" };
         let message = format!("failed after {} {times}: {}", self.retries, cause.message);
-        let mut fault = Fault::new(FaultCode::MaxRetriesExceeded, message).on_server(&self.shared.server);
+        let mut fault = Fault::new(FaultCode::MaxRetriesExceeded, message).on_server(&self.rules.server);
         (fault.stage, fault.blame, fault.sent) = (cause.stage, cause.blame, self.worst);
         (fault.hint, fault.tool, fault.process) = (cause.hint.clone(), cause.tool.clone(), cause.process.clone());
         Failure::from(fault.because(*cause))
@@ -215,24 +248,35 @@ fn less_known(one: SentState, two: SentState) -> SentState {
     }
 }
 
-impl Source for Repeated {
+impl<A: Asked> Repeated<A> {
+    /// What comes next; `None` for the time it waits between tries.
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        match &mut self.step {
+            Step::Asking(waiting) => Pin::new(waiting).poll_event(context).map(Some),
+            Step::Waiting(sleep) => sleep.as_mut().poll(context).map(|()| None),
+            Step::Ended(_) => match std::mem::replace(&mut self.step, Step::Over) {
+                Step::Ended(outcome) => Poll::Ready(Some(Event::Done(outcome))),
+                _ => Poll::Pending,
+            },
+            Step::Over => Poll::Pending,
+        }
+    }
+}
+
+impl<A: Asked> Source for Repeated<A> {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        let this = &mut *self;
         loop {
-            let failure = match &mut self.step {
-                Step::Asking(reply) => match std::task::ready!(reply.poll_event(context)) {
-                    Event::Done(Outcome::Failed(failure)) => failure,
-                    event => return Poll::Ready(event),
+            let event = std::task::ready!(this.step(context));
+            let Some(again) = &mut this.again else { return event.map_or(Poll::Pending, Poll::Ready) };
+            this.step = match event {
+                None => again.ask(),
+                Some(Event::Done(Outcome::Failed(failure))) => match again.after(failure) {
+                    Ok(wait) => Step::Waiting(Box::pin(tokio::time::sleep(wait))),
+                    Err(outcome) => return Poll::Ready(Event::Done(outcome)),
                 },
-                Step::Waiting(sleep) => {
-                    std::task::ready!(sleep.as_mut().poll(context));
-                    self.step = Step::Asking(self.shared.inner.answer(self.call.clone()));
-                    continue;
-                }
+                Some(event) => return Poll::Ready(event),
             };
-            match self.after(failure) {
-                Ok(wait) => self.step = Step::Waiting(Box::pin(tokio::time::sleep(wait))),
-                Err(outcome) => return Poll::Ready(Event::Done(outcome)),
-            }
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Entry {
 /// Public names in the order of the servers and of their lists.
 pub(crate) struct Names {
     order: Vec<String>,
-    entries: HashMap<String, Entry>,
+    entries: foldhash::HashMap<String, Entry>,
     /// How long the list holds, and for whom.
     freshness: Freshness,
     /// The list in pages, of which there is nearly always one.
@@ -62,7 +62,7 @@ struct Prepared {
 
 impl Default for Names {
     fn default() -> Self {
-        Self { order: Vec::new(), entries: HashMap::new(), freshness: Freshness::NONE, pages: Vec::new() }
+        Self { order: Vec::new(), entries: Default::default(), freshness: Freshness::NONE, pages: Vec::new() }
     }
 }
 

@@ -216,6 +216,13 @@ impl Reply {
     }
 }
 
+/// A reply is a source too, for those who keep it in one of their own.
+impl Source for Reply {
+    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        self.get_mut().poll_event(context)
+    }
+}
+
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {

@@ -1,9 +1,10 @@
 //! What makes two reads the same.
 
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use tsugi_protocol::answer::{Call, Caller};
 use tsugi_protocol::json::Splice;
 use tsugi_protocol::mcp::{Askable, Method};

@@ -1,11 +1,11 @@
 //! The kept results of one server, the reads under way, and how often keeping helped.
 
 use std::collections::HashMap;
-use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use hashlink::LinkedHashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -122,7 +122,7 @@ impl Store {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             shared: AtomicU64::new(0),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
         }
     }
 

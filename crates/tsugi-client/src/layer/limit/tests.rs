@@ -47,7 +47,7 @@ fn policy(in_flight: usize, queue: usize) -> LimitPolicy {
     LimitPolicy { in_flight, queue, wait: Duration::from_secs(3) }
 }
 
-fn limit(own: Option<LimitPolicy>, common: Option<&Arc<Gate>>) -> (Arc<Busy>, Limit) {
+fn limit(own: Option<LimitPolicy>, common: Option<&Arc<Gate>>) -> (Arc<Busy>, Limit<Arc<Server>>) {
     let busy = Arc::new(Busy::default());
     let layer = Limit::new(Arc::new(Server(busy.clone())), "s".into(), own.map(Gate::new), common.cloned());
     (busy, layer)

@@ -68,7 +68,7 @@ impl Answer for Scripted {
 
 struct World {
     server: Arc<Scripted>,
-    layer: Retry,
+    layer: Retry<Arc<Scripted>>,
 }
 
 fn world(script: &[Act], policy: RetryPolicy) -> World {
@@ -92,7 +92,7 @@ fn world_with(script: &[Act], policy: RetryPolicy, restart: Restart) -> World {
         {"name": "read", "annotations": {"readOnlyHint": true}},
         {"name": "put", "annotations": {"idempotentHint": true}},
     ])));
-    World { layer: Retry::new(server.clone(), "s".into(), Arc::new(tools), policy, restart), server }
+    World { layer: Retry::new(server.clone(), "s".into(), Arc::new(tools), Some(policy), restart), server }
 }
 
 fn three() -> RetryPolicy {
