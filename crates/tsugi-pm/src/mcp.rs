@@ -98,10 +98,9 @@ impl Settings {
 
 /// Makes the server. Subscribers hear of every change from here on, also of those that other processes make.
 pub async fn server(pm: Pm, settings: Settings) -> Result<Arc<Server>, Fault> {
-    let since = pm.last_seq().await?;
     let service = Service::new(pm, settings);
     let server = offer(&service);
-    watch::start(&service, &server, since);
+    watch::start(&service, &server);
     Ok(server)
 }
 
@@ -119,5 +118,10 @@ fn offer(service: &Arc<Service>) -> Arc<Server> {
         builder = builder.tool(tool);
     }
     let builder = prompt::add(service, resource::add(service, builder));
-    complete::add(service, builder).build()
+    let watched = Arc::clone(service);
+    let prepare = move || {
+        let service = Arc::clone(&watched);
+        async move { service.place.prepare(&service).await }
+    };
+    complete::add(service, builder).before_watching(prepare).build()
 }

@@ -228,8 +228,11 @@ impl Action for GetNotifications {
 impl Pm {
     /// Notices for the caller, waiting for the first as long as it asked to. [`Pm::perform`] does not wait.
     pub async fn wait_for_notifications(&self, caller: &Caller, wish: GetNotifications) -> Result<Notices, Fault> {
-        let mut changes = self.store().changes();
         let waiting = Duration::from_secs(wish.wait_seconds.unwrap_or(0));
+        if waiting.is_zero() {
+            return self.perform(caller, wish).await;
+        }
+        let mut changes = self.store().changes();
         let deadline = tokio::time::Instant::now() + waiting;
         loop {
             changes.borrow_and_update();

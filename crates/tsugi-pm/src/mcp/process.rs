@@ -32,11 +32,10 @@ pub struct Process {
 impl Process {
     /// Makes the server; `host` is this process.
     pub async fn new(pm: Pm, agent: AgentId, host: Host, settings: Settings) -> Result<Arc<Self>, Fault> {
-        let since = pm.last_seq().await?;
         let settings = Settings { actor: super::Actor::Agent(agent.clone()), host: Some(host.clone()), ..settings };
         let service = Service::new(pm, settings);
         let server = offer(&service);
-        watch::start(&service, &server, since);
+        watch::start(&service, &server);
         Ok(Arc::new(Self { server, service, agent, host }))
     }
 

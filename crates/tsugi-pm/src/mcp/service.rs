@@ -12,6 +12,7 @@ use tsugi_protocol::mcp::{self, ClientProfile};
 use tsugi_protocol::rpc::{RpcError, code};
 use tsugi_protocol::serve::{Context, Error, ToolOutput};
 
+use super::watch::Place;
 use super::{Lang, Liveness, Settings, approval, text};
 use crate::action::caller::Caller;
 use crate::action::find::GetNotifications;
@@ -33,6 +34,8 @@ pub(super) struct Service {
     begun_session: Mutex<Option<SessionId>>,
     /// Sessions that calls through here began or used.
     seen: Mutex<BTreeSet<SessionId>>,
+    /// From where those who watch are told of changes.
+    pub(super) place: Place,
 }
 
 impl Service {
@@ -43,6 +46,7 @@ impl Service {
             first_session: OnceCell::new(),
             begun_session: Mutex::default(),
             seen: Mutex::default(),
+            place: Place::default(),
         })
     }
 

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tsugi_protocol::serve::{Notifier, Server};
 
 use super::service::Service;
@@ -12,22 +14,83 @@ use crate::domain::event::{EntityType, Event};
 use crate::domain::fault::Fault;
 use crate::domain::id::{TaskId, TaskRef};
 
-/// How often the place in the history is kept up while nobody watches anything.
-const REST: Duration = Duration::from_millis(250);
+/// Whoever begins to watch hears of what happened in the last moment too: a legacy client's wish is answered a little
+/// before it reaches us.
+const MOMENT_MS: i64 = 1_000;
 /// How soon the watcher notices that its server is gone, and how long it rests after a database that failed.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
-/// Tells subscribers of changes for as long as the server lives.
-pub(super) fn start(service: &Arc<Service>, server: &Arc<Server>, since: i64) {
-    let (service, server, notifier) = (service.clone(), Arc::downgrade(server), server.notifier().clone());
-    tokio::spawn(async move { watch(&service, &server, &notifier, since).await });
+/// Where in the history telling begins. It is looked up when the first comes who watches, before it hears that it will
+/// be told, so that the database is asked nothing while nobody does.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    state: Mutex<State>,
+    found: Notify,
 }
 
-async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, mut since: i64) {
+#[derive(Debug, Default)]
+enum State {
+    /// Nobody watches.
+    #[default]
+    Resting,
+    /// Somebody came; the database may not have answered.
+    Found(Option<i64>),
+    Telling,
+}
+
+impl Place {
+    /// Somebody begins to watch. Whoever comes while others are told hears what they hear.
+    pub(super) async fn prepare(&self, service: &Service) {
+        if !matches!(*self.state.lock(), State::Resting) {
+            return;
+        }
+        let place = look(service).await.ok();
+        let mut state = self.state.lock();
+        if matches!(*state, State::Resting) {
+            *state = State::Found(place);
+            self.found.notify_one();
+        }
+    }
+
+    /// Whether there is somebody to tell; who has just come is told from the place that was found.
+    fn is_telling(&self, since: &mut Option<i64>) -> bool {
+        let mut state = self.state.lock();
+        if let State::Found(place) = *state {
+            (*since, *state) = (place, State::Telling);
+        }
+        matches!(*state, State::Telling)
+    }
+
+    /// Whether anybody still watches. Asked under the lock: who comes next finds us either telling or resting.
+    fn goes_on(&self, notifier: &Notifier) -> bool {
+        let mut state = self.state.lock();
+        let goes_on = notifier.is_any_watched();
+        if !goes_on {
+            *state = State::Resting;
+        }
+        goes_on
+    }
+}
+
+async fn look(service: &Service) -> Result<i64, Fault> {
+    service.pm.store().read(|tx| tx.event_seq_before(MOMENT_MS)).await
+}
+
+/// Tells subscribers of changes for as long as the server lives.
+pub(super) fn start(service: &Arc<Service>, server: &Arc<Server>) {
+    let (service, server, notifier) = (service.clone(), Arc::downgrade(server), server.notifier().clone());
+    tokio::spawn(async move { watch(&service, &server, &notifier).await });
+}
+
+async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier) {
+    let mut since = None;
     while server.strong_count() > 0 {
-        let told = match notifier.is_any_watched() {
+        let told = match service.place.is_telling(&mut since) {
             true => tell(service, notifier, &mut since).await,
-            false => rest(service, notifier, &mut since).await,
+            false => {
+                let _ = tokio::time::timeout(LOOK_UP, service.place.found.notified()).await;
+                Ok(())
+            }
         };
         // What dead agents held comes back also while nobody calls.
         if let Err(fault) = told.and(service.pm.sweep_now_and_then().await) {
@@ -37,27 +100,19 @@ async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier, mu
     }
 }
 
-/// While nobody watches anything, only the place in the history is kept up, and not at every change. It is read before
-/// we look again, so whatever happens after somebody came lies behind it.
-async fn rest(service: &Service, notifier: &Notifier, since: &mut i64) -> Result<(), Fault> {
-    let mut changes = service.pm.store().changes();
-    let newest = service.pm.last_seq().await?;
-    if !notifier.is_any_watched() {
-        *since = newest;
-        tokio::time::sleep(REST).await;
-        let _ = tokio::time::timeout(LOOK_UP, changes.changed()).await;
-    }
-    Ok(())
-}
-
-/// Tells every change until nobody watches any more.
-async fn tell(service: &Service, notifier: &Notifier, since: &mut i64) -> Result<(), Fault> {
-    let mut feed = service.pm.subscribe(*since);
-    while notifier.is_any_watched() {
+/// Tells every change until nobody watches any more. After a fault, `since` is where to go on.
+async fn tell(service: &Service, notifier: &Notifier, since: &mut Option<i64>) -> Result<(), Fault> {
+    let place = match *since {
+        Some(place) => place,
+        None => look(service).await?,
+    };
+    *since = Some(place);
+    let mut feed = service.pm.subscribe(place);
+    while service.place.goes_on(notifier) {
         match tokio::time::timeout(LOOK_UP, feed.next()).await {
             Ok(event) => {
                 let event = event?;
-                *since = event.seq;
+                *since = Some(event.seq);
                 announce(service, notifier, &event).await;
             }
             // A moment without changes.

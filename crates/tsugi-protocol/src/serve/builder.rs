@@ -15,6 +15,7 @@ use super::output::IntoOutput;
 use super::prompt::BoundPrompt;
 use super::resource::{BoundResource, BoundTemplate};
 use super::server::{Features, Offer, Server};
+use super::subscription::Prepare;
 use super::tool::{BoundTool, Tool};
 
 /// A server on its way to being one.
@@ -28,6 +29,7 @@ pub struct Builder {
     extensions: Vec<(String, Raw)>,
     list_freshness: Freshness,
     page_size: usize,
+    before_watching: Option<Prepare>,
 }
 
 impl Builder {
@@ -43,6 +45,7 @@ impl Builder {
             // The lists are the same for everyone, and listeners hear of changes at once.
             list_freshness: Freshness { ttl_ms: 60_000, scope: CacheScope::Public },
             page_size: usize::MAX,
+            before_watching: None,
         }
     }
 
@@ -150,6 +153,17 @@ impl Builder {
         self
     }
 
+    /// Does this before a listener who asked for updates of resources hears that they will come. A server that looks for
+    /// changes only while somebody watches finds here where to begin.
+    pub fn before_watching<F, R>(mut self, prepare: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        self.before_watching = Some(Box::new(move || Box::pin(prepare())));
+        self
+    }
+
     /// The server.
     pub fn build(self) -> Arc<Server> {
         let mut info = Splice::with_capacity(128);
@@ -166,6 +180,7 @@ impl Builder {
             extensions: self.extensions,
             list_freshness: self.list_freshness,
             page_size: self.page_size,
+            before_watching: self.before_watching,
             notifier: Default::default(),
         })
     }

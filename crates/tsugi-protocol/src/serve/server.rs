@@ -23,7 +23,7 @@ use super::output::ToolOutput;
 use super::prompt::BoundPrompt;
 use super::resource::{BoundResource, BoundTemplate, Contents};
 use super::running;
-use super::subscription::{Notifier, agreed};
+use super::subscription::{Notifier, Prepare, agreed};
 use super::tool::BoundTool;
 
 /// A server in this process. What it offers may change while it runs; listeners are told.
@@ -37,6 +37,7 @@ pub struct Server {
     pub(super) extensions: Vec<(String, Raw)>,
     pub(super) list_freshness: Freshness,
     pub(super) page_size: usize,
+    pub(super) before_watching: Option<Prepare>,
     pub(super) notifier: Notifier,
 }
 
@@ -298,7 +299,8 @@ impl Server {
             .ok_or_else(|| Error::invalid_params("`notifications` is missing"))?;
         let features = *self.features.read();
         let filter = agreed(Filter::from_object(&asked), |feature| features.has(feature));
-        Ok(self.notifier.listen(filter, meta_of(&self.info, None)))
+        let preparing = self.before_watching.as_ref().filter(|_| !filter.uris.is_empty()).map(|prepare| prepare());
+        Ok(self.notifier.listen(filter, meta_of(&self.info, None), preparing))
     }
 
     /// Runs a handler inside the reply. It starts when the reply is first polled.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use parking_lot::Mutex;
 use slab::Slab;
@@ -17,6 +17,11 @@ use crate::mcp::Method;
 use crate::mcp::meta;
 use crate::mcp::subscription::{Filter, acknowledgment, tagged};
 use crate::rpc::Notification;
+
+/// What a server does before a listener is acknowledged.
+pub(super) type Prepare = Box<dyn Fn() -> Preparing + Send + Sync>;
+
+type Preparing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Announces changes to everyone who listens. Cheap to clone, usable from anywhere, never blocks.
 #[derive(Debug, Clone, Default)]
@@ -93,10 +98,10 @@ impl Notifier {
         }
     }
 
-    /// The reply to `subscriptions/listen`: the acknowledgment, then changes until it is dropped. `filter` is
-    /// what the server agrees to. The tag is a number of ours; whoever carries the notes to a client replaces
+    /// The reply to `subscriptions/listen`: the acknowledgment as soon as the server is prepared, then changes until it
+    /// is dropped. `filter` is what the server agrees to. The tag is a number of ours; whoever carries the notes to a client replaces
     /// it by the id of the client's request.
-    pub(super) fn listen(&self, filter: Filter, server_meta: Object) -> Reply {
+    pub(super) fn listen(&self, filter: Filter, server_meta: Object, preparing: Option<Preparing>) -> Reply {
         let mut listeners = self.0.lock();
         listeners.next_id += 1;
         let id = Raw::from_value(&listeners.next_id);
@@ -107,6 +112,7 @@ impl Notifier {
             notifier: self.clone(),
             place,
             id,
+            preparing,
             acknowledgment: Some(acknowledgment),
             server_meta,
         })
@@ -157,6 +163,7 @@ struct Listening {
     notifier: Notifier,
     place: usize,
     id: Raw,
+    preparing: Option<Preparing>,
     acknowledgment: Option<Notification>,
     server_meta: Object,
 }
@@ -173,6 +180,10 @@ impl Listening {
 
 impl Source for Listening {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        if let Some(preparing) = &mut self.preparing {
+            ready!(preparing.as_mut().poll(context));
+            self.preparing = None;
+        }
         if let Some(acknowledgment) = self.acknowledgment.take() {
             return Poll::Ready(Event::Note(acknowledgment));
         }

@@ -107,6 +107,12 @@ impl Tx<'_> {
         self.number("SELECT seq FROM event ORDER BY seq DESC LIMIT 1", &[])
     }
 
+    /// The number of the newest event that is older than so many milliseconds, which are few.
+    pub(crate) fn event_seq_before(&mut self, millis: i64) -> Result<i64, Fault> {
+        let before = Moment(self.now.0 - millis);
+        self.number("SELECT seq FROM event WHERE at < ?1 ORDER BY seq DESC LIMIT 1", &[before.into()])
+    }
+
     /// Events after a number, oldest first, with no event missing that could still appear before one of them.
     pub(crate) fn event_list(&mut self, filter: &EventFilter) -> Result<Vec<Event>, Fault> {
         match filter.before {

@@ -27,6 +27,26 @@ async fn the_acknowledgment_comes_first_and_names_what_is_honoured() {
 }
 
 #[tokio::test]
+async fn a_server_is_prepared_before_a_listener_to_resources_is_acknowledged() {
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let asked = gate.clone();
+    let prepare = move || {
+        let asked = asked.clone();
+        async move { asked.acquire().await.unwrap().forget() }
+    };
+    let server = Server::builder("t", "1").with_tools().with_resources().before_watching(prepare).build();
+    let mut lists = server.answer(listen(json!({"toolsListChanged": true})));
+    assert_eq!(note(&mut lists).await["method"], "notifications/subscriptions/acknowledged");
+    let mut reply = server.answer(listen(json!({"resourceSubscriptions": ["demo://a"]})));
+    assert!(is_waiting(&mut reply));
+    assert!(server.notifier().is_any_watched(), "what happens meanwhile is told too");
+    server.notifier().resource_updated("demo://a");
+    gate.add_permits(1);
+    assert_eq!(note(&mut reply).await["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(note(&mut reply).await["params"]["uri"], "demo://a");
+}
+
+#[tokio::test]
 async fn only_wanted_changes_arrive_and_equal_ones_are_told_once() {
     let server = server();
     let mut reply = server.answer(listen(json!({"promptsListChanged": true, "resourceSubscriptions": ["demo://a"]})));
