@@ -74,7 +74,7 @@ impl Config {
 }
 
 /// Bounds on what callers can make the gateway hold.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one request's body.
     pub body: usize,
@@ -102,6 +102,8 @@ pub struct Limits {
     pub parallel: usize,
     /// Bytes of a stream kept for a reader that comes back.
     pub replay: usize,
+    /// Bytes of finished streams kept for readers that come back, in all; of one session an eighth of it.
+    pub replays: usize,
     /// How long a finished stream is kept for a reader that comes back.
     pub replay_age: Duration,
     /// How often a call may ask its client for input.
@@ -120,16 +122,17 @@ impl Default for Limits {
             body: 4 << 20,
             bodies: 256 << 20,
             head: 64 << 10,
-            connections: 20_000,
+            connections: 10_000,
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
-            streams: 20_000,
+            streams: 10_000,
             sessions: 10_000,
             sessions_per_caller: 1_000,
             session_idle: Duration::from_secs(30 * 60),
             batch: 50,
             parallel: 10,
             replay: 1 << 20,
+            replays: 64 << 20,
             replay_age: Duration::from_secs(5 * 60),
             rounds: 10,
             keep_alive: Duration::from_secs(15),

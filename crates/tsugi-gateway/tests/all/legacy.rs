@@ -1,5 +1,7 @@
 //! The legacy era over HTTP: sessions, questions, streams that survive their connection.
 
+mod kept;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +56,9 @@ fn tool(call: &Call) -> Reply {
             Reply::ready(Outcome::InputRequired(input))
         }
         "progress" => {
+            let token = call.meta.progress_token.as_ref().map_or(json!(5), |token| token.to().unwrap());
             let events = [
-                note("notifications/progress", json!({"progressToken": 5, "progress": 1})),
+                note("notifications/progress", json!({"progressToken": token, "progress": 1})),
                 note("notifications/message", json!({"level": "info", "data": "log"})),
                 Event::Done(Outcome::complete(Object::from(text("done")))),
             ];

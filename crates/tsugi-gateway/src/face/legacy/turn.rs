@@ -10,9 +10,10 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 use tsugi_protocol::answer::{Event, Failure, Fault, FaultCode, InputRequired, Outcome};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::{Raw, Splice};
+use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::input::{Answers, Question};
-use tsugi_protocol::rpc::{Body, Id, Request, RpcError};
+use tsugi_protocol::rpc::{Body, Id, Notification, Request, RpcError};
 
 use super::conversation::Conversation;
 use crate::face::running::{Answered, Cancel, Running, Said};
@@ -70,6 +71,10 @@ impl Turn {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Said> {
         let polled = self.step(context);
         if polled.is_pending() && self.wait(context) {
+            self.withdraw();
+            if let Some(message) = self.outgoing.pop_front() {
+                return Poll::Ready(Said::Message(message));
+            }
             self.end();
             return Poll::Ready(Said::Silence);
         }
@@ -96,7 +101,10 @@ impl Turn {
                 },
                 State::Asking(asking) => match ready!(asking.poll(context)) {
                     Ok(()) => self.retry(),
-                    Err(fault) => self.fail(fault),
+                    Err(fault) => {
+                        self.withdraw();
+                        self.fail(fault);
+                    }
                 },
                 State::Failed(error) => {
                     let response = error.response(Some(&self.request.id));
@@ -179,12 +187,22 @@ impl Turn {
         };
     }
 
-    fn end(&mut self) {
-        if let State::Asking(asking) = std::mem::replace(&mut self.state, State::Over) {
-            for (_, id, _) in asking.waiting {
-                self.conversation.forget_question(id);
-            }
+    /// Takes back the questions that are not answered: the client need not show them any longer
+    /// ([Cancellation](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation)).
+    fn withdraw(&mut self) {
+        let State::Asking(asking) = &mut self.state else { return };
+        for (_, id, _) in std::mem::take(&mut asking.waiting) {
+            self.conversation.forget_question(id);
+            let mut params = Splice::with_capacity(64);
+            params.number("requestId", id).string("reason", "nobody waits for the answer any more");
+            self.outgoing.push_back(Notification::new(Method::Cancelled, Some(params.finish())).to_bytes());
         }
+        self.state = State::Over;
+    }
+
+    fn end(&mut self) {
+        self.withdraw();
+        self.state = State::Over;
         if let Some(cancel) = self.cancel.take() {
             self.conversation.ended(&cancel);
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Sleep;
 use tsugi_protocol::answer::{Event, Outcome};
+use tsugi_protocol::json::Splice;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::subscription::Filter;
 use tsugi_protocol::rpc::Notification;
@@ -49,7 +50,8 @@ impl Watch {
             (filter.resources, Method::ResourcesChanged),
         ];
         let lists = lists.into_iter().filter(|(is_watched, _)| *is_watched);
-        lists.map(|(_, method)| Notification::new(method, None).to_bytes()).collect()
+        let lists = lists.map(|(_, method)| Notification::new(method, None));
+        lists.chain(filter.uris.iter().map(|uri| updated(uri))).map(|change| change.to_bytes()).collect()
     }
 
     /// The next change to tell the client.
@@ -82,6 +84,12 @@ impl Watch {
             false => State::Listening(Running::start(&*self.conversation.answer, self.conversation.listen(&filter))),
         };
     }
+}
+
+fn updated(uri: &str) -> Notification {
+    let mut params = Splice::with_capacity(uri.len() + 16);
+    params.string("uri", uri);
+    Notification::new(Method::ResourceUpdated, Some(params.finish()))
 }
 
 fn after(outcome: &Outcome) -> State {

@@ -1,6 +1,8 @@
 //! A stream that outlives its connection: numbered events, kept for a reader that comes back
 //! ([Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery)).
 
+mod shelf;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -13,6 +15,7 @@ use crate::face::event;
 use crate::face::legacy::{Turn, Watch};
 use crate::face::running::Said;
 use crate::run::Gateway;
+pub(super) use shelf::Shelf;
 
 /// Where a stream's events come from.
 pub(super) enum Source {
@@ -26,6 +29,7 @@ pub(super) enum Source {
 pub(super) struct Replay {
     number: u64,
     limit: usize,
+    shelf: Arc<Shelf>,
     state: Mutex<State>,
 }
 
@@ -38,12 +42,25 @@ struct State {
     reader: u64,
     waker: Option<Waker>,
     ended_at: Option<Instant>,
+    /// How many bytes the shelf keeps for it.
+    shelved: usize,
+    is_forgotten: bool,
 }
 
 impl Replay {
-    pub(super) fn new(number: u64, limit: usize, source: Option<Source>) -> Self {
-        let state = State { source, events: VecDeque::new(), size: 0, next: 1, reader: 0, waker: None, ended_at: None };
-        Self { number, limit, state: Mutex::new(state) }
+    pub(super) fn new(number: u64, limit: usize, shelf: Arc<Shelf>, source: Option<Source>) -> Self {
+        let state = State {
+            source,
+            events: VecDeque::new(),
+            size: 0,
+            next: 1,
+            reader: 0,
+            waker: None,
+            ended_at: None,
+            shelved: 0,
+            is_forgotten: false,
+        };
+        Self { number, limit, shelf, state: Mutex::new(state) }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -66,8 +83,45 @@ impl Replay {
     }
 
     /// Ends the stream: readers get what is left, then the end.
-    pub(super) fn end(&self) {
+    pub(super) fn end(self: &Arc<Self>) {
         self.state.lock().end();
+        self.shelve();
+    }
+
+    /// From now on what is left of it counts among what all sessions keep.
+    fn shelve(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if state.shelved > 0 || state.is_forgotten {
+            return;
+        }
+        let size = state.size;
+        state.shelved = size;
+        drop(state);
+        self.shelf.put(self, size);
+    }
+
+    fn shelved(&self) -> usize {
+        self.state.lock().shelved
+    }
+
+    /// Keeps nothing any more: others need the room.
+    fn forget(&self) {
+        let mut state = self.state.lock();
+        state.is_forgotten = true;
+        state.events = VecDeque::new();
+        state.size = 0;
+        self.shelf.take_back(std::mem::take(&mut state.shelved));
+    }
+
+    /// Whether nobody can come back to it, although it may be there.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.state.lock().is_forgotten
+    }
+
+    /// How many bytes it holds, if it has ended.
+    pub(super) fn size_at_end(&self) -> Option<usize> {
+        let state = self.state.lock();
+        state.ended_at.map(|_| state.size)
     }
 
     /// When it ended, if it did.
@@ -92,7 +146,19 @@ impl Replay {
     }
 }
 
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.shelf.take_back(self.state.get_mut().shelved);
+    }
+}
+
 impl State {
+    /// The event after this one, or the oldest that is left. They are numbered without gaps.
+    fn after(&self, number: u64) -> Option<&(u64, Bytes)> {
+        let (first, _) = self.events.front()?;
+        self.events.get((number + 1).saturating_sub(*first) as usize)
+    }
+
     fn push(&mut self, stream: u64, limit: usize, json: &Bytes) {
         let number = self.next;
         self.next += 1;
@@ -171,7 +237,7 @@ impl Reader {
             if state.reader != self.number {
                 return Poll::Ready(None);
             }
-            if let Some((number, event)) = state.events.iter().find(|(number, _)| *number > self.cursor) {
+            if let Some((number, event)) = state.after(self.cursor) {
                 self.cursor = *number;
                 return Poll::Ready(Some(event.clone()));
             }
@@ -181,6 +247,11 @@ impl Reader {
             if !state.advance(self.replay.number, self.replay.limit, context) {
                 state.waker = Some(context.waker().clone());
                 return Poll::Pending;
+            }
+            if state.ended_at.is_some() {
+                drop(state);
+                self.replay.shelve();
+                state = self.replay.state.lock();
             }
         }
     }

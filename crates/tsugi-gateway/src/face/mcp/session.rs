@@ -12,14 +12,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Caller, FaultCode};
 
-use super::replay::{Replay, Source};
+use super::replay::{Replay, Shelf, Source};
 use crate::config::Limits;
 use crate::face::legacy::Conversation;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::Refusal;
 
-/// How many streams of one session are kept for readers that come back.
+/// How many finished streams of one session are kept for readers that come back.
 const KEPT_STREAMS: usize = 32;
+/// Which part of what all sessions may keep one of them may.
+const SHARE: usize = 8;
 /// How many sessions are looked at to find one that can go when the table is full.
 const SAMPLE: usize = 16;
 
@@ -34,6 +36,8 @@ pub(crate) struct Session {
     streams: Mutex<Vec<Arc<Replay>>>,
     next_stream: AtomicU64,
     replay_limit: usize,
+    kept_limit: usize,
+    shelf: Arc<Shelf>,
     used_at: Mutex<Instant>,
 }
 
@@ -41,15 +45,26 @@ impl Session {
     /// Opens a stream for these requests.
     pub(super) fn open(&self, source: Source) -> Arc<Replay> {
         let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
-        let replay = Arc::new(Replay::new(number, self.replay_limit, Some(source)));
+        let replay = Arc::new(Replay::new(number, self.replay_limit, self.shelf.clone(), Some(source)));
         let mut streams = self.streams.lock();
-        if streams.len() >= KEPT_STREAMS
-            && let Some(ended) = streams.iter().position(|stream| stream.ended_at().is_some())
-        {
-            streams.remove(ended);
-        }
+        self.thin_out(&mut streams);
         streams.push(replay.clone());
         replay
+    }
+
+    /// Drops finished streams beyond the number and the bytes that are kept, the oldest first. The newest stays, however
+    /// large it is.
+    fn thin_out(&self, streams: &mut Vec<Arc<Replay>>) {
+        let (mut count, mut bytes) = (0, 0);
+        for index in (0..streams.len()).rev() {
+            let Some(size) = streams[index].size_at_end() else { continue };
+            count += 1;
+            bytes += size;
+            let is_too_much = count > KEPT_STREAMS || count > 1 && bytes > self.kept_limit;
+            if is_too_much || streams[index].is_forgotten() {
+                streams.remove(index);
+            }
+        }
     }
 
     /// The stream with this number; 0 is the one for changes.
@@ -57,7 +72,8 @@ impl Session {
         if number == self.standing.number() {
             return Some(self.standing.clone());
         }
-        self.streams.lock().iter().find(|stream| stream.number() == number).cloned()
+        let streams = self.streams.lock();
+        streams.iter().find(|stream| stream.number() == number && !stream.is_forgotten()).cloned()
     }
 
     fn touch(&self) {
@@ -83,6 +99,7 @@ impl Session {
 /// All sessions of a gateway.
 pub(crate) struct Table {
     limits: Limits,
+    shelf: Arc<Shelf>,
     inner: Mutex<Inner>,
 }
 
@@ -96,7 +113,7 @@ struct Inner {
 
 impl Table {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limits: limits.clone(), inner: Mutex::default() }
+        Self { limits: limits.clone(), shelf: Arc::new(Shelf::new(limits.replays)), inner: Mutex::default() }
     }
 
     /// Keeps a conversation under a fresh id that nobody can guess.
@@ -110,12 +127,14 @@ impl Table {
         let id: Arc<str> = BASE64_URL_SAFE_NO_PAD.encode(random).into();
         let session = Arc::new(Session {
             conversation: Arc::new(conversation),
-            standing: Arc::new(Replay::new(0, self.limits.replay, None)),
+            standing: Arc::new(Replay::new(0, self.limits.replay, self.shelf.clone(), None)),
             caller: principal.caller().clone(),
             place,
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
             replay_limit: self.limits.replay,
+            kept_limit: self.limits.replays / SHARE,
+            shelf: self.shelf.clone(),
             used_at: Mutex::new(Instant::now()),
         });
         let mut inner = self.inner.lock();
