@@ -16,21 +16,21 @@ impl Arriving {
     }
 
     /// Room for one body, empty at first.
-    pub(super) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
         Room { arriving: self.clone(), bytes: 0 }
     }
 }
 
 /// What one body takes of it, until it is whole or given up.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     arriving: Arriving,
     bytes: usize,
 }
 
 impl Room {
     /// Takes room for more bytes; false when there is none.
-    pub(super) fn take(&mut self, more: usize) -> bool {
+    pub(crate) fn take(&mut self, more: usize) -> bool {
         self.bytes += more;
         self.arriving.taken.fetch_add(more, Relaxed) + more <= self.arriving.most
     }

@@ -19,6 +19,8 @@ use crate::drain::Drain;
 
 /// How much may wait to be written before we stop making more.
 const WRITE_AHEAD: usize = 1 << 20;
+/// How much may wait to be written before we stop reading what leads to more.
+const READ_AHEAD: usize = 16 << 20;
 /// How long running requests may take after the client has closed its end: `printf ... | tsugi stdio` wants to read the
 /// answers of servers that have only just started.
 const AFTER_END: Duration = Duration::from_secs(4);
@@ -90,7 +92,7 @@ impl<W: AsyncWrite + Unpin> Wire<W> {
             let has_output = !self.unwritten.is_empty();
             let has_room = self.unwritten.len() < WRITE_AHEAD;
             tokio::select! {
-                read = input.read_buf(&mut unread) => {
+                read = input.read_buf(&mut unread), if self.unwritten.len() < READ_AHEAD => {
                     if read? == 0 {
                         return Ok(());
                     }

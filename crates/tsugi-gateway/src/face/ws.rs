@@ -1,5 +1,7 @@
 //! MCP over WebSocket: one message per text frame, subprotocol `mcp`, both eras.
 
+mod arrival;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::codec::Limits as CodecLimits;
 use tsugi_protocol::json::write::on_one_line;
 
+use self::arrival::Arrival;
 use super::peer::Peer;
 use super::{Asked, http};
 use crate::backend::Endpoint;
@@ -33,7 +36,7 @@ use crate::run::{Ending, Gateway};
 /// How long a client that does not read may hold us up.
 const STALL: Duration = CodecLimits::STALL;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Arrival<TokioIo<Upgraded>>>;
 
 /// The future of a connection's upgrade, taken before the request's head is read.
 pub(crate) fn upgrade_of(request: &mut Request<Incoming>) -> Option<OnUpgrade> {
@@ -84,19 +87,20 @@ async fn serve(
     _room: OwnedSemaphorePermit,
 ) {
     let Ok(upgraded) = upgrade.await else { return };
-    let config =
-        WebSocketConfig::default().max_message_size(Some(CodecLimits::LINE)).max_frame_size(Some(CodecLimits::LINE));
-    let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-    let every = gateway.config().limits.keep_alive;
+    let limits = &gateway.config().limits;
+    let config = WebSocketConfig::default().max_message_size(Some(limits.body)).max_frame_size(Some(limits.body));
+    let wire = Arrival::new(TokioIo::new(upgraded), gateway.arriving().clone(), limits.body_timeout);
+    let mut socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await;
+    let every = limits.keep_alive;
     let mut pings = interval_at(Instant::now() + every, every);
     loop {
         let is_open = tokio::select! {
             received = socket.next() => match received {
-                Some(Ok(message)) => receive(&mut socket, &mut peer, message).await,
+                Some(Ok(message)) => receive(&mut socket, &mut peer, message, &mut ending).await,
                 _ => false,
             },
-            message = peer.next() => send(&mut socket, &message).await,
-            _ = pings.tick() => write(&mut socket, Message::Ping(Bytes::new())).await,
+            message = peer.next() => send(&mut socket, &message, &mut ending).await,
+            _ = pings.tick() => write(&mut socket, Message::Ping(Bytes::new()), &mut ending).await,
             () = &mut ending => false,
         };
         if !is_open {
@@ -107,7 +111,11 @@ async fn serve(
     }
 }
 
-async fn receive(socket: &mut Socket, peer: &mut Peer, message: Message) -> bool {
+async fn receive(socket: &mut Socket, peer: &mut Peer, message: Message, ending: &mut Ending) -> bool {
+    match message.is_ping() || message.is_pong() {
+        true => socket.get_mut().control(message.len()),
+        false => socket.get_mut().message(),
+    }
     let bytes = match message {
         Message::Text(text) => Bytes::from(text),
         Message::Binary(bytes) => bytes,
@@ -115,20 +123,24 @@ async fn receive(socket: &mut Socket, peer: &mut Peer, message: Message) -> bool
         Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => return true,
     };
     match peer.receive(bytes) {
-        Some(answer) => send(socket, &answer).await,
+        Some(answer) => send(socket, &answer, ending).await,
         None => true,
     }
 }
 
-async fn send(socket: &mut Socket, message: &Bytes) -> bool {
+async fn send(socket: &mut Socket, message: &Bytes, ending: &mut Ending) -> bool {
     match Utf8Bytes::try_from(on_one_line(message)) {
-        Ok(text) => write(socket, Message::Text(text)).await,
+        Ok(text) => write(socket, Message::Text(text), ending).await,
         // Our messages are JSON that was proved to be UTF-8.
         Err(_) => false,
     }
 }
 
-/// False when the client is gone or does not read.
-async fn write(socket: &mut Socket, message: Message) -> bool {
-    matches!(timeout(STALL, socket.send(message)).await, Ok(Ok(())))
+/// False when the client is gone or does not read. Stopping does not wait for one that does not.
+async fn write(socket: &mut Socket, message: Message, ending: &mut Ending) -> bool {
+    tokio::select! {
+        biased;
+        sent = timeout(STALL, socket.send(message)) => matches!(sent, Ok(Ok(()))),
+        () = ending => false,
+    }
 }

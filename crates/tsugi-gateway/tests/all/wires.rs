@@ -436,3 +436,30 @@ async fn stopping_ends_a_websockets_subscription_with_a_result() {
     assert!(goodbye["id"] == "l" && goodbye["result"].is_object(), "{goodbye}");
     assert_eq!(draining.await.unwrap(), 0);
 }
+
+#[tokio::test]
+async fn stopping_does_not_wait_for_a_websocket_that_does_not_read() {
+    let large = "x".repeat(32 << 20);
+    let handle = serve(script(move |_| complete(text(&large)))).await;
+    let url = format!("{}/ws", handle.url().replace("http", "ws"));
+    let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    let call = modern(json!(1), "tools/call", json!({"name": "large"}));
+    socket.send(Message::text(call.to_string())).await.unwrap();
+    let stopped = tokio::time::timeout(Duration::from_secs(20), handle.drain(Duration::from_millis(300))).await;
+    assert!(stopped.is_ok(), "a client that does not read may hold us up for thirty seconds, but not when we stop");
+}
+
+#[tokio::test]
+async fn a_message_on_a_websocket_is_bounded_like_a_body() {
+    let mut config = tsugi_gateway::Config::on_free_port();
+    config.limits.body = 100_000;
+    let handle = serve_with(config, server(Drops::default())).await;
+    let url = format!("{}/ws", handle.url().replace("http", "ws"));
+    let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    let with = |size: usize| modern(json!(1), "tools/call", json!({"name": "x".repeat(size)})).to_string();
+    socket.send(Message::text(with(90_000))).await.unwrap();
+    assert!(socket.next().await.unwrap().is_ok());
+    let _ = socket.send(Message::text(with(110_000))).await;
+    let answer = socket.next().await;
+    assert!(!matches!(&answer, Some(Ok(Message::Text(_)))), "{answer:?}");
+}
