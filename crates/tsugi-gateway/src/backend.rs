@@ -52,10 +52,9 @@ pub trait Backend: Send + Sync {
     /// One server with its own names; `None` when there is no such server.
     fn server(&self, name: &str) -> Option<Endpoint>;
 
-    /// The guard that it asks what callers may use; `None` when it asks none. A gateway stands behind the same one.
-    fn guard(&self) -> Option<Arc<Guard>> {
-        None
-    }
+    /// The guard that it asks what callers may use; `None` when it asks none. A gateway stands behind the same one, so
+    /// whoever wraps another backend passes on that one's.
+    fn guard(&self) -> Option<Arc<Guard>>;
 
     /// The tools as REST shows them; `None` when there is no such thing here.
     fn directory(&self) -> Option<&dyn Directory> {
@@ -231,6 +230,10 @@ impl Backend for Single {
     }
 
     fn server(&self, _name: &str) -> Option<Endpoint> {
+        None
+    }
+
+    fn guard(&self) -> Option<Arc<Guard>> {
         None
     }
 }

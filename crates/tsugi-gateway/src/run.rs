@@ -47,11 +47,12 @@ pub enum StartError {
         /// Which.
         address: SocketAddr,
         /// Why.
+        #[source]
         error: std::io::Error,
     },
     /// A socket that listens already cannot be used.
     #[error("cannot use the socket that was handed over: {0}")]
-    Inherited(std::io::Error),
+    Inherited(#[source] std::io::Error),
     /// There is no address.
     #[error("no address to listen on: name one in `listen`, such as 127.0.0.1:7600")]
     NoAddress,
@@ -82,6 +83,7 @@ pub struct Gateway {
 }
 
 /// A running gateway. Dropping it leaves the gateway running; [`Handle::drain`] stops it.
+#[must_use = "without its handle a gateway cannot be stopped"]
 pub struct Handle {
     gateway: Arc<Gateway>,
 }
@@ -102,17 +104,8 @@ impl Gateway {
     /// Binds the addresses and serves `backend` on them, behind its own guard if it has one. Returns as soon as it
     /// listens.
     pub async fn serve(config: Config, backend: Arc<dyn Backend>) -> Result<Handle, StartError> {
-        let guard = backend.guard().unwrap_or_else(|| Arc::new(Guard::new(&config)));
-        Self::serve_guarded(config, backend, guard).await
-    }
-
-    /// Like [`Gateway::serve`] with a guard that others share, such as a hub inside of `backend`.
-    pub async fn serve_guarded(
-        config: Config,
-        backend: Arc<dyn Backend>,
-        guard: Arc<Guard>,
-    ) -> Result<Handle, StartError> {
         refuse_exposure(&config)?;
+        let guard = backend.guard().unwrap_or_else(|| Arc::new(Guard::new(&config)));
         let listeners = listen::bind(&config).await?;
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         if addresses.is_empty() {

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tsugi_gateway::backend::{Backend, Endpoint, Looker};
+use tsugi_gateway::guard::Guard;
 use tsugi_gateway::guard::api_key::{Key, Role};
 use tsugi_gateway::guard::permit::Permit;
 use tsugi_gateway::{Config, Handle};
@@ -36,6 +37,10 @@ impl Backend for FakeBoard {
     }
 
     fn server(&self, _name: &str) -> Option<Endpoint> {
+        None
+    }
+
+    fn guard(&self) -> Option<Arc<Guard>> {
         None
     }
 

@@ -58,8 +58,8 @@ impl World {
         }
         manager.settled(Duration::from_secs(10)).await;
         let guard = Arc::new(Guard::new(&config));
-        let hub = Hub::new(manager, shown, guard.clone());
-        let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.unwrap();
+        let hub = Hub::new(manager, shown, guard);
+        let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
         let client = Client::of(&handle);
         Self { handle, client }
     }
@@ -508,9 +508,9 @@ async fn the_stream_of_somebody_who_signed_out_ends() {
 async fn the_stream_of_somebody_whose_key_was_taken_away_ends() {
     let (secret, key) = Key::generate("ann");
     let config = Config { keys: vec![key.with_role(Role::Admin)], ..Config::on_free_port() };
-    let guard = Arc::new(Guard::new(&config));
     let backend = Arc::new(tsugi_gateway::backend::Single::new(server()));
-    let handle = Gateway::serve_guarded(config, backend, guard.clone()).await.unwrap();
+    let handle = Gateway::serve(config, backend).await.unwrap();
+    let guard = handle.guard().clone();
     let client = Client::of(&handle);
     let world = World { handle, client };
     let bearer = format!("Bearer {secret}");
@@ -535,7 +535,7 @@ async fn an_open_page_shows_no_more_than_its_key_allows_by_now() {
     }
     let guard = Arc::new(Guard::new(&config));
     let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
-    let handle = Gateway::serve_guarded(config, Arc::new(hub), guard.clone()).await.unwrap();
+    let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
     let client = Client::of(&handle);
     let world = World { handle, client };
     let mut events = world.open_events("", &[("X-Api-Key", &secret)]).await;

@@ -1,10 +1,12 @@
 //! The door: who comes in, with what, and how the gateway stops.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_gateway::backend::{Directory, Endpoint};
 use tsugi_gateway::config::Exposure;
+use tsugi_gateway::guard::Guard;
 use tsugi_gateway::guard::api_key::Key;
 use tsugi_gateway::route::ROUTES;
 use tsugi_gateway::{Backend, Config, Gateway, StartError};
@@ -110,6 +112,10 @@ impl Backend for Broken {
     }
 
     fn server(&self, _name: &str) -> Option<Endpoint> {
+        None
+    }
+
+    fn guard(&self) -> Option<Arc<Guard>> {
         None
     }
 

@@ -69,9 +69,9 @@ impl Subject {
         let manager = Manager::new(Options::default());
         manager.register(ServerConfig::new("up", Target::InProcess(upstream.answer()))).unwrap();
         let guard = Arc::new(Guard::new(&config));
-        let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
+        let hub = Hub::new(manager.clone(), HubConfig::default(), guard);
         let answer = hub.all().answer;
-        let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.unwrap();
+        let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
         Self { client: Client::of(&handle), upstream, answer, _running: Box::new((handle, manager)) }
     }
 

@@ -126,8 +126,8 @@ impl World {
             manager.register(ServerConfig::new(*mark, Target::InProcess(marked(mark)))).unwrap();
         }
         let guard = Arc::new(Guard::new(&config));
-        let hub = Hub::new(manager.clone(), hub, guard.clone());
-        let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.unwrap();
+        let hub = Hub::new(manager.clone(), hub, guard);
+        let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
         Self { client: Client::of(&handle), handle, manager }
     }
 
@@ -519,8 +519,8 @@ async fn with_lazy(name: &str, target: Target) -> World {
     let config = Config::on_free_port();
     let guard = Arc::new(Guard::new(&config));
     let hub = HubConfig { settle: std::time::Duration::ZERO, ..HubConfig::default() };
-    let hub = Hub::new(manager.clone(), hub, guard.clone());
-    let handle = Gateway::serve_guarded(config, Arc::new(hub), guard).await.unwrap();
+    let hub = Hub::new(manager.clone(), hub, guard);
+    let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
     World { client: Client::of(&handle), handle, manager }
 }
 

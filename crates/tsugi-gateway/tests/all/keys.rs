@@ -68,7 +68,7 @@ impl World {
             added.unwrap().ready(std::time::Duration::from_secs(60)).await.unwrap();
         }
         let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
-        let handle = Gateway::serve_guarded(config, Arc::new(hub), guard.clone()).await.unwrap();
+        let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
         let client = Client(SocketAddr::new([127, 0, 0, 1].into(), handle.addresses()[0].port()));
         Self { client, guard, drops, _manager: manager, _handle: handle }
     }

@@ -168,7 +168,7 @@ impl<'a> Running<'a> {
         let keeper = Arc::new(Keeper::new(app, &loaded));
         let offered =
             Offered { hub: hub.clone(), terms: terms.clone(), boards: app.boards.clone(), keeper: keeper.clone() };
-        let handle = Gateway::serve_guarded(config, Arc::new(offered), guard.clone()).await.map_err(not_started)?;
+        let handle = Gateway::serve(config, Arc::new(offered)).await.map_err(not_started)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
         Ok(Running {
             app,

@@ -122,8 +122,8 @@ async fn mirror(config: Config) -> (tsugi_gateway::Handle, Manager) {
     });
     manager.register(ServerConfig::new("up", Target::InProcess(answer))).unwrap();
     let guard = Arc::new(Guard::new(&config));
-    let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
-    (Gateway::serve_guarded(config, Arc::new(hub), guard).await.unwrap(), manager)
+    let hub = Hub::new(manager.clone(), HubConfig::default(), guard);
+    (Gateway::serve(config, Arc::new(hub)).await.unwrap(), manager)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tsugi_gateway::Hub;
 use tsugi_gateway::backend::{Backend, Control, Directory, Endpoint, Kept, Looker, Order};
 use tsugi_gateway::dashboard::observe::Observe;
+use tsugi_gateway::guard::Guard;
 use tsugi_gateway::telemetry::Metrics;
 use tsugi_process::Redact;
 use tsugi_protocol::answer::{Caller, Fault, FaultCode};
@@ -52,6 +53,10 @@ impl Backend for Offered {
 
     fn server(&self, name: &str) -> Option<Endpoint> {
         self.hub.server(name)
+    }
+
+    fn guard(&self) -> Option<Arc<Guard>> {
+        self.hub.guard()
     }
 
     fn directory(&self) -> Option<&dyn Directory> {
