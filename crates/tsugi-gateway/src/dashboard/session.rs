@@ -54,23 +54,19 @@ pub(crate) fn sign_out(asked: &Asked<'_>) -> Response<Body> {
 
 fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Value {
     let is_in = !principal.is_guest();
-    let role = match (is_in, principal.is_admin()) {
-        (false, _) => None,
-        (true, true) => Some("admin"),
-        (true, false) => Some("reader"),
-    };
+    let permit = gateway.guard().permit(principal.caller().principal());
     let backend = gateway.backend();
     let has_pm = is_in && backend.board_changes(Looker::Caller(principal.caller())).is_some();
     let control = backend.control().filter(|control| principal.is_admin() && control.allows_changes());
     json!({
         "authRequired": gateway.guard().asks_for_keys(),
         "signedIn": is_in,
-        "role": role,
-        "readOnly": is_in && principal.is_only_looking(),
+        "role": principal.role(),
+        "readOnly": principal.is_only_looking(),
         "name": is_in.then(|| principal.caller().principal()),
         "csrf": csrf,
         "version": env!("CARGO_PKG_VERSION"),
-        "pm": has_pm && principal.permit().is_none_or(|permit| permit.allows_some_of("pm")),
+        "pm": has_pm && permit.is_none_or(|permit| permit.allows_some_of("pm")),
         "allowAdd": control.is_some(),
         "allowCommands": control.is_some_and(|control| control.allows_commands()),
     })

@@ -103,12 +103,18 @@ impl Principal {
 
     /// True when this caller may use the control routes: everybody where no key is asked for.
     pub fn is_admin(&self) -> bool {
-        !self.is_guest() && self.key.as_ref().is_none_or(|key| key.role == Role::Admin)
+        self.role() == Some(Role::Admin)
+    }
+
+    /// What this caller may do; `None` for somebody who has not said who they are. Where nobody has to, everybody may
+    /// do everything.
+    pub fn role(&self) -> Option<Role> {
+        (!self.is_guest()).then(|| self.key.as_ref().map_or(Role::Admin, |key| key.role))
     }
 
     /// True when this caller may look at the dashboard and do nothing else.
     pub fn is_only_looking(&self) -> bool {
-        self.key.as_ref().is_some_and(|key| key.role == Role::Reader)
+        self.role() == Some(Role::Reader)
     }
 
     /// What this caller may use; `None` means everything.

@@ -400,7 +400,7 @@ async fn a_key_without_admin_right_sees_what_it_may_use_and_orders_nothing() {
     let with_cookie = ("Cookie", cookie.as_str());
     let get = async |path: &str| world.get(path, &[with_cookie]).await;
     let session = get("/api/session").await.json();
-    assert_eq!((session["role"].clone(), session["allowAdd"].clone()), (json!("reader"), json!(false)));
+    assert_eq!((session["role"].clone(), session["allowAdd"].clone()), (json!("user"), json!(false)));
     let overview = get("/api/overview").await.json();
     let names: Vec<&str> =
         overview["servers"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();

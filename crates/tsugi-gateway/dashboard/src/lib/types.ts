@@ -6,7 +6,7 @@ export type JsonObject = { [key: string]: Json };
 export interface Session {
   authRequired: boolean;
   signedIn: boolean;
-  role: "admin" | "reader" | null;
+  role: "admin" | "user" | "reader" | null;
   name: string | null;
   csrf: string | null;
   version: string;
