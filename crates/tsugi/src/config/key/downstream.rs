@@ -41,7 +41,7 @@ keys! {
 
 keys! {
     limits at "gateway.limits": "How much callers may send and hold."
-    BODY = "body", "size", "4MiB", "The body of a request, after decompression.";
+    BODY = "body", "size", "4MiB", "The body of a request; one that is compressed is refused.";
     HEADERS = "headers", "size", "64KiB", "All headers of a request.";
     CONNECTIONS = "connections", "number", "10000", "Connections at the same time.";
     STREAMS = "streams", "number", "10000", "Open event streams and WebSockets at the same time.";
