@@ -15,12 +15,6 @@
 //! # }
 //! ```
 
-#![allow(
-    clippy::result_large_err,
-    clippy::large_enum_variant,
-    reason = "faults and replies are moved once on their way up; a box would cost an allocation per call"
-)]
-
 pub mod alarm;
 pub mod batch;
 pub mod catalog;

@@ -4,12 +4,6 @@
 //! and [`route`], a [`face`] turns it into a `Call` and the reply into its own wire format.
 //! Faces know only [`backend`]: what stands behind them.
 
-#![allow(
-    clippy::result_large_err,
-    clippy::large_enum_variant,
-    reason = "errors and replies are moved once on their way out; a box would cost an allocation per call"
-)]
-
 mod admin;
 pub mod backend;
 mod body;

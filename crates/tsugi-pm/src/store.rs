@@ -225,14 +225,6 @@ impl Store {
         Ok(Self { engine: Arc::new(engine) })
     }
 
-    /// The name of the engine, for people.
-    pub fn engine_name(&self) -> &'static str {
-        match &*self.engine {
-            Engine::Sqlite(_) => "sqlite",
-            Engine::Postgres(_) => "postgres",
-        }
-    }
-
     /// Runs work that changes things, as one transaction; answers after it is durable.
     ///
     /// The work may run several times when another transaction overtakes it, so it must have no effect of its own.

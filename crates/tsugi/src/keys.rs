@@ -1,7 +1,7 @@
 //! The keys that `tsugi key` manages: a file in the state directory that holds digests, never keys.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use tsugi_gateway::guard::api_key::{Digest, Key, Role};
 use crate::app::gateway;
 use crate::config::settings::Filter;
 use crate::failure::Failure;
+use crate::files;
 
 /// The file's name.
 const NAME: &str = "keys.json";
@@ -95,11 +96,7 @@ impl KeyFile {
     }
 
     fn write(&self, keys: &Keys) -> io::Result<()> {
-        let new = self.directory.join("keys.json.new");
-        let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(keys)?)?;
-        file.sync_all()?;
-        fs::rename(new, self.path())
+        files::keep_private(&self.path(), &serde_json::to_vec_pretty(keys)?)
     }
 
     fn unusable(&self, error: &dyn std::fmt::Display) -> Failure {

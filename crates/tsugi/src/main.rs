@@ -1,7 +1,5 @@
 //! The command: read configuration, put the parts together, run, report.
 
-#![allow(clippy::result_large_err, reason = "an error is moved once on its way to the person who reads it")]
-
 mod app;
 mod args;
 mod arguments;

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use futures_util::Stream;
-use futures_util::stream::unfold;
 use tokio::sync::watch;
 
 use super::Store;
@@ -52,17 +50,6 @@ impl Feed {
                 let _ = tokio::time::timeout(LOOK_ANYWAY, self.changes.changed()).await;
             }
         }
-    }
-
-    /// The same as a stream; it ends after a fault.
-    pub fn into_stream(self) -> impl Stream<Item = Result<Event, Fault>> {
-        unfold(Some(self), |feed| async move {
-            let mut feed = feed?;
-            match feed.next().await {
-                Ok(event) => Some((Ok(event), Some(feed))),
-                Err(fault) => Some((Err(fault), None)),
-            }
-        })
     }
 
     async fn fill(&mut self) -> Result<bool, Fault> {

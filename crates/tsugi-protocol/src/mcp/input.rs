@@ -3,7 +3,6 @@
 use crate::answer::InputRequired;
 use crate::json::{Object, Raw, Splice};
 use crate::mcp::Method;
-use crate::rpc::Response;
 
 /// One question: what a server asks the client for.
 #[derive(Debug, Clone)]
@@ -96,9 +95,4 @@ impl Answers {
     pub fn finish(self) -> Raw {
         self.0.finish()
     }
-}
-
-/// What a legacy server gets for its question: the answer under `key` of `inputResponses`, if there.
-pub fn answer_for(responses: &Object, key: &str, id: crate::rpc::Id) -> Option<Response> {
-    responses.get(key).map(|answer| Response::result(id, answer))
 }

@@ -68,11 +68,6 @@ pub(super) struct Branch {
 }
 
 impl ArgumentPlan {
-    /// Whether arguments pass unchanged.
-    pub fn is_identity(&self) -> bool {
-        self.wrapped_in.is_none() && self.root == Plan::Keep
-    }
-
     /// Turns a model's arguments into those of the tool. What does not look as planned is left for validation.
     pub fn restore(&self, arguments: Value) -> Value {
         let arguments = match &self.wrapped_in {

@@ -10,7 +10,7 @@ use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::{ServerConfig, Start};
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::{Key, Role};
-use tsugi_gateway::guard::permit::Permit;
+use tsugi_gateway::guard::permit::{PatternError, Permit};
 use tsugi_gateway::guard::quota::Quota;
 use tsugi_gateway::hub::page::PageLimit;
 use tsugi_gateway::hub::shape::Shape;
@@ -103,7 +103,7 @@ pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConf
     let naming = naming(all.gateway.naming);
     let mut shapes = HashMap::new();
     for server in servers {
-        if let Some(shape) = shape(server)? {
+        if let Some(shape) = shape(server).map_err(|error| Failure::usage(error.to_string()))? {
             shapes.insert(server.name.clone(), shape);
         }
     }
@@ -139,7 +139,7 @@ fn mask(value: &mut Value, secrets: &[Secret]) {
 }
 
 /// What is changed about a server; nothing at all for most.
-pub(super) fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
+pub(super) fn shape(server: &ServerSettings) -> Result<Option<Shape>, PatternError> {
     let is_touched = |tool: &settings::ToolSettings| tool.hidden || tool.rename.is_some() || tool.description.is_some();
     let is_plain = server.naming.is_none() && server.instructions;
     if is_plain && is_everything(&server.filter) && !server.tools.values().any(is_touched) {
@@ -147,7 +147,7 @@ pub(super) fn shape(server: &ServerSettings) -> Result<Option<Shape>, Failure> {
     }
     let hidden = server.tools.iter().filter(|(_, tool)| tool.hidden).map(|(name, _)| globset::escape(name));
     let deny: Vec<String> = server.filter.deny.iter().cloned().chain(hidden).collect();
-    let shape = Shape::new(&server.filter.allow, &deny).map_err(|error| Failure::usage(error.to_string()))?;
+    let shape = Shape::new(&server.filter.allow, &deny)?;
     let shape = server.naming.into_iter().fold(shape, |shape, own| shape.named(naming(own)));
     let shape = if server.instructions { shape } else { shape.silent() };
     Ok(Some(server.tools.iter().fold(shape, |shape, (own, tool)| {

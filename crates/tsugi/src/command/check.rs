@@ -6,7 +6,7 @@ use super::servers::{Standing, standings, worst};
 use crate::app::App;
 use crate::config::layer::{self, Loaded, Origin, Wish};
 use crate::config::problem::{Problem, Problems};
-use crate::config::settings::{ServerSettings, Target};
+use crate::config::settings::ServerSettings;
 use crate::failure::Failure;
 use crate::output::Form;
 use crate::output::table::Table;
@@ -74,22 +74,10 @@ fn source(origin: &Origin) -> String {
     }
 }
 
-/// What a server is, as far as it may be shown.
-fn target(server: &ServerSettings) -> String {
-    match &server.target {
-        Target::Command(command) => {
-            let words = std::iter::once(&command.program).chain(&command.args);
-            words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
-        }
-        Target::Remote(remote) => remote.shown.clone(),
-        Target::Builtin(builtin) => format!("built in: {:?}", builtin.builtin).to_lowercase(),
-    }
-}
-
 fn print(app: &App, loaded: &Loaded, standings: &[Standing]) -> Result<(), Failure> {
     let mut table = Table::new(["server", "what it is", "state"]);
     for server in &loaded.settings.servers {
-        table.row([server.name.clone(), target(server), state(server, standings)]);
+        table.row([server.name.clone(), server.shown_target(), state(server, standings)]);
     }
     app.output.table(&table)?;
     for fault in standings.iter().filter_map(|standing| standing.fault.as_ref()) {
@@ -137,7 +125,7 @@ fn described(loaded: &Loaded, standings: &[Standing]) -> Value {
         let standing = standings.iter().find(|standing| standing.name == server.name);
         json!({
             "name": server.name,
-            "target": target(server),
+            "target": server.shown_target(),
             "enabled": server.enabled,
             "state": standing.map(|standing| &standing.state),
             "error": standing.and_then(|standing| standing.fault.as_ref()),

@@ -133,7 +133,7 @@ fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, faile
     let evidence = Evidence { settings, environment, fault: fault.as_ref(), stderr: &stderr, noise: &noise };
     let cause = evidence.diagnose();
     let status = server.map(|server| server.status());
-    let (target, program) = (target(settings), program(app, settings));
+    let (target, program) = (settings.shown_target(), program(app, settings));
     Examined {
         name: settings.name.clone(),
         target,
@@ -147,18 +147,6 @@ fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, faile
         cause,
         installed: None,
         fixed: None,
-    }
-}
-
-/// What it is, as far as it may be shown.
-fn target(settings: &ServerSettings) -> String {
-    match &settings.target {
-        Target::Command(command) => {
-            let words = std::iter::once(&command.program).chain(&command.args);
-            words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
-        }
-        Target::Remote(remote) => remote.shown.clone(),
-        Target::Builtin(_) => "built in".to_owned(),
     }
 }
 

@@ -364,40 +364,15 @@ impl ServerSettings {
         PACKAGE_RUNNERS.into_iter().find(|runner| *runner == name)
     }
 
-    /// A digest of what would be run: program, arguments, variables and directory; of an address, what
-    /// would be sent. Approval is bound to it, so that one changed byte asks again.
-    pub(crate) fn launch_digest(&self) -> String {
-        let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-        for part in self.launch_parts() {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part.as_bytes());
-        }
-        context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    fn launch_parts(&self) -> Vec<String> {
-        let pairs = |pairs: &[(String, Text)]| {
-            let part = |(name, value): &(String, Text)| format!("{name}={}", value.expose());
-            pairs.iter().map(part).collect::<Vec<_>>()
-        };
+    /// What it is, as far as it may be shown.
+    pub(crate) fn shown_target(&self) -> String {
         match &self.target {
             Target::Command(command) => {
-                let mut parts = vec!["command".to_owned(), command.program.expose(), command.args.len().to_string()];
-                parts.extend(command.args.iter().map(Text::expose));
-                parts.extend(pairs(&command.env));
-                parts.push(command.cwd.as_ref().map(|path| path.display().to_string()).unwrap_or_default());
-                parts
+                let words = std::iter::once(&command.program).chain(&command.args);
+                words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
             }
-            Target::Remote(remote) => {
-                let mut parts = vec!["remote".to_owned(), remote.url.to_string()];
-                parts.extend(pairs(&remote.headers));
-                parts
-            }
-            Target::Builtin(builtin) => {
-                let mut parts = vec![format!("{:?}", builtin.builtin)];
-                parts.extend(builtin.args.iter().map(Text::expose));
-                parts
-            }
+            Target::Remote(remote) => remote.shown.clone(),
+            Target::Builtin(builtin) => format!("built in: {:?}", builtin.builtin).to_lowercase(),
         }
     }
 }

@@ -164,15 +164,16 @@ impl Offered {
         let secrets = secrets(settings);
         let redact = Redact::new(secrets.iter().map(|secret| secret.expose().to_owned()));
         let config = gateway::lasting(server::config(settings, redact, &self.boards)?, settings);
-        let shape = gateway::shape(settings).map_err(|_| unfit(&Problems(Vec::new())))?;
+        let shape = gateway::shape(settings).map_err(|error| {
+            Fault::new(FaultCode::InvalidParams, error.to_string()).with_hint("mend `allow` or `deny`")
+        })?;
         self.hub.add_shown(config, gateway::shown(settings, &secrets), shape)
     }
 }
 
 fn unfit(problems: &Problems) -> Fault {
     let told: Vec<&str> = problems.0.iter().map(|problem| problem.message.as_str()).collect();
-    let told = if told.is_empty() { "it cannot be used".to_owned() } else { told.join("; ") };
-    let fault = Fault::new(FaultCode::InvalidParams, told);
+    let fault = Fault::new(FaultCode::InvalidParams, told.join("; "));
     match problems.0.iter().find_map(|problem| problem.hint.as_ref()) {
         Some(hint) => fault.with_hint(hint),
         None => fault,
