@@ -2,6 +2,7 @@
 
 pub(crate) mod word;
 
+pub mod advice;
 pub mod agent;
 pub mod claim;
 pub mod context;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::desk::Desk;
 use super::view::{TaskRow, TaskView};
 use super::{Action, Effect};
+use crate::domain::advice::Advice;
 use crate::domain::dependency::{Dependency, DependencyKind};
 use crate::domain::fault::{Code, Fault};
 use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
@@ -227,7 +228,7 @@ impl Desk<'_, '_> {
             return Ok(twins);
         }
         Err(Fault::new(Code::SimilarExists, format!("{} has the same title and is open", twins[0].reference))
-            .hint("work on that one, or say similar_ok: true")
+            .advise(Advice::WorkOnTheOther)
             .with("similar", twins))
     }
 
@@ -392,6 +393,6 @@ fn first_status(
         WorkerCreate::Triage => Ok(TaskStatus::Backlog),
         WorkerCreate::Deny if is_approved => Ok(TaskStatus::Backlog),
         WorkerCreate::Deny => Err(Fault::new(Code::ApprovalRequired, "workers do not create tasks in this project")
-            .hint("ask a manager, or leave a note with add_context")),
+            .advise(Advice::AskManager)),
     }
 }

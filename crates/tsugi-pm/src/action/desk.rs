@@ -1,6 +1,7 @@
 //! What a caller may do here, and the task and session in front of them.
 
 use super::caller::Caller;
+use crate::domain::advice::Advice;
 use crate::domain::agent::Agent;
 use crate::domain::claim::{Claim, ClaimState};
 use crate::domain::fault::{Code, Fault};
@@ -213,7 +214,7 @@ impl<'d, 'c> Desk<'d, 'c> {
             several => {
                 let ids: Vec<&SessionId> = several.iter().map(|one| &one.id).collect();
                 Err(Fault::new(Code::SessionAmbiguous, format!("{} sessions of yours are active", several.len()))
-                    .hint("name one as session_id")
+                    .advise(Advice::NameSession)
                     .with("sessions", ids))
             }
         }

@@ -7,6 +7,7 @@ use super::cut::HandoffView;
 use super::desk::{Desk, OpenTask};
 use super::view::{ClaimView, TaskView, cursor, page, place, rows};
 use super::{Action, Effect};
+use crate::domain::advice::Advice;
 use crate::domain::claim::ClaimState;
 use crate::domain::context::Context;
 use crate::domain::fault::{Code, Fault};
@@ -155,7 +156,7 @@ impl Desk<'_, '_> {
         match member {
             Some(member) if member.role.may(Power::Work) => Ok(()),
             _ => Err(Fault::invalid(format!("{target} does not work in this project"))
-                .hint("leave to_agent_id out, and whoever comes may take it")
+                .advise(Advice::LeaveTargetOut)
                 .with("field", "to_agent_id")),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::desk::{Desk, OpenTask};
 use super::view::TaskRow;
+use crate::domain::advice::Advice;
 use crate::domain::claim::{Claim, ClaimState, lease};
 use crate::domain::context::Context;
 use crate::domain::fault::{Code, Fault};
@@ -143,15 +144,12 @@ impl Desk<'_, '_> {
     fn not_to_be_done(&mut self, session: &Session, open: &OpenTask) -> Result<Fault, Fault> {
         let standing = self.standing(open, Some(&session.id))?;
         let allowed = machine::allowed(open.task.status, &standing);
-        let hint = match open.task.blocked_reason.as_ref().filter(|_| open.task.status == TaskStatus::Blocked) {
-            Some(reason) => format!("{reason}; when that is over, move it to todo with update_task_status"),
-            None => "only tasks to be done can be claimed".to_owned(),
+        let fault = Fault::new(Code::InvalidTransition, format!("{} is {}", open.task.reference, open.task.status));
+        let fault = match open.task.blocked_reason.as_ref().filter(|_| open.task.status == TaskStatus::Blocked) {
+            Some(reason) => fault.advise(Advice::WaitUntilOver(reason.clone())),
+            None => fault.hint("only tasks to be done can be claimed"),
         };
-        Ok(Fault::new(Code::InvalidTransition, format!("{} is {}", open.task.reference, open.task.status))
-            .hint(hint)
-            .with("from", open.task.status)
-            .with("to", TaskStatus::InProgress)
-            .with("allowed", allowed))
+        Ok(fault.with("from", open.task.status).with("to", TaskStatus::InProgress).with("allowed", allowed))
     }
 
     fn not_yours(&mut self, open: &OpenTask, owner: &AgentId) -> Result<Fault, Fault> {
@@ -173,7 +171,7 @@ impl Desk<'_, '_> {
             .collect();
         let names: Vec<&str> = blockers.iter().map(|one| one.reference.as_str()).collect();
         Ok(Fault::new(Code::NotReady, format!("{} waits for {}", task.reference, names.join(", ")))
-            .hint("take one of these first, or other work with get_ready_tasks")
+            .advise(Advice::TakePrerequisites)
             .with("blocked_by", list))
     }
 
@@ -229,12 +227,12 @@ impl Desk<'_, '_> {
             None => format!("this session does not hold {}", open.task.reference),
         };
         let other = open.claim.as_ref().filter(|claim| Some(&claim.agent_id) == self.agent_id());
-        let hint = match other {
-            Some(claim) => format!("another session of yours holds it: name it as session_id, {}", claim.session_id),
-            None => "stop working on it; claim it again if it is free, and look at what changed".to_owned(),
+        let fault = Fault::new(Code::ClaimLost, message);
+        let fault = match other {
+            Some(claim) => fault.advise(Advice::NameHolder(claim.session_id.to_string())),
+            None => fault.hint("stop working on it; claim it again if it is free, and look at what changed"),
         };
-        Ok(Fault::new(Code::ClaimLost, message)
-            .hint(hint)
+        Ok(fault
             .with("task_id", &open.task.id)
             .with("status", open.task.status)
             .with("fence", open.task.fence)

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::desk::Desk;
 use super::view::{ClaimView, TaskRow, cursor, fit, page, place, rows};
 use super::{Action, Effect, Pm};
+use crate::domain::advice::Advice;
 use crate::domain::agent::{Agent, AgentStatus, AgentType};
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, SessionId};
@@ -262,7 +263,7 @@ impl Action for GetSession {
 
     fn run(&self, desk: &mut Desk<'_, '_>) -> Result<SessionRow, Fault> {
         let id = desk.session_id(self.session_id.as_ref())?;
-        let id = id.ok_or_else(|| Fault::not_found("session", "current").hint("begin one with start_session"))?;
+        let id = id.ok_or_else(|| Fault::not_found("session", "current").advise(Advice::BeginSession))?;
         let session =
             desk.tx.session_find(&id)?.filter(|one| Some(&one.agent_id) == desk.agent_id() || desk.is_operator());
         let session = session.ok_or_else(|| Fault::not_found("session", &id))?;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::advice::Advice;
 use super::word::words;
 
 words! {
@@ -80,8 +81,11 @@ pub struct Fault {
     pub message: String,
     /// Whether trying the same call again could help.
     pub retryable: bool,
-    /// What to try.
+    /// What to try, in the words of the tools.
     pub hint: String,
+    /// The same where a person does it by other means; it does not travel.
+    #[serde(skip)]
+    pub advice: Option<Advice>,
     /// Facts for a program: who holds it, what is allowed, which version is current.
     pub details: Box<Map<String, Value>>,
 }
@@ -94,6 +98,7 @@ impl Fault {
             message: message.into(),
             retryable: code.is_retryable(),
             hint: String::new(),
+            advice: None,
             details: Box::default(),
         }
     }
@@ -117,6 +122,14 @@ impl Fault {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
+        self
+    }
+
+    /// Adds what to try, where agents and people do it by different means.
+    #[must_use]
+    pub fn advise(mut self, advice: Advice) -> Self {
+        self.hint = advice.to_agent();
+        self.advice = Some(advice);
         self
     }
 

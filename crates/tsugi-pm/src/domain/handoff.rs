@@ -7,6 +7,7 @@ use super::id::{AgentId, HandoffId, ProjectId, SessionId, TaskId};
 use super::limit;
 use super::time::Moment;
 use super::word::words;
+use crate::domain::advice::Advice;
 
 words! {
     /// Who wrote it.
@@ -156,7 +157,7 @@ impl Handoff {
         match next(self.status, answer) {
             Ok(status) => Ok(Self { status, ..self.clone() }),
             Err(fault) => Err(fault
-                .hint("look for other work with get_ready_tasks")
+                .advise(Advice::LookForOtherWork)
                 .with("handoff_id", &self.id)
                 .with("accepted_by", &self.accepted_by)
                 .with("accepted_at", self.accepted_at)),

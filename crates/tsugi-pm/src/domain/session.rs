@@ -7,6 +7,7 @@ use super::fault::{Code, Fault};
 use super::id::{AgentId, ProjectId, SessionId};
 use super::time::Moment;
 use super::word::words;
+use crate::domain::advice::Advice;
 
 /// A hosted session whose process has not written for this long is taken for disconnected.
 pub const HEARTBEAT_LOST_S: i64 = 60;
@@ -176,7 +177,7 @@ pub fn next(state: SessionState, signal: Signal) -> Result<SessionState, Fault> 
         (State::Active, Signal::GraceOver) => Ok(State::Active),
         (State::Disconnected, Signal::GraceOver) => Ok(State::Expired),
         (State::Ended | State::Expired, _) => Err(Fault::new(Code::SessionEnded, format!("the session is {state}"))
-            .hint("begin a new one with start_session")
+            .advise(Advice::BeginAnotherSession)
             .with("state", state)),
     }
 }

@@ -5,6 +5,7 @@ use super::super::fault::{Code, Fault};
 use super::super::member::Role;
 use super::super::permission::{Power, denied};
 use super::TaskStatus;
+use crate::domain::advice::Advice;
 
 /// How the caller stands to the task.
 #[derive(Clone, Copy, Debug)]
@@ -127,8 +128,7 @@ pub fn next(from: TaskStatus, to: TaskStatus, standing: &Standing) -> Result<Mov
 }
 
 fn review_first() -> Fault {
-    Fault::new(Code::ApprovalRequired, "finished work needs a review in this project")
-        .hint("use review: update_task_status with status `review`")
+    Fault::new(Code::ApprovalRequired, "finished work needs a review in this project").advise(Advice::SendToReview)
 }
 
 fn own_work(role: Role) -> Fault {

@@ -1,23 +1,8 @@
 //! What to try, said to a person: the verbs of the command instead of the tools of an agent.
 
 use serde_json::Value;
+use tsugi_pm::domain::advice::Advice;
 use tsugi_pm::domain::fault::{Code, Fault};
-
-/// What agents read, and what a person types instead.
-const VERBS: [(&str, &str); 9] = [
-    ("say similar_ok: true", "say --similar-ok"),
-    ("other work with get_ready_tasks", "other work from `tsugi pm ready`"),
-    ("look for other work with get_ready_tasks", "look for other work with `tsugi pm ready`"),
-    ("use review: update_task_status with status `review`", "send it to review: `tsugi pm review`"),
-    (", or leave a note with add_context", ""),
-    ("move it to todo with update_task_status", "take it up again with `tsugi pm move KEY todo`"),
-    ("leave to_agent_id out, and whoever comes may take it", "leave --to out, and whoever comes may take it"),
-    (" with start_session", ""),
-    (
-        "name one as session_id",
-        "name one with --session, or end the others with `tsugi pm end`; `tsugi pm who` shows them",
-    ),
-];
 
 /// The hint of a refusal, in the words of the command.
 pub(super) fn hint(fault: &Fault) -> String {
@@ -32,7 +17,31 @@ pub(super) fn hint(fault: &Fault) -> String {
     if fault.details.get("field").is_some_and(|field| field == "reason") && fault.message.starts_with("a move to") {
         return "add --reason \"…\"".to_owned();
     }
-    VERBS.iter().fold(fault.hint.clone(), |text, (tool, verb)| text.replace(tool, verb))
+    fault.advice.as_ref().map_or_else(|| fault.hint.clone(), typed)
+}
+
+/// What a person types.
+fn typed(advice: &Advice) -> String {
+    let words = match advice {
+        Advice::WorkOnTheOther => "work on that one, or say --similar-ok",
+        Advice::AskManager => "ask a manager",
+        Advice::NameSession => {
+            "name one with --session, or end the others with `tsugi pm end`; `tsugi pm who` shows them"
+        }
+        Advice::NameHolder(session) => {
+            return format!("another session of yours holds it: name it with --session {session}");
+        }
+        Advice::LeaveTargetOut => "leave --to out, and whoever comes may take it",
+        Advice::BeginSession => "begin one",
+        Advice::BeginAnotherSession => "begin a new one",
+        Advice::WaitUntilOver(reason) => {
+            return format!("{reason}; when that is over, take it up again with `tsugi pm move KEY todo`");
+        }
+        Advice::TakePrerequisites => "take one of these first, or other work from `tsugi pm ready`",
+        Advice::LookForOtherWork => "look for other work with `tsugi pm ready`",
+        Advice::SendToReview => "send it to review: `tsugi pm review`",
+    };
+    words.to_owned()
 }
 
 /// What is free instead of a task that somebody holds.
@@ -52,17 +61,12 @@ mod tests {
 
     use super::*;
 
-    fn advice(code: Code, text: &str) -> String {
-        hint(&Fault::new(code, "no").hint(text))
-    }
-
     #[test]
     fn a_person_hears_of_verbs_and_of_what_is_free() {
-        let heard = advice(Code::SimilarExists, "work on that one, or say similar_ok: true");
-        assert_eq!(heard, "work on that one, or say --similar-ok");
-        let heard = advice(Code::NotReady, "take one of these first, or other work with get_ready_tasks");
-        assert_eq!(heard, "take one of these first, or other work from `tsugi pm ready`");
-        assert_eq!(advice(Code::Busy, "try again"), "try again");
+        let refused = |advice| hint(&Fault::new(Code::NotReady, "no").advise(advice));
+        assert_eq!(refused(Advice::WorkOnTheOther), "work on that one, or say --similar-ok");
+        assert_eq!(refused(Advice::LookForOtherWork), "look for other work with `tsugi pm ready`");
+        assert_eq!(hint(&Fault::new(Code::Busy, "no").hint("try again")), "try again");
         let held = Fault::new(Code::AlreadyClaimed, "held").hint("take one of the alternatives");
         assert_eq!(hint(&held), "nothing else is ready now");
         let others = json!([{"ref": "WEB-1"}, {"ref": "WEB-4"}]);
