@@ -116,10 +116,12 @@ impl<'d, 'c> Desk<'d, 'c> {
 
     /// A task the caller may change: locked, and with a lease that has run out ended for good, whatever comes next.
     pub(crate) fn task_to_change(&mut self, name: &TaskRef, power: Power) -> Result<OpenTask, Fault> {
-        let seen = self.task_to_read(name)?;
-        let (project, role) = self.project_to_change(&seen.project_id, power)?;
-        let mut task = self.tx.task_lock(&seen.id)?;
-        let mut claim = self.tx.claim_live(&task.id)?;
+        let seen = self.tx.task_get(name)?;
+        let role = self.role(&seen.project_id).map_err(|_| Fault::not_found("task", name))?;
+        role.check(Power::Read)?;
+        role.check(power)?;
+        let (project, mut task, mut claim) = self.tx.task_open(&seen)?;
+        project.check_writable()?;
         let over = claim.as_ref().map(|claim| self.over(claim, &project)).transpose()?.flatten();
         if let Some((due, reason)) = claim.take_if(|_| over.is_some()).zip(over) {
             let is_first = !self.tx.is_changed();

@@ -48,6 +48,36 @@ async fn calls_on_a_file_that_stays_locked_all_end_and_none_is_done_afterwards()
     assert_eq!(titles(&world).await, ["after"]);
 }
 
+#[tokio::test]
+async fn calls_on_a_postgres_row_that_stays_locked_all_end_and_none_is_done_afterwards() {
+    let Some(world) = World::postgres().await else { return };
+    let options = Options { longest_wait: BRIEF, connections: 4, ..Options::new(world.location.clone()) };
+    let pm = Pm::open(options).await.unwrap();
+    let (mut other, connection) = tokio_postgres::connect(&world.database(), tokio_postgres::NoTls).await.unwrap();
+    let driving = tokio::spawn(connection);
+    let holding = other.transaction().await.unwrap();
+    holding.batch_execute("SELECT 1 FROM project FOR UPDATE").await.unwrap();
+    all_hear_busy(&world, &pm).await;
+    holding.rollback().await.unwrap();
+    drop(other);
+    driving.await.unwrap().unwrap();
+    pm.perform(&caller("manager"), CreateTask::titled(&world.project, "after")).await.unwrap();
+    assert_eq!(titles(&world).await, ["after"]);
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_not_there_is_named_with_the_reason() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = listener.local_addr().unwrap();
+    drop(listener);
+    let address = format!("postgres://ann:secret@{place}/pm");
+    let error = Pm::open(Options::new(Location::Postgres(address))).await.err().unwrap();
+    let said = error.to_string();
+    assert!(said.contains(&format!("cannot reach the database at {place}: ")) && said.contains("refused"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    assert_eq!(error.hint(), "is PostgreSQL running there, and may this user connect?");
+}
+
 /// Passes bytes on until told to keep them.
 async fn forward(listener: TcpListener, target: String, is_silent: watch::Receiver<bool>) {
     while let Ok((mut near, _)) = listener.accept().await {

@@ -11,8 +11,11 @@ use crate::store::{Boxed, Mode, Work};
 /// their plans are made once (see `SETTINGS` in [`super::open`]).
 const fn begin(mode: Mode) -> &'static str {
     match mode {
-        Mode::Read => "BEGIN READ ONLY; SET LOCAL plan_cache_mode = auto",
-        Mode::Snapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = auto",
+        Mode::Read => "BEGIN READ ONLY; SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on",
+        Mode::Snapshot => {
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = auto; \
+             SET LOCAL enable_seqscan = on"
+        }
         Mode::Write => "BEGIN",
     }
 }

@@ -9,6 +9,7 @@ use crate::domain::id::{AgentId, ProjectId, SessionId, TaskId};
 use crate::domain::member::Membership;
 use crate::store::value::Value;
 
+pub(super) const LIVE: &str = "WHERE t.task_id = ?1 AND t.state = 'live'";
 const OF_SESSION: &str = "WHERE t.session_id = ?1 AND t.state = 'live' ORDER BY t.acquired_at, t.id";
 
 /// How many tasks a session holds whose lease still runs.
@@ -18,7 +19,7 @@ pub(super) const COUNT_OF_SESSION: &str =
 impl Tx<'_> {
     /// The claim that holds a task now.
     pub(crate) fn claim_live(&mut self, task: &TaskId) -> Result<Option<Claim>, Fault> {
-        self.select_one("WHERE t.task_id = ?1 AND t.state = 'live'", &[task.as_str().into()])
+        self.select_one(LIVE, &[task.as_str().into()])
     }
 
     /// The last claim on a task, live or not.

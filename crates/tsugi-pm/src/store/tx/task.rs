@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 
+use super::claim::LIVE;
 use super::event::one_of;
 use super::{Query, Tx, What};
+use crate::domain::claim::Claim;
 use crate::domain::dependency::{Dependency, DependencyKind};
 use crate::domain::fault::Fault;
 use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
@@ -72,6 +74,26 @@ impl Tx<'_> {
     /// The task, kept from others until the transaction ends; with it its claims, handoffs and dependencies.
     pub(crate) fn task_lock(&mut self, id: &TaskId) -> Result<Task, Fault> {
         self.find_locked(&[id.as_str().into()])?.ok_or_else(|| Fault::not_found("task", id))
+    }
+
+    /// A task that was seen, locked like [`Tx::task_lock`], after its project, which is kept from being archived meanwhile;
+    /// and the claim that holds it. In one trip.
+    pub(crate) fn task_open(&mut self, seen: &Task) -> Result<(Project, Task, Option<Claim>), Fault> {
+        let dialect = self.dialect();
+        let share = format!("{}{}", Project::sentences().find, dialect.for_key_share());
+        let lock = format!("{}{}", Task::sentences().find, dialect.for_update());
+        let answers = self.rows_many(vec![
+            Query::new(share, vec![seen.project_id.as_str().into()]),
+            Query::new(lock, vec![seen.id.as_str().into()]),
+            Self::select_query::<Claim>(LIVE, vec![seen.id.as_str().into()]),
+        ])?;
+        let project = answers[0].first().map(Project::from_row).transpose()?;
+        let task = answers[1].first().map(Task::from_row).transpose()?;
+        Ok((
+            project.ok_or_else(|| Fault::not_found("project", &seen.project_id))?,
+            task.ok_or_else(|| Fault::not_found("task", &seen.id))?,
+            answers[2].first().map(Claim::from_row).transpose()?,
+        ))
     }
 
     /// Several tasks, locked in the order of their ids so that two callers cannot wait for each other.
