@@ -10,6 +10,7 @@ pub(crate) mod handshake;
 pub(crate) mod in_process;
 pub(crate) mod memory;
 pub(crate) mod mux;
+pub(crate) mod notice;
 pub(crate) mod parked;
 pub(crate) mod question;
 pub(crate) mod reading;

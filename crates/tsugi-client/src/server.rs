@@ -29,8 +29,9 @@ use crate::catalog::manifest::Manifests;
 use crate::catalog::{Catalog, Lists};
 use crate::config::{Options, ServerConfig};
 use crate::connection::Connection;
-use crate::connection::context::{Context, Noise, Notice};
+use crate::connection::context::{Context, Noise};
 use crate::connection::memory::EraMemory;
+use crate::connection::notice::Notices;
 use crate::connection::parked::Parked;
 use crate::connection::state::State;
 pub use crate::layer::cache::Counts;
@@ -49,8 +50,6 @@ use watch::Watches;
 
 /// How many changes a slow listener may be behind before it misses some.
 const CHANGES: usize = 1024;
-/// How many notices of a server may wait.
-const NOTICES: usize = 1024;
 
 /// How long to wait before a task that has too much to do is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
@@ -104,7 +103,7 @@ pub(crate) enum Place {
     /// Another process or session like it.
     Further,
     /// A session on the terms of some callers. What it hears of changes is told to the first.
-    Beside(mpsc::Sender<Notice>),
+    Beside(Arc<Notices>),
 }
 
 /// One instance of a server: its connection, its catalog and its task.
@@ -285,6 +284,16 @@ impl Server {
         }
     }
 
+    /// Finds out what it offers, when nobody knows: starts it, and lets it rest unless somebody uses it by then.
+    pub async fn introduce(&self, limit: Duration) -> Result<Arc<Catalog>, Fault> {
+        if let Some(known) = self.catalog() {
+            return Ok(known);
+        }
+        let catalog = self.settled(limit).await?;
+        self.inner.rest();
+        Ok(catalog)
+    }
+
     /// How much of the first moments of its life is left; nothing once an attempt to connect it has failed.
     pub(crate) fn newness(&self, first_moments: Duration) -> Duration {
         let has_failed = self.inner.status.get().fault.is_some();
@@ -404,11 +413,11 @@ impl Inner {
         place: Place,
     ) -> (Arc<Self>, AbortHandle) {
         let (orders, inbox) = mpsc::channel(64);
-        let (own_notices, told) = mpsc::channel(NOTICES);
+        let told = Arc::<Notices>::default();
         let (notices, watches) = match &place {
             Place::Beside(first) => (first.clone(), Watches::default()),
-            Place::First(watches) => (own_notices, watches.clone()),
-            Place::Further => (own_notices, Watches::default()),
+            Place::First(watches) => (told.clone(), watches.clone()),
+            Place::Further => (told.clone(), Watches::default()),
         };
         let name: Arc<str> = config.name.as_str().into();
         let options = config.over(&common.options);

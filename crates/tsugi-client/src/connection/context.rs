@@ -3,46 +3,18 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
 use tsugi_protocol::answer::{Call, Failure, Fault, FaultCode, InputRequired, Outcome, Reply, SentState, Stage};
 use tsugi_protocol::era::round_trip;
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::input::Question;
-use tsugi_protocol::mcp::{Era, Method, tool};
-use tsugi_protocol::rpc::{Notification, Request, Response, RpcError, code};
+use tsugi_protocol::mcp::{Era, tool};
+use tsugi_protocol::rpc::{Request, Response, RpcError, code};
 
+use super::notice::{Notice, Notices};
 use super::parked::{Parked, ParkedCall, Resume};
 use crate::config::Options;
 use crate::layer::deadline::Limits;
 use crate::seal::Held;
-
-/// Something a server told outside any call.
-#[derive(Debug, Clone)]
-pub(crate) enum Notice {
-    /// Its tools changed.
-    Tools,
-    /// Its prompts changed.
-    Prompts,
-    /// Its resources changed.
-    Resources,
-    /// One resource changed.
-    Updated(String),
-    /// It forgot our session and has a new one: what it was asked to tell is forgotten too.
-    Renewed,
-}
-
-impl Notice {
-    /// What a notification tells, when it is a change.
-    pub(crate) fn of(notification: &Notification) -> Option<Self> {
-        Some(match notification.method {
-            Method::ToolsChanged => Notice::Tools,
-            Method::PromptsChanged => Notice::Prompts,
-            Method::ResourcesChanged => Notice::Resources,
-            Method::ResourceUpdated => Notice::Updated(notification.params_object().get_str("uri")?.into_owned()),
-            _ => return None,
-        })
-    }
-}
 
 /// Shared by the connections that follow each other to one server.
 #[derive(Debug)]
@@ -52,7 +24,7 @@ pub(crate) struct Context {
     /// How long calls may take.
     pub(crate) limits: Limits,
     pub(crate) parked: Parked,
-    pub(crate) notices: mpsc::Sender<Notice>,
+    pub(crate) notices: Arc<Notices>,
     pub(crate) noise: Noise,
 }
 
@@ -104,9 +76,9 @@ impl Context {
         Fault::new(code, message).on_server(&self.server)
     }
 
-    /// Passes a change on. When the queue is full a change of the same kind is almost surely in it.
+    /// Passes a change on.
     pub(crate) fn tell(&self, notice: Notice) {
-        let _ = self.notices.try_send(notice);
+        self.notices.tell(notice);
     }
 
     /// A legacy server's question as one that this call's client can be asked; the refusal to send back otherwise.
@@ -204,12 +176,11 @@ mod tests {
     use tsugi_protocol::mcp::{ClientProfile, Version};
 
     fn context() -> Context {
-        let (notices, _) = mpsc::channel(1);
         let (parked, noise) = (Parked::default(), Noise::default());
         let (options, config) =
             (Arc::<Options>::default(), ServerConfig::new("s", Target::Stdio(Box::new(Command::new("s")))));
         let limits = Limits::of(&config, &options);
-        Context { server: "s".into(), options, limits, parked, notices, noise }
+        Context { server: "s".into(), options, limits, parked, notices: Arc::default(), noise }
     }
 
     fn explained(version: Version, outcome: Outcome) -> Outcome {

@@ -24,7 +24,8 @@ use tsugi_protocol::rpc::Notification;
 use tsugi_schema::header_param::HeaderParams;
 use tsugi_transport::http::{HttpClient, headers};
 
-use super::context::{Context, Notice};
+use super::context::Context;
+use super::notice::Notice;
 use flight::Flights;
 pub(crate) use open::{Opened, open};
 

@@ -12,6 +12,7 @@
 //!    not: as they end, one remains, and the question is its. If as many questions are held as calls
 //!    remain, nobody can tell any more and all of them are refused, because giving one person's question
 //!    to another is worse than failing.
+//!    Over HTTP, where a call has a stream of its own to ask on, such a question is refused at once.
 //!
 //! From its first question on, a server is known to ask, and calls of different callers take turns
 //! ([`Turnstile`](super::turnstile::Turnstile)), so that 4 happens at most once per connection.

@@ -1,5 +1,6 @@
 //! The life of a connection: orders, notices and lists, until it is lost or ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -9,17 +10,18 @@ use tsugi_protocol::answer::Fault;
 use super::refresh::refresh;
 use super::status::What;
 use super::subscription::Subscription;
-use super::task::{Next, Notices, Orders};
+use super::task::{Next, Orders};
 use super::{Inner, Order, Place};
 use crate::catalog::Lists;
 use crate::connection::Connection;
-use crate::connection::context::Notice;
+use crate::connection::notice::{Notices, Told};
 use crate::layer::cache::Store;
-use std::sync::Arc;
 
 /// How long to wait before a list that could not be fetched is asked for again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AGAIN_LONGEST: Duration = Duration::from_secs(60);
+/// How long to wait before everything is looked at once more because changes may have been missed.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// How the life of a connection ended.
 pub(super) enum Ended {
@@ -42,6 +44,14 @@ struct Todo {
     /// Lists that could not be fetched, and when to try again.
     again: Option<(Instant, Lists)>,
     wait: Duration,
+    /// When to ask again for what is watched, as the server did not take all of it.
+    watches_again: Option<Instant>,
+    watches_wait: Duration,
+    /// Lists that may have changed without anybody having told.
+    unsure: Lists,
+    /// When that is looked at, and when it was last.
+    look: Option<Instant>,
+    looked: Option<Instant>,
 }
 
 impl Todo {
@@ -58,11 +68,16 @@ impl Todo {
             is_renewed: false,
             again: None,
             wait: AGAIN_AFTER,
+            watches_again: None,
+            watches_wait: AGAIN_AFTER,
+            unsure: Lists::default(),
+            look: None,
+            looked: None,
         }
     }
 
     fn is_nothing(&self) -> bool {
-        self.lists == Lists::default() && !self.watches && !self.is_looked_at
+        self.lists.with(self.unsure) == Lists::default() && !self.watches && !self.is_looked_at
     }
 
     /// The lists that are stale now, if somebody looked at them. They are fetched with the next look, and not when
@@ -90,16 +105,39 @@ impl Todo {
         None
     }
 
-    fn notice(&mut self, inner: &Inner, notice: Notice) {
+    fn told(&mut self, inner: &Inner, told: Told) {
         if let Some(cache) = &inner.parts.cache {
-            forget(cache, &notice);
+            forget(cache, &told);
         }
-        match notice {
-            Notice::Tools => self.lists.tools = true,
-            Notice::Prompts => self.lists.prompts = true,
-            Notice::Resources => self.lists.resources = true,
-            Notice::Updated(uri) => inner.status.tell(What::ResourceUpdated(uri)),
-            Notice::Renewed => self.renewed(),
+        let Told { tools, prompts, resources, .. } = told;
+        self.lists = self.lists.with(Lists { tools, prompts, resources });
+        let any = if told.any_updated { inner.watches.uris() } else { Vec::new() };
+        for uri in told.updated.into_iter().chain(any) {
+            inner.status.tell(What::ResourceUpdated(uri));
+        }
+        if told.is_renewed {
+            self.renewed();
+        }
+        if told.is_missed {
+            self.missed();
+        }
+    }
+
+    /// Changes may have been missed. Some servers end their streams all the time: a look at everything is worth it
+    /// once in a while.
+    fn missed(&mut self) {
+        let now = Instant::now();
+        let due = self.looked.map_or(now, |looked| now.max(looked + LOOK_AGAIN_AFTER));
+        self.look.get_or_insert(due);
+    }
+
+    fn look(&mut self, inner: &Inner) {
+        (self.look, self.looked, self.unsure) = (None, Some(Instant::now()), Lists::ALL);
+        if let Some(cache) = &inner.parts.cache {
+            cache.forget_all();
+        }
+        for uri in inner.watches.uris() {
+            inner.status.tell(What::ResourceUpdated(uri));
         }
     }
 
@@ -127,6 +165,16 @@ impl Todo {
         self.later(failed);
     }
 
+    /// What is watched was asked for.
+    fn asked(&mut self, is_done: bool) {
+        if is_done {
+            (self.watches_again, self.watches_wait) = (None, AGAIN_AFTER);
+            return;
+        }
+        self.watches_again = Some(Instant::now() + self.watches_wait);
+        self.watches_wait = (self.watches_wait * 2).min(AGAIN_LONGEST);
+    }
+
     /// Resolves when failed lists should be asked for again.
     async fn time_for_again(&self) -> Lists {
         match self.again {
@@ -139,14 +187,23 @@ impl Todo {
     }
 }
 
-/// What was kept may not be true any more.
-fn forget(cache: &Store, notice: &Notice) {
-    match notice {
-        Notice::Tools => cache.forget_tools(),
-        Notice::Resources | Notice::Renewed => cache.forget_all(),
-        Notice::Updated(uri) => cache.forget_resource(uri),
-        Notice::Prompts => {}
+/// Waits for a time, if there is one.
+async fn until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
     }
+}
+
+/// What was kept may not be true any more.
+fn forget(cache: &Store, told: &Told) {
+    if told.resources || told.is_renewed || told.any_updated {
+        return cache.forget_all();
+    }
+    if told.tools {
+        cache.forget_tools();
+    }
+    told.updated.iter().for_each(|uri| cache.forget_resource(uri));
 }
 
 /// Serves orders and notices until the connection ends.
@@ -154,7 +211,7 @@ pub(super) async fn attend(
     inner: &Arc<Inner>,
     connection: &Connection,
     orders: &mut Orders,
-    notices: &mut Notices,
+    notices: &Notices,
 ) -> Ended {
     let mut subscription = Subscription::default();
     let mut todo = match inner.place {
@@ -173,12 +230,9 @@ pub(super) async fn attend(
             order = orders.recv() => if let Some(ended) = todo.order(inner, connection, order) {
                 return ended;
             },
-            Some(notice) = notices.recv() => {
-                todo.notice(inner, notice);
-                while let Ok(notice) = notices.try_recv() {
-                    todo.notice(inner, notice);
-                }
-            }
+            told = notices.take() => todo.told(inner, told),
+            () = until(todo.look) => todo.look(inner),
+            () = until(todo.watches_again) => (todo.watches, todo.watches_again) = (true, None),
             lists = todo.time_for_again() => {
                 (todo.lists, todo.watches, todo.again) = (lists, todo.is_renewed, None);
             }
@@ -196,7 +250,7 @@ async fn work(
 ) -> Result<(), Ended> {
     while !todo.is_nothing() {
         let told = std::mem::take(&mut todo.lists);
-        let lists = told.with(todo.stale(inner));
+        let lists = told.with(todo.stale(inner)).with(std::mem::take(&mut todo.unsure));
         if lists != Lists::default() {
             let is_new = std::mem::take(&mut todo.is_new);
             let is_quiet = is_new || told == Lists::default();
@@ -210,7 +264,9 @@ async fn work(
                 *subscription = Subscription::default();
                 inner.taken().forget_all();
             }
-            unless_ended(inner, connection, orders, todo, subscription.renew(inner, connection)).await?;
+            let asking = subscription.renew(inner, connection);
+            let is_done = unless_ended(inner, connection, orders, todo, asking).await?;
+            todo.asked(is_done);
         }
     }
     Ok(())

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-use tsugi_protocol::answer::{Answer, Call, Event, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, Event, Failure, Outcome, Reply};
 use tsugi_protocol::json::Splice;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::subscription::Filter;
 use tsugi_protocol::mcp::{Era, Method};
+use tsugi_protocol::rpc::code;
 
 use super::Inner;
 use crate::connection::Connection;
-use crate::connection::context::Notice;
+use crate::connection::notice::Notice;
 
 /// What the server was asked to tell.
 #[derive(Default)]
@@ -24,11 +25,14 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// Asks for what is watched now.
-    pub(super) async fn renew(&mut self, inner: &Arc<Inner>, connection: &Connection) {
+    /// Asks for what is watched now. `false` when the server did not take all of it, and may later.
+    pub(super) async fn renew(&mut self, inner: &Arc<Inner>, connection: &Connection) -> bool {
         let uris = inner.watches.uris();
         match connection.identity().version.era() {
-            Era::Modern => self.listen(inner, connection, uris),
+            Era::Modern => {
+                self.listen(inner, connection, uris);
+                true
+            }
             Era::Legacy => self.subscribe(&inner.taken(), connection, uris).await,
         }
     }
@@ -49,19 +53,30 @@ impl Subscription {
         }
     }
 
-    async fn subscribe(&mut self, taken: &Taken, connection: &Connection, uris: Vec<String>) {
+    async fn subscribe(&mut self, taken: &Taken, connection: &Connection, uris: Vec<String>) -> bool {
         // Also a server that says it cannot: somebody watches because it did, or it will say no.
         if !connection.identity().capabilities.has("resources") {
-            return;
+            return true;
         }
-        for uri in self.subscribed.iter().filter(|uri| !uris.contains(uri)) {
-            taken.forget(uri);
-            ask(connection, Method::ResourcesUnsubscribe, uri).await;
+        let (kept, gone) = std::mem::take(&mut self.subscribed).into_iter().partition(|uri| uris.contains(uri));
+        self.subscribed = kept;
+        let gone: Vec<String> = gone;
+        for uri in gone {
+            taken.forget(&uri);
+            ask(connection, Method::ResourcesUnsubscribe, &uri).await;
         }
-        for uri in uris.iter().filter(|uri| !self.subscribed.contains(uri) && !taken.has(uri)) {
-            ask(connection, Method::ResourcesSubscribe, uri).await;
+        let mut is_done = true;
+        for uri in uris {
+            if self.subscribed.contains(&uri) {
+                continue;
+            }
+            if taken.has(&uri) || ask(connection, Method::ResourcesSubscribe, &uri).await {
+                self.subscribed.push(uri);
+            } else {
+                is_done = false;
+            }
         }
-        self.subscribed = uris;
+        is_done
     }
 }
 
@@ -128,16 +143,22 @@ impl Drop for Subscription {
     }
 }
 
-async fn ask(connection: &Connection, method: Method, uri: &str) {
+/// Whether asking again is of no use: the server did it, or it never will.
+async fn ask(connection: &Connection, method: Method, uri: &str) -> bool {
     let mut params = Splice::with_capacity(uri.len() + 16);
     params.string("uri", uri);
     let asking = connection.answer(Call::new(method, params.finish_object())).outcome();
-    let _ = tokio::time::timeout(Duration::from_secs(5), asking).await;
+    match tokio::time::timeout(Duration::from_secs(5), asking).await {
+        Ok(Outcome::Failed(Failure::Upstream(error))) => error.code() == code::METHOD_NOT_FOUND,
+        Ok(Outcome::Complete(_)) => true,
+        Ok(_) | Err(_) => false,
+    }
 }
 
-/// Listens to a modern server, again and again while the connection lives.
+/// Listens to a modern server, again and again while the connection lives. What changed between two times nobody told.
 async fn listen(inner: Arc<Inner>, connection: Connection, filter: Filter) {
     let mut wait = Duration::from_millis(100);
+    let mut has_gap = false;
     loop {
         let mut params = Splice::with_capacity(128);
         params.raw("notifications", &filter.to_raw());
@@ -146,10 +167,14 @@ async fn listen(inner: Arc<Inner>, connection: Connection, filter: Filter) {
         let mut reply = connection.answer(call);
         while let Event::Note(note) = reply.next().await {
             wait = Duration::from_millis(100);
+            if std::mem::take(&mut has_gap) {
+                inner.context.tell(Notice::Missed);
+            }
             if let Some(notice) = Notice::of(&note) {
                 inner.context.tell(notice);
             }
         }
+        has_gap = true;
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(30));
     }

@@ -17,11 +17,10 @@ use super::{Inner, Live, Order, Place};
 use crate::config::{Restart, Start};
 use crate::connection::Connection;
 use crate::connection::backoff::{Backoff, Verdict};
-use crate::connection::context::Notice;
+use crate::connection::notice::Notices;
 use crate::connection::state::Happening;
 
 pub(super) type Orders = mpsc::Receiver<Order>;
-pub(super) type Notices = mpsc::Receiver<Notice>;
 
 /// A server that asks for a longer pause than this is tried after it all the same.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
@@ -40,13 +39,18 @@ pub(super) enum Next {
 }
 
 /// Runs until the manager lets the server go.
-pub(super) async fn run(inner: Arc<Inner>, may_start: watch::Receiver<bool>, mut orders: Orders, mut notices: Notices) {
+pub(super) async fn run(
+    inner: Arc<Inner>,
+    may_start: watch::Receiver<bool>,
+    mut orders: Orders,
+    notices: Arc<Notices>,
+) {
     let mut backoff = Backoff::new(inner.config.backoff);
     let mut next = held_back(&inner, may_start, &mut orders).await;
     loop {
         next = match next {
             Next::Idle => idle(&inner, &mut orders).await,
-            Next::Connect => live(&inner, &mut orders, &mut notices, &mut backoff).await,
+            Next::Connect => live(&inner, &mut orders, &notices, &mut backoff).await,
             Next::Gone => return,
         };
     }
@@ -101,7 +105,7 @@ async fn idle(inner: &Inner, orders: &mut Orders) -> Next {
 }
 
 /// One attempt and, if it succeeds, the life of the connection.
-async fn live(inner: &Arc<Inner>, orders: &mut Orders, notices: &mut Notices, backoff: &mut Backoff) -> Next {
+async fn live(inner: &Arc<Inner>, orders: &mut Orders, notices: &Notices, backoff: &mut Backoff) -> Next {
     inner.status.happen(Happening::Wanted, None);
     inner.count_start();
     let (connected, ordered) = attempt(inner, orders, backoff).await;
@@ -226,7 +230,7 @@ async fn serve(
     inner: &Arc<Inner>,
     (connection, seat): Connected,
     orders: &mut Orders,
-    notices: &mut Notices,
+    notices: &Notices,
     backoff: &mut Backoff,
 ) -> Next {
     inner.go_live(connection.clone());

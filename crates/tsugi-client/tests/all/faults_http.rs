@@ -5,6 +5,7 @@
 
 mod answer;
 mod connect;
+mod gap;
 mod own_stream;
 mod redirect;
 mod resume;

@@ -22,8 +22,8 @@ use tsugi_protocol::rpc::{Body, Message, Notification, Request, Response, code, 
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 use tsugi_transport::{ErrorKind, TransportError};
 
-use super::super::context::Notice;
 use super::super::mux::for_caller;
+use super::super::notice::Notice;
 use super::super::parked::Resume;
 use super::super::reading;
 use super::flight::{Flight, Mail};

@@ -12,7 +12,7 @@ use tsugi_protocol::rpc::Message;
 use tsugi_transport::TransportError;
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 
-use super::super::context::Notice;
+use super::super::notice::Notice;
 use super::Shared;
 
 /// How long to wait before opening the stream again, unless the server says otherwise.
@@ -53,9 +53,10 @@ async fn run(shared: Arc<Shared>, mut opening: Opening) {
     let mut renewals = shared.renewals.subscribe();
     let mut last_id: Option<String> = None;
     let mut wait = REOPEN_AFTER;
+    let mut has_gap = false;
     loop {
         let next = tokio::select! {
-            next = stream(&shared, opening, &mut last_id) => next,
+            next = stream(&shared, opening, &mut last_id, has_gap) => next,
             Ok(()) = renewals.changed() => Next::Renewed,
         };
         wait = match next {
@@ -68,6 +69,8 @@ async fn run(shared: Arc<Shared>, mut opening: Opening) {
             () = tokio::time::sleep(wait) => matches!(next, Next::Renewed),
             Ok(()) = renewals.changed() => true,
         };
+        // With an id the server goes on where it stopped, and of a new session everything is asked for anyway.
+        has_gap = !is_renewed && last_id.is_none();
         if is_renewed {
             (last_id, wait) = (None, REOPEN_AFTER);
         }
@@ -87,10 +90,15 @@ enum Next {
     Never,
 }
 
-async fn stream(shared: &Arc<Shared>, opening: Opening, last_id: &mut Option<String>) -> Next {
+async fn stream(shared: &Arc<Shared>, opening: Opening, last_id: &mut Option<String>, has_gap: bool) -> Next {
     match opening.await {
         Ok(response) if response.status.is_success() && response.kind() == Kind::Events => match response.events() {
-            Ok(events) => Next::After(follow(shared, events, last_id).await.unwrap_or(REOPEN_AFTER)),
+            Ok(events) => {
+                if has_gap {
+                    shared.context.tell(Notice::Missed);
+                }
+                Next::After(follow(shared, events, last_id).await.unwrap_or(REOPEN_AFTER))
+            }
             Err(_) => Next::Never,
         },
         // The session is forgotten; the next call will notice and open a new one.

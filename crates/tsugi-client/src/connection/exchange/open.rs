@@ -11,8 +11,9 @@ use tsugi_protocol::rpc::{Body, Message, Notification};
 use tsugi_transport::TransportError;
 use tsugi_transport::http::{HttpClient, HttpResponse, HttpTarget, Kind, headers};
 
-use super::super::context::{Context, Notice};
+use super::super::context::Context;
 use super::super::handshake::{Terms, discover_params, has_legacy, no_common_version, not_modern, read_initialized};
+use super::super::notice::Notice;
 use super::{Exchange, Session, Shared, modern_headers_of};
 use crate::config::EraChoice;
 use crate::error::connect_fault;

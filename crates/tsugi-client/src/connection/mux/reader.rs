@@ -13,7 +13,7 @@ use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError
 use tsugi_transport::{Inbox, Received, TransportError};
 
 use super::{Arrival, Shared};
-use crate::connection::context::Notice;
+use crate::connection::notice::Notice;
 use crate::error::{call_fault, process_end};
 
 /// How long to wait for the exit status of a server that closed its output or its input.

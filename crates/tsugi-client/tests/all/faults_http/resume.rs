@@ -36,7 +36,7 @@ fn cut(resumed: impl Fn(&Recorded) -> Steps + Send + Sync + 'static) -> Fake {
 }
 
 #[tokio::test]
-async fn h06_a_stream_that_cannot_be_resumed_leaves_its_call_unknown_and_made_once() {
+async fn h04_a_stream_that_cannot_be_resumed_leaves_its_call_unknown_and_made_once() {
     let resumptions: [fn(&Recorded) -> Steps; 5] = [
         |_| reply::reset_before_head(),
         |_| reply::status(404, &[], ""),
@@ -111,7 +111,7 @@ fn answered(status: u16, kind: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn h06_a_call_whose_server_was_gone_when_its_stream_was_resumed_is_not_called_unsent() {
+async fn h04_a_call_whose_server_was_gone_when_its_stream_was_resumed_is_not_called_unsent() {
     let bench = Bench::of(leaving(CUT).await);
     bench.settle().await;
     let fault = fault(&bench.call("count", json!({})).await);

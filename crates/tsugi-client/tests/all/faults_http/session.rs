@@ -197,13 +197,13 @@ async fn a_failure_on_the_sessions_own_stream_names_the_capability_that_was_miss
     bench.finish().await;
 }
 
-fn listen(server: &tsugi_client::Server, wanted: serde_json::Value) -> Reply {
+pub(super) fn listen(server: &tsugi_client::Server, wanted: serde_json::Value) -> Reply {
     let params = Object::from(json!({"notifications": wanted}));
     server.answer(crate::world::with_client(Call::new(Method::Listen, params)))
 }
 
 /// Waits until this change is told.
-async fn heard(listening: &mut Reply, method: &Method) {
+pub(super) async fn heard(listening: &mut Reply, method: &Method) {
     let hearing = async {
         loop {
             match listening.next().await {
@@ -317,5 +317,62 @@ async fn a_server_hears_of_a_subscription_once_whoever_asks_and_whoever_listens(
     assert!(wait::until(|| heard_of("resources/unsubscribe") == 1).await, "the last who listens is gone");
     value(&subscribe().await);
     assert_eq!(heard_of("resources/subscribe"), 3, "now it is asked again");
+    bench.finish().await;
+}
+
+/// A server that forgets its session at the first call, and takes its time to hear that the next one is ready.
+fn hesitant(ready: std::sync::mpsc::Receiver<()>) -> tsugi_testkit::fake::Fake {
+    let (ready, sessions) = (parking_lot::Mutex::new(ready), std::sync::atomic::AtomicUsize::new(0));
+    let era = tsugi_protocol::mcp::Era::Legacy;
+    tsugi_testkit::fake::Fake::start(move |request| {
+        let message = request.json();
+        let is_new = request.header("mcp-session-id") == Some("s-2");
+        match message["method"].as_str() {
+            Some("initialize") => {
+                let number = sessions.fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1;
+                let text = super::response(request, &super::result(era, &message).unwrap());
+                let id = format!("s-{number}");
+                reply::status(200, &[("Content-Type", "application/json"), ("Mcp-Session-Id", &id)], &text)
+            }
+            Some("notifications/initialized") if is_new => {
+                ready.lock().recv_timeout(LIMIT).ok();
+                reply::status(202, &[], "")
+            }
+            Some("tools/call") if !is_new => reply::status(404, &[], ""),
+            None if request.method == "GET" => [reply::sse_open(&[]), vec![Step::Hold]].concat(),
+            _ => super::good(era, request),
+        }
+    })
+}
+
+#[tokio::test]
+async fn h03_a_new_session_is_agreed_to_its_end_although_the_caller_who_noticed_is_gone() {
+    let (tell, ready) = std::sync::mpsc::channel();
+    let bench = Bench::of(hesitant(ready));
+    bench.settle().await;
+    let hasty = crate::world::within(call("echo", json!({"message": "x"})), Duration::from_millis(500));
+    assert_eq!(fault(&bench.outcome(hasty).await).code, FaultCode::Timeout);
+    tell.send(()).unwrap();
+    let of_new = |method: &str| {
+        let requests = bench.peer.recorded();
+        requests
+            .iter()
+            .filter(|request| request.method == method && request.header("mcp-session-id") == Some("s-2"))
+            .count()
+    };
+    assert!(wait::until(|| of_new("GET") == 1).await, "the new session has no stream");
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_the_server_failed_to_take_is_asked_for_again() {
+    let failing = Action::Error { code: -32603, message: "not now".into(), data: None };
+    let rule = Rule::on("resources/subscribe").nth(1).act(failing);
+    let bench = Bench::of(HttpServer::start(&Script::legacy().rule(rule)));
+    bench.settle().await;
+    let mut listening = listen(&bench.server, json!({"resourceSubscriptions": ["test://text"]}));
+    assert!(wait::until(|| bench.peer.journal().received("resources/subscribe").len() == 2).await);
+    bench.call("change", json!({"what": "test://text"})).await;
+    heard(&mut listening, &Method::ResourceUpdated).await;
     bench.finish().await;
 }
