@@ -70,20 +70,22 @@ fn skip_text(bytes: &[u8], start: usize) -> Option<usize> {
 fn skip_blocks(
     bytes: &[u8],
     start: usize,
-    is_plain: impl Fn(&[u8; 64]) -> bool,
-    look: impl Fn(&[u8; 64]) -> Look,
+    look: impl Fn(&[u8; 64]) -> Option<Look>,
     short_escapes: impl Fn(&[u8; 64]) -> u64,
 ) -> Option<usize> {
     let mut at = start;
     // One if the block before ended with a backslash that is not escaped itself.
     let mut carry = 0;
     while let Some(block) = bytes[at..].first_chunk::<64>() {
-        // Of most text every byte stands for itself, which is quickly seen.
-        if carry == 0 && is_plain(block) {
+        let Some(look) = look(block) else {
+            // What a backslash before the block escapes is looked at from there.
+            if carry == 1 && short_escapes(block) & 1 == 0 {
+                return Some(at - 1);
+            }
+            carry = 0;
             at += 64;
             continue;
-        }
-        let look = look(block);
+        };
         let escaped = look.escaped(&mut carry);
         let mut stops = (look.quotes & !escaped) | look.controls;
         if escaped != 0 {
@@ -108,7 +110,7 @@ fn skip_last(bytes: &[u8], at: usize) -> usize {
     rest.map_or(bytes.len(), |offset| at + offset)
 }
 
-/// Where the bytes that matter lie in a block: a bit for each, the first byte being the lowest.
+/// Where the bytes that matter lie in a block that has any: a bit for each, the first byte being the lowest.
 #[derive(Debug, PartialEq, Eq)]
 struct Look {
     quotes: u64,
@@ -189,31 +191,22 @@ mod vector {
 
     #[target_feature(enable = "avx2")]
     fn skip_wide(bytes: &[u8], start: usize) -> Option<usize> {
-        super::skip_blocks(bytes, start, |block| is_plain(block), |block| look(block), |block| short_escapes(block))
-    }
-
-    /// True for a block in which nothing matters.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn is_plain(block: &[u8; 64]) -> bool {
-        let limit = _mm256_set1_epi8(0x1f);
-        let [low, high] = load(block).map(|half| {
-            let control = _mm256_cmpeq_epi8(half, _mm256_min_epu8(half, limit));
-            _mm256_or_si256(_mm256_or_si256(same(half, b'"'), same(half, b'\\')), control)
-        });
-        _mm256_movemask_epi8(_mm256_or_si256(low, high)) == 0
+        super::skip_blocks(bytes, start, |block| look(block), |block| short_escapes(block))
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn look(block: &[u8; 64]) -> Look {
+    pub(super) fn look(block: &[u8; 64]) -> Option<Look> {
         let halves = load(block);
         let limit = _mm256_set1_epi8(0x1f);
-        Look {
-            quotes: mask(halves.map(|half| same(half, b'"'))),
-            backslashes: mask(halves.map(|half| same(half, b'\\'))),
-            controls: mask(halves.map(|half| _mm256_cmpeq_epi8(half, _mm256_min_epu8(half, limit)))),
+        let quotes = halves.map(|half| same(half, b'"'));
+        let backslashes = halves.map(|half| same(half, b'\\'));
+        let controls = halves.map(|half| _mm256_cmpeq_epi8(half, _mm256_min_epu8(half, limit)));
+        let any = |half: usize| _mm256_or_si256(_mm256_or_si256(quotes[half], backslashes[half]), controls[half]);
+        if _mm256_movemask_epi8(_mm256_or_si256(any(0), any(1))) == 0 {
+            return None;
         }
+        Some(Look { quotes: mask(quotes), backslashes: mask(backslashes), controls: mask(controls) })
     }
 
     #[inline]
@@ -265,15 +258,16 @@ mod plain {
     }
 
     pub(super) fn skip_blocks(bytes: &[u8], start: usize) -> Option<usize> {
-        super::skip_blocks(bytes, start, |_| false, look, short_escapes)
+        super::skip_blocks(bytes, start, look, short_escapes)
     }
 
-    pub(super) fn look(block: &[u8; 64]) -> Look {
-        Look {
+    pub(super) fn look(block: &[u8; 64]) -> Option<Look> {
+        let look = Look {
             quotes: bits(block, |byte| byte == b'"'),
             backslashes: bits(block, |byte| byte == b'\\'),
             controls: bits(block, |byte| byte < 0x20),
-        }
+        };
+        (look.quotes | look.backslashes | look.controls != 0).then_some(look)
     }
 
     pub(super) fn short_escapes(block: &[u8; 64]) -> u64 {
