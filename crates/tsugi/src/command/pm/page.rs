@@ -348,6 +348,29 @@ mod tests {
     }
 
     #[test]
+    fn tokens_and_sweeps_are_told_in_words_and_times() {
+        let token = |more: &str| -> Token {
+            let text = format!(
+                r#"{{"id":"tok_1","agent_id":"agt_a","hash":"","scopes":[],"created_at":0,"version":1,
+                    "expires_at":null,"revoked_at":null{more}}}"#
+            );
+            serde_json::from_str(&text.replace(r#""expires_at":null,"revoked_at":null,"#, "")).unwrap()
+        };
+        let made = [
+            token(""),
+            token(r#","expires_at":120000,"revoked_at":null"#),
+            token(r#","expires_at":null,"revoked_at":30000"#),
+        ];
+        let told = tokens(&made, Moment(60_000), Paint::new(false));
+        let ends = ["for ever", "for 1 min more", "revoked 30 s ago"];
+        let wanted = ends.map(|end| format!("tok_1  agt_a  made 1 min ago, {end}")).join("\n");
+        assert_eq!(told, wanted);
+        assert_eq!(tokens(&[], Moment(0), Paint::new(false)), "there are no tokens");
+        assert_eq!(swept(&Swept { expired_claims: 2, ..Swept::default() }), "2 expired claims");
+        assert_eq!(swept(&Swept::default()), "there was nothing to bring back");
+    }
+
+    #[test]
     fn lengths_are_told_in_their_largest_unit() {
         let told = [-5, 59, 60, 3599, 3600, 172_799, 172_800].map(length);
         assert_eq!(told, ["0 s", "59 s", "1 min", "59 min", "1 h", "47 h", "2 d"]);
