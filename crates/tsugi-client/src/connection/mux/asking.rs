@@ -1,6 +1,6 @@
 //! The questions of a legacy server on a shared stream: each to the call it belongs to, as far as can be told.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::{Method, meta};
@@ -9,13 +9,35 @@ use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
 use super::{Arrival, Shared};
 use crate::connection::question::{Candidate, Owner, owner};
 
+/// How many questions of one call may be open at once. Its caller answers one after the other, and a server that asks
+/// without end must not fill the memory meanwhile.
+const MAX_QUESTIONS: usize = 16;
+
 /// What is known of calls that were given a question.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Calls with a question that is not answered.
-    asking: HashSet<u64>,
+    /// Calls with questions that are not answered, and how many.
+    asking: HashMap<u64, usize>,
     /// Calls that the server has answered while they had such a question: it was not theirs.
     answered: HashSet<u64>,
+}
+
+impl Questions {
+    /// Counts one more question of a call; `false` when it has too many.
+    fn add(&mut self, key: u64) -> bool {
+        let open = self.asking.entry(key).or_default();
+        let has_room = *open < MAX_QUESTIONS;
+        *open += usize::from(has_room);
+        has_room
+    }
+
+    fn remove(&mut self, key: u64) {
+        let Some(open) = self.asking.get_mut(&key) else { return };
+        *open -= 1;
+        if *open == 0 {
+            self.asking.remove(&key);
+        }
+    }
 }
 
 impl Shared {
@@ -25,7 +47,7 @@ impl Shared {
         let mut candidates = Vec::new();
         self.pending.for_each(|key, tag| {
             if tag.may_ask && !questions.answered.contains(&key) {
-                let is_asking = questions.asking.contains(&key);
+                let is_asking = questions.asking.contains_key(&key);
                 candidates.push(Candidate { key, caller: tag.caller.clone(), is_asking });
             }
         });
@@ -56,7 +78,9 @@ impl Shared {
 
     /// Gives a question to a call; one that has just ended cannot take it.
     fn give(&self, key: u64, request: Request) {
-        self.questions.lock().asking.insert(key);
+        if !self.questions.lock().add(key) {
+            return self.refuse(request);
+        }
         if let Err(Arrival::Question(request)) = self.pending.post(key, Arrival::Question(request)) {
             self.stopped_asking(key);
             self.refuse(request);
@@ -67,7 +91,7 @@ impl Shared {
     /// calls of one caller, of which the older was taken for the one that asks), and goes to that one now.
     pub(super) fn answered(&self, key: u64) {
         let mut questions = self.questions.lock();
-        if !questions.asking.remove(&key) {
+        if questions.asking.remove(&key).is_none() {
             return;
         }
         questions.answered.insert(key);
@@ -82,7 +106,12 @@ impl Shared {
         self.questions.lock().answered.contains(&key)
     }
 
-    /// The call has ended, or its question is answered.
+    /// One question of the call is answered, or refused.
+    pub(super) fn settled(&self, key: u64) {
+        self.questions.lock().remove(key);
+    }
+
+    /// The call has ended.
     pub(super) fn stopped_asking(&self, key: u64) {
         if !self.turnstile.is_on() {
             return;

@@ -66,7 +66,7 @@ impl MuxReply {
             Err(refusal) => {
                 self.shared.respond(&refusal.response);
                 flight.lacking = flight.lacking.or(refusal.lacking);
-                self.shared.stopped_asking(flight.ticket.key());
+                self.shared.settled(flight.ticket.key());
                 self.flight = Some(flight);
                 None
             }
@@ -124,7 +124,7 @@ impl Resume for MuxReply {
         }
         if let Some(answer) = answer {
             if let Some(flight) = &self.flight {
-                self.shared.stopped_asking(flight.ticket.key());
+                self.shared.settled(flight.ticket.key());
             }
             self.shared.respond(&answer);
         }

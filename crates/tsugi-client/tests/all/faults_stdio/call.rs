@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tsugi_protocol::answer::{Answer, FaultCode, SentState};
 use tsugi_protocol::json::Raw;
-use tsugi_testkit::script::{Action, Rule};
+use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::wait;
 
 use super::{eras, patient, subject};
@@ -179,4 +179,18 @@ async fn f24_ten_thousand_callers_that_went_away_leave_nothing_behind() {
 fn cancelled(bench: &Bench) -> usize {
     let journal = std::fs::read_to_string(bench.peer.folder().join("journal.jsonl")).unwrap();
     journal.matches(r#""event":"cancelled""#).count()
+}
+
+#[tokio::test]
+async fn questions_without_end_beside_a_call_that_waits_for_its_caller_are_refused() {
+    let params = json!({"message": "Again?", "requestedSchema": {"type": "object", "properties": {}}});
+    let ask = |wait| Action::Ask { method: "elicitation/create".into(), params: params.clone(), wait };
+    let rule = (0..40).fold(Rule::on_tool("count"), |rule, _| rule.act(ask(false)));
+    let bench = Bench::new(Script::legacy().rule(rule.act(ask(true))));
+    bench.settle().await;
+    crate::outcome::asked(&bench.call("count", json!({})).await);
+    let refused = || bench.peer.journal().of("told").iter().filter(|answer| answer.get("error").is_some()).count();
+    assert!(wait::until(|| refused() == 41 - 16).await, "{} are refused", refused());
+    // Left unanswered; stopping gives it up.
+    bench.manager.stop().await;
 }
