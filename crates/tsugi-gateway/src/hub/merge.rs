@@ -265,10 +265,7 @@ fn has_told(known: &Known<'_>, server: &Server) -> bool {
 
 /// True when nothing more is to be expected of a server for now.
 fn has_given_up(server: &Server) -> bool {
-    let status = server.status();
-    let is_waiting_to_be_called =
-        status.state == State::Disconnected && server.config().start == tsugi_client::Start::Lazy;
-    is_waiting_to_be_called || matches!(status.state, State::Failed | State::Reconnecting | State::Draining)
+    matches!(server.status().state, State::Failed | State::Reconnecting | State::Draining)
 }
 
 type Known<'a> = [(&'a Server, Arc<Catalog>)];

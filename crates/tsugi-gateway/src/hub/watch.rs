@@ -1,6 +1,6 @@
 //! Changes of all servers together: the view is made anew, and listeners hear what differs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures_util::Stream;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tsugi_client::{Change, Manager, What};
+use tokio::task::JoinSet;
+use tsugi_client::{Change, Manager, Server, ServerConfig, Start, What};
 use tsugi_protocol::answer::{Answer, Call, Event, Reply, Source};
 use tsugi_protocol::era::change;
 use tsugi_protocol::json::Raw;
@@ -30,7 +31,9 @@ const GATHER: Duration = Duration::from_millis(5);
 pub(super) async fn run(manager: Manager, shared: Arc<Shared>, metrics: Arc<Metrics>) {
     let mut changes = manager.changes();
     let mut announced = Announced::default();
+    let mut introductions = Introductions::default();
     loop {
+        introductions.begin(&manager.servers(), manager.options().handshake_timeout);
         let view = Arc::new(View::build(&manager.servers(), &shared.config.load(), &metrics));
         renew(view, &shared, &std::mem::take(&mut announced));
         let goes_on = tokio::select! {
@@ -45,6 +48,34 @@ pub(super) async fn run(manager: Manager, shared: Arc<Shared>, metrics: Arc<Metr
             announced.add(&change.what);
         }
     }
+}
+
+/// Starts each lazy server once that nobody knows anything of: most clients call only what is listed, so that nobody
+/// would ever start it. They end with the hub.
+#[derive(Default)]
+struct Introductions {
+    begun: HashMap<String, ServerConfig>,
+    tasks: JoinSet<()>,
+}
+
+impl Introductions {
+    fn begin(&mut self, servers: &[Server], limit: Duration) {
+        while self.tasks.try_join_next().is_some() {}
+        self.begun.retain(|name, _| servers.iter().any(|server| server.name() == name));
+        for server in servers.iter().filter(|server| is_unknown(server)) {
+            let config = server.config().clone();
+            if self.begun.get(server.name()) != Some(&config) {
+                self.begun.insert(server.name().to_owned(), config);
+                let server = server.clone();
+                // Why it could not be started is in its status.
+                self.tasks.spawn(async move { drop(server.introduce(limit).await) });
+            }
+        }
+    }
+}
+
+fn is_unknown(server: &Server) -> bool {
+    server.config().start == Start::Lazy && server.catalog().is_none()
 }
 
 /// What servers said has changed; listeners hear it even when the list reads as before.

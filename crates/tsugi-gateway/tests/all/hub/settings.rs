@@ -199,3 +199,23 @@ async fn a_legacy_client_hears_of_every_list_of_a_server_that_comes_later() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_lazy_server_that_nobody_knows_is_started_once_to_see_what_it_has_and_rests_again() {
+    let manager = Manager::new(Options::default());
+    let lazy = ServerConfig {
+        start: tsugi_client::Start::Lazy,
+        ..ServerConfig::new("late", Target::InProcess(marked("late")))
+    };
+    let server = manager.register(lazy).unwrap();
+    let config = Config::on_free_port();
+    let hub = HubConfig { naming: Naming::Bare, ..HubConfig::default() };
+    let hub = Hub::new(manager.clone(), hub, Arc::new(Guard::new(&config)));
+    let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
+    let world = World { client: Client::of(&handle), handle, manager };
+    assert_eq!(world.tool_names().await[..2], ["echo", "only_late"], "the first list has them");
+    until(|| server.status().state == State::Disconnected).await;
+    let called = world.ask("tools/call", json!({"name": "echo", "arguments": {}})).await;
+    assert_eq!(called["result"]["content"][0]["text"], r#"{"by":"late","got":{}}"#);
+    assert_eq!(server.status().state, State::Connected, "a call starts it again");
+}
