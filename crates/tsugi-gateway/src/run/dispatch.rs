@@ -24,12 +24,43 @@ use crate::guard::refusal::Refusal;
 use crate::route::{self, Found, Route, Style};
 use crate::telemetry::access_log;
 
+/// What other servers write, too, for a request whose client left before there was a response.
+const CLIENT_LEFT: u16 = 499;
+
 /// What came with a request beside its head.
 struct Came {
     body: Incoming,
     upgrade: Option<OnUpgrade>,
     /// Its id in the log, when there is one.
     request_id: Option<Arc<str>>,
+}
+
+/// What is counted and logged of a request, also when its client leaves before it is answered.
+struct Told<'request> {
+    gateway: &'request Gateway,
+    verb: &'request str,
+    name: &'static str,
+    caller: String,
+    logged: Option<access_log::Entry>,
+    is_over: bool,
+}
+
+impl Told<'_> {
+    fn end(&mut self, status: StatusCode, bytes: u64) {
+        self.is_over = true;
+        self.gateway.metrics.request(self.name, status.as_u16(), bytes);
+        if let Some(logged) = self.logged.take() {
+            logged.end(self.verb, self.name, &self.caller, status);
+        }
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end(StatusCode::from_u16(CLIENT_LEFT).expect("a status has three digits"), 0);
+        }
+    }
 }
 
 /// Who answers a request that was let in. The busiest face is waited for beside the request; each of the others in a
@@ -79,16 +110,18 @@ impl Gateway {
             self.metrics.request("preflight", StatusCode::NO_CONTENT.as_u16(), 0);
             return preflight(&parts, origin.clone());
         }
-        let logged = access_log::Entry::begin(&parts.headers);
         let found = route::find(&parts.method, parts.uri.path());
         let (name, style) = match &found {
             Found::Route(entry, _) => (entry.pattern, entry.style),
             Found::OtherVerb(style, _) => ("other verb", *style),
             Found::Nothing => ("nothing", Style::Rest),
         };
-        let came = Came { body, upgrade, request_id: logged.as_ref().map(access_log::Entry::id) };
-        let mut caller = String::new();
-        let answering = AssertUnwindSafe(self.let_in(&parts, found, came, &mut caller)).catch_unwind();
+        let logged = access_log::Entry::begin(&parts.headers);
+        let request_id = logged.as_ref().map(access_log::Entry::id);
+        let mut told =
+            Told { gateway: self, verb: parts.method.as_str(), name, caller: String::new(), logged, is_over: false };
+        let came = Came { body, upgrade, request_id };
+        let answering = AssertUnwindSafe(self.let_in(&parts, found, came, &mut told.caller)).catch_unwind();
         // Whatever breaks in there breaks this request alone.
         let answered = answering.await.unwrap_or_else(|_| Err(panicked(name)));
         let mut response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
@@ -96,10 +129,7 @@ impl Gateway {
             cors::expose(origin, response.headers_mut());
         }
         let bytes = response.body().size_hint().exact().unwrap_or(0);
-        self.metrics.request(name, response.status().as_u16(), bytes);
-        if let Some(logged) = logged {
-            logged.end(parts.method.as_str(), name, &caller, response.status());
-        }
+        told.end(response.status(), bytes);
         response
     }
 

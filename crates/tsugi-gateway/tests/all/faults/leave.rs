@@ -172,3 +172,18 @@ async fn d12_a_cancellation_may_come_too_early_too_late_twice_or_for_nothing() {
     assert!(subject.client.send("POST", "/mcp", &headers, &call).await.body.contains(r#""text":"x""#));
     assert_eq!(subject.client.send("POST", "/rpc", &[JSON], &call).await.status, 200);
 }
+
+#[tokio::test]
+async fn d01_a_request_whose_client_leaves_before_its_answer_is_counted() {
+    let subject = Subject::tsugi().await;
+    let open = subject.client.open_modern("/mcp", &tool_call(json!(1), "held", json!({}))).await;
+    subject.upstream.wait_for_calls(1).await;
+    drop(open);
+    let line = r#"tsugi_http_requests_total{route="/mcp",status="499"} 1"#;
+    let counted = async {
+        while !subject.client.send("GET", "/metrics", &[], "").await.body.contains(line) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, counted).await.expect("it is in the numbers");
+}
