@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::{ACCEPT, World, modern_call, modern_headers, until};
 
