@@ -76,17 +76,21 @@ fn parsed(name: &str, arguments: Value) -> Result<Value, Fault> {
 
 /// What was said last in each dialect, kept while no catalog changes.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<HashMap<Dialect, (Arc<Catalogs>, Arc<Spoken>)>>);
+pub(crate) struct Desk(Mutex<HashMap<Dialect, Said>>);
+
+/// What was said, and of which catalogs.
+type Said = (Arc<Catalogs>, Arc<Spoken>);
 
 /// Which catalogs were spoken of. They are told apart by what they are, since servers that follow each other under
 /// one name count alike.
-struct Catalogs(Vec<(String, Weak<Catalog>)>);
+struct Catalogs(Vec<Named>);
+
+/// A server's name and its catalog.
+type Named = (String, Weak<Catalog>);
 
 impl PartialEq for Catalogs {
     fn eq(&self, other: &Self) -> bool {
-        let same = |((one, its), (other, others)): (&(String, Weak<Catalog>), &(String, Weak<Catalog>))| {
-            one == other && Weak::ptr_eq(its, others)
-        };
+        let same = |(one, other): (&Named, &Named)| one.0 == other.0 && Weak::ptr_eq(&one.1, &other.1);
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
     }
 }
