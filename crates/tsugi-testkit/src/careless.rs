@@ -4,7 +4,8 @@
 //! meant for; it gives up on the first line that is no JSON, and on one byte that is no UTF-8; it reads lines,
 //! pages and bodies without limit; it never reads stderr; it starts a dead server again at once and sends the
 //! call a second time; it never tells a server that a call was abandoned; it leaves its child and all
-//! grandchildren behind; it follows every redirect with all its headers; it lets one slow call hold up all.
+//! grandchildren behind; it follows every redirect with all its headers; it lets one slow call hold up all; it
+//! reads nothing while it writes.
 
 mod exchange;
 mod pipe;
@@ -101,6 +102,14 @@ impl Careless {
     /// Calls a tool.
     pub fn call(&self, tool: &str, arguments: Value) -> Result<Value, String> {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Calls tools of a command: writes all calls, and only then reads the answers.
+    pub fn burst(&self, calls: &[(&str, Value)]) -> Result<Vec<Value>, String> {
+        match &mut *self.0.wire.lock() {
+            Wire::Stdio(pipe) => pipe.burst(calls),
+            Wire::Http(_) => Err("only a command reads and writes side by side".into()),
+        }
     }
 
     /// All tools of all pages, however many.

@@ -1,5 +1,9 @@
 //! Schemas and values made to hurt: each must cost one tool, not the server.
 
+use std::net::TcpStream;
+use std::time::Duration;
+
+use jsonschema::{PatternOptions, Retrieve, Uri};
 use serde_json::{Map, Value, json};
 use tsugi_schema::validate::{CompileError, Limits, Validator};
 
@@ -9,6 +13,20 @@ fn refused(schema: &Value) -> CompileError {
 
 fn compile(schema: &Value) -> Validator {
     Validator::compile(schema, Limits::default()).expect("the schema compiles")
+}
+
+/// A validator without any care: it fetches what a schema points at, and tries every way in which a pattern can be read.
+fn careless(schema: &Value) -> jsonschema::Validator {
+    struct Fetches;
+    impl Retrieve for Fetches {
+        fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+            TcpStream::connect(uri.authority().ok_or("no host")?.as_str())?;
+            Ok(json!(true))
+        }
+    }
+    let options = jsonschema::options().with_retriever(Fetches);
+    let options = options.with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(usize::MAX));
+    options.build(schema).expect("it takes every schema")
 }
 
 /// `levels` definitions, each made from the next by `step`; the last is `leaf`.
@@ -77,6 +95,26 @@ fn references_that_leave_the_document_are_refused_without_a_look() {
     assert!(sink.accept().is_err(), "nobody may have connected");
     let dangling = refused(&json!({"$ref": "#/$defs/none"}));
     assert!(matches!(dangling, CompileError::ReferenceDangles { .. }));
+}
+
+#[test]
+fn t15_the_control_fetches_what_a_schema_points_at() {
+    let sink = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    sink.set_nonblocking(true).unwrap();
+    let schema = json!({"$ref": format!("http://{}/schema.json", sink.local_addr().unwrap())});
+    refused(&schema);
+    assert!(sink.accept().is_err(), "ours asked somebody");
+    careless(&schema);
+    assert!(sink.accept().is_ok(), "the control asked nobody");
+}
+
+#[test]
+fn t15_the_control_never_finishes_reading_a_pattern() {
+    let (schema, text) = (json!({"pattern": "^(?=(a+)+$)b"}), json!(format!("{}!", "a".repeat(60))));
+    assert!(compile(&schema).validate(&text).is_err());
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(careless(&schema).is_valid(&text)));
+    assert!(ended.recv_timeout(Duration::from_secs(2)).is_err(), "the control came to an end");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{hello, message};
 
@@ -64,14 +64,29 @@ impl Pipe {
     }
 
     fn try_request(&mut self, method: &str, params: &Value, handshake: bool) -> Result<Value, String> {
-        if self.running.is_none() {
-            self.running = Some(self.start()?);
-            if handshake {
-                self.exchange("initialize", &hello())?;
-                self.send(&message(None, "notifications/initialized", &Value::Object(Default::default())))?;
-            }
-        }
+        self.open(handshake)?;
         self.exchange(method, params)
+    }
+
+    /// Sends all calls, and takes the next answers for theirs.
+    pub(super) fn burst(&mut self, calls: &[(&str, Value)]) -> Result<Vec<Value>, String> {
+        self.open(true)?;
+        for (tool, arguments) in calls {
+            self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))?;
+        }
+        calls.iter().map(|_| self.next_answer()).collect()
+    }
+
+    fn open(&mut self, handshake: bool) -> Result<(), String> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        self.running = Some(self.start()?);
+        if handshake {
+            self.exchange("initialize", &hello())?;
+            self.send(&message(None, "notifications/initialized", &Value::Object(Default::default())))?;
+        }
+        Ok(())
     }
 
     #[allow(clippy::disallowed_methods, reason = "this is how it should not be done")]
@@ -93,11 +108,19 @@ impl Pipe {
         writeln!(self.running()?.stdin, "{message}").map_err(|error| error.to_string())
     }
 
-    /// Sends, then takes the next thing with a result or an error for the answer.
-    fn exchange(&mut self, method: &str, params: &Value) -> Result<Value, String> {
+    fn ask(&mut self, method: &str, params: &Value) -> Result<(), String> {
         self.next_id += 1;
         let request = message(Some(self.next_id), method, params);
-        self.send(&request)?;
+        self.send(&request)
+    }
+
+    fn exchange(&mut self, method: &str, params: &Value) -> Result<Value, String> {
+        self.ask(method, params)?;
+        self.next_answer()
+    }
+
+    /// Takes the next thing with a result or an error for the answer.
+    fn next_answer(&mut self) -> Result<Value, String> {
         loop {
             let mut line = String::new();
             let read = self.running()?.stdout.read_line(&mut line).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! Rows of servers over stdio: each check passes with tsugi and finds its fault in the control.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tsugi_client::ServerConfig;
 use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_process::Command;
@@ -166,6 +166,18 @@ async fn f23_the_control_leaves_a_server_that_closed_its_output() {
         ensure(wait::until_within(PATIENCE, is_gone).await, || "the first process is still there".to_owned())
     };
     check(Script { ignores_eof: true, ..Script::legacy() }.rule(mute), row, "still there").await;
+}
+
+#[test]
+fn f18_the_control_reads_nothing_while_it_writes_and_jams() {
+    let stuffed = Rule::on_tool("count").act(Action::StopReading(4 << 20));
+    let server = Scripted::new(Script::legacy().rule(stuffed));
+    let large = json!({"message": "x".repeat(50_000)});
+    let calls: Vec<(&str, Value)> =
+        [("count", json!({}))].into_iter().chain((0..63).map(|_| ("echo", large.clone()))).collect();
+    let (control, (done, ended)) = (Careless::scripted(&server), std::sync::mpsc::channel());
+    std::thread::spawn(move || done.send(control.burst(&calls).is_ok()));
+    assert!(ended.recv_timeout(PATIENCE).is_err(), "everything was answered");
 }
 
 #[tokio::test]

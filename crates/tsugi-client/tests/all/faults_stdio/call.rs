@@ -190,7 +190,8 @@ async fn questions_without_end_beside_a_call_that_waits_for_its_caller_are_refus
     bench.settle().await;
     crate::outcome::asked(&bench.call("count", json!({})).await);
     let refused = || bench.peer.journal().of("told").iter().filter(|answer| answer.get("error").is_some()).count();
-    assert!(wait::until(|| refused() == 41 - 16).await, "{} are refused", refused());
+    // The last one that is refused lets the server go on to its answer, and that refuses what its caller was asked.
+    assert!(wait::until(|| refused() >= 41 - 16).await, "{} are refused", refused());
     // Left unanswered; stopping gives it up.
     bench.manager.stop().await;
 }
