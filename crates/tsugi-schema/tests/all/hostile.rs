@@ -110,7 +110,7 @@ fn t15_the_control_fetches_what_a_schema_points_at() {
 
 #[test]
 fn t15_the_control_never_finishes_reading_a_pattern() {
-    let (schema, text) = (json!({"pattern": "^(?=(a+)+$)b"}), json!(format!("{}!", "a".repeat(60))));
+    let (schema, text) = (json!({"pattern": "^((a)|(aa))+\\2$"}), json!(format!("{}!", "a".repeat(60))));
     assert!(compile(&schema).validate(&text).is_err());
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(careless(&schema).is_valid(&text)));
