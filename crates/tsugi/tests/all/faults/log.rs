@@ -159,6 +159,7 @@ fn w04_the_control_without_files_is_gone_or_never_rests() {
 }
 
 /// A server that takes every failure to accept for the end, or for nothing.
+#[expect(clippy::print_stderr, reason = "it says where it listens as the gateway does")]
 fn accept_carelessly(role: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     eprintln!("listening on http://{}", listener.local_addr().unwrap());
