@@ -61,11 +61,17 @@ pub(crate) fn build(
         true => (Some(limits.clone()), limits.whole_only()),
         false => (None, limits),
     };
-    let tries = Limit::new(server, name.clone(), parts.gate.clone(), all.cloned());
-    let tries = Deadline::new(tries, name.clone(), each, None);
-    let tries = Retry::new(tries, name.clone(), parts.tools.clone(), config.retry.clone(), config.restart);
-    let tries = Guard::new(tries, name.clone(), parts.breaker.clone());
-    let mut stack: Arc<dyn Answer> = Arc::new(tries);
+    let is_bare = parts.gate.is_none() && all.is_none() && config.retry.is_none() && parts.breaker.is_none();
+    let mut stack: Arc<dyn Answer> = match is_bare {
+        true => server,
+        false => {
+            let tries = Limit::new(server, name.clone(), parts.gate.clone(), all.cloned());
+            let tries = Deadline::new(tries, name.clone(), each, None);
+            let tries = Retry::new(tries, name.clone(), parts.tools.clone(), config.retry.clone(), config.restart);
+            let tries = Guard::new(tries, name.clone(), parts.breaker.clone());
+            Arc::new(tries)
+        }
+    };
     stack = Arc::new(CanExecute::new(stack, name.clone(), options.checks.clone()));
     if is_checking(config) {
         stack = Arc::new(Validate::new(stack, name.clone(), parts.tools.clone()));
