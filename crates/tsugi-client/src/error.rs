@@ -1,6 +1,5 @@
 //! Failures of wires and processes as faults.
 
-use serde_json::Value;
 use tsugi_process::ExitReport;
 use tsugi_protocol::answer::{Fault, FaultCode, ProcessEnd, SentState, Stage};
 use tsugi_protocol::json::Raw;
@@ -36,7 +35,7 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
     with_wire(fault.sent(sent_for(&error.kind, sent)), error)
 }
 
-/// A server's refusal for now, in its own words. What the status says about waiting holds.
+/// A server's wish that we wait, in its own words. What the status says about waiting holds.
 pub(crate) fn refused_fault(refusal: &TransportError, error: &RpcError) -> Fault {
     let mut fault = call_fault(refusal);
     fault.message = format!("{}: {}", fault.message, error.message());
@@ -47,22 +46,7 @@ pub(crate) fn refused_fault(refusal: &TransportError, error: &RpcError) -> Fault
         Some("failed") => fault.sent = SentState::Failed,
         _ => {}
     }
-    fault.with_details(Raw::from(rpc_details(error)))
-}
-
-/// `jsonrpcCode` and beside it the fields of the error's data.
-pub(crate) fn rpc_details(error: &RpcError) -> Value {
-    let mut details = serde_json::json!({"jsonrpcCode": error.code()});
-    match error.data().and_then(|data| data.to::<Value>().ok()) {
-        Some(Value::Object(fields)) => {
-            for (key, value) in fields.into_iter().filter(|(key, _)| key != "jsonrpcCode") {
-                details[key.as_str()] = value;
-            }
-        }
-        Some(other) => details["data"] = other,
-        None => {}
-    }
-    details
+    fault.with_details(Raw::from(error.details()))
 }
 
 fn not_started(error: &TransportError, may_pass: bool) -> Fault {

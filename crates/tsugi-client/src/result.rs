@@ -9,8 +9,6 @@ use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::tool;
 use tsugi_protocol::rpc::{RpcError, code};
 
-use crate::error::rpc_details;
-
 /// The result of one tool call.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -135,7 +133,7 @@ impl ToolError {
             code::RESOURCE_NOT_FOUND => FaultCode::ResourceNotFound,
             _ => FaultCode::ExecutionFailed,
         };
-        let details = Some(rpc_details(error));
+        let details = Some(error.details());
         Self { code: code.as_str().to_owned(), message: error.message(), details, retryable: false }
     }
 }

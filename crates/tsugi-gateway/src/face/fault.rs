@@ -132,23 +132,8 @@ impl From<&RpcError> for RestFault {
             code::INVALID_PARAMS => (StatusCode::BAD_REQUEST, "VALIDATION_ERROR", error.message()),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "TOOL_EXECUTION_ERROR", error.message()),
         };
-        Self { status, code, message, details: Some(rpc_details(error)), retry_after: None }
+        Self { status, code, message, details: Some(error.details()), retry_after: None }
     }
-}
-
-/// `jsonrpcCode` and the fields of the error's data.
-fn rpc_details(error: &RpcError) -> Value {
-    let mut details = json!({"jsonrpcCode": error.code()});
-    match error.data().and_then(|data| data.to::<Value>().ok()) {
-        Some(Value::Object(fields)) => {
-            for (key, value) in fields.into_iter().filter(|(key, _)| key != "jsonrpcCode") {
-                details[key.as_str()] = value;
-            }
-        }
-        Some(other) => details["data"] = other,
-        None => {}
-    }
-    details
 }
 
 impl From<&Fault> for RestFault {
@@ -161,7 +146,7 @@ impl From<&Fault> for RestFault {
         let (status, code) = rest_code(cause.code);
         let is_temporary = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let retry_after = fault.retry_after_ms.map(|time| time.div_ceil(1000)).or(is_temporary.then_some(1));
-        let details = Some(rpc_details(&fault.to_rpc()));
+        let details = Some(fault.to_rpc().details());
         Self { status, code, message: fault.message.clone(), details, retry_after }
     }
 }

@@ -1,6 +1,7 @@
 //! A JSON-RPC error object, kept as it was written.
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 
 use crate::json::{Object, Raw, Splice};
 
@@ -50,6 +51,21 @@ impl RpcError {
         self.object.get("data")
     }
 
+    /// What programs that know no JSON-RPC are told of it: `jsonrpcCode`, and beside it the fields of the data.
+    pub fn details(&self) -> Value {
+        let mut details = json!({"jsonrpcCode": self.code});
+        match self.data().and_then(|data| data.to::<Value>().ok()) {
+            Some(Value::Object(fields)) => {
+                for (key, value) in fields.into_iter().filter(|(key, _)| key != "jsonrpcCode") {
+                    details[key.as_str()] = value;
+                }
+            }
+            Some(other) => details["data"] = other,
+            None => {}
+        }
+        details
+    }
+
     /// The data as an object, when it is one.
     pub fn data_object(&self) -> Option<Object> {
         self.object.get_object("data")
@@ -89,6 +105,14 @@ impl RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn details_are_the_number_and_the_fields_of_the_data() {
+        let details = |data: Option<Value>| RpcError::with_data(-1, "m", data.map(Raw::from).as_ref()).details();
+        assert_eq!(details(None), json!({"jsonrpcCode": -1}));
+        assert_eq!(details(Some(json!({"a": 2, "jsonrpcCode": 3}))), json!({"jsonrpcCode": -1, "a": 2}));
+        assert_eq!(details(Some(json!([1]))), json!({"jsonrpcCode": -1, "data": [1]}));
+    }
 
     #[test]
     fn a_peers_error_keeps_members_we_do_not_know() {
