@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use tsugi_process::Job;
 use tsugi_protocol::answer::{Answer, Call, Fault, Reply};
-use tsugi_protocol::mcp::ServerIdentity;
+use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
+use tsugi_protocol::rpc::Notification;
 
 use exchange::Exchange;
 use in_process::InProcess;
@@ -71,6 +72,19 @@ impl Connection {
             Connection::Mux(mux) => mux.is_ending(),
             Connection::Exchange(exchange) => exchange.is_ending(),
             Connection::InProcess(..) => false,
+        }
+    }
+
+    /// Tells a legacy server that its client's roots have changed. The modern era has no word for it.
+    pub(crate) fn roots_changed(&self) {
+        if self.identity().version.era() == Era::Modern {
+            return;
+        }
+        let notification = Notification::new(Method::RootsChanged, None);
+        match self {
+            Connection::Mux(mux) => mux.notify(&notification),
+            Connection::Exchange(exchange) => exchange.notify(&notification),
+            Connection::InProcess(..) => {}
         }
     }
 

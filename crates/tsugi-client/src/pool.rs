@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply};
-use tsugi_protocol::mcp::{Askable, Era};
+use tsugi_protocol::mcp::{Askable, ClientCapabilities, Era};
 
 use crate::config::{Instances, Start};
 use crate::connection::memory::EraMemory;
@@ -41,13 +41,19 @@ struct Slot {
 struct Owner {
     caller: Caller,
     askable: Askable,
+    announces_roots: bool,
     era: Era,
 }
 
 impl Owner {
     fn of(call: &Call) -> Self {
         let client = &call.meta.client;
-        Self { caller: call.caller.clone(), askable: client.capabilities.askable(), era: client.version.era() }
+        let (askable, era) = (client.capabilities.askable(), client.version.era());
+        Self { caller: call.caller.clone(), askable, announces_roots: client.capabilities.announces_roots(), era }
+    }
+
+    fn capabilities(&self) -> ClientCapabilities {
+        self.askable.to_capabilities().announcing_roots(self.announces_roots)
     }
 }
 
@@ -172,7 +178,8 @@ impl Pool {
         let first = self.first.inner();
         let mut config = first.config.clone();
         config.start = Start::Lazy;
-        let mut common = owner.map_or_else(|| (*self.common).clone(), |owner| self.common.declaring(owner.askable));
+        let mut common =
+            owner.map_or_else(|| (*self.common).clone(), |owner| self.common.declaring(owner.capabilities()));
         if owner.is_some_and(|owner| owner.era == Era::Legacy) {
             // As if the server were known to speak it: that is tried first, and the other era after it.
             common.memory = Arc::new(EraMemory::open(None));
@@ -180,6 +187,15 @@ impl Pool {
         }
         let (inner, task) = Inner::spawn(config, &common, None, first.parts.clone(), Place::Further);
         Instance::further(inner, task, self.numbers.fetch_add(1, Relaxed))
+    }
+
+    /// The instance on the terms of this call's caller, if there is one and its server was promised to hear when the
+    /// caller's roots change.
+    pub(crate) fn promised_roots(&self, call: &Call) -> Option<Arc<Inner>> {
+        let owner = Owner::of(call);
+        let is_its = |slot: &&Slot| owner.announces_roots && slot.owner.as_ref() == Some(&owner);
+        let inner = self.more.lock().iter().find(is_its).map(|slot| slot.instance.inner().clone());
+        inner.filter(|inner| inner.era() == Some(Era::Legacy))
     }
 
     /// Lets an instance go in the background.

@@ -6,6 +6,7 @@ mod forward;
 mod listen;
 mod log;
 mod refresh;
+pub mod roots;
 mod seats;
 mod sessions;
 mod status;
@@ -18,12 +19,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc, oneshot, watch as watch_channel};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_process::{ProcessInfo, Report, Stderr};
 use tsugi_protocol::answer::{Answer, Fault};
-use tsugi_protocol::mcp::{Askable, ClientProfile, ServerIdentity};
+use tsugi_protocol::json::Raw;
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, ServerIdentity};
 
 use crate::catalog::manifest::Manifests;
 use crate::catalog::{Catalog, Lists};
@@ -87,10 +90,10 @@ impl Common {
         Self { options: Arc::new(options), memory, manifests, gate, may_start, seats }
     }
 
-    /// The same, but servers hear that the client can be asked for this.
-    pub(crate) fn declaring(&self, askable: Askable) -> Self {
+    /// The same, but servers hear that the client can do this.
+    pub(crate) fn declaring(&self, capabilities: ClientCapabilities) -> Self {
         let own = &self.options.profile;
-        let profile = ClientProfile { capabilities: askable.to_capabilities(), ..(**own).clone() };
+        let profile = ClientProfile { capabilities, ..(**own).clone() };
         let options = Options { profile: Arc::new(profile), ..(*self.options).clone() };
         Self { options: Arc::new(options), ..self.clone() }
     }
@@ -428,6 +431,7 @@ impl Inner {
             parked: Parked::default(),
             notices,
             noise: Noise::default(),
+            roots: Mutex::default(),
         };
         let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
         let status = StatusCell::new(name, config.target.kind(), changes.clone());
@@ -461,6 +465,14 @@ impl Inner {
         (inner, task)
     }
 
+    /// Tells the server that the roots of its only caller are these now. It gets them when it asks, also later.
+    pub(crate) fn tell_roots(&self, roots: Raw) {
+        *self.context.roots.lock() = Some(roots);
+        if let Some(live) = &*self.live.load() {
+            live.connection.roots_changed();
+        }
+    }
+
     /// Whether there is a connection.
     pub(crate) fn is_live(&self) -> bool {
         self.live.load().is_some()
@@ -478,6 +490,11 @@ impl Inner {
             None if self.is_resting.load(Ordering::Relaxed) => Some(self.catalog.load().as_ref()?.identity.clone()),
             None => None,
         }
+    }
+
+    /// The era that it speaks, when that is known.
+    pub(crate) fn era(&self) -> Option<Era> {
+        self.known_identity().map(|identity| identity.version.era())
     }
 
     /// How many calls are in flight.

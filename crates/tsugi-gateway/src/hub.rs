@@ -23,6 +23,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, broadcast, watch as signal};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tsugi_client::server::roots;
 use tsugi_client::{Manager, Server};
 use tsugi_protocol::answer::{Answer, Call, Complete, Fault, Outcome, Reply};
 use tsugi_protocol::json::Object;
@@ -257,6 +258,9 @@ impl Answer for Hub {
         match call.method {
             Method::Discover => self.tell(call, Hub::discovered),
             Method::Listen => watch::listen(self, &call),
+            Method::RootsChanged if call.meta.client.capabilities.announces_roots() => {
+                roots::changed(&self.view().servers, &call)
+            }
             _ => self.forward(call),
         }
     }

@@ -26,6 +26,9 @@ pub(crate) struct Context {
     pub(crate) parked: Parked,
     pub(crate) notices: Arc<Notices>,
     pub(crate) noise: Noise,
+    /// What the only caller of these connections said of its roots when they changed; `None` before it did, and where
+    /// callers share them.
+    pub(crate) roots: Mutex<Option<Raw>>,
 }
 
 /// Why a question is not put to a caller.
@@ -74,6 +77,11 @@ impl Context {
     /// A fault about this server.
     pub(crate) fn fault(&self, code: FaultCode, message: impl Into<String>) -> Fault {
         Fault::new(code, message).on_server(&self.server)
+    }
+
+    /// The answer to a question for roots that belongs to no call.
+    pub(crate) fn roots(&self) -> Raw {
+        self.roots.lock().clone().unwrap_or_else(|| Raw::literal(r#"{"roots":[]}"#))
     }
 
     /// Passes a change on.
@@ -180,7 +188,7 @@ mod tests {
         let (options, config) =
             (Arc::<Options>::default(), ServerConfig::new("s", Target::Stdio(Box::new(Command::new("s")))));
         let limits = Limits::of(&config, &options);
-        Context { server: "s".into(), options, limits, parked, notices: Arc::default(), noise }
+        Context { server: "s".into(), options, limits, parked, notices: Arc::default(), noise, roots: Mutex::default() }
     }
 
     fn explained(version: Version, outcome: Outcome) -> Outcome {

@@ -102,6 +102,11 @@ impl Exchange {
         self.shared.flights.len()
     }
 
+    /// Sends a notification of our own to a legacy server.
+    pub(crate) fn notify(&self, notification: &Notification) {
+        self.shared.notify(notification);
+    }
+
     /// Tells which arguments of which tools are mirrored into headers.
     pub(crate) fn set_header_params(&self, params: HashMap<String, HeaderParams>) {
         self.shared.header_params.store(Arc::new(params));

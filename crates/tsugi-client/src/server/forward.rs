@@ -9,7 +9,7 @@ use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::Method;
 
 use super::subscription::Taken;
-use super::{Inner, Server, listen, seats};
+use super::{Inner, Server, listen, roots, seats};
 use crate::connection::Connection;
 use crate::connection::state::State;
 
@@ -139,6 +139,9 @@ impl Answer for Server {
             Method::ToolsList | Method::ResourcesList | Method::TemplatesList | Method::PromptsList => self.list(call),
             Method::Discover => self.discover(),
             Method::Listen => listen::reply(&self.inner, &call),
+            Method::RootsChanged if call.meta.client.capabilities.announces_roots() => {
+                roots::changed(std::slice::from_ref(self), &call)
+            }
             _ => self.stack.answer(call),
         }
     }

@@ -227,7 +227,7 @@ impl Shared {
             // Whoever speaks the modern era has nothing to do with the wire of 2024.
             config.target = Target::StreamableHttp(target.clone());
         }
-        let common = self.common.declaring(askable);
+        let common = self.common.declaring(askable.to_capabilities());
         let place = Place::Beside(self.first.context.notices.clone());
         let (inner, task) = Inner::spawn(config, &common, None, self.first.parts.clone(), place);
         let used = Mutex::new(Instant::now());

@@ -4,6 +4,7 @@ mod calls;
 mod cell;
 mod in_process;
 mod questions;
+mod roots;
 mod sessions;
 mod state;
 mod turns;

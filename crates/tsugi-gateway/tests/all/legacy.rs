@@ -267,6 +267,38 @@ async fn a_client_that_cannot_be_asked_gets_an_error() {
 }
 
 #[tokio::test]
+async fn changed_roots_are_asked_for_on_the_stream_for_changes_also_when_it_is_opened_later() {
+    let told = Drops::default();
+    let heard = told.clone();
+    let handle = serve(script(move |call| match (&call.method, call.params.has("inputResponses")) {
+        (Method::RootsChanged, true) => {
+            drop(heard.guard());
+            complete(json!({}))
+        }
+        (Method::RootsChanged, false) => {
+            Reply::ready(Outcome::InputRequired(InputRequired::one("roots", &Method::RootsList, None, None)))
+        }
+        _ => answer(call),
+    }))
+    .await;
+    let client = Client::of(&handle);
+    let opening = initialize("2025-11-25").replace(r#""roots":{}"#, r#""roots":{"listChanged":true}"#);
+    let got = client.send("POST", "/mcp", &BASE, &opening).await;
+    let id = got.header("mcp-session-id").unwrap().to_owned();
+    let session = Session { client, id, extra: Vec::new() };
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).to_string();
+    assert_eq!(session.post(&changed).await.status, 202);
+    let mut stream = session.open_get(None).await;
+    for number in 1..=2 {
+        stream.read_until(&format!("\"id\":{number},\"method\":\"roots/list\"")).await;
+        let roots = json!({"jsonrpc": "2.0", "id": number, "result": {"roots": []}}).to_string();
+        assert_eq!(session.post(&roots).await.status, 202);
+        until(|| told.0.load(std::sync::atomic::Ordering::SeqCst) == number).await;
+        assert_eq!(session.post(&changed).await.status, 202);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_never_stops_asking_is_stopped() {
     let mut config = Config::on_free_port();
     config.limits.rounds = 2;

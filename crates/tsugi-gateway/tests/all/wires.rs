@@ -117,6 +117,46 @@ async fn a_question_goes_out_on_the_pipe_and_its_answer_comes_back() {
     assert_eq!(answer["result"]["content"][0]["text"], r#"{"who":{"action":"decline"}}"#);
 }
 
+/// Keeps the roots that it is told of.
+fn keeps_roots(told: &Arc<parking_lot::Mutex<Vec<Value>>>) -> Arc<dyn Answer> {
+    let (told, other) = (told.clone(), server(Drops::default()));
+    script(move |call: Call| match (&call.method, call.params.get("inputResponses")) {
+        (Method::RootsChanged, Some(answers)) => {
+            told.lock().push(answers.to().unwrap());
+            complete(json!({}))
+        }
+        (Method::RootsChanged, None) => {
+            Reply::ready(Outcome::InputRequired(InputRequired::one("roots", &Method::RootsList, None, None)))
+        }
+        _ => other.answer(call),
+    })
+}
+
+#[tokio::test]
+async fn a_client_whose_roots_changed_is_asked_for_them_if_it_promised_to_say_so() {
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
+    for (promise, is_asked) in [(json!({"listChanged": true}), true), (json!({}), false)] {
+        let told = Arc::default();
+        let mut pipe = Pipe::open(keeps_roots(&told));
+        let mut initialize = initialize();
+        initialize["params"]["capabilities"]["roots"] = promise;
+        pipe.send(&initialize).await;
+        pipe.read().await;
+        pipe.send(&changed).await;
+        if is_asked {
+            let question = pipe.read().await;
+            assert_eq!(question["method"], "roots/list");
+            let roots = json!({"roots": [{"uri": "file:///new"}]});
+            pipe.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": roots})).await;
+        }
+        pipe.send(&call(json!(1), "next")).await;
+        assert_eq!(pipe.read().await["id"], 1, "nothing else is said");
+        until(|| told.lock().len() == usize::from(is_asked)).await;
+        let expected = json!({"roots": {"roots": [{"uri": "file:///new"}]}});
+        assert!(told.lock().iter().all(|answers| *answers == expected));
+    }
+}
+
 #[tokio::test]
 async fn content_length_is_answered_in_kind() {
     let mut pipe = Pipe::open(server(Drops::default()));

@@ -19,23 +19,37 @@ pub fn initialize_params(profile: &ClientProfile, version: Version) -> Raw {
     let mut params = Splice::with_capacity(256);
     params
         .string("protocolVersion", version.as_str())
-        .raw("capabilities", &revision::client_capabilities(&profile.capabilities, version).raw())
+        .raw("capabilities", &declared(&profile.capabilities, version))
         .raw("clientInfo", &profile.info.clone().unwrap_or_else(own_info));
     params.finish()
 }
 
+fn declared(capabilities: &ClientCapabilities, version: Version) -> Raw {
+    let known = revision::client_capabilities(capabilities, version);
+    if !capabilities.announces_roots() {
+        return known.raw();
+    }
+    let announced = edit::members(known.object(), |key, _| match key {
+        "roots" => Edit::Replace(Raw::literal(r#"{"listChanged":true}"#)),
+        _ => Edit::Keep,
+    });
+    announced.raw()
+}
+
 /// Reads a legacy client's `initialize`: the revision to answer with, and who the client is.
 /// What only works between a client and the server it is connected to is left out of its capabilities:
-/// tasks of its own, and the promise to announce new roots, which no modern client makes.
+/// tasks of its own. The promise to announce new roots, which no modern client makes, is kept apart from them.
 pub fn read_initialize(params: &Object) -> (Version, ClientProfile) {
     let version = Version::negotiate_legacy(&params.get_str("protocolVersion").unwrap_or_default());
     let capabilities = params.get_object("capabilities").unwrap_or_else(Object::empty);
+    let roots = capabilities.get_object("roots");
+    let announces_roots = roots.is_some_and(|roots| roots.get_bytes("listChanged") == Some(b"true"));
     let capabilities = edit::members(&capabilities, |key, member| match key {
         "tasks" => Edit::Drop,
         "roots" => Edit::replace(without_list_changed(&capabilities.value(member))),
         _ => Edit::Keep,
     });
-    let capabilities = ClientCapabilities::from_object(capabilities);
+    let capabilities = ClientCapabilities::from_object(capabilities).announcing_roots(announces_roots);
     (version, ClientProfile { version, info: params.get("clientInfo"), capabilities })
 }
 

@@ -23,59 +23,73 @@ impl Default for ClientProfile {
 
 /// A client's capabilities as it wrote them. Unknown ones and extensions survive.
 #[derive(Debug, Clone)]
-pub struct ClientCapabilities(Object);
+pub struct ClientCapabilities {
+    object: Object,
+    announces_roots: bool,
+}
 
 impl ClientCapabilities {
     /// None at all.
     pub fn none() -> Self {
-        Self(Object::empty())
+        Self::from_object(Object::empty())
     }
 
     /// As written.
     pub fn from_object(object: Object) -> Self {
-        Self(object)
+        Self { object, announces_roots: false }
     }
 
     /// Everything a server may ask a client for.
     pub fn all() -> Self {
-        Self(Object::from(serde_json::json!({
+        Self::from_object(Object::from(serde_json::json!({
             "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}
         })))
     }
 
     /// As JSON.
     pub fn raw(&self) -> Raw {
-        self.0.raw()
+        self.object.raw()
     }
 
     /// The object.
     pub fn object(&self) -> &Object {
-        &self.0
+        &self.object
     }
 
     /// True when the client can show a form. `elicitation: {}` means forms, as 2025-06-18 wrote it.
     pub fn has_form_elicitation(&self) -> bool {
-        self.0.get_object("elicitation").is_some_and(|modes| modes.has("form") || !modes.has("url"))
+        self.object.get_object("elicitation").is_some_and(|modes| modes.has("form") || !modes.has("url"))
     }
 
     /// True when the client can send the user to an address.
     pub fn has_url_elicitation(&self) -> bool {
-        self.0.get_object("elicitation").is_some_and(|modes| modes.has("url"))
+        self.object.get_object("elicitation").is_some_and(|modes| modes.has("url"))
     }
 
     /// True when the client lends its model.
     pub fn has_sampling(&self) -> bool {
-        self.0.has("sampling")
+        self.object.has("sampling")
     }
 
     /// True when the client lends its model together with tools.
     pub fn has_sampling_tools(&self) -> bool {
-        self.0.get_object("sampling").is_some_and(|settings| settings.has("tools"))
+        self.object.get_object("sampling").is_some_and(|settings| settings.has("tools"))
     }
 
     /// True when the client tells its roots.
     pub fn has_roots(&self) -> bool {
-        self.0.has("roots")
+        self.object.has("roots")
+    }
+
+    /// The same, of a client that says when its roots change. It is kept apart from the object because only the legacy
+    /// era has words for it, and only a server that is told may read them.
+    pub fn announcing_roots(self, announces_roots: bool) -> Self {
+        Self { announces_roots: announces_roots && self.has_roots(), ..self }
+    }
+
+    /// True when the client says when its roots change.
+    pub fn announces_roots(&self) -> bool {
+        self.announces_roots
     }
 
     /// What the client can be asked for.
@@ -85,7 +99,7 @@ impl ClientCapabilities {
             self.has_url_elicitation(),
             self.has_sampling(),
             self.has_sampling_tools(),
-            self.0.get_object("sampling").is_some_and(|settings| settings.has("context")),
+            self.object.get_object("sampling").is_some_and(|settings| settings.has("context")),
             self.has_roots(),
         ])
     }
@@ -134,7 +148,7 @@ impl Askable {
         if roots {
             capabilities.raw("roots", &Raw::literal("{}"));
         }
-        ClientCapabilities(capabilities.finish_object())
+        ClientCapabilities::from_object(capabilities.finish_object())
     }
 }
 

@@ -6,6 +6,8 @@ use std::process::Child;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tsugi_testkit::process;
+use tsugi_testkit::script::{Action, Rule, Script};
+use tsugi_testkit::scripted::Scripted;
 
 use crate::world::{World, until};
 
@@ -50,6 +52,38 @@ fn it_ends_with_its_input_and_leaves_nothing() {
     let names: Vec<&str> =
         list["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
     assert!(names.contains(&"one__echo") && names.contains(&"two__echo"), "{names:?}");
+    drop(input);
+    ends_well(child, &world);
+}
+
+/// The server's own process hears of it because the gateway passes it on to all that were promised to.
+#[test]
+fn a_server_with_an_instance_of_its_own_gets_the_clients_new_roots() {
+    let asks = Action::Ask { method: "roots/list".into(), params: json!({}), wait: false };
+    let scripted = Scripted::new(Script::legacy().rule(Rule::on("notifications/roots/list_changed").act(asks)));
+    let env: serde_json::Map<String, Value> =
+        scripted.env().into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+    let server = json!({"name": "s", "command": scripted.program(), "args": scripted.args(), "env": env,
+        "instances": "per-session"});
+    let world = World::new();
+    let config = world.write("tsugi.yaml", &json!({"servers": [server]}).to_string());
+    let mut child = world.spawn(&["stdio", "--config", config.to_str().unwrap()]);
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let promise = r#""capabilities":{"roots":{"listChanged":true}}"#;
+    writeln!(input, "{}", initialize().replace(r#""capabilities":{}"#, promise)).unwrap();
+    answer(&mut output, 0);
+    let call =
+        json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "s__echo", "arguments": {}}});
+    writeln!(input, "{call}").unwrap();
+    answer(&mut output, 9);
+    writeln!(input, r#"{{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}}"#).unwrap();
+    let question = answer(&mut output, 1);
+    assert_eq!(question["method"], "roots/list");
+    writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": 1, "result": {"roots": [{"uri": "file:///new"}]}})).unwrap();
+    let journal = scripted.journal();
+    until(|| !journal.of("told").is_empty(), || format!("{:?}", journal.entries()));
+    assert_eq!(journal.of("told")[0]["result"], json!({"roots": [{"uri": "file:///new"}]}));
     drop(input);
     ends_well(child, &world);
 }

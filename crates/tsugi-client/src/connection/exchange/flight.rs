@@ -132,10 +132,11 @@ impl Shared {
         None
     }
 
-    /// Tells the server that nobody will be asked. One that asks for roots outside any call gets none.
+    /// Tells the server that nobody will be asked. One that asks for roots outside any call gets those that its only
+    /// caller told of, or none.
     pub(super) fn refuse(self: &Arc<Self>, question: Request) {
         let response = if question.method == Method::RootsList {
-            Response::result(question.id, Raw::literal(r#"{"roots":[]}"#))
+            Response::result(question.id, self.context.roots())
         } else {
             let error = RpcError::new(code::INTERNAL_ERROR, "it cannot be told whose call this question belongs to");
             Response::error(Some(question.id), error)

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::{Method, meta};
 use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
 
@@ -63,9 +62,10 @@ impl Shared {
                 self.turnstile.turn_on();
                 self.give(key, request);
             }
-            // A server that asks for roots outside any call (right after the handshake, say) gets none.
+            // A server that asks for roots outside any call (right after the handshake, say) gets those that its only
+            // caller told of, or none.
             Owner::Nobody if request.method == Method::RootsList => {
-                self.respond(&Response::result(request.id, Raw::literal(r#"{"roots":[]}"#)));
+                self.respond(&Response::result(request.id, self.context.roots()));
             }
             Owner::Nobody => self.refuse(request),
             Owner::Held => {

@@ -43,6 +43,9 @@ struct State {
     /// Grows whenever what is to be watched changes.
     watch: u64,
     watcher: Option<Waker>,
+    /// How often the client said that its roots have changed, and how much of that the servers know.
+    roots: u64,
+    roots_told: u64,
     running: Vec<(Id, Arc<Cancel>)>,
     questions: HashMap<u64, oneshot::Sender<Body>>,
     is_over: bool,
@@ -116,6 +119,8 @@ impl Conversation {
             uris: BTreeSet::new(),
             watch: 0,
             watcher: None,
+            roots: 0,
+            roots_told: 0,
             running: Vec::new(),
             questions: HashMap::new(),
             is_over: false,
@@ -203,9 +208,31 @@ impl Conversation {
     }
 
     fn notification(&self, notification: &Notification) {
-        if notification.method != Method::Cancelled {
-            return;
+        match notification.method {
+            Method::Cancelled => self.cancelled(notification),
+            Method::RootsChanged if self.client.capabilities.announces_roots() => self.roots_changed(),
+            _ => {}
         }
+    }
+
+    fn roots_changed(&self) {
+        let mut state = self.state.lock();
+        state.roots += 1;
+        wake(state.watcher.take());
+    }
+
+    /// The number of the last change of the client's roots, when servers have not heard of it.
+    pub(super) fn untold_roots(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.roots != state.roots_told && !state.is_over).then_some(state.roots)
+    }
+
+    /// Servers have heard of the changes up to this one.
+    pub(super) fn told_roots(&self, number: u64) {
+        self.state.lock().roots_told = number;
+    }
+
+    fn cancelled(&self, notification: &Notification) {
         let Some(id) = notification.params_object().get("requestId").and_then(Id::from_raw) else { return };
         let state = self.state.lock();
         for (_, cancel) in state.running.iter().filter(|(running, _)| *running == id) {
