@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tsugi_protocol::answer::Reply;
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::input::Question;
-use tsugi_protocol::rpc::{Request, Response, RpcError, code};
+use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
 
 /// How many calls of one server may wait at once.
 const MAX_PARKED: usize = 1024;
@@ -23,6 +23,12 @@ pub(crate) trait Resume: Send {
         None
     }
 
+    /// Which connection it is on: its address in memory, for as long as it is there.
+    fn connection(&self) -> usize;
+
+    /// The server has taken its question back: the call no longer waits for its caller.
+    fn withdrawn(&mut self);
+
     /// Answers the server's question and goes on with the call. Without an answer it only goes on.
     fn resume(self: Box<Self>, answer: Option<Response>) -> Reply;
 
@@ -33,7 +39,7 @@ pub(crate) trait Resume: Send {
 /// A call that waits. Dropping it abandons the call.
 pub(crate) struct ParkedCall {
     pub(crate) question: Question,
-    /// The server's own form of the question; gone when it turned out to be another call's.
+    /// The server's own form of the question; gone when it turned out to be another call's, or was taken back.
     request: Option<Request>,
     rest: Option<Box<dyn Resume>>,
     expires: Instant,
@@ -48,6 +54,17 @@ impl std::fmt::Debug for ParkedCall {
 impl ParkedCall {
     pub(crate) fn new(request: Request, question: Question, rest: Box<dyn Resume>, lifetime: Duration) -> Self {
         Self { question, request: Some(request), rest: Some(rest), expires: Instant::now() + lifetime }
+    }
+
+    /// Forgets the question with this id of the server's, if it is this call's. Nobody answers it any more.
+    fn withdraw(&mut self, connection: usize, id: &Id) -> bool {
+        let Some(rest) = self.rest.as_mut().filter(|rest| rest.connection() == connection) else { return false };
+        if self.request.as_ref().is_none_or(|request| request.id != *id) {
+            return false;
+        }
+        self.request = None;
+        rest.withdrawn();
+        true
     }
 
     /// True when the call waits for an answer of its caller, false when it only has to be fetched.
@@ -106,6 +123,13 @@ impl Parked {
         let mut calls = self.calls.lock();
         let is_it = |call: &&mut ParkedCall| call.rest.as_ref().is_some_and(|rest| rest.key() == Some(key));
         calls.values_mut().find(is_it)?.request.take()
+    }
+
+    /// The server on this connection has taken back the question with this id. Its call goes on: whoever comes back
+    /// for it gets what the server makes of it, and the answer to the question is not sent
+    /// ([Cancellation](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation)).
+    pub(crate) fn withdraw(&self, connection: usize, id: &Id) {
+        self.calls.lock().values_mut().any(|call| call.withdraw(connection, id));
     }
 
     /// Abandons calls that waited too long, as long as it is polled.

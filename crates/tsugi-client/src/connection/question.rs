@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tsugi_protocol::answer::Caller;
-use tsugi_protocol::rpc::Request;
+use tsugi_protocol::rpc::{Id, Request};
 
 /// A call in flight that may be the one that asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +71,14 @@ impl Held {
         self.0.lock().push_back(question);
     }
 
+    /// Forgets a question that the server has taken back; `false` when it is not here.
+    pub(crate) fn remove(&self, id: &Id) -> bool {
+        let mut held = self.0.lock();
+        let before = held.len();
+        held.retain(|question| question.id != *id);
+        held.len() < before
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
@@ -92,7 +100,6 @@ impl Held {
 mod tests {
     use super::*;
     use tsugi_protocol::mcp::Method;
-    use tsugi_protocol::rpc::Id;
 
     fn candidate(key: u64, caller: &str) -> Candidate {
         Candidate { key, caller: Caller::new(caller), is_asking: false }

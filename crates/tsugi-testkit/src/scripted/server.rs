@@ -143,6 +143,15 @@ impl Server {
         }
     }
 
+    /// Withdraws all open questions: tells of each by its number, and then those who wait for its answer.
+    pub(super) fn withdraw_asks(&self, tell: impl Fn(u64)) {
+        let asks: Vec<(u64, Sender<Value>)> = self.asks.lock().drain().collect();
+        for (id, sender) in asks {
+            tell(id);
+            sender.send(json!({"result": "withdrawn"})).ok();
+        }
+    }
+
     /// The client gives up on a request.
     pub(super) fn cancel(&self, id: &Value) {
         self.journal.write("cancelled", id.clone());

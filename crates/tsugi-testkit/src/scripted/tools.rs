@@ -76,6 +76,7 @@ pub(super) fn call(turn: &Turn) -> Option<Body> {
         "log" => log(turn, arguments),
         "change" => change(turn, arguments["what"].as_str().unwrap_or("tools")),
         "about" => about(turn, arguments["variable"].as_str()),
+        "withdraw" => withdraw(turn),
         "ask" | "ask_url" | "ask_twice" | "sample" | "roots" => return ask(turn, name),
         other if is_listed(turn, other) => text(turn, arguments.to_string()),
         other => error(-32602, &format!("Unknown tool: {other}")),
@@ -127,6 +128,15 @@ fn change(turn: &Turn, what: &str) -> Body {
     }
     turn.server.announce(what);
     text(turn, "changed".into())
+}
+
+/// Takes every open question back; whoever waits for its answer goes on without.
+fn withdraw(turn: &Turn) -> Body {
+    turn.server.withdraw_asks(|id| {
+        let params = json!({"requestId": id, "reason": "no longer needed"});
+        turn.voice.note(&outgoing(None, "notifications/cancelled", &params));
+    });
+    text(turn, "withdrawn".into())
 }
 
 fn about(turn: &Turn, variable: Option<&str>) -> Body {

@@ -16,6 +16,7 @@ use tsugi_protocol::answer::{Call, Failure, Fault, FaultCode, Notes, Outcome, Re
 use tsugi_protocol::codec::sse::Event;
 use tsugi_protocol::era;
 use tsugi_protocol::json::{Raw, Splice};
+use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
 use tsugi_protocol::rpc::{Body, Message, Notification, Request, Response, code, peek};
@@ -173,16 +174,16 @@ impl Talk {
                 }
                 Some(Mail::Progress(note)) => self.progressed(note),
                 Some(Mail::Question(request) | Mail::Guess(request)) => {
+                    if !self.shared.flights.is_open(self.id, &request.id) {
+                        continue;
+                    }
                     match self.shared.context.admit(&self.call, &request) {
                         Err(refusal) => {
                             self.shared.send_aside(refusal.response.to_bytes());
-                            self.shared.flights.settled(self.id);
+                            self.shared.flights.settled(&request.id);
                             self.lacking = self.lacking.take().or(refusal.lacking);
                         }
-                        Ok(question) => {
-                            let (context, call) = (self.shared.context.clone(), self.call.clone());
-                            return context.park(&call, request, question, Box::new(self));
-                        }
+                        Ok(question) => return self.park(request, question),
                     }
                 }
                 // The call itself holds a sender, so the mailbox never closes before the call ends.
@@ -193,6 +194,16 @@ impl Talk {
 }
 
 impl Talk {
+    fn park(self, request: Request, question: Question) -> Outcome {
+        let (shared, call, number, id) = (self.shared.clone(), self.call.clone(), self.id, request.id.clone());
+        let parked = shared.context.park(&call, request, question, Box::new(self));
+        if !shared.flights.is_open(number, &id) {
+            // Taken back in this very moment.
+            shared.context.parked.withdraw(shared.place(), &id);
+        }
+        parked
+    }
+
     fn progressed(&self, note: Notification) {
         if let Some(note) = for_caller(&self.call, note) {
             self.notes.push(note);
@@ -223,13 +234,22 @@ impl Drop for Talk {
 }
 
 impl Resume for Talk {
+    fn connection(&self) -> usize {
+        self.shared.place()
+    }
+
+    // Calls over HTTP do not take turns, so nobody waits for this one.
+    fn withdrawn(&mut self) {}
+
     fn resume(self: Box<Self>, answer: Option<Response>) -> Reply {
         Reply::from_noting_on(self.notes.clone(), async move {
-            self.shared.flights.settled(self.id);
-            if let Some(answer) = answer
-                && let Err(fault) = self.shared.deliver(&answer).await
-            {
-                return Outcome::fault(fault.on_server(&self.shared.context.server));
+            if let Some(answer) = answer {
+                if let Some(id) = &answer.id {
+                    self.shared.flights.settled(id);
+                }
+                if let Err(fault) = self.shared.deliver(&answer).await {
+                    return Outcome::fault(fault.on_server(&self.shared.context.server));
+                }
             }
             self.drive().await
         })
@@ -309,12 +329,15 @@ impl Sent {
     async fn asked(&self, request: Request) {
         let Some(mail) = &self.mail else { return };
         if let Some(question) = self.shared.question_of(request) {
-            self.shared.flights.asked(self.id);
+            self.shared.flights.asked(self.id, &question.id);
             let _ = mail.send(Mail::Question(question)).await;
         }
     }
 
     fn noted(&self, notes: &Notes, note: Notification) {
+        if note.method == Method::Cancelled && self.is_legacy() {
+            return self.shared.withdraw(&note);
+        }
         // On a listen stream changes are what was asked for; elsewhere they are about the whole server.
         if self.call.method != Method::Listen
             && let Some(notice) = Notice::of(&note)

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tsugi_protocol::answer::{Call, Caller};
+use tsugi_protocol::era::change;
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::{Method, meta};
 use tsugi_protocol::rpc::{Id, Notification, Request, Response, RpcError, code};
@@ -36,8 +37,8 @@ struct Entry {
     /// False for our own listening to a server's changes.
     is_of_caller: bool,
     mail: Option<mpsc::Sender<Mail>>,
-    /// How many questions it has that are not answered.
-    questions: usize,
+    /// The ids of its questions that are not answered.
+    questions: Vec<Id>,
 }
 
 /// A call's place among the flights, given up when dropped.
@@ -49,7 +50,7 @@ pub(super) struct Flight {
 impl Flights {
     pub(super) fn take_off(&self, id: u64, call: &Call, mail: Option<mpsc::Sender<Mail>>) -> Flight {
         let (may_ask, is_of_caller) = (call.method.may_ask(), call.method != Method::Listen);
-        let entry = Entry { id, caller: call.caller.clone(), may_ask, is_of_caller, mail, questions: 0 };
+        let entry = Entry { id, caller: call.caller.clone(), may_ask, is_of_caller, mail, questions: Vec::new() };
         self.0.lock().push(entry);
         Flight { flights: self.clone(), id }
     }
@@ -65,33 +66,44 @@ impl Flights {
         entries
             .iter()
             .filter(|entry| asking(entry))
-            .map(|entry| Candidate { key: entry.id, caller: entry.caller.clone(), is_asking: entry.questions > 0 })
+            .map(|entry| Candidate {
+                key: entry.id,
+                caller: entry.caller.clone(),
+                is_asking: !entry.questions.is_empty(),
+            })
             .collect()
     }
 
     /// The call was given a question.
-    pub(super) fn asked(&self, id: u64) {
-        self.change(id, |entry| entry.questions += 1);
-    }
-
-    /// A question of the call is answered, or refused.
-    pub(super) fn settled(&self, id: u64) {
-        self.change(id, |entry| entry.questions = entry.questions.saturating_sub(1));
-    }
-
-    fn change(&self, id: u64, change: impl FnOnce(&mut Entry)) {
+    pub(super) fn asked(&self, id: u64, question: &Id) {
         if let Some(entry) = self.0.lock().iter_mut().find(|entry| entry.id == id) {
-            change(entry);
+            entry.questions.push(question.clone());
         }
+    }
+
+    /// A question is answered, refused, or taken back; `false` when no call has it.
+    pub(super) fn settled(&self, question: &Id) -> bool {
+        let mut entries = self.0.lock();
+        let Some(entry) = entries.iter_mut().find(|entry| entry.questions.contains(question)) else { return false };
+        entry.questions.retain(|other| other != question);
+        true
+    }
+
+    /// False when the server has taken this question of the call back.
+    pub(super) fn is_open(&self, id: u64, question: &Id) -> bool {
+        self.0.lock().iter().any(|entry| entry.id == id && entry.questions.contains(question))
     }
 
     fn deliver(&self, id: u64, mail: Mail) -> Result<(), Mail> {
         let mut entries = self.0.lock();
         let Some(entry) = entries.iter_mut().find(|entry| entry.id == id) else { return Err(mail) };
         let Some(sender) = &entry.mail else { return Err(mail) };
-        let is_question = matches!(mail, Mail::Question(_) | Mail::Guess(_));
+        let question = match &mail {
+            Mail::Question(request) | Mail::Guess(request) => Some(request.id.clone()),
+            _ => None,
+        };
         sender.try_send(mail).map_err(|error| error.into_inner())?;
-        entry.questions += usize::from(is_question);
+        entry.questions.extend(question);
         Ok(())
     }
 }
@@ -119,6 +131,18 @@ impl Shared {
         if let Err(Mail::Question(question) | Mail::Guess(question)) = delivered {
             self.refuse(question);
         }
+    }
+
+    /// The server takes a question back. It may be on its way to its call, which looks again once it is parked.
+    pub(super) fn withdraw(&self, notification: &Notification) {
+        if let Some(id) = change::cancelled_id(notification).filter(|id| self.flights.settled(id)) {
+            self.context.parked.withdraw(self.place(), &id);
+        }
+    }
+
+    /// What tells this connection from others of its server.
+    pub(super) fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// The question in a server's request. What is none is answered here and now: no call has to be looked for.

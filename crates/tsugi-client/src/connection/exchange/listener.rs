@@ -126,6 +126,7 @@ async fn follow(shared: &Arc<Shared>, mut events: EventStream, last_id: &mut Opt
         retry = event.retry.map(|retry| Duration::from_millis(retry.clamp(100, 60_000))).or(retry);
         match Message::parse(event.data.clone()) {
             Ok(Message::Notification(note)) if note.method == Method::Progress => shared.stray_progress(note),
+            Ok(Message::Notification(note)) if note.method == Method::Cancelled => shared.withdraw(&note),
             Ok(Message::Notification(notification)) => {
                 if let Some(notice) = Notice::of(&notification) {
                     shared.context.tell(notice);

@@ -15,27 +15,34 @@ const MAX_QUESTIONS: usize = 16;
 /// What is known of calls that were given a question.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Calls with questions that are not answered, and how many.
-    asking: HashMap<u64, usize>,
+    /// Calls with questions that are not answered, and the ids of those.
+    asking: HashMap<u64, Vec<Id>>,
     /// Calls that the server has answered while they had such a question: it was not theirs.
     answered: HashSet<u64>,
 }
 
 impl Questions {
     /// Counts one more question of a call; `false` when it has too many.
-    fn add(&mut self, key: u64) -> bool {
+    fn add(&mut self, key: u64, id: &Id) -> bool {
         let open = self.asking.entry(key).or_default();
-        let has_room = *open < MAX_QUESTIONS;
-        *open += usize::from(has_room);
+        let has_room = open.len() < MAX_QUESTIONS;
+        if has_room {
+            open.push(id.clone());
+        }
         has_room
     }
 
-    fn remove(&mut self, key: u64) {
+    fn remove(&mut self, key: u64, id: &Id) {
         let Some(open) = self.asking.get_mut(&key) else { return };
-        *open -= 1;
-        if *open == 0 {
+        open.retain(|other| other != id);
+        if open.is_empty() {
             self.asking.remove(&key);
         }
+    }
+
+    /// The call that has this question.
+    fn owner(&self, id: &Id) -> Option<u64> {
+        self.asking.iter().find(|(_, open)| open.contains(id)).map(|(key, _)| *key)
     }
 }
 
@@ -78,7 +85,7 @@ impl Shared {
 
     /// Gives a question to a call; one that has just ended cannot take it.
     fn give(&self, key: u64, request: Request) {
-        if !self.questions.lock().add(key) {
+        if !self.questions.lock().add(key, &request.id) {
             return self.refuse(request);
         }
         if let Err(Arrival::Question(request)) = self.pending.post(key, Arrival::Question(request)) {
@@ -107,8 +114,30 @@ impl Shared {
     }
 
     /// One question of the call is answered, or refused.
-    pub(super) fn settled(&self, key: u64) {
-        self.questions.lock().remove(key);
+    pub(super) fn settled(&self, key: u64, id: &Id) {
+        self.questions.lock().remove(key, id);
+    }
+
+    /// False when the server has taken this question of the call back.
+    pub(super) fn is_open(&self, key: u64, id: &Id) -> bool {
+        self.questions.lock().asking.get(&key).is_some_and(|open| open.contains(id))
+    }
+
+    /// The server takes a question back. It may be on its way to its call, which looks again once it is parked.
+    pub(super) fn withdraw(&self, id: &Id) {
+        if self.held.remove(id) {
+            return self.settle();
+        }
+        let mut questions = self.questions.lock();
+        let Some(key) = questions.owner(id) else { return };
+        questions.remove(key, id);
+        drop(questions);
+        self.context.parked.withdraw(self.place(), id);
+    }
+
+    /// What tells this connection from others of its server.
+    pub(super) fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// The call has ended.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tsugi_process::Job;
 use tsugi_protocol::answer::{Caller, Fault, FaultCode};
+use tsugi_protocol::era::change;
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::{Era, Method, meta};
 use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError, code, peek};
@@ -138,7 +139,12 @@ fn route_notification(shared: &Shared, notification: Notification) {
     let key = match notification.method {
         Method::Progress => token(notification.params.as_ref(), meta::PROGRESS_TOKEN),
         Method::LogMessage => log_owner(shared),
-        Method::Cancelled => None,
+        Method::Cancelled => {
+            if let Some(id) = change::cancelled_id(&notification).filter(|_| shared.era() == Era::Legacy) {
+                shared.withdraw(&id);
+            }
+            None
+        }
         _ => token(notification.params.as_ref(), "requestId").or_else(|| only_call(shared)),
     };
     if let Some(key) = key {

@@ -62,11 +62,16 @@ impl MuxReply {
             self.shared.route_question(request);
             return None;
         }
+        let (key, id) = (flight.ticket.key(), request.id.clone());
+        if !self.shared.is_open(key, &id) {
+            self.flight = Some(flight);
+            return None;
+        }
         match self.shared.context.admit(&flight.call, &request) {
             Err(refusal) => {
                 self.shared.respond(&refusal.response);
                 flight.lacking = flight.lacking.or(refusal.lacking);
-                self.shared.settled(flight.ticket.key());
+                self.shared.settled(key, &id);
                 self.flight = Some(flight);
                 None
             }
@@ -75,6 +80,10 @@ impl MuxReply {
                 flight.set_parked(true);
                 let rest = Box::new(MuxReply { shared: self.shared.clone(), flight: Some(flight) });
                 let parked = self.shared.context.park(&call, request, question, rest);
+                if !self.shared.is_open(key, &id) {
+                    // Taken back in this very moment.
+                    self.shared.context.parked.withdraw(self.shared.place(), &id);
+                }
                 if self.shared.turnstile.has_line() {
                     self.shared.hurry();
                 }
@@ -118,13 +127,23 @@ impl Resume for MuxReply {
         self.flight.as_ref().map(|flight| flight.ticket.key())
     }
 
+    fn connection(&self) -> usize {
+        self.shared.place()
+    }
+
+    fn withdrawn(&mut self) {
+        if let Some(flight) = &mut self.flight {
+            flight.set_parked(false);
+        }
+    }
+
     fn resume(mut self: Box<Self>, answer: Option<Response>) -> Reply {
         if let Some(flight) = &mut self.flight {
             flight.set_parked(false);
         }
         if let Some(answer) = answer {
-            if let Some(flight) = &self.flight {
-                self.shared.settled(flight.ticket.key());
+            if let (Some(flight), Some(id)) = (&self.flight, &answer.id) {
+                self.shared.settled(flight.ticket.key(), id);
             }
             self.shared.respond(&answer);
         }

@@ -23,11 +23,12 @@ pub(super) struct Cell {
     pub(super) manager: Manager,
     pub(super) server: Server,
     cancelled: Box<dyn Fn() -> usize>,
+    journal: Option<Journal>,
     _peer: Box<dyn Any>,
 }
 
-/// How a server is reached, how often its calls were given up, and what keeps it alive.
-type Found = (Target, Box<dyn Fn() -> usize>, Box<dyn Any>);
+/// How a server is reached, how often its calls were given up, what it saw, and what keeps it alive.
+type Found = (Target, Box<dyn Fn() -> usize>, Option<Journal>, Box<dyn Any>);
 
 /// Every kind of server, with the era it speaks.
 const KINDS: [(&str, Era); 9] = [
@@ -62,12 +63,12 @@ impl Cell {
     }
 
     async fn new(name: &'static str, era: Era, options: Options) -> Cell {
-        let (target, cancelled, _peer) = found(name, era).await;
+        let (target, cancelled, journal, _peer) = found(name, era).await;
         let manager = Manager::new(options);
         let server = manager.register(config("tested", target)).unwrap();
         server.ready(LIMIT).await.unwrap_or_else(|fault| panic!("{name}: {fault}"));
         assert_eq!(server.status().version.unwrap().era(), era, "{name}");
-        Cell { name, era, manager, server, cancelled, _peer }
+        Cell { name, era, manager, server, cancelled, journal, _peer }
     }
 
     /// Makes a call to its end.
@@ -78,6 +79,11 @@ impl Cell {
     /// How many calls the server was told to give up.
     pub(super) fn cancelled(&self) -> usize {
         (self.cancelled)()
+    }
+
+    /// The answers to its questions that the server got.
+    pub(super) fn told(&self) -> Vec<serde_json::Value> {
+        self.journal.as_ref().map(|journal| journal.of("told")).unwrap_or_default()
     }
 
     /// Nothing is in flight or parked any more; stops.
@@ -92,17 +98,17 @@ async fn found(name: &str, era: Era) -> Found {
     let script = if era == Era::Legacy { Script::legacy() } else { Script::modern() };
     if name.contains("stdio") {
         let server = Scripted::new(script);
-        return (server.target(), given_up(server.journal()), Box::new(server));
+        return (server.target(), given_up(server.journal()), Some(server.journal()), Box::new(server));
     }
     if name.contains("WebSocket") {
         let server = WebSocketServer::start(script).await;
-        return (http(server.url()), given_up(server.journal()), Box::new(server));
+        return (http(server.url()), given_up(server.journal()), Some(server.journal()), Box::new(server));
     }
     if name.contains("HTTP") {
         return over_http(name, HttpServer::start(&script));
     }
     let (server, cancelled) = in_process::server();
-    (Target::InProcess(server), Box::new(move || cancelled.load(Ordering::Acquire)), Box::new(()))
+    (Target::InProcess(server), Box::new(move || cancelled.load(Ordering::Acquire)), None, Box::new(()))
 }
 
 fn over_http(name: &str, server: HttpServer) -> Found {
@@ -112,7 +118,7 @@ fn over_http(name: &str, server: HttpServer) -> Found {
         "legacy HTTP+SSE, found out" => Target::Http(at(server.sse_url())),
         _ => server.target(),
     };
-    (target, given_up(server.journal()), Box::new(server))
+    (target, given_up(server.journal()), Some(server.journal()), Box::new(server))
 }
 
 /// A call is given up by a notification, or by closing its stream.

@@ -61,6 +61,20 @@ async fn a_state_that_comes_late_is_refused_and_the_server_is_told() {
 }
 
 #[tokio::test]
+async fn a_question_that_the_server_takes_back_is_not_answered_and_its_call_ends_as_the_server_ends_it() {
+    for cell in Cell::legacy(&options()).await {
+        let asking = call("ask", json!({}));
+        let first = cell.outcome(asking.clone()).await;
+        let answer = answered(asking, &first, form("too late"));
+        assert_eq!(text(&cell.outcome(call("withdraw", json!({}))).await), "withdrawn", "{}", cell.name);
+        assert_eq!(text(&cell.outcome(answer.clone()).await), r#"["withdrawn"]"#, "{}", cell.name);
+        assert!(cell.told().is_empty(), "{}: nobody may answer it any more", cell.name);
+        check_rejected(&cell.outcome(answer).await, cell.name);
+        cell.finish().await;
+    }
+}
+
+#[tokio::test]
 async fn of_two_answers_one_counts() {
     for cell in Cell::legacy(&options()).await {
         let asking = call("ask", json!({}));
