@@ -6,6 +6,7 @@
 pub mod backoff;
 pub(crate) mod context;
 pub(crate) mod exchange;
+pub(crate) mod gathering;
 pub(crate) mod handshake;
 pub(crate) mod in_process;
 pub(crate) mod memory;

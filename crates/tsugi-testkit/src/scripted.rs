@@ -90,5 +90,5 @@ impl Scripted {
 
 /// True for tools that must not hold up other requests.
 fn may_take_time(tool: &str) -> bool {
-    matches!(tool, "sleep" | "progress" | "ask" | "ask_url" | "ask_twice" | "sample" | "roots" | "big")
+    matches!(tool, "sleep" | "progress" | "ask" | "ask_url" | "ask_twice" | "ask_both" | "sample" | "roots" | "big")
 }

@@ -11,7 +11,7 @@ use tsugi_protocol::mcp::{Era, tool};
 use tsugi_protocol::rpc::{Request, Response, RpcError, code};
 
 use super::notice::{Notice, Notices};
-use super::parked::{Parked, ParkedCall, Resume};
+use super::parked::{Asked, Parked, ParkedCall, Resume};
 use crate::config::Options;
 use crate::layer::deadline::Limits;
 use crate::seal::Held;
@@ -114,20 +114,19 @@ impl Context {
         Outcome::fault(fault.at(Stage::Call).sent(SentState::Failed))
     }
 
-    /// Ends a call's turn with a question: what remains of the call is kept, and the caller gets the
-    /// question with a sealed state that only it can bring back.
-    pub(crate) fn park(&self, call: &Call, request: Request, question: Question, rest: Box<dyn Resume>) -> Outcome {
-        let lifetime = self.options.input_lifetime;
-        let parked = ParkedCall::new(request, question.clone(), rest, lifetime);
+    /// Ends a call's turn with its questions: what remains of the call is kept, and the caller gets the
+    /// questions with a sealed state that only it can bring back.
+    pub(crate) fn park(&self, call: &Call, asked: Vec<Asked>, rest: Box<dyn Resume>) -> Outcome {
+        self.keep(call, ParkedCall::new(asked, rest, self.options.input_lifetime))
+    }
+
+    fn keep(&self, call: &Call, parked: ParkedCall) -> Outcome {
+        let mut asked = InputRequired::of(parked.questions(), None);
         let Some(number) = self.parked.insert(parked) else {
             return Outcome::fault(self.fault(FaultCode::Overloaded, "too many calls wait for input"));
         };
-        self.ask(call, &question, number)
-    }
-
-    fn ask(&self, call: &Call, question: &Question, number: u64) -> Outcome {
-        let state = self.options.sealer.seal(&self.server, call, Held::Parked(number), self.options.input_lifetime);
-        let asked = InputRequired::one(&question.key, &question.method, question.params.as_ref(), Some(state));
+        let lifetime = self.options.input_lifetime;
+        asked.state = Some(self.options.sealer.seal(&self.server, call, Held::Parked(number), lifetime));
         Outcome::InputRequired(asked)
     }
 
@@ -160,16 +159,12 @@ impl Context {
             return Reply::fault(self.fault(FaultCode::StateRejected, "the call no longer waits for input"));
         };
         let responses = call.params.get_object("inputResponses").unwrap_or_else(Object::empty);
-        let answer = responses.get(&parked.question.key);
-        if answer.is_none() && parked.is_waiting() {
+        let has_answer = parked.questions().any(|question| responses.has(&question.key));
+        if parked.is_waiting() && !has_answer {
             // Something is missing: the specification says to ask again rather than to fail.
-            let question = parked.question.clone();
-            return match self.parked.insert(parked) {
-                Some(number) => Reply::ready(self.ask(call, &question, number)),
-                None => Reply::fault(self.fault(FaultCode::Overloaded, "too many calls wait for input")),
-            };
+            return Reply::ready(self.keep(call, parked));
         }
-        parked.resume(answer)
+        parked.resume(&responses)
     }
 }
 

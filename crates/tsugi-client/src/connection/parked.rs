@@ -9,7 +9,7 @@ use rand::RngExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tsugi_protocol::answer::Reply;
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
 
@@ -26,66 +26,88 @@ pub(crate) trait Resume: Send {
     /// Which connection it is on: its address in memory, for as long as it is there.
     fn connection(&self) -> usize;
 
-    /// The server has taken its question back: the call no longer waits for its caller.
+    /// The server has taken its questions back: the call no longer waits for its caller.
     fn withdrawn(&mut self);
 
-    /// Answers the server's question and goes on with the call. Without an answer it only goes on.
-    fn resume(self: Box<Self>, answer: Option<Response>) -> Reply;
+    /// Answers the server's questions and goes on with the call. What its caller left unanswered is asked again; without
+    /// any of both it only goes on.
+    fn resume(self: Box<Self>, answers: Vec<Response>, unanswered: Vec<Asked>) -> Reply;
 
     /// Tells the server that nobody will answer, and gives the call up.
-    fn abandon(self: Box<Self>, refusal: Response);
+    fn abandon(self: Box<Self>, refusals: Vec<Response>);
+}
+
+/// A question that a call waits with.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// As the caller is asked.
+    pub(crate) question: Question,
+    /// As the server asked.
+    pub(crate) request: Request,
+    /// True when the wire does not say whose it is.
+    pub(crate) is_guess: bool,
 }
 
 /// A call that waits. Dropping it abandons the call.
 pub(crate) struct ParkedCall {
-    pub(crate) question: Question,
-    /// The server's own form of the question; gone when it turned out to be another call's, or was taken back.
-    request: Option<Request>,
+    /// Its open questions; those that turned out to be another call's, or were taken back, are gone.
+    asked: Vec<Asked>,
     rest: Option<Box<dyn Resume>>,
     expires: Instant,
 }
 
 impl std::fmt::Debug for ParkedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ParkedCall").field("question", &self.question.method).finish_non_exhaustive()
+        f.debug_struct("ParkedCall").field("asked", &self.asked).finish_non_exhaustive()
     }
 }
 
 impl ParkedCall {
-    pub(crate) fn new(request: Request, question: Question, rest: Box<dyn Resume>, lifetime: Duration) -> Self {
-        Self { question, request: Some(request), rest: Some(rest), expires: Instant::now() + lifetime }
+    pub(crate) fn new(asked: Vec<Asked>, rest: Box<dyn Resume>, lifetime: Duration) -> Self {
+        Self { asked, rest: Some(rest), expires: Instant::now() + lifetime }
+    }
+
+    /// What its caller is asked.
+    pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.asked.iter().map(|asked| &asked.question)
     }
 
     /// Forgets the question with this id of the server's, if it is this call's. Nobody answers it any more.
     fn withdraw(&mut self, connection: usize, id: &Id) -> bool {
         let Some(rest) = self.rest.as_mut().filter(|rest| rest.connection() == connection) else { return false };
-        if self.request.as_ref().is_none_or(|request| request.id != *id) {
-            return false;
+        let Some(index) = self.asked.iter().position(|asked| asked.request.id == *id) else { return false };
+        self.asked.remove(index);
+        if self.asked.is_empty() {
+            rest.withdrawn();
         }
-        self.request = None;
-        rest.withdrawn();
         true
     }
 
     /// True when the call waits for an answer of its caller, false when it only has to be fetched.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.request.is_some()
+        !self.asked.is_empty()
     }
 
-    /// Goes on with the call; `answer` is what its caller says to the question.
-    pub(crate) fn resume(mut self, answer: Option<Raw>) -> Reply {
+    /// Goes on with the call; `answers` is what its caller says to the questions.
+    pub(crate) fn resume(mut self, answers: &Object) -> Reply {
         let rest = self.rest.take().expect("a parked call is resumed once");
-        let response = self.request.take().zip(answer).map(|(request, answer)| Response::result(request.id, answer));
-        rest.resume(response)
+        let (mut responses, mut unanswered) = (Vec::new(), Vec::new());
+        for asked in std::mem::take(&mut self.asked) {
+            match answers.get(&asked.question.key) {
+                Some(answer) => responses.push(Response::result(asked.request.id, answer)),
+                None => unanswered.push(asked),
+            }
+        }
+        rest.resume(responses, unanswered)
     }
 }
 
 impl Drop for ParkedCall {
     fn drop(&mut self) {
-        if let (Some(rest), Some(request)) = (self.rest.take(), self.request.take()) {
-            let refusal = RpcError::new(code::INTERNAL_ERROR, "nobody answered in time");
-            rest.abandon(Response::error(Some(request.id), refusal));
-        }
+        let Some(rest) = self.rest.take() else { return };
+        let refusal = RpcError::new(code::INTERNAL_ERROR, "nobody answered in time");
+        let asked = std::mem::take(&mut self.asked).into_iter();
+        rest.abandon(asked.map(|asked| Response::error(Some(asked.request.id), refusal.clone())).collect());
     }
 }
 
@@ -118,11 +140,11 @@ impl Parked {
         self.calls.lock().contains_key(&number)
     }
 
-    /// The question of the call with this number on its connection, which turned out to be another call's.
-    pub(crate) fn misplaced(&self, key: u64) -> Option<Request> {
+    /// The questions of the call with this number on its connection, which turned out to be another call's.
+    pub(crate) fn misplaced(&self, key: u64) -> Vec<Asked> {
         let mut calls = self.calls.lock();
         let is_it = |call: &&mut ParkedCall| call.rest.as_ref().is_some_and(|rest| rest.key() == Some(key));
-        calls.values_mut().find(is_it)?.request.take()
+        calls.values_mut().find(is_it).map(|call| std::mem::take(&mut call.asked)).unwrap_or_default()
     }
 
     /// The server on this connection has taken back the question with this id. Its call goes on: whoever comes back

@@ -5,7 +5,8 @@
 //!
 //! 1. The question names a progress token of ours: it belongs to that call.
 //! 2. One call is in flight that may ask: it belongs to that one.
-//! 3. All such calls are of one caller: the oldest that is not asking already. The server gets its answer
+//! 3. All such calls are of one caller: the oldest that is not asking already, or the newest when all are: a server
+//!    that asks several things at once has just begun with that one. The server gets its answer
 //!    under its own id in any case, and the same person answers. A wrong guess shows itself when the server
 //!    answers a call whose question is still open: that question was another call's, and moves there.
 //! 4. Calls of several callers: the question is *held*. The call that asked waits for us, the others do
@@ -54,9 +55,9 @@ pub(crate) fn owner(token: Option<u64>, candidates: &[Candidate]) -> Owner {
         [] => Owner::Nobody,
         [only] => Owner::Call(only.key),
         [first, rest @ ..] if rest.iter().all(|other| other.caller == first.caller) => {
-            let oldest =
-                candidates.iter().filter(|candidate| !candidate.is_asking).min_by_key(|candidate| candidate.key);
-            Owner::Call(oldest.unwrap_or(first).key)
+            let free = candidates.iter().filter(|candidate| !candidate.is_asking).map(|candidate| candidate.key);
+            let newest = candidates.iter().map(|candidate| candidate.key).max();
+            Owner::Call(free.min().or(newest).unwrap_or(first.key))
         }
         _ => Owner::Held,
     }
@@ -128,6 +129,8 @@ mod tests {
         assert_eq!(owner(None, &calls), Owner::Call(3));
         calls[1].is_asking = true;
         assert_eq!(owner(None, &calls), Owner::Call(7));
+        calls[0].is_asking = true;
+        assert_eq!(owner(None, &calls), Owner::Call(7), "the newest asks several things at once");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::mcp::{Method, Version};
 use crate::rpc::{Body, Id, Request, RpcError, code};
 
 /// A legacy server's request as a modern question; `None` when it is none of the three that can be asked.
-/// Its key is the request's id as written, so that no two open requests share one.
+/// Its key is made of the request's id, so that no two open requests share one.
 ///
 /// What belongs to a request on the wire is left out: its progress token, its task, and the
 /// `elicitationId` that 2026-07-28 removed.
@@ -22,7 +22,14 @@ pub fn question(request: &Request) -> Option<Question> {
         None => None,
         Some(params) => asked(&Object::of(params)?, &request.method),
     };
-    Some(Question { key: request.id.raw().as_str().to_owned(), method: request.method.clone(), params })
+    Some(Question { key: key_of(&request.id), method: request.method.clone(), params })
+}
+
+/// A number as it is written; of a string its content. A string that reads as a number, or begins with a quote, stays
+/// as it is written too: no other id has that key.
+fn key_of(id: &Id) -> String {
+    let is_apart = |content: &String| !content.starts_with('"') && content.parse::<f64>().is_err();
+    id.raw().as_string().filter(is_apart).unwrap_or_else(|| id.raw().as_str().to_owned())
 }
 
 fn asked(params: &Object, method: &Method) -> Option<Raw> {
@@ -147,4 +154,22 @@ fn url_question(params: &Object) -> Raw {
         question.raw("params", &params);
     }
     question.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_questions_key_is_what_its_id_says_and_no_two_ids_share_one() {
+        let key = |id: &'static str| key_of(&Id::from_raw(Raw::literal(id)).unwrap());
+        assert_eq!(
+            (key(r#""user_name""#), key(r#""srv-1""#), key("7")),
+            ("user_name".into(), "srv-1".into(), "7".into())
+        );
+        assert_eq!(key(r#""a\"b""#), r#"a"b"#);
+        let ids = ["1", r#""1""#, r#""\"1\"""#, "1.0", r#""1.0""#, "-1", r#""-1""#, r#""""#, r#""x""#, r#""\"x\"""#];
+        let keys: std::collections::HashSet<String> = ids.into_iter().map(key).collect();
+        assert_eq!(keys.len(), ids.len(), "{keys:?}");
+    }
 }

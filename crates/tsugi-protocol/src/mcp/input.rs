@@ -20,18 +20,29 @@ impl Question {
     pub fn params_object(&self) -> Object {
         self.params.as_ref().and_then(Object::of).unwrap_or_else(Object::empty)
     }
+
+    fn to_raw(&self) -> Raw {
+        let mut question = Splice::with_capacity(128);
+        question.string("method", self.method.as_str());
+        if let Some(params) = &self.params {
+            question.raw("params", params);
+        }
+        question.finish()
+    }
 }
 
 impl InputRequired {
     /// One question under one key.
     pub fn one(key: &str, method: &Method, params: Option<&Raw>, state: Option<String>) -> Self {
-        let mut question = Splice::with_capacity(128);
-        question.string("method", method.as_str());
-        if let Some(params) = params {
-            question.raw("params", params);
-        }
+        Self::of([&Question { key: key.to_owned(), method: method.clone(), params: params.cloned() }], state)
+    }
+
+    /// These questions, whose keys differ.
+    pub fn of<'a>(questions: impl IntoIterator<Item = &'a Question>, state: Option<String>) -> Self {
         let mut requests = Splice::with_capacity(128);
-        requests.raw(key, &question.finish());
+        for question in questions {
+            requests.raw(&question.key, &question.to_raw());
+        }
         Self { requests: Some(Box::new(requests.finish_object())), state, rest: Box::new(Object::empty()) }
     }
 

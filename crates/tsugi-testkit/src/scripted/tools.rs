@@ -77,6 +77,7 @@ pub(super) fn call(turn: &Turn) -> Option<Body> {
         "change" => change(turn, arguments["what"].as_str().unwrap_or("tools")),
         "about" => about(turn, arguments["variable"].as_str()),
         "withdraw" => withdraw(turn),
+        "ask_both" => ask_both(turn)?,
         "ask" | "ask_url" | "ask_twice" | "sample" | "roots" => return ask(turn, name),
         other if is_listed(turn, other) => text(turn, arguments.to_string()),
         other => error(-32602, &format!("Unknown tool: {other}")),
@@ -204,6 +205,14 @@ fn ask_in_mid_call(turn: &Turn, questions: &[(&str, &str, Value)]) -> Option<Bod
         answers.push(answer.get("result").or(answer.get("error")).cloned().unwrap_or_default());
     }
     Some(text(turn, Value::Array(answers).to_string()))
+}
+
+/// Legacy: both requests at the same time.
+fn ask_both(turn: &Turn) -> Option<Body> {
+    let answers = turn.ask_at_once(&questions("ask_twice"))?;
+    let answers =
+        answers.iter().map(|answer| answer.get("result").or(answer.get("error")).cloned().unwrap_or_default());
+    Some(text(turn, Value::Array(answers.collect()).to_string()))
 }
 
 /// Modern: one question per round; the answers so far travel in the state.

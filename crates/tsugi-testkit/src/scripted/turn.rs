@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -104,7 +105,20 @@ impl Turn {
         let (id, answers) = self.server.new_ask();
         self.server.journal.write("asked", json!({"id": id, "method": method}));
         self.voice.note(&outgoing(Some(id), method, params));
-        while wait && !self.is_over() {
+        if wait { self.answer_from(&answers) } else { None }
+    }
+
+    /// Asks for all of these at once; gives the answers in the same order.
+    pub(super) fn ask_at_once(&self, questions: &[(&str, &str, Value)]) -> Option<Vec<Value>> {
+        let asks: Vec<_> = questions.iter().map(|_| self.server.new_ask()).collect();
+        let texts =
+            asks.iter().zip(questions).map(|((id, _), (_, method, params))| outgoing(Some(*id), method, params));
+        self.voice.notes(&mut texts.collect::<Vec<_>>().into_iter());
+        asks.iter().map(|(_, answers)| self.answer_from(answers)).collect()
+    }
+
+    fn answer_from(&self, answers: &Receiver<Value>) -> Option<Value> {
+        while !self.is_over() {
             match answers.recv_timeout(GLANCE) {
                 Ok(answer) => return Some(answer),
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}

@@ -16,16 +16,16 @@ use tsugi_protocol::answer::{Call, Failure, Fault, FaultCode, Notes, Outcome, Re
 use tsugi_protocol::codec::sse::Event;
 use tsugi_protocol::era;
 use tsugi_protocol::json::{Raw, Splice};
-use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
-use tsugi_protocol::rpc::{Body, Message, Notification, Request, Response, code, peek};
+use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, Response, code, peek};
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 use tsugi_transport::{ErrorKind, TransportError};
 
+use super::super::gathering::Gathering;
 use super::super::mux::for_caller;
 use super::super::notice::Notice;
-use super::super::parked::Resume;
+use super::super::parked::{Asked, Resume};
 use super::super::reading;
 use super::flight::{Flight, Mail};
 use super::{Session, Shared, trace};
@@ -55,7 +55,9 @@ pub(super) async fn run(shared: Arc<Shared>, call: Call, notes: Notes) -> Outcom
     let (sender, mailbox) = mpsc::channel(MAILBOX);
     let flight = shared.flights.take_off(id, &call, Some(sender.clone()));
     let upstream = Box::pin(legacy(shared.clone(), call.clone(), id, notes.clone(), sender));
-    Talk { shared, call, id, notes, upstream, mailbox, lacking: None, flight: Some(flight) }.drive().await
+    Talk { shared, call, id, notes, upstream, mailbox, lacking: None, gathering: None, flight: Some(flight) }
+        .drive()
+        .await
 }
 
 fn write(call: &Call, id: u64, era: Era) -> Bytes {
@@ -146,6 +148,8 @@ struct Talk {
     mailbox: mpsc::Receiver<Mail>,
     /// What the caller lacks that the server asked for.
     lacking: Option<Raw>,
+    /// Questions of the server that the call is about to be parked with.
+    gathering: Option<Box<Gathering>>,
     /// Gone once the call has ended.
     flight: Option<Flight>,
 }
@@ -163,6 +167,13 @@ impl Talk {
                     return context.explain(&self.call, self.lacking.as_ref(), outcome);
                 }
                 mail = self.mailbox.recv() => mail,
+                asked = std::future::poll_fn(|context| Gathering::poll(&mut self.gathering, context)) => {
+                    match self.park(asked) {
+                        Ok(parked) => return parked,
+                        Err(talk) => self = *talk,
+                    }
+                    continue;
+                }
                 () = self.shared.closed.cancelled() => return Outcome::fault(self.shared.stopped()),
             };
             match mail {
@@ -173,19 +184,8 @@ impl Talk {
                     return context.explain(&self.call, self.lacking.as_ref(), outcome);
                 }
                 Some(Mail::Progress(note)) => self.progressed(note),
-                Some(Mail::Question(request) | Mail::Guess(request)) => {
-                    if !self.shared.flights.is_open(self.id, &request.id) {
-                        continue;
-                    }
-                    match self.shared.context.admit(&self.call, &request) {
-                        Err(refusal) => {
-                            self.shared.send_aside(refusal.response.to_bytes());
-                            self.shared.flights.settled(&request.id);
-                            self.lacking = self.lacking.take().or(refusal.lacking);
-                        }
-                        Ok(question) => return self.park(request, question),
-                    }
-                }
+                Some(Mail::Question(request)) => self.asked(request, false),
+                Some(Mail::Guess(request)) => self.asked(request, true),
                 // The call itself holds a sender, so the mailbox never closes before the call ends.
                 None => {}
             }
@@ -194,14 +194,37 @@ impl Talk {
 }
 
 impl Talk {
-    fn park(self, request: Request, question: Question) -> Outcome {
-        let (shared, call, number, id) = (self.shared.clone(), self.call.clone(), self.id, request.id.clone());
-        let parked = shared.context.park(&call, request, question, Box::new(self));
-        if !shared.flights.is_open(number, &id) {
-            // Taken back in this very moment.
-            shared.context.parked.withdraw(shared.place(), &id);
+    /// Takes a question of the server: it is gathered with others, or refused.
+    fn asked(&mut self, request: Request, is_guess: bool) {
+        if !self.shared.flights.is_open(self.id, &request.id) {
+            return;
         }
-        parked
+        match self.shared.context.admit(&self.call, &request) {
+            Ok(question) => Gathering::add(&mut self.gathering, Asked { question, request, is_guess }),
+            Err(refusal) => {
+                self.shared.send_aside(refusal.response.to_bytes());
+                self.shared.flights.settled(&request.id);
+                self.lacking = self.lacking.take().or(refusal.lacking);
+            }
+        }
+    }
+
+    /// Parks the call with those of these questions that the server has not taken back; gives the call back when there
+    /// are none.
+    fn park(self, mut asked: Vec<Asked>) -> Result<Outcome, Box<Self>> {
+        let (shared, call, number) = (self.shared.clone(), self.call.clone(), self.id);
+        let is_open = |id: &Id| shared.flights.is_open(number, id);
+        asked.retain(|asked| is_open(&asked.request.id));
+        if asked.is_empty() {
+            return Err(Box::new(self));
+        }
+        let ids: Vec<Id> = asked.iter().map(|asked| asked.request.id.clone()).collect();
+        let parked = shared.context.park(&call, asked, Box::new(self));
+        for id in ids.iter().filter(|id| !is_open(id)) {
+            // Taken back in this very moment.
+            shared.context.parked.withdraw(shared.place(), id);
+        }
+        Ok(parked)
     }
 
     fn progressed(&self, note: Notification) {
@@ -214,7 +237,12 @@ impl Talk {
     /// call's, and is still open when the server answers it, is another call's.
     fn leave(&mut self, is_answered: bool) {
         self.flight = None;
-        while let Ok(mail) = self.mailbox.try_recv() {
+        let gathered = Gathering::take(&mut self.gathering).into_iter().map(|asked| match asked.is_guess {
+            true => Mail::Guess(asked.request),
+            false => Mail::Question(asked.request),
+        });
+        let waiting = std::iter::from_fn(|| self.mailbox.try_recv().ok());
+        for mail in gathered.chain(waiting).collect::<Vec<_>>() {
             match mail {
                 Mail::Progress(note) => self.progressed(note),
                 Mail::Guess(request) if is_answered => self.shared.stray_request(request),
@@ -241,9 +269,10 @@ impl Resume for Talk {
     // Calls over HTTP do not take turns, so nobody waits for this one.
     fn withdrawn(&mut self) {}
 
-    fn resume(self: Box<Self>, answer: Option<Response>) -> Reply {
+    fn resume(mut self: Box<Self>, answers: Vec<Response>, unanswered: Vec<Asked>) -> Reply {
         Reply::from_noting_on(self.notes.clone(), async move {
-            if let Some(answer) = answer {
+            self.gathering = Gathering::of(unanswered);
+            for answer in answers {
                 if let Some(id) = &answer.id {
                     self.shared.flights.settled(id);
                 }
@@ -255,8 +284,8 @@ impl Resume for Talk {
         })
     }
 
-    fn abandon(self: Box<Self>, refusal: Response) {
-        self.shared.send_aside(refusal.to_bytes());
+    fn abandon(self: Box<Self>, refusals: Vec<Response>) {
+        refusals.iter().for_each(|refusal| self.shared.send_aside(refusal.to_bytes()));
     }
 }
 

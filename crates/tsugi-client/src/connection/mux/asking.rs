@@ -1,6 +1,6 @@
 //! The questions of a legacy server on a shared stream: each to the call it belongs to, as far as can be told.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tsugi_protocol::mcp::{Method, meta};
 use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
@@ -8,17 +8,28 @@ use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
 use super::{Arrival, Shared};
 use crate::connection::question::{Candidate, Owner, owner};
 
-/// How many questions of one call may be open at once. Its caller answers one after the other, and a server that asks
-/// without end must not fill the memory meanwhile.
+/// How many questions of one call may be open at once. A server that asks without end must not fill the memory while
+/// the caller answers.
 const MAX_QUESTIONS: usize = 16;
+
+/// How a question that a call was given stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The server waits for its answer.
+    Open,
+    /// The server has answered the call, so the question is another call's.
+    Misplaced,
+    /// The server has taken it back.
+    Withdrawn,
+}
 
 /// What is known of calls that were given a question.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     /// Calls with questions that are not answered, and the ids of those.
     asking: HashMap<u64, Vec<Id>>,
-    /// Calls that the server has answered while they had such a question: it was not theirs.
-    answered: HashSet<u64>,
+    /// Calls that the server has answered while they had such questions: these were not theirs.
+    answered: HashMap<u64, Vec<Id>>,
 }
 
 impl Questions {
@@ -40,9 +51,15 @@ impl Questions {
         }
     }
 
-    /// The call that has this question.
-    fn owner(&self, id: &Id) -> Option<u64> {
-        self.asking.iter().find(|(_, open)| open.contains(id)).map(|(key, _)| *key)
+    /// Forgets a question that the server has taken back; `false` when no call has it.
+    fn withdraw(&mut self, id: &Id) -> bool {
+        let all = self.asking.iter().chain(&self.answered);
+        let Some(key) = all.into_iter().find(|(_, open)| open.contains(id)).map(|(key, _)| *key) else { return false };
+        self.remove(key, id);
+        if let Some(misplaced) = self.answered.get_mut(&key) {
+            misplaced.retain(|other| other != id);
+        }
+        true
     }
 }
 
@@ -52,7 +69,7 @@ impl Shared {
         let questions = self.questions.lock();
         let mut candidates = Vec::new();
         self.pending.for_each(|key, tag| {
-            if tag.may_ask && !questions.answered.contains(&key) {
+            if tag.may_ask && !questions.answered.contains_key(&key) {
                 let is_asking = questions.asking.contains_key(&key);
                 candidates.push(Candidate { key, caller: tag.caller.clone(), is_asking });
             }
@@ -98,19 +115,12 @@ impl Shared {
     /// calls of one caller, of which the older was taken for the one that asks), and goes to that one now.
     pub(super) fn answered(&self, key: u64) {
         let mut questions = self.questions.lock();
-        if questions.asking.remove(&key).is_none() {
-            return;
-        }
-        questions.answered.insert(key);
+        let Some(open) = questions.asking.remove(&key) else { return };
+        questions.answered.insert(key, open);
         drop(questions);
-        if let Some(request) = self.context.parked.misplaced(key) {
-            self.route_question(request);
+        for asked in self.context.parked.misplaced(key) {
+            self.route_question(asked.request);
         }
-    }
-
-    /// True when the server has answered this call, so that no question can be its.
-    pub(super) fn is_answered(&self, key: u64) -> bool {
-        self.questions.lock().answered.contains(&key)
     }
 
     /// One question of the call is answered, or refused.
@@ -118,9 +128,15 @@ impl Shared {
         self.questions.lock().remove(key, id);
     }
 
-    /// False when the server has taken this question of the call back.
-    pub(super) fn is_open(&self, key: u64, id: &Id) -> bool {
-        self.questions.lock().asking.get(&key).is_some_and(|open| open.contains(id))
+    /// How this question of the call stands.
+    pub(super) fn standing(&self, key: u64, id: &Id) -> Standing {
+        let questions = self.questions.lock();
+        let has = |of: &HashMap<u64, Vec<Id>>| of.get(&key).is_some_and(|ids| ids.contains(id));
+        match (has(&questions.asking), has(&questions.answered)) {
+            (true, _) => Standing::Open,
+            (_, true) => Standing::Misplaced,
+            _ => Standing::Withdrawn,
+        }
     }
 
     /// The server takes a question back. It may be on its way to its call, which looks again once it is parked.
@@ -128,11 +144,10 @@ impl Shared {
         if self.held.remove(id) {
             return self.settle();
         }
-        let mut questions = self.questions.lock();
-        let Some(key) = questions.owner(id) else { return };
-        questions.remove(key, id);
-        drop(questions);
-        self.context.parked.withdraw(self.place(), id);
+        let is_known = self.questions.lock().withdraw(id);
+        if is_known {
+            self.context.parked.withdraw(self.place(), id);
+        }
     }
 
     /// What tells this connection from others of its server.

@@ -12,8 +12,10 @@ use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::rpc::pending::Ticket;
 use tsugi_protocol::rpc::{Notification, Request, Response};
 
+use super::asking::Standing;
 use super::{Arrival, Shared, Tag};
-use crate::connection::parked::Resume;
+use crate::connection::gathering::Gathering;
+use crate::connection::parked::{Asked, Resume};
 use crate::connection::reading;
 use crate::connection::turnstile::Turn;
 
@@ -30,6 +32,8 @@ struct Flight {
     /// What the caller lacks that the server asked for.
     lacking: Option<Raw>,
     turn: Option<Turn>,
+    /// Questions of the server that the call is about to be parked with.
+    gathering: Option<Box<Gathering>>,
 }
 
 impl Flight {
@@ -42,7 +46,7 @@ impl Flight {
 
 impl MuxReply {
     pub(super) fn new(shared: Arc<Shared>, ticket: Ticket<Arrival, Tag>, call: Call, turn: Option<Turn>) -> Self {
-        Self { shared, flight: Some(Flight { ticket, call, lacking: None, turn }) }
+        Self { shared, flight: Some(Flight { ticket, call, lacking: None, turn, gathering: None }) }
     }
 
     fn end(&mut self, outcome: Outcome) -> Event {
@@ -53,41 +57,55 @@ impl MuxReply {
         Event::Done(outcome)
     }
 
-    /// Parks the call with its question, or sends the refusal and goes on.
-    fn ask(&mut self, request: Request) -> Option<Event> {
-        let mut flight = self.flight.take()?;
-        if self.shared.is_answered(flight.ticket.key()) {
-            // The answer is there already, so the question is another call's.
-            self.flight = Some(flight);
-            self.shared.route_question(request);
-            return None;
-        }
+    /// Takes a question of the server: it is gathered with others, refused, or goes where it belongs.
+    fn ask(&mut self, request: Request) {
+        let Some(flight) = &mut self.flight else { return };
         let (key, id) = (flight.ticket.key(), request.id.clone());
-        if !self.shared.is_open(key, &id) {
-            self.flight = Some(flight);
-            return None;
+        match self.shared.standing(key, &id) {
+            Standing::Withdrawn => return,
+            Standing::Misplaced => return self.shared.route_question(request),
+            Standing::Open => {}
         }
         match self.shared.context.admit(&flight.call, &request) {
+            Ok(question) => Gathering::add(&mut flight.gathering, Asked { question, request, is_guess: true }),
             Err(refusal) => {
                 self.shared.respond(&refusal.response);
-                flight.lacking = flight.lacking.or(refusal.lacking);
+                flight.lacking = flight.lacking.take().or(refusal.lacking);
                 self.shared.settled(key, &id);
-                self.flight = Some(flight);
-                None
             }
-            Ok(question) => {
-                let call = flight.call.clone();
-                flight.set_parked(true);
-                let rest = Box::new(MuxReply { shared: self.shared.clone(), flight: Some(flight) });
-                let parked = self.shared.context.park(&call, request, question, rest);
-                if !self.shared.is_open(key, &id) {
-                    // Taken back in this very moment.
-                    self.shared.context.parked.withdraw(self.shared.place(), &id);
-                }
-                if self.shared.turnstile.has_line() {
-                    self.shared.hurry();
-                }
-                Some(Event::Done(parked))
+        }
+    }
+
+    /// Parks the call with these questions. It goes on when none of them is its own and open any more.
+    fn park(&mut self, asked: Vec<Asked>) -> Option<Event> {
+        let mut flight = self.flight.take()?;
+        let key = flight.ticket.key();
+        let (open, others): (Vec<Asked>, Vec<Asked>) =
+            asked.into_iter().partition(|asked| self.shared.standing(key, &asked.request.id) == Standing::Open);
+        self.route_misplaced(key, others);
+        if open.is_empty() {
+            self.flight = Some(flight);
+            return None;
+        }
+        let (call, ids) = (flight.call.clone(), open.iter().map(|asked| asked.request.id.clone()).collect::<Vec<_>>());
+        flight.set_parked(true);
+        let rest = Box::new(MuxReply { shared: self.shared.clone(), flight: Some(flight) });
+        let parked = self.shared.context.park(&call, open, rest);
+        for id in ids.iter().filter(|id| self.shared.standing(key, id) == Standing::Withdrawn) {
+            // Taken back in this very moment.
+            self.shared.context.parked.withdraw(self.shared.place(), id);
+        }
+        if self.shared.turnstile.has_line() {
+            self.shared.hurry();
+        }
+        Some(Event::Done(parked))
+    }
+
+    /// The server has answered this call, so its questions are another call's.
+    fn route_misplaced(&self, key: u64, asked: Vec<Asked>) {
+        for asked in asked {
+            if self.shared.standing(key, &asked.request.id) == Standing::Misplaced {
+                self.shared.route_question(asked.request);
             }
         }
     }
@@ -98,17 +116,33 @@ impl Source for MuxReply {
         loop {
             let this = &mut *self;
             let Some(flight) = &mut this.flight else { return Poll::Pending };
-            let event = match ready!(flight.ticket.poll_next(task)) {
+            let Poll::Ready(arrival) = flight.ticket.poll_next(task) else {
+                let asked = ready!(Gathering::poll(&mut flight.gathering, task));
+                match this.park(asked) {
+                    Some(event) => return Poll::Ready(event),
+                    None => continue,
+                }
+            };
+            let event = match arrival {
                 Arrival::Answer(line) => {
+                    let asked = Gathering::take(&mut flight.gathering);
                     let identity = this.shared.identity();
                     let key = flight.ticket.key();
                     let context = &this.shared.context;
                     let outcome = reading::answer(context, identity, &flight.call, key, line);
                     let outcome = context.explain(&flight.call, flight.lacking.as_ref(), outcome);
+                    if !asked.is_empty() {
+                        // The reader may be about to note it, and the questions must not come back here.
+                        this.shared.answered(key);
+                        this.route_misplaced(key, asked);
+                    }
                     Some(this.end(outcome))
                 }
                 Arrival::Note(note) => for_caller(&flight.call, note).map(Event::Note),
-                Arrival::Question(request) => this.ask(request),
+                Arrival::Question(request) => {
+                    this.ask(request);
+                    None
+                }
                 Arrival::Failed(fault) => Some(this.end(Outcome::Failed(Failure::from((*fault).clone())))),
                 Arrival::Lost(fault) => {
                     let fault = (*fault).clone().sent(SentState::Unknown);
@@ -137,21 +171,22 @@ impl Resume for MuxReply {
         }
     }
 
-    fn resume(mut self: Box<Self>, answer: Option<Response>) -> Reply {
-        if let Some(flight) = &mut self.flight {
-            flight.set_parked(false);
-        }
-        if let Some(answer) = answer {
-            if let (Some(flight), Some(id)) = (&self.flight, &answer.id) {
-                self.shared.settled(flight.ticket.key(), id);
+    fn resume(mut self: Box<Self>, answers: Vec<Response>, unanswered: Vec<Asked>) -> Reply {
+        let Some(flight) = &mut self.flight else { return Reply::from_source(*self) };
+        flight.set_parked(false);
+        flight.gathering = Gathering::of(unanswered);
+        let key = flight.ticket.key();
+        for answer in &answers {
+            if let Some(id) = &answer.id {
+                self.shared.settled(key, id);
             }
-            self.shared.respond(&answer);
+            self.shared.respond(answer);
         }
         Reply::from_source(*self)
     }
 
-    fn abandon(self: Box<Self>, refusal: Response) {
-        self.shared.respond(&refusal);
+    fn abandon(self: Box<Self>, refusals: Vec<Response>) {
+        refusals.iter().for_each(|refusal| self.shared.respond(refusal));
     }
 }
 
