@@ -12,7 +12,7 @@ use super::parked::Asked;
 
 /// How long questions are gathered after the first. They come in writes of their own, and whoever is asked takes far
 /// longer to answer.
-const GATHER: Duration = Duration::from_millis(5);
+const GATHER: Duration = Duration::from_millis(10);
 
 /// Questions that are about to be asked.
 pub(crate) struct Gathering {

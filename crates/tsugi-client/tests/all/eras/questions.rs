@@ -7,10 +7,11 @@ use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::input::Answers;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, Era, Method};
+use tsugi_testkit::script::Script;
 
 use super::cell::Cell;
 use crate::outcome::{asked, text};
-use crate::world::{call, options};
+use crate::world::{Bench, call};
 
 /// The call again, with this answer to the one question that was asked.
 pub(super) fn answered(call: Call, outcome: &Outcome, answer: Value) -> Call {
@@ -63,36 +64,34 @@ fn messages(outcome: &Outcome) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn questions_of_one_call_that_are_open_at_the_same_time_are_asked_together() {
-    for cell in Cell::legacy(&options()).await {
-        let asking = call("ask_both", json!({}));
-        let first = cell.outcome(asking.clone()).await;
-        let [(one, first_message), (two, second_message)] = &messages(&first)[..] else {
-            panic!("{}: {first:?}", cell.name)
-        };
-        assert_eq!((first_message.as_str(), second_message.as_str()), ("First?", "Second?"));
-        let answers = json!({one.as_str(): form("one"), two.as_str(): form("two")});
-        let both = asking.retry_with(Some(&answers.into()), asked(&first).state.as_deref());
-        let told: Value = serde_json::from_str(&text(&cell.outcome(both).await)).unwrap();
-        assert_eq!(told, json!([form("one"), form("two")]), "{}", cell.name);
-        cell.finish().await;
-    }
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    let asking = call("ask_both", json!({}));
+    let first = bench.outcome(asking.clone()).await;
+    let [(one, first_message), (two, second_message)] = &messages(&first)[..] else { panic!("{first:?}") };
+    assert_eq!((first_message.as_str(), second_message.as_str()), ("First?", "Second?"));
+    let answers = json!({one.as_str(): form("one"), two.as_str(): form("two")});
+    let both = asking.retry_with(Some(&answers.into()), asked(&first).state.as_deref());
+    let told: Value = serde_json::from_str(&text(&bench.outcome(both).await)).unwrap();
+    assert_eq!(told, json!([form("one"), form("two")]));
+    bench.finish().await;
 }
 
 #[tokio::test]
 async fn of_two_questions_the_one_that_was_left_out_is_asked_again() {
-    for cell in Cell::legacy(&options()).await {
-        let asking = call("ask_both", json!({}));
-        let first = cell.outcome(asking.clone()).await;
-        let [(_, one), (two, _)] = &messages(&first)[..] else { panic!("{}: {first:?}", cell.name) };
-        assert_eq!(one, "First?");
-        let answers = json!({two.as_str(): form("two")});
-        let half = asking.clone().retry_with(Some(&answers.into()), asked(&first).state.as_deref());
-        let second = cell.outcome(half).await;
-        let told = cell.outcome(answered(asking, &second, form("one"))).await;
-        let told: Value = serde_json::from_str(&text(&told)).unwrap();
-        assert_eq!(told, json!([form("one"), form("two")]), "{}", cell.name);
-        cell.finish().await;
-    }
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    let asking = call("ask_both", json!({}));
+    let first = bench.outcome(asking.clone()).await;
+    let [(_, one), (two, _)] = &messages(&first)[..] else { panic!("{first:?}") };
+    assert_eq!(one, "First?");
+    let answers = json!({two.as_str(): form("two")});
+    let half = asking.clone().retry_with(Some(&answers.into()), asked(&first).state.as_deref());
+    let second = bench.outcome(half).await;
+    let told = bench.outcome(answered(asking, &second, form("one"))).await;
+    let told: Value = serde_json::from_str(&text(&told)).unwrap();
+    assert_eq!(told, json!([form("one"), form("two")]));
+    bench.finish().await;
 }
 
 #[tokio::test]

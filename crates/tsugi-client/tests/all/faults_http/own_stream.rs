@@ -189,6 +189,25 @@ async fn a_ping_beside_a_call_that_waits_for_its_caller_is_answered() {
 }
 
 #[tokio::test]
+async fn questions_that_come_at_the_same_time_are_asked_together() {
+    let bench = Bench::of(Talkative::start());
+    bench.settle().await;
+    let calling = begin(&bench, "a").await;
+    bench.peer.say(&[question(1), question(2)]);
+    let parked = calling.await.unwrap().unwrap();
+    assert_eq!(asked(&parked).questions().len(), 2);
+    let answering = async {
+        for id in ["1", "2"] {
+            assert_eq!(bench.peer.answer_to(id).await["result"]["action"], "accept");
+        }
+        bench.peer.finish("a");
+    };
+    let (ended, ()) = tokio::join!(go_on(&bench, "a", &parked), answering);
+    assert_eq!(text(&ended), "a");
+    bench.finish().await;
+}
+
+#[tokio::test]
 async fn questions_beside_two_calls_of_one_caller_go_to_one_each_and_none_is_lost() {
     let bench = Bench::of(Talkative::start());
     bench.settle().await;
