@@ -33,6 +33,7 @@ pub mod serena;
 pub mod server;
 mod stack;
 mod tools;
+pub mod unknown;
 
 pub use config::{EraChoice, Options, Restart, ServerConfig, Start, Target, ToolConfig};
 pub use manager::Manager;

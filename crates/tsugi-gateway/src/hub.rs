@@ -146,6 +146,11 @@ impl Hub {
         self.0.view.view.load_full()
     }
 
+    /// Whether every server has told what it has, or had its time to.
+    fn is_settled(&self) -> bool {
+        self.view().is_complete || Instant::now() >= self.0.settled_by
+    }
+
     /// What is shown once every server has told what it has, or had its time to.
     pub(crate) async fn settled_view(&self) -> Arc<View> {
         let mut renewed = self.0.view.renewed.subscribe();
@@ -257,7 +262,7 @@ impl Answer for Hub {
         }
         match call.method {
             Method::Discover => self.tell(call, Hub::discovered),
-            Method::Listen => watch::listen(self, &call),
+            Method::Listen => watch::listen(self, call),
             Method::RootsChanged if call.meta.client.capabilities.announces_roots() => {
                 roots::changed(&self.view().servers, &call)
             }

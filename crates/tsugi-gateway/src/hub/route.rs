@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tsugi_client::Server;
+use tsugi_client::{Server, unknown};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::Reference;
@@ -108,16 +108,11 @@ fn denied(kind: &str, name: &str) -> Fault {
 
 fn addressed(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, Fault> {
     let uri = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `uri` is missing"))?;
-    let (server, own) = find_resource(view, &uri).ok_or_else(|| not_found(&uri))?;
+    let (server, own) = find_resource(view, &uri).ok_or_else(|| unknown::resource(&uri))?;
     if !allows(&server, &own) {
         return Err(denied("resource", &uri));
     }
     Ok(Routed { server, subject: subject(&own, &uri), meter: None })
-}
-
-fn not_found(uri: &str) -> Fault {
-    let details = tsugi_protocol::json::Raw::from(serde_json::json!({"uri": uri}));
-    Fault::new(FaultCode::ResourceNotFound, format!("there is no resource at {uri:?}")).with_details(details)
 }
 
 /// The server that has an address, and the address as that server knows it. Unlisted addresses go by
@@ -188,7 +183,7 @@ fn completion(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, F
         }
         Some(Reference::Resource(uri)) => {
             let listed = view.templates.get(&uri).map(|entry| (entry.server.clone(), entry.own.clone()));
-            let (server, own) = listed.or_else(|| find_resource(view, &uri)).ok_or_else(|| not_found(&uri))?;
+            let (server, own) = listed.or_else(|| find_resource(view, &uri)).ok_or_else(|| unknown::resource(&uri))?;
             if !allows(&server, &own) {
                 return Err(denied("resource", &uri));
             }

@@ -131,40 +131,18 @@ fn renew(view: Arc<View>, shared: &Shared, announced: &Announced) {
     }
 }
 
-/// Answers `subscriptions/listen` over all servers.
-pub(super) fn listen(hub: &Hub, call: &Call) -> Reply {
-    let wanted = change::read_filter(&call.params);
-    let (watched, uris) = watch_resources(hub, call, &wanted);
-    let granted = Filter { uris, ..wanted };
-    let changes = Box::pin(stream_of(hub.0.view.changes.subscribe()));
-    Reply::from_source(Listening { granted, changes, watched, is_acknowledged: false })
-}
-
-/// Listens at each server for its part of the addresses; gives the addresses that somebody has.
-fn watch_resources(hub: &Hub, call: &Call, wanted: &Filter) -> (Vec<Watched>, BTreeSet<String>) {
-    let view = hub.view();
-    let permit = hub.permit(&call.caller);
-    let mut granted = BTreeSet::new();
-    let mut parts: Vec<(tsugi_client::Server, Vec<(String, String)>)> = Vec::new();
-    for uri in &wanted.uris {
-        let Some((server, own)) = find_resource(&view, uri) else { continue };
-        if permit.as_ref().is_some_and(|permit| !permit.allows(server.name(), &own)) {
-            continue;
-        }
-        granted.insert(uri.clone());
-        let names = (own, uri.clone());
-        match parts.iter_mut().find(|(known, _)| known.name() == server.name()) {
-            Some((_, uris)) => uris.push(names),
-            None => parts.push((server, vec![names])),
-        }
+/// Answers `subscriptions/listen` over all servers. While somebody may still tell that it has an address, the answer
+/// waits: what is acknowledged is what is watched.
+pub(super) fn listen(hub: &Hub, call: Call) -> Reply {
+    let listening = Listening::new(hub, call);
+    if listening.found().len() == listening.missing.len() || hub.is_settled() {
+        return Reply::from_source(listening);
     }
-    let watched = parts.into_iter().map(|(server, names)| {
-        let filter = Filter { uris: names.iter().map(|(own, _)| own.clone()).collect(), ..Filter::default() };
-        let mut part = call.clone();
-        part.params = change::listen_params(&filter);
-        Watched { reply: Some(server.answer(part)), names }
-    });
-    (watched.collect(), granted)
+    let hub = hub.clone();
+    Reply::from_late(async move {
+        hub.settled_view().await;
+        Reply::from_source(listening)
+    })
 }
 
 type Changes = Pin<Box<dyn Stream<Item = Notification> + Send>>;
@@ -186,10 +164,96 @@ fn stream_of(changes: Receiver<Notification>) -> impl Stream<Item = Notification
 }
 
 struct Listening {
-    granted: Filter,
+    hub: Hub,
+    call: Call,
+    wanted: Filter,
     changes: Changes,
+    /// Tells of each new view.
+    renewed: Renewed,
+    /// The addresses that are not watched yet. Whoever has one may tell its list later.
+    missing: BTreeSet<String>,
     watched: Vec<Watched>,
-    is_acknowledged: bool,
+    stage: Stage,
+}
+
+type Renewed = Pin<Box<dyn Stream<Item = ()> + Send>>;
+
+/// How far a subscription is. Nothing is asked of a server before its client has heard what is watched: some only want
+/// to know that.
+#[derive(PartialEq)]
+enum Stage {
+    Opened,
+    Acknowledged,
+    Watching,
+}
+
+/// A server, and its part of the addresses: each as the server and as the listener knows it.
+type Part = (Server, Vec<(String, String)>);
+
+impl Listening {
+    fn new(hub: &Hub, call: Call) -> Self {
+        let wanted = change::read_filter(&call.params);
+        let renewed = futures_util::stream::unfold(hub.0.view.renewed.subscribe(), |mut renewed| async move {
+            renewed.changed().await.ok()?;
+            Some(((), renewed))
+        });
+        Self {
+            changes: Box::pin(stream_of(hub.0.view.changes.subscribe())),
+            renewed: Box::pin(renewed),
+            missing: wanted.uris.clone(),
+            hub: hub.clone(),
+            call,
+            wanted,
+            watched: Vec::new(),
+            stage: Stage::Opened,
+        }
+    }
+
+    /// The missing addresses that a server has by now and this caller may use, with it.
+    fn found(&self) -> Vec<(String, Server, String)> {
+        let (view, permit) = (self.hub.view(), self.hub.permit(&self.call.caller));
+        let found = self.missing.iter().filter_map(|uri| {
+            let (server, own) = find_resource(&view, uri)?;
+            let is_allowed = permit.as_ref().is_none_or(|permit| permit.allows(server.name(), &own));
+            is_allowed.then(|| (uri.clone(), server, own))
+        });
+        found.collect()
+    }
+
+    fn acknowledgment(&self) -> Notification {
+        let uris = self.found().into_iter().map(|(uri, ..)| uri).collect();
+        let granted = Filter { uris, ..self.wanted.clone() };
+        let params = change::listen_params(&granted).raw();
+        Notification::new(Method::SubscriptionAcknowledged, Some(params))
+    }
+
+    /// Listens at each server for its part of the missing addresses.
+    fn watch_found(&mut self) {
+        let mut parts: Vec<Part> = Vec::new();
+        for (uri, server, own) in self.found() {
+            self.missing.remove(&uri);
+            match parts.iter_mut().find(|(known, _)| known.name() == server.name()) {
+                Some((_, names)) => names.push((own, uri)),
+                None => parts.push((server, vec![(own, uri)])),
+            }
+        }
+        for (server, names) in parts {
+            let filter = Filter { uris: names.iter().map(|(own, _)| own.clone()).collect(), ..Filter::default() };
+            let mut part = self.call.clone();
+            part.params = change::listen_params(&filter);
+            self.watched.push(Watched { reply: Some(server.answer(part)), names });
+        }
+    }
+
+    /// Watches what has been found; with every new view it looks again.
+    fn look(&mut self, context: &mut Context<'_>) {
+        let mut is_due = std::mem::replace(&mut self.stage, Stage::Watching) != Stage::Watching;
+        while !self.missing.is_empty() && (is_due || self.renewed.as_mut().poll_next(context) == Poll::Ready(Some(())))
+        {
+            is_due = false;
+            self.watch_found();
+        }
+    }
 }
 
 /// The resources of one server that are watched, each with the server's and with the public address.
@@ -200,18 +264,18 @@ struct Watched {
 
 impl Source for Listening {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
-        if !self.is_acknowledged {
-            self.is_acknowledged = true;
-            let params = change::listen_params(&self.granted).raw();
-            return Poll::Ready(Event::Note(Notification::new(Method::SubscriptionAcknowledged, Some(params))));
+        if self.stage == Stage::Opened {
+            self.stage = Stage::Acknowledged;
+            return Poll::Ready(Event::Note(self.acknowledgment()));
         }
+        self.look(context);
         for watched in &mut self.watched {
             if let Poll::Ready(note) = watched.poll(context) {
                 return Poll::Ready(Event::Note(note));
             }
         }
         while let Poll::Ready(Some(change)) = self.changes.as_mut().poll_next(context) {
-            if self.granted.wants(&change) {
+            if self.wanted.wants(&change) {
                 return Poll::Ready(Event::Note(change));
             }
         }

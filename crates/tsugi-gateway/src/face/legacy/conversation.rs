@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Outcome};
+use tsugi_client::unknown;
+use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Event, Failure, Outcome};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -163,7 +164,6 @@ impl Conversation {
         let answered = match request.method {
             Method::Ping => Ok(()),
             Method::SetLevel => self.set_level(&request),
-            Method::ResourcesSubscribe if self.can_subscribe => self.subscribe(&request),
             // Others may watch the same: whether the server hears of it is decided where watching is counted.
             Method::ResourcesUnsubscribe => self.unsubscribe(&request),
             Method::Initialize => Err(RpcError::new(code::INVALID_REQUEST, "this session is initialized already")),
@@ -246,6 +246,27 @@ impl Conversation {
             // The turn may have ended meanwhile; then nobody wants the answer.
             let _ = waiting.send(response.body);
         }
+    }
+
+    /// A listening call that shows whether there is what the client subscribes to; `None` for other requests, and where
+    /// the server itself is asked.
+    pub(super) fn look(&self, request: &Request) -> Option<Result<Call, RpcError>> {
+        let is_ours = request.method == Method::ResourcesSubscribe && self.can_subscribe;
+        is_ours.then(|| Ok(self.listen(&Filter { uris: [uri_of(request)?].into(), ..Filter::default() })))
+    }
+
+    /// Takes a subscription, if the first thing that such a call says does not leave its address out.
+    pub(super) fn take_subscription(&self, request: &Request, said: &Event) -> Result<(), RpcError> {
+        let uri = uri_of(request)?;
+        let granted = match said {
+            Event::Note(note) => note.params_object().get_object("notifications"),
+            Event::Done(_) => None,
+        };
+        if granted.is_some_and(|granted| !Filter::from_object(&granted).uris.contains(&uri)) {
+            let error = Failure::from(unknown::resource(&uri)).to_rpc();
+            return Err(error.with_code(code::RESOURCE_NOT_FOUND));
+        }
+        self.subscribe(request)
     }
 
     /// Whoever answers here did what this request asked for. A server that says it cannot be subscribed to is asked all

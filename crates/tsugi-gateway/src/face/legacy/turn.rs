@@ -13,7 +13,7 @@ use tsugi_protocol::answer::{Event, Failure, Fault, FaultCode, InputRequired, Ou
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::input::{Answers, Question};
-use tsugi_protocol::rpc::{Body, Id, Notification, Request, RpcError};
+use tsugi_protocol::rpc::{Body, Id, Notification, Request, Response, RpcError};
 
 use super::conversation::Conversation;
 use crate::face::running::{Answered, Cancel, Running, Said};
@@ -34,6 +34,8 @@ pub(crate) struct Turn {
 
 enum State {
     Calling(Running),
+    /// Looks whether there is what the client subscribes to.
+    Looking(Running),
     Asking(Asking),
     Failed(RpcError),
     Over,
@@ -50,10 +52,12 @@ struct Asking {
 
 impl Turn {
     pub(super) fn start(conversation: Arc<Conversation>, request: Request, request_id: Option<Arc<str>>) -> Self {
-        let state = match conversation.call(&request, request_id.clone()) {
-            Ok(call) => State::Calling(Running::start(&*conversation.answer, call)),
-            Err(error) => State::Failed(error),
+        let start = |call| Running::start(&*conversation.answer, call);
+        let state = match conversation.look(&request) {
+            Some(looking) => looking.map(start).map(State::Looking),
+            None => conversation.call(&request, request_id.clone()).map(start).map(State::Calling),
         };
+        let state = state.unwrap_or_else(State::Failed);
         Self { conversation, request, request_id, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
     }
 
@@ -99,6 +103,10 @@ impl Turn {
                     Event::Done(Outcome::InputRequired(input)) => self.ask(input),
                     Event::Done(outcome) => return Poll::Ready(self.respond(&outcome)),
                 },
+                State::Looking(running) => {
+                    let said = ready!(running.poll_event(context));
+                    return Poll::Ready(self.subscribed(&said));
+                }
                 State::Asking(asking) => match ready!(asking.poll(context)) {
                     Ok(()) => self.retry(),
                     Err(fault) => {
@@ -128,6 +136,15 @@ impl Turn {
         };
         self.end();
         Said::Response(response)
+    }
+
+    fn subscribed(&mut self, said: &Event) -> Said {
+        let response = match self.conversation.take_subscription(&self.request, said) {
+            Ok(()) => Response::result(self.request.id.clone(), Raw::literal("{}")).to_bytes(),
+            Err(error) => error.response(Some(&self.request.id)),
+        };
+        self.end();
+        Said::Response(Answered::Whole(response))
     }
 
     fn error(&self, failure: &Failure) -> RpcError {

@@ -53,3 +53,67 @@ async fn no_server_hears_that_one_of_its_watchers_is_gone() {
     assert_eq!(left["result"], json!({}), "{left}");
     assert_eq!(heard.0.load(std::sync::atomic::Ordering::SeqCst), 0, "bob still watches");
 }
+
+/// Tells of an update of its own resource as soon as somebody watches it.
+fn talkative(mark: &'static str) -> Arc<dyn Answer> {
+    script(move |call| {
+        let is_watched = call.params.get("notifications").is_some_and(|filter| filter.as_str().contains("://own"));
+        if call.method != Method::Listen || !is_watched {
+            return answer(mark, &call);
+        }
+        let told = [
+            note("notifications/subscriptions/acknowledged", call.params.raw().to().unwrap()),
+            note("notifications/resources/updated", json!({"uri": format!("{mark}://own")})),
+        ];
+        Reply::from_source(Events(told.into(), None))
+    })
+}
+
+#[tokio::test]
+async fn a_resource_whose_server_comes_later_is_watched_from_then_on() {
+    let world = World::two().await;
+    world.tool_names().await;
+    let filter = json!({"resourceSubscriptions": ["a://own", "c://own"]});
+    let listen = modern(json!("s"), "subscriptions/listen", json!({"notifications": filter}));
+    let mut stream = world.client.open_modern("/mcp", &listen).await;
+    let acknowledged = stream.read_until("a://own\"]").await;
+    assert!(!acknowledged.contains("c://own"), "nobody has it yet: {acknowledged}");
+    world.manager.register(ServerConfig::new("c", Target::InProcess(talkative("c")))).unwrap();
+    stream.read_until("notifications/resources/updated").await;
+    stream.read_until("c://own").await;
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_waits_for_servers_that_have_not_told_their_lists() {
+    let hub = HubConfig { settle: std::time::Duration::from_secs(60), ..HubConfig::default() };
+    let world = World::of(&["a", "b"], Config::on_free_port(), hub).await;
+    let (told, is_told) = tokio::sync::watch::channel(false);
+    let slow = script(move |call| {
+        let mut is_told = is_told.clone();
+        Reply::from_late(async move {
+            let _ = is_told.wait_for(|is_told| *is_told).await;
+            answer("c", &call)
+        })
+    });
+    world.manager.register(ServerConfig::new("c", Target::InProcess(slow))).unwrap();
+    let filter = json!({"resourceSubscriptions": ["c://own"]});
+    let listen = modern(json!("s"), "subscriptions/listen", json!({"notifications": filter}));
+    let mut stream = world.client.open_modern("/mcp", &listen).await;
+    let session = world.legacy("/mcp");
+    told.send_replace(true);
+    stream.read_until("c://own").await;
+    let taken = session.await.post("resources/subscribe", json!({"uri": "c://own"})).await.json();
+    assert_eq!(taken["result"], json!({}), "{taken}");
+}
+
+#[tokio::test]
+async fn a_legacy_client_hears_that_there_is_no_such_resource_to_subscribe_to() {
+    let world = World::two().await;
+    let session = world.legacy("/mcp").await;
+    let unknown = session.post("resources/subscribe", json!({"uri": "nobody://x"})).await.json();
+    assert_eq!(unknown["error"]["code"], -32002, "{unknown}");
+    for uri in ["a://own", "b://item/7", "tsugi://a/shared://x"] {
+        let taken = session.post("resources/subscribe", json!({"uri": uri})).await.json();
+        assert_eq!(taken["result"], json!({}), "{uri}: {taken}");
+    }
+}
