@@ -41,6 +41,8 @@ struct State {
     /// The newest reader; older ones end when they notice.
     reader: u64,
     waker: Option<Waker>,
+    /// True while its client is gone and its requests go on.
+    is_left: bool,
     ended_at: Option<Instant>,
     /// How many bytes the shelf keeps for it.
     shelved: usize,
@@ -56,6 +58,7 @@ impl Replay {
             next: 1,
             reader: 0,
             waker: None,
+            is_left: false,
             ended_at: None,
             shelved: 0,
             is_forgotten: false,
@@ -124,6 +127,12 @@ impl Replay {
         state.ended_at.map(|_| state.size)
     }
 
+    /// Whether its requests go on although its client is gone.
+    pub(super) fn is_left(&self) -> bool {
+        let state = self.state.lock();
+        state.is_left && state.ended_at.is_none()
+    }
+
     /// When it ended, if it did.
     pub(super) fn ended_at(&self) -> Option<Instant> {
         self.state.lock().ended_at
@@ -133,6 +142,7 @@ impl Replay {
     pub(super) fn read(self: &Arc<Self>, after: u64) -> Reader {
         let mut state = self.state.lock();
         state.reader += 1;
+        state.is_left = false;
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -267,6 +277,7 @@ impl Reader {
             Some(Source::Turns(_)) => {
                 drop(state);
                 let mut reader = self.replay.read(self.cursor);
+                self.replay.state.lock().is_left = true;
                 gateway.go_on(
                     async move { while std::future::poll_fn(|context| reader.poll(context)).await.is_some() {} },
                 );

@@ -20,6 +20,9 @@ use crate::guard::refusal::Refusal;
 
 /// How many finished streams of one session are kept for readers that come back.
 const KEPT_STREAMS: usize = 32;
+/// How many streams of one session go on although their client is gone. Those that it reads are as many as its
+/// connections.
+const LEFT_STREAMS: usize = 64;
 /// Which part of what all sessions may keep one of them may.
 const SHARE: usize = 8;
 /// How many sessions are looked at to find one that can go when the table is full.
@@ -48,7 +51,11 @@ impl Session {
         let replay = Arc::new(Replay::new(number, self.replay_limit, self.shelf.clone(), Some(source)));
         let mut streams = self.streams.lock();
         self.thin_out(&mut streams);
+        let surplus = surplus(&mut streams);
         streams.push(replay.clone());
+        drop(streams);
+        // Their calls are cancelled, which is not to be done under the lock.
+        surplus.iter().for_each(Replay::end);
         replay
     }
 
@@ -94,6 +101,18 @@ impl Session {
             stream.end();
         }
     }
+}
+
+/// Takes out the streams that go on without their client beyond the number that may, the oldest first.
+fn surplus(streams: &mut Vec<Arc<Replay>>) -> Vec<Arc<Replay>> {
+    let left = streams.iter().filter(|stream| stream.is_left()).count();
+    let mut too_many = left.saturating_sub(LEFT_STREAMS);
+    let is_surplus = |stream: &mut Arc<Replay>| {
+        let is_surplus = too_many > 0 && stream.is_left();
+        too_many -= usize::from(is_surplus);
+        is_surplus
+    };
+    streams.extract_if(.., is_surplus).collect()
 }
 
 /// All sessions of a gateway.

@@ -84,3 +84,39 @@ async fn a_question_of_a_call_that_its_client_cancels_is_withdrawn_too() {
     assert_eq!(session.post(&cancelled.to_string()).await.status, 202);
     stream.read_until("notifications/cancelled").await;
 }
+
+/// Begins a call that never ends, and leaves it; gives the place on its stream.
+async fn leave_a_call(session: &Session) -> String {
+    let mut stream = session.open_post(&request(json!(1), "tools/call", json!({"name": "never"}))).await;
+    stream.read_until("id: ").await;
+    stream.read_until("\n").await.trim().to_owned()
+}
+
+#[tokio::test]
+async fn calls_that_never_end_and_whose_client_is_gone_are_bounded_and_the_oldest_go_first() {
+    let drops = Drops::default();
+    let guarded = drops.clone();
+    let mut config = Config::on_free_port();
+    config.limits.patience = Duration::ZERO;
+    let server = script(move |call| match call.method {
+        Method::ToolsCall => Reply::from_source(Events(VecDeque::new(), Some(guarded.guard()))),
+        _ => answer(call),
+    });
+    let handle = serve_with(config, server).await;
+    let session = Session::open(&handle, "2025-11-25").await;
+    let first = leave_a_call(&session).await;
+    let is_one_given_up = || drops.0.load(std::sync::atomic::Ordering::SeqCst) > 0;
+    // That a client is gone is noticed a little later, so there may be a few more.
+    let mut last = String::new();
+    for begun in 1.. {
+        assert!(begun < 500, "nothing is given up");
+        last = leave_a_call(&session).await;
+        if is_one_given_up() {
+            assert!(begun >= 64, "only {begun} were left");
+            break;
+        }
+    }
+    let gone = session.open_get(Some(&first)).await.read_to_end().await;
+    assert!(gone.starts_with("HTTP/1.1 404"), "{gone}");
+    session.open_get(Some(&last)).await.read_until("HTTP/1.1 200").await;
+}
