@@ -26,6 +26,7 @@ use crate::dialect::Desk;
 use crate::result::ToolResult;
 use crate::serena::{self, Serena};
 use crate::server::{Change, Common, Server, What};
+use crate::unknown;
 pub use reconcile::{Prepared, Step};
 
 /// How many changes a slow listener may be behind before it misses some.
@@ -172,12 +173,8 @@ impl Manager {
         let mut found = self.once_known(tool).await;
         match found.len() {
             1 => Ok(found.remove(0)),
-            0 => Err(Fault::new(FaultCode::ToolNotFound, format!("no server has a tool named {tool:?}")).on_tool(tool)),
-            _ => {
-                let names: Vec<&str> = found.iter().map(Server::name).collect();
-                let message = format!("several servers have a tool named {tool:?}: {}", names.join(", "));
-                Err(Fault::new(FaultCode::InvalidParams, message).on_tool(tool).with_hint("name the server"))
-            }
+            0 => Err(unknown::tool(tool)),
+            _ => Err(unknown::ambiguous_tool(tool, &found.iter().map(Server::name).collect::<Vec<_>>())),
         }
     }
 
@@ -189,7 +186,7 @@ impl Manager {
             true => "no server is registered: register one first".to_owned(),
             false => format!("name one of the servers there are: {}{more}", names.join(", ")),
         };
-        Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}")).with_hint(hint)
+        unknown::server(name).with_hint(hint)
     }
 
     /// The servers that are known to have this tool.

@@ -66,8 +66,9 @@ pub(super) fn overview_of(viewer: &Viewer) -> Overview<'static> {
 /// `GET /api/servers/{name}`
 pub(super) fn server(viewer: &Viewer, name: &str) -> Result<Response<Body>, Refusal> {
     let observed = viewer.backend().observe().filter(|_| viewer.sees_server(name));
-    let (observed, mut detail) =
-        observed.and_then(|observed| Some((observed, observed.detail(name)?))).ok_or_else(|| no_server(name))?;
+    let (observed, mut detail) = observed
+        .and_then(|observed| Some((observed, observed.detail(name)?)))
+        .ok_or_else(|| Refusal::no_server(name))?;
     for list in [&mut detail.tools, &mut detail.resources, &mut detail.templates, &mut detail.prompts] {
         list.retain(|named| viewer.sees(name, &named.name));
     }
@@ -99,10 +100,6 @@ fn is_of(call: &Record, server: &str) -> bool {
 
 fn shown(viewer: &Viewer, calls: Vec<Record>) -> Value {
     json!(calls.into_iter().map(|call| viewer.shown(call)).collect::<Vec<_>>())
-}
-
-fn no_server(name: &str) -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, FaultCode::ServerNotFound, format!("there is no server {name:?}"))
 }
 
 /// What may be asked for after `?`.

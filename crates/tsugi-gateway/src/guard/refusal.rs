@@ -25,6 +25,12 @@ impl Refusal {
         Self { status, code, message: message.into(), retry_after: None }
     }
 
+    /// There is no server of this name.
+    pub fn no_server(name: &str) -> Self {
+        let fault = tsugi_client::unknown::server(name);
+        Self::new(StatusCode::NOT_FOUND, fault.code, fault.message)
+    }
+
     /// Not from here, or not to this name.
     pub fn forbidden(message: &'static str) -> Self {
         Self::new(StatusCode::FORBIDDEN, FaultCode::PermissionDenied, message)

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tsugi_client::{Server, ServerConfig, Target};
+use tsugi_client::{Server, ServerConfig, Target, unknown};
 use tsugi_protocol::answer::{Fault, FaultCode};
 
 use super::observe::confinement;
@@ -27,12 +27,13 @@ impl Control for Hub {
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Kept, Fault>> {
-        async move { if self.manager().remove(name).await { Ok(nowhere()) } else { Err(unknown(name)) } }.boxed()
+        async move { if self.manager().remove(name).await { Ok(nowhere()) } else { Err(unknown::server(name)) } }
+            .boxed()
     }
 
     fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>> {
         async move {
-            let server = self.manager().server(name).ok_or_else(|| unknown(name))?;
+            let server = self.manager().server(name).ok_or_else(|| unknown::server(name))?;
             match order {
                 Order::Start => server.start(),
                 Order::Stop => server.hold().await,
@@ -44,7 +45,7 @@ impl Control for Hub {
     }
 
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault> {
-        self.manager().server(name).map(|server| server.log(lines)).ok_or_else(|| unknown(name))
+        self.manager().server(name).map(|server| server.log(lines)).ok_or_else(|| unknown::server(name))
     }
 }
 
@@ -70,10 +71,6 @@ impl Hub {
 /// A hub has no file.
 fn nowhere() -> Kept {
     Kept { file: None, why_not: Some("this gateway has no configuration file".to_owned()) }
-}
-
-fn unknown(name: &str) -> Fault {
-    Fault::new(FaultCode::ServerNotFound, format!("there is no server {name:?}"))
 }
 
 fn describe(server: &Server) -> Value {

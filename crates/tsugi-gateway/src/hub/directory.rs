@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tsugi_client::Server;
+use tsugi_client::{Server, unknown};
 use tsugi_protocol::answer::{Caller, Fault, FaultCode};
 use tsugi_protocol::mcp::tool::Tool;
 
@@ -68,8 +68,7 @@ impl Hub {
     /// A tool of a named server, by the name it is shown under, else by the server's own. A server that has not told its
     /// tools is believed to have it.
     fn tool_of(&self, view: &View, name: &str, tool: &str) -> Result<(Server, String), Fault> {
-        let unknown = || Fault::new(FaultCode::ServerNotFound, format!("there is no server {name:?}"));
-        let server = self.manager().server(name).ok_or_else(unknown)?;
+        let server = self.manager().server(name).ok_or_else(|| unknown::server(name))?;
         if !view.servers_told.contains(name) {
             return Ok((server, tool.to_owned()));
         }
@@ -77,7 +76,7 @@ impl Hub {
         let public = public(&view.local_tools).or_else(|| public(&view.own_tools));
         match public.and_then(|public| view.tools.get(&public)) {
             Some(entry) => Ok((server, entry.own.clone())),
-            None => Err(no_tool(tool).on_server(name)),
+            None => Err(unknown::tool(tool).on_server(name)),
         }
     }
 
@@ -94,17 +93,12 @@ impl Hub {
         let shown = called(Entry::local);
         let found = if shown.is_empty() { called(|entry| &entry.own) } else { shown };
         match found.as_slice() {
-            [] => Err(no_tool(tool)),
+            [] => Err(unknown::tool(tool)),
             [only] => Ok((only.server.clone(), only.own.clone())),
             several => {
                 let names: Vec<&str> = several.iter().map(|entry| entry.server.name()).collect();
-                let message = format!("several servers have a tool named {tool:?}: {}", names.join(", "));
-                Err(Fault::new(FaultCode::InvalidParams, message).on_tool(tool).with_hint("name the server"))
+                Err(unknown::ambiguous_tool(tool, &names))
             }
         }
     }
-}
-
-fn no_tool(tool: &str) -> Fault {
-    Fault::new(FaultCode::ToolNotFound, format!("there is no tool named {tool:?}")).on_tool(tool)
 }

@@ -134,11 +134,7 @@ impl Gateway {
         let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
         match self.backend.server(&name) {
             Some(endpoint) => Ok((allowed(endpoint, &self.guard, &self.metrics), Some(name.into_owned()))),
-            None => Err(Refusal::new(
-                StatusCode::NOT_FOUND,
-                FaultCode::ServerNotFound,
-                format!("there is no server {name:?}"),
-            )),
+            None => Err(Refusal::no_server(&name)),
         }
     }
 }

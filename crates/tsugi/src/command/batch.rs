@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures_util::{FutureExt, StreamExt};
 use serde::Deserialize;
 use serde_json::Value;
-use tsugi_client::ToolResult;
+use tsugi_client::{ToolResult, unknown};
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::json::Raw;
 
@@ -169,8 +169,7 @@ impl Worker<'_> {
             return Err(fault.clone());
         }
         let found = self.reached.iter().find(|one| one.server.name() == name);
-        let unknown = || Fault::new(FaultCode::ServerNotFound, format!("no server named {name:?}"));
-        found.ok_or_else(unknown)
+        found.ok_or_else(|| unknown::server(name))
     }
 
     fn holder(&self, tool: &str) -> Result<&Reached, Fault> {
@@ -185,13 +184,10 @@ impl Worker<'_> {
         }
         match holders.as_slice() {
             [one] => Ok(one),
-            [] => {
-                Err(Fault::new(FaultCode::ToolNotFound, format!("no server has a tool named {tool:?}")).on_tool(tool))
-            }
+            [] => Err(unknown::tool(tool)),
             several => {
                 let names: Vec<&str> = several.iter().map(|one| one.server.name()).collect();
-                let message = format!("several servers have a tool named {tool:?}: {}", names.join(", "));
-                Err(Fault::new(FaultCode::InvalidParams, message).on_tool(tool).with_hint("name the server"))
+                Err(unknown::ambiguous_tool(tool, &names))
             }
         }
     }

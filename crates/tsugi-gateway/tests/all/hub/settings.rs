@@ -219,3 +219,23 @@ async fn a_lazy_server_that_nobody_knows_is_started_once_to_see_what_it_has_and_
     assert_eq!(called["result"]["content"][0]["text"], r#"{"by":"late","got":{}}"#);
     assert_eq!(server.status().state, State::Connected, "a call starts it again");
 }
+
+#[tokio::test]
+async fn every_face_says_in_the_same_words_that_there_is_no_such_server_or_that_a_tool_has_several() {
+    let world = World::two().await;
+    let missing = r#"there is no server "nobody""#;
+    let call = |tool: &str, server: Option<&str>| json!({"toolName": tool, "server": server, "input": {}});
+    let rest = world.post("/mcp/call", call("echo", Some("nobody"))).await;
+    let direct = world.post("/tools/nobody/echo", json!({})).await;
+    let control = world.client.send("POST", "/servers/nobody/restart", &[], "").await;
+    let face = world.client.modern("/servers/nobody/mcp", &modern(json!(1), "tools/list", json!({}))).await;
+    let library = world.manager.find_tool(Some("nobody"), "echo").await.err().unwrap();
+    assert_eq!(library.message, missing);
+    for got in [rest, direct, control, face] {
+        assert!(got.json().to_string().contains(&json!(missing).to_string()), "{got:?}");
+    }
+    let several = r#"several servers have a tool named "echo": a, b"#;
+    let rest = world.post("/mcp/call", json!({"toolName": "echo", "input": {}})).await;
+    assert!(rest.json().to_string().contains(&json!(several).to_string()), "{rest:?}");
+    assert_eq!(world.manager.find_tool(None, "echo").await.err().unwrap().message, several);
+}
