@@ -13,7 +13,7 @@ const LARGE: usize = 256 << 10;
 /// Less room than this is not worth a read while much comes.
 const ROOM: usize = 64 << 10;
 /// How many large buffers wait for their messages to be passed on. All have one size, so that each fits for each.
-const RESTING: usize = 8;
+const RESTING: usize = 16;
 /// After so many short reads in a row one of them is given back.
 const QUIET: u32 = 64;
 
