@@ -26,7 +26,7 @@ use crate::mcp::{Era, Method};
 /// not ask.
 pub fn write_request(request: &mut Splice, id: u64, call: &Call, era: Era) {
     let token = (call.method == Method::ToolsCall || call.meta.progress_token.is_some()).then_some(id);
-    request.string("jsonrpc", "2.0").number("id", id).string("method", call.method.as_str());
+    request.written(b"\"jsonrpc\":\"2.0\"").number("id", id).string("method", call.method.as_str());
     match era {
         Era::Modern => drop(request.object("params", |params| to_modern::write_params(params, call, token))),
         Era::Legacy if to_legacy::has_params(call, token) => {

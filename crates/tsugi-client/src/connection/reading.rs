@@ -7,7 +7,8 @@ use tsugi_protocol::answer::{Call, Complete, FaultCode, InputRequired, Outcome};
 use tsugi_protocol::era::round_trip;
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::{Era, ServerIdentity};
-use tsugi_protocol::rpc::{Body, Id, Response, RpcError};
+use tsugi_protocol::rpc::id::whole_number;
+use tsugi_protocol::rpc::{Body, Response, RpcError};
 
 use super::context::Context;
 
@@ -17,17 +18,17 @@ pub(crate) fn answer(context: &Context, identity: &Arc<ServerIdentity>, call: &C
         Ok(parsed) => parsed,
         Err(error) => return unacceptable(context, format!("the answer is not JSON: {error}")),
     };
-    if envelope.get("id").and_then(Id::from_raw).and_then(|id| id.as_u64()) != Some(key) {
+    let ([id, version, error], _) = envelope.select(["id", "jsonrpc", "error"]);
+    if id.and_then(|id| whole_number(envelope.value_bytes(id))) != Some(key) {
         return unacceptable(context, "the answer has another id");
     }
+    if version.map(|version| envelope.value_bytes(version)) != Some(b"\"2.0\"") {
+        return unacceptable(context, "the answer is not JSON-RPC 2.0");
+    }
     if let Some(result) = result
-        && !envelope.has("error")
-        && envelope.get_bytes("jsonrpc") == Some(b"\"2.0\"")
+        && error.is_none()
     {
         return of_result(context, identity, call, result);
-    }
-    if envelope.get_bytes("jsonrpc") != Some(b"\"2.0\"") {
-        return unacceptable(context, "the answer is not JSON-RPC 2.0");
     }
     match Response::from_object(&envelope) {
         Ok(response) => of_body(context, identity, call, response.body),

@@ -224,6 +224,20 @@ impl Object {
         keys.iter().any(|key| self.is_key(member, key))
     }
 
+    /// The members with these keys, found in one pass, and how many others there are.
+    #[inline]
+    pub fn select<const N: usize>(&self, keys: [&str; N]) -> ([Option<Member>; N], usize) {
+        let mut found = [None; N];
+        let mut others = 0;
+        for member in &self.members {
+            match keys.iter().position(|key| self.is_key(*member, key)) {
+                Some(index) => found[index] = Some(*member),
+                None => others += 1,
+            }
+        }
+        (found, others)
+    }
+
     /// The value of this key.
     pub fn get(&self, key: &str) -> Option<Raw> {
         self.find(key).map(|member| self.value(member))
@@ -231,12 +245,22 @@ impl Object {
 
     /// The bytes of this key's value, borrowed.
     pub fn get_bytes(&self, key: &str) -> Option<&[u8]> {
-        self.find(key).map(|member| &self.bytes[member.value_range()])
+        self.find(key).map(|member| self.value_bytes(member))
+    }
+
+    /// The bytes of a member's value, borrowed.
+    pub fn value_bytes(&self, member: Member) -> &[u8] {
+        &self.bytes[member.value_range()]
     }
 
     /// The string under this key, unescaped; `None` when absent or not a string.
     pub fn get_str(&self, key: &str) -> Option<Cow<'_, str>> {
-        let value = self.get_bytes(key)?;
+        self.find(key).and_then(|member| self.value_str(member))
+    }
+
+    /// The string that a member's value is, unescaped; `None` when it is not a string.
+    pub fn value_str(&self, member: Member) -> Option<Cow<'_, str>> {
+        let value = self.value_bytes(member);
         let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         // What a proved string has that is not plain is an escape.
         if scan::is_plain(inner) {
@@ -414,6 +438,17 @@ mod tests {
         assert!(object.get("n").unwrap().is_null());
         assert!(object.get("b").is_none());
         assert_eq!(object.raw().as_str(), r#"{"a" : [1, {"b":2}], "name":"x\ny","n":null}"#);
+    }
+
+    #[test]
+    fn several_members_are_found_in_one_pass_also_under_escaped_keys() {
+        let object = object(r#"{"b":2,"x":0,"\u0061":1,"c":"s"}"#).unwrap();
+        let ([a, b, c, d], others) = object.select(["a", "b", "c", "d"]);
+        assert_eq!(object.value_bytes(a.unwrap()), b"1");
+        assert_eq!(object.value_bytes(b.unwrap()), b"2");
+        assert_eq!(object.value_str(c.unwrap()).unwrap(), "s");
+        assert!(d.is_none() && object.value_str(a.unwrap()).is_none());
+        assert_eq!(others, 1);
     }
 
     #[test]

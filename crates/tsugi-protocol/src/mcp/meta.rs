@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::capability::{ClientCapabilities, ClientProfile};
 use super::log::LogLevel;
 use super::version::{Era, Version};
-use crate::json::{Object, Raw, Splice};
+use crate::json::{Member, Object, Raw, Splice};
 
 /// The revision a request is written in.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -71,15 +71,18 @@ impl RequestMeta {
     /// Reads the `_meta` of a modern request
     /// ([`_meta`](https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta)).
     pub fn from_modern(meta: &Object) -> Result<Self, MetaError> {
-        let version = meta.get_str(PROTOCOL_VERSION).ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
+        let ([version, info, capabilities, level, token], others) = meta.select(OURS);
+        let version = version.and_then(|version| meta.value_str(version));
+        let version = version.ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
         let version = Version::parse(&version)
             .filter(|version| version.era() == Era::Modern)
             .ok_or_else(|| MetaError::Version(version.into_owned()))?;
+        let bytes = |member: Option<Member>| member.map(|member| meta.value_bytes(member));
         Ok(Self {
-            client: client_of(meta, version)?,
-            log_level: read_level(meta)?,
-            progress_token: meta.get(PROGRESS_TOKEN),
-            rest: rest_of(meta),
+            client: client_of(version, bytes(info), bytes(capabilities))?,
+            log_level: level.map(|level| read_level(&meta.value(level))).transpose()?,
+            progress_token: token.map(|token| meta.value(token)),
+            rest: if others == 0 { Object::empty() } else { rest_of(meta) },
         })
     }
 
@@ -154,8 +157,11 @@ thread_local! {
     static LAST: RefCell<Option<Arc<ClientProfile>>> = const { RefCell::new(None) };
 }
 
-fn client_of(meta: &Object, version: Version) -> Result<Arc<ClientProfile>, MetaError> {
-    let (info, capabilities) = (meta.get_bytes(CLIENT_INFO), meta.get_bytes(CLIENT_CAPABILITIES));
+fn client_of(
+    version: Version,
+    info: Option<&[u8]>,
+    capabilities: Option<&[u8]>,
+) -> Result<Arc<ClientProfile>, MetaError> {
     let is_same = |last: &&Arc<ClientProfile>| {
         last.version == version
             && last.info.as_ref().map(|info| &info.bytes()[..]) == info
@@ -177,10 +183,8 @@ fn client_of(meta: &Object, version: Version) -> Result<Arc<ClientProfile>, Meta
     Ok(client)
 }
 
-fn read_level(meta: &Object) -> Result<Option<LogLevel>, MetaError> {
-    let Some(level) = meta.get(LOG_LEVEL) else { return Ok(None) };
-    let level = level.as_string().as_deref().and_then(LogLevel::parse);
-    level.map(Some).ok_or(MetaError::Invalid(LOG_LEVEL))
+fn read_level(level: &Raw) -> Result<LogLevel, MetaError> {
+    level.as_string().as_deref().and_then(LogLevel::parse).ok_or(MetaError::Invalid(LOG_LEVEL))
 }
 
 fn rest_of(meta: &Object) -> Object {

@@ -25,16 +25,21 @@ impl Id {
         &self.0
     }
 
-    /// The whole number this id stands for. A number that came back as a string of digits counts too,
-    /// because some servers answer `"7"` to `7`.
+    /// The [whole number](whole_number) this id stands for.
     pub fn as_u64(&self) -> Option<u64> {
-        let text = self.0.as_str();
-        let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        digits.parse().ok()
+        whole_number(self.0.bytes())
     }
+}
+
+/// The whole number that the id with this token stands for. A number that came back as a string of digits counts too,
+/// because some servers answer `"7"` to `7`.
+pub fn whole_number(token: &[u8]) -> Option<u64> {
+    let digits = token.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(token);
+    let add = |number: u64, digit: &u8| match digit {
+        b'0'..=b'9' => number.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
+        _ => None,
+    };
+    digits.split_first().and_then(|_| digits.iter().try_fold(0, add))
 }
 
 impl fmt::Debug for Id {
@@ -74,7 +79,8 @@ mod tests {
     fn digits_are_read_back_in_either_type() {
         assert_eq!(id("7").unwrap().as_u64(), Some(7));
         assert_eq!(id("\"7\"").unwrap().as_u64(), Some(7));
-        for other in ["7.0", "-7", "\"x\"", "1e3", "\"\""] {
+        assert_eq!(id("18446744073709551615").unwrap().as_u64(), Some(u64::MAX));
+        for other in ["7.0", "-7", "\"x\"", "1e3", "\"\"", "18446744073709551616"] {
             assert_eq!(id(other).unwrap().as_u64(), None, "{other}");
         }
     }

@@ -103,27 +103,22 @@ impl Message {
 
     /// Reads a message from an object whose members are known.
     pub fn from_object(object: &Object) -> Result<Self, MessageError> {
-        if object.get_bytes("jsonrpc") != Some(b"\"2.0\"") {
+        let ([version, id, method, params, result, error], others) =
+            object.select(["jsonrpc", "id", "method", "params", "result", "error"]);
+        if version.map(|version| object.value_bytes(version)) != Some(b"\"2.0\"") {
             return Err(MessageError::Envelope("the member `jsonrpc` must be \"2.0\""));
         }
-        if object.has("method") {
-            return Self::asking(object);
-        }
-        Response::from_object(object).map(Message::Response)
-    }
-
-    fn asking(object: &Object) -> Result<Self, MessageError> {
-        let method = object.get_str("method").ok_or(MessageError::Envelope("the member `method` must be a string"))?;
+        let Some(method) = method else { return Response::from_object(object).map(Message::Response) };
+        let method = object.value_str(method).ok_or(MessageError::Envelope("the member `method` must be a string"))?;
         let method = Method::from(method.as_ref());
-        let params = object.get("params");
-        if object.has("result") || object.has("error") {
+        if result.is_some() || error.is_some() {
             return Err(MessageError::Envelope("both a request and a response"));
         }
-        let extra = unknown(object, &["jsonrpc", "id", "method", "params"]);
-        let Some(id) = object.get("id") else {
-            return Ok(Message::Notification(Notification { method, params, extra }));
-        };
-        let id = Id::from_raw(id).ok_or(MessageError::Envelope("the id must be a string or a number"))?;
+        let params = params.map(|params| object.value(params));
+        let extra = if others == 0 { Bytes::new() } else { unknown(object, &["jsonrpc", "id", "method", "params"]) };
+        let Some(id) = id else { return Ok(Message::Notification(Notification { method, params, extra })) };
+        let id = Id::from_raw(object.value(id));
+        let id = id.ok_or(MessageError::Envelope("the id must be a string or a number"))?;
         Ok(Message::Request(Request { id, method, params, extra }))
     }
 
