@@ -5,7 +5,7 @@ pub mod fault;
 pub mod reply;
 pub mod timeline;
 
-pub use call::{Call, CallOptions, Caller};
+pub use call::{Call, CallOptions, CallParts, Caller};
 pub use fault::{Blame, Fault, FaultCode, ProcessEnd, SentState, Stage};
 pub use reply::{Complete, Event, Failure, InputRequired, Note, Notes, Outcome, Reply, Source};
 pub use timeline::Timeline;

@@ -102,7 +102,7 @@ mod tests {
 
     impl Answer for Echo {
         fn answer(&self, call: Call) -> Reply {
-            Reply::ready(Outcome::complete(call.params))
+            Reply::ready(Outcome::complete(call.into_parts().params))
         }
     }
 

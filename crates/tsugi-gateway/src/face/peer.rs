@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use parking_lot::Mutex;
-use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Event, Fault, FaultCode};
+use tsugi_protocol::answer::{Answer, Call, CallOptions, CallParts, Caller, Event, Fault, FaultCode};
 use tsugi_protocol::era::change;
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::{Method, Version};
@@ -245,13 +245,13 @@ impl Peer {
         let own = params.get_object("_meta").ok_or_else(|| invalid("the parameters lack _meta"))?;
         let meta = read_meta(&own)?;
         refuse_gone(&request.method)?;
-        let call = Call {
+        let call = Call::from(CallParts {
             method: request.method.clone(),
             params: params.without("_meta"),
             meta,
             caller: self.caller.clone(),
             options: CallOptions { face: "stream", request_id: access_log::own_id(), ..CallOptions::default() },
-        };
+        });
         listen::expect_few(&call)?;
         let cancel = Arc::new(Cancel::default());
         self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());

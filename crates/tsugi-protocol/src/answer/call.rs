@@ -1,5 +1,6 @@
 //! What goes down the seam: a modern request, who asks it, and how it may be treated.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +9,14 @@ use crate::json::{Object, Raw, Splice};
 use crate::mcp::Method;
 use crate::mcp::meta::RequestMeta;
 
-/// A request on its way down. It is always in the modern form: `params` without `_meta`, which is
-/// kept apart as [`RequestMeta`], because every era writes that part its own way.
+/// A request on its way down. It goes by value through a dozen layers, so it is one pointer; [`CallParts`] is what it holds.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct Call(Box<CallParts>);
+
+/// What a call holds. It is always in the modern form: `params` without `_meta`, which is kept apart as
+/// [`RequestMeta`], because every era writes that part its own way.
+#[derive(Debug, Clone)]
+pub struct CallParts {
     /// What is asked.
     pub method: Method,
     /// The parameters without `_meta`, raw.
@@ -24,10 +29,36 @@ pub struct Call {
     pub options: CallOptions,
 }
 
+impl From<CallParts> for Call {
+    fn from(parts: CallParts) -> Self {
+        Self(Box::new(parts))
+    }
+}
+
+impl Deref for Call {
+    type Target = CallParts;
+
+    fn deref(&self) -> &CallParts {
+        &self.0
+    }
+}
+
+impl DerefMut for Call {
+    fn deref_mut(&mut self) -> &mut CallParts {
+        &mut self.0
+    }
+}
+
 impl Call {
     /// A call with these parameters from ourselves.
     pub fn new(method: Method, params: Object) -> Self {
-        Self { method, params, meta: RequestMeta::default(), caller: Caller::local(), options: CallOptions::default() }
+        let (meta, caller, options) = (RequestMeta::default(), Caller::local(), CallOptions::default());
+        Self::from(CallParts { method, params, meta, caller, options })
+    }
+
+    /// What it holds.
+    pub fn into_parts(self) -> CallParts {
+        *self.0
     }
 
     /// A call without parameters.

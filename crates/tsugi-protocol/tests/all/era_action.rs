@@ -102,13 +102,13 @@ fn request_to_modern(input: &Value, _: Version) -> Value {
     let level = input["level"].as_str().and_then(LogLevel::parse);
     let call = call(&input["request"], |meta| RequestMeta::from_legacy(meta, Arc::new(client), level));
     let params = to_modern::params(&call, token_of(&call));
-    message(&Request::new(Id::number(7), call.method, Some(params)).to_bytes())
+    message(&Request::new(Id::number(7), call.into_parts().method, Some(params)).to_bytes())
 }
 
 fn request_to_legacy(input: &Value, _: Version) -> Value {
     let call = call(input, |meta| RequestMeta::from_modern(meta.unwrap()).unwrap());
     let params = to_legacy::params(&call, token_of(&call));
-    message(&Request::new(Id::number(7), call.method, params).to_bytes())
+    message(&Request::new(Id::number(7), call.into_parts().method, params).to_bytes())
 }
 
 fn complete(input: &Value, era: Era) -> Complete {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tsugi_client::Target;
 use tsugi_client::config::LinkSource;
-use tsugi_protocol::answer::{Answer, Call, Note, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, CallParts, Note, Outcome, Reply};
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::RpcError;
@@ -151,8 +151,9 @@ impl Answer for Mirror {
         if call.method != Method::from(self.exchange.method) {
             return Reply::ready(outcome);
         }
-        let token = call.meta.progress_token.expect("a progress token was sent");
-        *self.received.lock() = Some((call.params, call.meta.rest));
+        let CallParts { params, meta, .. } = call.into_parts();
+        let token = meta.progress_token.expect("a progress token was sent");
+        *self.received.lock() = Some((params, meta.rest));
         let params = self.exchange.notes.iter().map(|note| raw(&noted(token.as_str(), note)));
         let noted: Vec<Note> = params.map(|params| Note::new(Method::Progress, Some(params))).collect();
         Reply::from_noting(|notes| async move {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tsugi_client::unknown;
-use tsugi_protocol::answer::{Answer, Call, CallOptions, Caller, Event, Failure, Outcome};
+use tsugi_protocol::answer::{Answer, Call, CallOptions, CallParts, Caller, Event, Failure, Outcome};
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -283,13 +283,13 @@ impl Conversation {
         let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
         let own = params.get_object("_meta");
         let level = self.state.lock().level;
-        Ok(Call {
+        Ok(Call::from(CallParts {
             method: request.method.clone(),
             meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
             params: params.without("_meta"),
             caller: self.caller.clone(),
             options: CallOptions { face: "legacy", request_id, ..CallOptions::default() },
-        })
+        }))
     }
 
     pub(super) fn began(&self, id: &Id) -> Arc<Cancel> {

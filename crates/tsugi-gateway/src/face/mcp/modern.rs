@@ -5,7 +5,7 @@ pub(crate) mod stream;
 
 use ::http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde_json::json;
-use tsugi_protocol::answer::{Call, Event, Failure, Outcome};
+use tsugi_protocol::answer::{Call, CallParts, Event, Failure, Outcome};
 use tsugi_protocol::era::to_modern;
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::meta::{self, MetaError, RequestMeta};
@@ -79,13 +79,13 @@ fn read(
     agree::check(headers, &request.method, &params, &*endpoint.tools)?;
     refuse_gone(&request.method)?;
     adopt_trace(headers, &mut request_meta);
-    let call = Call {
+    let call = Call::from(CallParts {
         method: request.method.clone(),
         params: params.without("_meta"),
         meta: request_meta,
         caller: asked.principal.caller().clone(),
         options: asked.options("mcp"),
-    };
+    });
     listen::expect_few(&call)?;
     Ok(call)
 }
