@@ -1,6 +1,7 @@
 //! Bodies in and out: a request's bytes under a limit, a response without copying a large result.
 
 pub(crate) mod arriving;
+mod sheet;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -10,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::Version;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -17,6 +19,7 @@ use smallvec::SmallVec;
 use tsugi_protocol::json::Object;
 
 use self::arriving::{Arriving, Room};
+use crate::listen::hush::hushed;
 
 /// A stream of chunks that is pulled as fast as the reader takes them.
 pub(crate) trait Chunks: Send {
@@ -82,31 +85,22 @@ impl Body {
 
     /// The pieces of a head, an object that may be large, `tail`. A large object is not copied.
     pub(crate) fn around(head: [&[u8]; 3], object: &Object, tail: &'static [u8]) -> Self {
-        let is_split = object.bytes().len() >= WORTH_SPLITTING;
-        let copied = if is_split { 1 } else { object.bytes().len() + tail.len() };
-        let mut whole = BytesMut::with_capacity(head.iter().map(|piece| piece.len()).sum::<usize>() + copied);
-        head.iter().for_each(|piece| whole.extend_from_slice(piece));
-        if is_split {
-            return Self::split(whole, object, tail);
+        let head_size: usize = head.iter().map(|piece| piece.len()).sum();
+        if object.bytes().len() >= WORTH_SPLITTING {
+            let head = sheet::written(head_size, |whole| head.iter().for_each(|piece| whole.extend_from_slice(piece)));
+            return Self::split(head, object, tail);
         }
-        match object.is_whole() {
-            true => whole.extend_from_slice(object.bytes()),
-            false => {
-                let mut opening = b'{';
-                for run in object.runs() {
-                    whole.put_u8(std::mem::replace(&mut opening, b','));
-                    whole.extend_from_slice(&run);
-                }
-                whole.extend_from_slice(if opening == b'{' { b"{}" } else { b"}" });
-            }
-        }
-        whole.extend_from_slice(tail);
-        Self::one(whole.freeze())
+        let size = head_size + object.bytes().len() + 2 + tail.len();
+        Self::one(sheet::written(size, |whole| {
+            head.iter().for_each(|piece| whole.extend_from_slice(piece));
+            copy(object, whole);
+            whole.extend_from_slice(tail);
+        }))
     }
 
     /// The same in pieces.
-    fn split(head: BytesMut, object: &Object, tail: &'static [u8]) -> Self {
-        let mut parts = SmallVec::from_iter([head.freeze()]);
+    fn split(head: Bytes, object: &Object, tail: &'static [u8]) -> Self {
+        let mut parts = SmallVec::from_iter([head]);
         match object.is_whole() {
             true => parts.push(object.bytes().clone()),
             false => {
@@ -121,6 +115,19 @@ impl Body {
         parts.push(Bytes::from_static(tail));
         Body::Parts(Pieces(parts))
     }
+}
+
+/// Writes an object, without what is left out of it.
+fn copy(object: &Object, whole: &mut BytesMut) {
+    if object.is_whole() {
+        return whole.extend_from_slice(object.bytes());
+    }
+    let mut opening = b'{';
+    for run in object.runs() {
+        whole.put_u8(std::mem::replace(&mut opening, b','));
+        whole.extend_from_slice(&run);
+    }
+    whole.extend_from_slice(if opening == b'{' { b"{}" } else { b"}" });
 }
 
 impl http_body::Body for Body {
@@ -168,10 +175,14 @@ pub(crate) enum BodyError {
     NoRoom,
 }
 
+/// A piece of a request's body.
+type Arrived = Result<Frame<Bytes>, hyper::Error>;
+
 /// Reads a request's body. One that arrives in one piece is not copied; bytes are counted as they come,
 /// so nobody can make us hold more than `limit`, nor all together more than there is room for.
 pub(crate) async fn collect(
     mut body: Incoming,
+    version: Version,
     limit: usize,
     timeout: Duration,
     arriving: &Arriving,
@@ -180,7 +191,7 @@ pub(crate) async fn collect(
         return Err(BodyError::TooLarge);
     }
     // Most bodies are here already, in one piece: for them no timer is needed, nor room for what waits.
-    let first = poll_fn(|context| Poll::Ready(Pin::new(&mut body).poll_frame(context))).await;
+    let first = poll_fn(|context| Poll::Ready(first_frame(&mut body, version, context))).await;
     let first = match first {
         Poll::Pending => Bytes::new(),
         Poll::Ready(None) => return Ok(Bytes::new()),
@@ -191,6 +202,19 @@ pub(crate) async fn collect(
     }
     let reading = read(first, body, limit, arriving.room());
     Box::pin(tokio::time::timeout(timeout, reading)).await.unwrap_or(Err(BodyError::TooSlow))
+}
+
+/// What is here already of a body. Its connection is this task; it need not wake itself unless more is to come.
+/// (That of HTTP/2 is another task, which must learn that there is room again.)
+fn first_frame(body: &mut Incoming, version: Version, context: &mut Context<'_>) -> Poll<Option<Arrived>> {
+    if version > Version::HTTP_11 {
+        return Pin::new(body).poll_frame(context);
+    }
+    let (frame, was_woken) = hushed(|| Pin::new(&mut *body).poll_frame(context));
+    if was_woken && !body.is_end_stream() {
+        context.waker().wake_by_ref();
+    }
+    frame
 }
 
 /// The whole body, of which `first` is here.

@@ -69,7 +69,7 @@ impl Asked<'_> {
     async fn whole_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
         let limits = &self.gateway.config().limits;
         let arriving = self.gateway.arriving();
-        body::collect(body, limits.body, limits.body_timeout, arriving).await.map_err(refuse_body)
+        body::collect(body, self.parts.version, limits.body, limits.body_timeout, arriving).await.map_err(refuse_body)
     }
 }
 

@@ -152,8 +152,8 @@ impl Guard {
 
     /// The web page that a request comes from, when the configuration names it and the request is meant for us.
     pub(crate) fn listed_origin(&self, parts: &Parts) -> Option<HeaderValue> {
-        let origin = parts.headers.get(ORIGIN)?;
-        (self.origin.is_listed(parts) && self.origin.check(parts).is_ok()).then(|| origin.clone())
+        let is_meant = self.origin.is_listed(parts) && self.origin.check(parts).is_ok();
+        parts.headers.get(ORIGIN).filter(|_| is_meant).cloned()
     }
 
     /// Refuses an order that another web page makes a browser send, unless the configuration names that page.

@@ -1,13 +1,14 @@
 //! Sockets: bind, accept, and serve each connection until it ends or we do.
 
 mod head_clock;
+pub(crate) mod hush;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -21,6 +22,7 @@ use crate::config::{Config, Limits};
 use crate::drain::Drain;
 use crate::run::{Gateway, StartError};
 use head_clock::HeadClock;
+use hush::Ear;
 
 /// How long after an accept error the next try comes: out of files, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -144,8 +146,13 @@ async fn until<C: Future>(mut connection: Pin<&mut C>, clock: &HeadClock, drain:
     let mut late = std::pin::pin!(clock.is_late());
     let mut closing = std::pin::pin!(drain.closing().cancelled());
     let mut is_waiting = false;
+    let (mut task, mut ear) = (Waker::noop().clone(), Waker::noop().clone());
     std::future::poll_fn(|context| {
-        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+        if !task.will_wake(context.waker()) {
+            task.clone_from(context.waker());
+            ear = Ear::of(&task);
+        }
+        if let Poll::Ready(ended) = connection.as_mut().poll(&mut Context::from_waker(&ear)) {
             return Poll::Ready(Until::Ended(ended));
         }
         if late.as_mut().poll(context).is_ready() {

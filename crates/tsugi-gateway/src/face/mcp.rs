@@ -69,24 +69,43 @@ enum Begun {
 /// Reads a POST and begins what it asks for. Nothing here waits, so that nothing of it is carried along while
 /// somebody does.
 fn begin(asked: &Asked<'_>, endpoint: &Endpoint, place: Option<&str>, bytes: Bytes) -> Result<Begun, Refusal> {
+    // A request of a legacy session says so twice in its head; its body need not be asked.
+    if legacy::is_in_session(&asked.parts.headers) {
+        return match Message::parse(bytes) {
+            Ok(message) => begin_legacy(asked, place, message),
+            Err(error) => Ok(unread(&error)),
+        };
+    }
     let Parsed { message, params, meta } = match Message::parse_with_params(bytes) {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(Begun::Modern(modern::Begun::Done(Box::new(unreadable(&error))))),
+        Err(error) => return Ok(unread(&error)),
     };
-    if matches!(message, Message::Request(_)) {
-        expect_time(asked)?;
+    if !is_modern(&asked.parts.headers, meta.as_ref()) {
+        return begin_legacy(asked, place, message);
     }
-    // A request of a legacy session says so twice in its head; its body need not be asked.
-    let is_in_session = legacy::is_in_session(&asked.parts.headers);
-    if !is_in_session && is_modern(&asked.parts.headers, meta.as_ref()) {
-        return Ok(Begun::Modern(modern::begin(asked, endpoint, message, params, meta)));
-    }
+    expect_time_for(asked, &message)?;
+    Ok(Begun::Modern(modern::begin(asked, endpoint, message, params, meta)))
+}
+
+fn begin_legacy(asked: &Asked<'_>, place: Option<&str>, message: Message) -> Result<Begun, Refusal> {
+    expect_time_for(asked, &message)?;
     match message {
         Message::Request(request) if request.method == Method::Initialize => Ok(Begun::Initialize(Box::new(request))),
         message => {
             let (session, received) = legacy::receive(asked, place, message)?;
             Ok(Begun::Legacy(session, received))
         }
+    }
+}
+
+fn unread(error: &MessageError) -> Begun {
+    Begun::Modern(modern::Begun::Done(Box::new(unreadable(error))))
+}
+
+fn expect_time_for(asked: &Asked<'_>, message: &Message) -> Result<(), Refusal> {
+    match message {
+        Message::Request(_) => expect_time(asked),
+        _ => Ok(()),
     }
 }
 

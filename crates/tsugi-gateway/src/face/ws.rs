@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use ::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use hyper::Request;
@@ -40,7 +40,8 @@ type Socket = WebSocketStream<Arrival<TokioIo<Upgraded>>>;
 
 /// The future of a connection's upgrade, taken before the request's head is read.
 pub(crate) fn upgrade_of(request: &mut Request<Incoming>) -> Option<OnUpgrade> {
-    request.headers().contains_key(SEC_WEBSOCKET_KEY).then(|| hyper::upgrade::on(request))
+    let wants_it = request.method() == Method::GET && request.headers().contains_key(SEC_WEBSOCKET_KEY);
+    wants_it.then(|| hyper::upgrade::on(request))
 }
 
 /// Turns the connection into a WebSocket.

@@ -60,6 +60,9 @@ impl OriginGuard {
 
     /// Whether the configuration names the web page that this request comes from.
     pub(super) fn is_listed(&self, parts: &Parts) -> bool {
+        if self.origins.is_empty() {
+            return false;
+        }
         let origin = parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
         origin.is_some_and(|origin| self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)))
     }
@@ -119,7 +122,7 @@ fn address(host: &str) -> Option<IpAddr> {
 
 /// The host of `host[:port]`; nothing when it has user information, a path, or a port that is no number.
 fn host_of(authority: &str) -> Option<&str> {
-    if authority.contains(['@', '/', '\\', ' ', ',', '?', '#']) {
+    if authority.bytes().any(|byte| matches!(byte, b'@' | b'/' | b'\\' | b' ' | b',' | b'?' | b'#')) {
         return None;
     }
     let (host, port) = match authority.strip_prefix('[') {

@@ -33,8 +33,8 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// True when the head alone shows that a request belongs to a legacy session.
 pub(super) fn is_in_session(headers: &HeaderMap) -> bool {
-    let version = headers.get(&super::PROTOCOL_VERSION);
-    headers.contains_key(&SESSION_ID) && version.is_some_and(|version| super::is_legacy(version.as_bytes()))
+    headers.contains_key(&SESSION_ID)
+        && headers.get(&super::PROTOCOL_VERSION).is_some_and(|version| super::is_legacy(version.as_bytes()))
 }
 
 /// Takes a message of the legacy era to its session.
