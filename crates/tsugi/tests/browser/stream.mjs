@@ -3,7 +3,7 @@
 //   scripts/browser-tests stream [TURNS]      with target/debug/tsugi; TSUGI_PROGRAM names another
 //
 // Turns with a page and turns without take turns, so that what else the machine does falls on both alike.
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import http from "node:http";
 import { closeBrowser, Gateway, openBrowser, openWindow } from "./world.mjs";
 
@@ -22,10 +22,10 @@ function call(url) {
   });
 }
 
-/** Processor time that a process has used, in milliseconds: a tick is 10 ms on Linux. */
+/** Processor time that the threads of a process have used, in milliseconds; /proc/PID/stat only counts by ten. */
 function cpu(pid) {
-  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
-  return (Number(fields[11]) + Number(fields[12])) * 10;
+  const used = (thread) => Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0]);
+  return readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + used(thread), 0) / 1e6;
 }
 
 /** Calls for a while, as many as wanted or as the machine can; gives microseconds of the gateway for each. */
