@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use tsugi_protocol::answer::Answer;
 
 use crate::config::{CachePolicy, Options, RetryPolicy, ServerConfig, Strictness, Switch, ValidatePolicy};
+use crate::layer::Asked;
 use crate::layer::breaker::{Breaker, Guard};
 use crate::layer::cache::{Cache, Keeps, Store};
 use crate::layer::can_execute::CanExecute;
@@ -66,10 +67,10 @@ pub(crate) fn build(
         true => server,
         false => {
             let tries = Limit::new(server, name.clone(), parts.gate.clone(), all.cloned());
-            let tries = Deadline::new(tries, name.clone(), each, None);
-            let tries = Retry::new(tries, name.clone(), parts.tools.clone(), config.retry.clone(), config.restart);
-            let tries = Guard::new(tries, name.clone(), parts.breaker.clone());
-            Arc::new(tries)
+            match each {
+                Some(each) => repeated(Deadline::new(tries, name.clone(), Some(each), None), config, parts),
+                None => repeated(tries, config, parts),
+            }
         }
     };
     stack = Arc::new(CanExecute::new(stack, name.clone(), options.checks.clone()));
@@ -82,6 +83,13 @@ pub(crate) fn build(
     }
     let deadline = Deadline::new(stack, name, Some(limits), parts.breaker.clone());
     Arc::new(Trace::new(deadline, config))
+}
+
+/// Puts *retry* and *breaker* around one try.
+fn repeated(one: impl Asked + 'static, config: &ServerConfig, parts: &Parts) -> Arc<dyn Answer> {
+    let name: Arc<str> = config.name.as_str().into();
+    let tries = Retry::new(one, name.clone(), parts.tools.clone(), config.retry.clone(), config.restart);
+    Arc::new(Guard::new(tries, name, parts.breaker.clone()))
 }
 
 /// The layers for our own questions, such as lists: *trace* → *deadline* → connection.

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use tsugi_protocol::answer::Call;
 use tsugi_protocol::json::Raw;
+use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::tool::Tool;
 use tsugi_schema::validate::{Limits, Validator};
 
@@ -44,6 +46,15 @@ impl Tools {
     /// The tool with this name, when the server has told of it.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<KnownTool>> {
         self.known.load().get(name).cloned()
+    }
+
+    /// Looks at the tool that a call is about; `None` when it is about none, or one that the server has not told of.
+    /// Nothing is counted up and down for it: every call of every caller looks.
+    pub(crate) fn of<T>(&self, call: &Call, look: impl FnOnce(&Arc<KnownTool>) -> T) -> Option<T> {
+        if call.method != Method::ToolsCall {
+            return None;
+        }
+        self.known.load().get(&*call.subject()?).map(look)
     }
 
     fn known_tool(&self, tool: &Tool) -> KnownTool {

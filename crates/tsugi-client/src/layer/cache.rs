@@ -2,19 +2,20 @@
 
 mod flight;
 mod key;
+mod shelf;
 mod store;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tsugi_protocol::answer::{Answer, Call, Complete, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, Caller, Complete, Outcome, Reply};
 use tsugi_protocol::json::{Object, Splice};
 use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
 use tsugi_protocol::mcp::{Method, tool};
 
 use crate::config::{Instances, Switch};
-use crate::tools::Tools;
-use key::{Key, Owner};
+use crate::tools::{KnownTool, Tools};
+use key::{Owner, Sought};
 pub use store::Counts;
 use store::Role;
 pub(crate) use store::Store;
@@ -52,46 +53,55 @@ impl Cache {
 
     /// How long the result of this call may be kept; `None` when it may not.
     fn lifetime(&self, call: &Call) -> Option<Lifetime> {
-        let is_plain = !call.params.has("requestState") && !call.params.has("inputResponses");
-        if !is_plain || call.options.skip_cache {
+        if call.is_answer() || call.options.skip_cache {
             return None;
         }
         match call.method {
             Method::ResourcesRead => (self.keeps == Keeps::Reads).then_some(Lifetime::AsServerSays),
-            Method::ToolsCall => {
-                let tool = self.tools.get(&call.subject()?)?;
-                let is_kept = match tool.settings.cache {
-                    Switch::On => true,
-                    Switch::Off => false,
-                    Switch::Auto => tool.is_read_only && self.keeps == Keeps::Reads,
-                };
-                is_kept.then(|| Lifetime::Fixed(tool.settings.cache_ttl.unwrap_or(self.store.ttl())))
-            }
+            Method::ToolsCall => self.tools.of(call, |tool| self.lifetime_of(tool))?,
             _ => None,
         }
     }
 
-    fn alone(&self, key: &Key, call: Call) -> Reply {
-        if let Some(complete) = self.store.get(key) {
-            return from_before(&call, complete);
-        }
-        self.store.count_miss();
-        self.inner.answer(call)
+    fn lifetime_of(&self, tool: &KnownTool) -> Option<Lifetime> {
+        let is_kept = match tool.settings.cache {
+            Switch::On => true,
+            Switch::Off => false,
+            Switch::Auto => tool.is_read_only && self.keeps == Keeps::Reads,
+        };
+        is_kept.then(|| Lifetime::Fixed(tool.settings.cache_ttl.unwrap_or(self.store.ttl())))
     }
 
-    fn together(&self, key: Key, lifetime: Lifetime, call: Call) -> Reply {
-        match self.store.join(key, lifetime) {
-            Role::Kept(complete) => from_before(&call, complete),
-            Role::Follower(rider) => {
-                self.store.count_shared();
-                note(&call, "waits for the same call of somebody else");
-                rider.follow(self.inner.clone(), call)
-            }
-            Role::Leader(rider) => {
-                self.store.count_miss();
-                rider.depart(self.inner.answer(call))
-            }
+    /// Whose result it is: what a server with a state per session says is for that session alone.
+    fn owner<'call>(&self, call: &'call Call) -> Owner<&'call Caller> {
+        match self.instances {
+            Instances::PerSession => Owner::Session(&call.caller),
+            _ => Owner::Principal(&call.caller),
         }
+    }
+
+    /// What is to be done about a call whose result may be kept.
+    fn role(&self, call: &Call, lifetime: Lifetime) -> Role {
+        let sought = self.store.sought(call, self.owner(call));
+        if let Some(complete) = self.shared(&sought, &lifetime) {
+            return Role::Kept(complete);
+        }
+        // Notes are written for one caller, so one who wants them asks alone.
+        if call.meta.progress_token.is_none() && call.meta.log_level.is_none() {
+            return self.store.join(&sought, lifetime);
+        }
+        match self.store.get(&sought) {
+            Some(complete) => Role::Kept(complete),
+            None => Role::Alone,
+        }
+    }
+
+    /// A result that its server calls public, where no state per session can have gone into it.
+    fn shared(&self, sought: &Sought<'_>, lifetime: &Lifetime) -> Option<Complete> {
+        if *lifetime != Lifetime::AsServerSays || self.instances == Instances::PerSession {
+            return None;
+        }
+        self.store.get_everybodys(sought)
     }
 }
 
@@ -111,33 +121,18 @@ fn note(call: &Call, words: &str) {
 impl Answer for Cache {
     fn answer(&self, call: Call) -> Reply {
         let Some(lifetime) = self.lifetime(&call) else { return self.inner.answer(call) };
-        let key = self.store.key(&call, self.owner(&call));
-        if let Some(complete) = self.shared(&key, &lifetime) {
-            return from_before(&call, complete);
+        match self.role(&call, lifetime) {
+            Role::Kept(complete) => from_before(&call, complete),
+            Role::Leader(rider) => rider.depart(self.inner.answer(call)),
+            Role::Follower(rider) => {
+                note(&call, "waits for the same call of somebody else");
+                rider.follow(self.inner.clone(), call)
+            }
+            Role::Alone => {
+                self.store.count_miss();
+                self.inner.answer(call)
+            }
         }
-        // Notes are written for one caller, so one who wants them asks alone.
-        if call.meta.progress_token.is_some() || call.meta.log_level.is_some() {
-            return self.alone(&key, call);
-        }
-        self.together(key, lifetime, call)
-    }
-}
-
-impl Cache {
-    /// Whose result it is: what a server with a state per session says is for that session alone.
-    fn owner(&self, call: &Call) -> Owner {
-        match self.instances {
-            Instances::PerSession => Owner::Session(call.caller.clone()),
-            _ => Owner::Principal(call.caller.clone()),
-        }
-    }
-
-    /// A result that its server calls public, where no state per session can have gone into it.
-    fn shared(&self, key: &Key, lifetime: &Lifetime) -> Option<Complete> {
-        if *lifetime != Lifetime::AsServerSays || self.instances == Instances::PerSession {
-            return None;
-        }
-        self.store.get(&self.store.for_everybody(key))
     }
 }
 
@@ -168,13 +163,13 @@ impl Lifetime {
 }
 
 /// The result as it is now: what it says about its own freshness has grown shorter.
-fn aged(complete: &Complete, remaining: Duration) -> Complete {
+fn aged(complete: Complete, remaining: Duration) -> Complete {
     if !complete.body.has("ttlMs") {
-        return complete.clone();
+        return complete;
     }
     let mut body = Splice::with_capacity(complete.body.bytes().len() + 16);
     body.members_but(&complete.body, &["ttlMs"]).number("ttlMs", remaining.as_millis() as u64);
-    Complete { body: body.finish_object(), ..complete.clone() }
+    Complete { body: body.finish_object(), ..complete }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use tokio::time::Sleep;
 use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, SentState, Source};
-use tsugi_protocol::mcp::Method;
 
 use super::{Asked, reply};
 use crate::config::{Restart, RetryPolicy};
@@ -49,8 +48,7 @@ impl<A> Retry<A> {
     /// The rules, where they say anything about this call.
     fn rules_for(&self, call: &Call) -> Option<&Arc<Rules>> {
         // An answer to a server's question is taken up once; it cannot be brought a second time.
-        let is_answer = call.params.has("requestState") || call.params.has("inputResponses");
-        self.rules.as_ref().filter(|_| !is_answer)
+        self.rules.as_ref().filter(|_| !call.is_answer())
     }
 }
 
@@ -85,8 +83,7 @@ impl Rules {
         if call.options.is_idempotent || call.method.is_read() {
             return Repeat::Always;
         }
-        let tool = if call.method == Method::ToolsCall { call.subject() } else { None };
-        tool.and_then(|tool| self.tools.get(&tool)).map_or(Repeat::IfNotSent, |tool| tool.repeat)
+        self.tools.of(call, |tool| tool.repeat).unwrap_or(Repeat::IfNotSent)
     }
 
     /// Whether doing it again cannot do it twice.

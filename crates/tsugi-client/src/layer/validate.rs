@@ -8,7 +8,6 @@ use std::time::Instant;
 use serde_json::Value;
 use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, SentState, Source, Stage};
 use tsugi_protocol::json::{Object, Raw};
-use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::tool::is_error;
 use tsugi_schema::validate::{Faults, Limits, Validator};
 
@@ -28,15 +27,11 @@ impl Validate {
         Self { inner, server, tools }
     }
 
-    fn tool(&self, call: &Call) -> Option<Arc<KnownTool>> {
-        if call.method != Method::ToolsCall {
-            return None;
-        }
-        self.tools.get(&call.subject()?)
-    }
-
     /// The fault to answer with instead of calling.
     fn refuse(&self, call: &Call, tool: &KnownTool) -> Option<Fault> {
+        if tool.policy.arguments == Strictness::Off {
+            return None;
+        }
         let timed = call.options.timeline.as_ref().map(|timeline| (timeline, Instant::now()));
         let fault = check_arguments(tool, call.params.get("arguments").as_ref());
         if let Some((timeline, began)) = timed {
@@ -54,22 +49,25 @@ impl Validate {
 
 impl Answer for Validate {
     fn answer(&self, call: Call) -> Reply {
-        let Some(tool) = self.tool(&call) else { return self.inner.answer(call) };
-        if tool.policy.arguments != Strictness::Off
-            && let Some(fault) = self.refuse(&call, &tool)
-        {
-            return Reply::fault(fault);
-        }
-        let reply = self.inner.answer(call);
-        if tool.policy.results == Strictness::Off || tool.output().is_none() {
-            return reply;
-        }
-        let server = self.server.clone();
+        let looked = self.tools.of(&call, |tool| match self.refuse(&call, tool) {
+            Some(fault) => Err(fault),
+            None => Ok(checks_results(tool).then(|| tool.clone())),
+        });
+        let tool = match looked {
+            Some(Err(fault)) => return Reply::fault(fault),
+            Some(Ok(Some(tool))) => tool,
+            _ => return self.inner.answer(call),
+        };
+        let (server, reply) = (self.server.clone(), self.inner.answer(call));
         match reply.into_ready() {
             Ok(outcome) => Reply::ready(checked(&server, &tool, outcome)),
             Err(reply) => Reply::from_source(Checked { reply, server, tool }),
         }
     }
+}
+
+fn checks_results(tool: &KnownTool) -> bool {
+    tool.policy.results != Strictness::Off && tool.output().is_some()
 }
 
 /// What is wrong with the arguments of a call; `None` when nothing is, or nothing can be said.

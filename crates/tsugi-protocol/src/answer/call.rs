@@ -10,8 +10,9 @@ use crate::mcp::Method;
 use crate::mcp::meta::RequestMeta;
 
 /// A request on its way down. It goes by value through a dozen layers, so it is one pointer; [`CallParts`] is what it holds.
+/// Cloning shares them until one of the two is changed: a call that may be made again is kept by all who pass it on.
 #[derive(Debug, Clone)]
-pub struct Call(Box<CallParts>);
+pub struct Call(Arc<CallParts>);
 
 /// What a call holds. It is always in the modern form: `params` without `_meta`, which is kept apart as
 /// [`RequestMeta`], because every era writes that part its own way.
@@ -31,7 +32,7 @@ pub struct CallParts {
 
 impl From<CallParts> for Call {
     fn from(parts: CallParts) -> Self {
-        Self(Box::new(parts))
+        Self(Arc::new(parts))
     }
 }
 
@@ -45,7 +46,7 @@ impl Deref for Call {
 
 impl DerefMut for Call {
     fn deref_mut(&mut self) -> &mut CallParts {
-        &mut self.0
+        Arc::make_mut(&mut self.0)
     }
 }
 
@@ -58,7 +59,7 @@ impl Call {
 
     /// What it holds.
     pub fn into_parts(self) -> CallParts {
-        *self.0
+        Arc::unwrap_or_clone(self.0)
     }
 
     /// A call without parameters.
@@ -85,6 +86,11 @@ impl Call {
     /// What the call is about: a tool's or prompt's name, a resource's address.
     pub fn subject(&self) -> Option<std::borrow::Cow<'_, str>> {
         self.method.subject_key().and_then(|key| self.params.get_str(key))
+    }
+
+    /// True for a call that brings answers to a server's questions.
+    pub fn is_answer(&self) -> bool {
+        self.params.members().iter().any(|member| self.params.is_one_of(*member, &["requestState", "inputResponses"]))
     }
 
     /// The same call about another subject (a public name becomes a server's own, say).

@@ -155,16 +155,22 @@ impl Object {
     fn refuse_duplicates(&self) -> Result<(), ScanError> {
         let duplicate =
             |member: &Member| ScanError { at: member.key_start as usize, kind: ScanErrorKind::DuplicateKey };
-        if self.members.len() <= 12 {
-            for (index, member) in self.members.iter().enumerate() {
-                if self.members[..index].iter().any(|earlier| self.same_key(*earlier, *member)) {
+        let members: &[Member] = &self.members;
+        if members.len() <= 12 {
+            // A bit for every length of key so far: keys of different lengths are not compared at all.
+            let mut lengths = 0u64;
+            for (index, member) in members.iter().enumerate() {
+                let length = 1 << (member.key_len() % 64);
+                let is_new = lengths & length == 0 && !member.is_escaped();
+                lengths |= if member.is_escaped() { u64::MAX } else { length };
+                if !is_new && members[..index].iter().any(|earlier| self.same_key(*earlier, *member)) {
                     return Err(duplicate(member));
                 }
             }
             return Ok(());
         }
-        let mut seen = HashSet::with_capacity(self.members.len());
-        for member in &self.members {
+        let mut seen = HashSet::with_capacity(members.len());
+        for member in members {
             if !seen.insert(self.key(*member)) {
                 return Err(duplicate(member));
             }
@@ -492,7 +498,7 @@ mod tests {
     #[test]
     fn an_escaped_key_is_the_same_key() {
         assert_eq!(object(r#"{"na\u006de":1}"#).unwrap().get("name").unwrap().as_str(), "1");
-        for twice in [r#"{"name":1,"name":2}"#, r#"{"name":1,"na\u006de":2}"#] {
+        for twice in [r#"{"name":1,"name":2}"#, r#"{"name":1,"na\u006de":2}"#, r#"{"na\u006de":1,"x":0,"name":2}"#] {
             assert_eq!(object(twice).unwrap_err().kind, ScanErrorKind::DuplicateKey);
         }
     }

@@ -94,6 +94,9 @@ impl ClientCapabilities {
 
     /// What the client can be asked for.
     pub fn askable(&self) -> Askable {
+        if self.object.is_empty() {
+            return Askable::default();
+        }
         Askable([
             self.has_form_elicitation(),
             self.has_url_elicitation(),
@@ -124,7 +127,7 @@ impl ClientCapabilities {
 /// What a client can be asked for, however it wrote that, and nothing else of what it said: forms, addresses,
 /// sampling, sampling with tools, sampling with context, roots. Two clients that compare equal are the same client
 /// to a legacy server that asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Askable([bool; 6]);
 
 impl Askable {

@@ -1,9 +1,8 @@
 //! A first look that says yes to most values without building anything: plain objects of plain values are checked
 //! while they are read. Whatever it does not say yes to is left to the whole check, which also says what is wrong.
 
-use std::fmt;
+use std::borrow::Cow;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// The drafts whose words mean here what they mean in 2020-12.
@@ -19,6 +18,8 @@ const SILENT: [&str; 8] =
 const EXACT: f64 = 9_007_199_254_740_992.0;
 /// More properties than this are left to the whole check.
 const MOST: usize = 64;
+/// As deep as serde reads: what is nested further is left to the whole check.
+const DEEPEST: usize = 127;
 
 /// A schema as far as the first look understands it.
 #[derive(Debug)]
@@ -39,8 +40,8 @@ impl Quick {
 
     /// True when the value certainly fits.
     pub(super) fn accepts(&self, text: &[u8]) -> bool {
-        let mut reader = serde_json::Deserializer::from_slice(text);
-        Look(&self.0).deserialize(&mut reader).is_ok() && reader.end().is_ok()
+        let mut reader = Reader::new(text);
+        reader.value(&self.0).is_some() && reader.peek().is_none()
     }
 }
 
@@ -177,134 +178,182 @@ impl Types {
     }
 }
 
-/// Reads one value and fails unless it certainly fits.
-#[derive(Clone, Copy)]
-struct Look<'node>(&'node Node);
-
-impl<'de> DeserializeSeed<'de> for Look<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        match self.0 {
-            // Read all the same: what is no text, such as half a surrogate pair, must not slip through.
-            Node::Any => deserializer.deserialize_any(Within(&EVERYTHING)),
-            Node::Unsure => Err(unsure()),
-            Node::Rules(rules) => deserializer.deserialize_any(Within(rules)),
-        }
-    }
-}
-
-/// What is not told to anybody.
-fn unsure<E: Error>() -> E {
-    E::custom("")
-}
-
-struct Within<'node>(&'node Rules);
-
-impl Within<'_> {
-    fn expect<E: Error>(&self, is_fitting: bool) -> Result<(), E> {
-        if is_fitting { Ok(()) } else { Err(unsure()) }
+impl Rules {
+    /// Whether a value of this type fits, where only strings can be among given words.
+    fn plain(&self, kind: Types) -> Option<()> {
+        (self.types.has(kind) && self.words.is_none()).then_some(())
     }
 
     /// Whether a number is neither too small nor too great. One that cannot be told from its neighbours is left to
     /// the whole check.
-    fn within<E: Error>(&self, number: f64) -> Result<(), E> {
-        let (least, most) = self.0.numbers;
+    fn number(&self, kind: Types, number: f64) -> Option<()> {
+        self.plain(kind)?;
+        let (least, most) = self.numbers;
         let is_free = (least, most) == (f64::NEG_INFINITY, f64::INFINITY);
-        self.expect(is_free || (number.abs() < EXACT && (least..=most).contains(&number)))
+        (is_free || (number.abs() < EXACT && (least..=most).contains(&number))).then_some(())
     }
 
-    /// Whether a value of this type fits, where only strings can be among given words.
-    fn plain<E: Error>(&self, kind: Types) -> Result<(), E> {
-        self.expect(self.0.types.has(kind) && self.0.words.is_none())
+    fn string(&self, text: &str) -> Option<()> {
+        let is_among = self.words.as_ref().is_none_or(|words| words.iter().any(|word| **word == *text));
+        let (least, most) = self.lengths;
+        let is_long = (least, most) == (0, u64::MAX) || (least..=most).contains(&(text.chars().count() as u64));
+        (self.types.has(Types::STRING) && is_among && is_long).then_some(())
     }
 }
 
-impl<'de> Visitor<'de> for Within<'_> {
-    type Value = ();
+/// Reads text from the left. Nothing comes back unless all is certain: what is read is JSON, and it fits.
+struct Reader<'text> {
+    text: &'text [u8],
+    at: usize,
+    /// How many arrays and objects are open.
+    depth: usize,
+}
 
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value that fits")
+impl<'text> Reader<'text> {
+    fn new(text: &'text [u8]) -> Self {
+        Self { text, at: 0, depth: 0 }
     }
 
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.plain(Types::NULL)
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        self.plain(Types::BOOLEAN)
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.plain(Types::INTEGER)?;
-        self.within(number as f64)
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.plain(Types::INTEGER)?;
-        self.within(number as f64)
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.plain(Types::FRACTION)?;
-        self.within(number)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        let is_among = self.0.words.as_ref().is_none_or(|words| words.iter().any(|word| **word == *text));
-        let (least, most) = self.0.lengths;
-        let is_long = (least, most) == (0, u64::MAX) || (least..=most).contains(&(text.chars().count() as u64));
-        self.expect(self.0.types.has(Types::STRING) && is_among && is_long)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
-        self.plain(Types::ARRAY)?;
-        let mut count = 0;
-        while values.next_element_seed(Look(&self.0.items))?.is_some() {
-            count += 1;
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Option<u8> {
+        while let Some(byte) = self.text.get(self.at) {
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(*byte);
+            }
+            self.at += 1;
         }
-        self.expect((self.0.counts.0..=self.0.counts.1).contains(&count))
+        None
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        self.plain(Types::OBJECT)?;
+    /// Goes over the next byte if it is this one.
+    fn take(&mut self, wanted: u8) -> Option<()> {
+        let is_it = self.peek() == Some(wanted);
+        self.at += usize::from(is_it);
+        is_it.then_some(())
+    }
+
+    fn value(&mut self, node: &Node) -> Option<()> {
+        let rules = match node {
+            // Read all the same: what is no text, such as half a surrogate pair, must not slip through.
+            Node::Any => &EVERYTHING,
+            Node::Unsure => return None,
+            Node::Rules(rules) => rules,
+        };
+        match self.peek()? {
+            b'{' => self.within(|reader| reader.object(rules)),
+            b'[' => self.within(|reader| reader.array(rules)),
+            b'"' => rules.string(&self.string()?),
+            b't' => self.word(b"true").and_then(|()| rules.plain(Types::BOOLEAN)),
+            b'f' => self.word(b"false").and_then(|()| rules.plain(Types::BOOLEAN)),
+            b'n' => self.word(b"null").and_then(|()| rules.plain(Types::NULL)),
+            _ => self.number(rules),
+        }
+    }
+
+    fn within(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return None;
+        }
+        self.at += 1;
+        read(self)?;
+        self.depth -= 1;
+        Some(())
+    }
+
+    fn word(&mut self, word: &[u8]) -> Option<()> {
+        let is_it = self.text[self.at..].starts_with(word);
+        self.at += word.len();
+        is_it.then_some(())
+    }
+
+    fn object(&mut self, rules: &Rules) -> Option<()> {
+        rules.plain(Types::OBJECT)?;
         let mut seen = 0u64;
-        while let Some(found) = members.next_key_seed(Find(&self.0.properties))? {
-            match found {
+        let mut is_first = true;
+        while self.take(b'}').is_none() {
+            if !std::mem::take(&mut is_first) {
+                self.take(b',')?;
+            }
+            let name = (self.peek()? == b'"').then(|| self.string())??;
+            self.take(b':')?;
+            match rules.properties.iter().position(|(known, _)| **known == *name) {
+                // Which of two members with one name counts is for the whole check to say.
+                Some(index) if seen & 1 << index != 0 => return None,
                 Some(index) => {
-                    // Which of two members with one name counts is for the whole check to say.
-                    self.expect(seen & 1 << index == 0)?;
                     seen |= 1 << index;
-                    members.next_value_seed(Look(&self.0.properties[index].1))?;
+                    self.value(&rules.properties[index].1)?;
                 }
-                None => members.next_value_seed(Look(&self.0.others))?,
+                None => self.value(&rules.others)?,
             }
         }
-        self.expect(seen & self.0.required == self.0.required)
+        (seen & rules.required == rules.required).then_some(())
+    }
+
+    fn array(&mut self, rules: &Rules) -> Option<()> {
+        rules.plain(Types::ARRAY)?;
+        let mut count = 0;
+        while self.take(b']').is_none() {
+            if count > 0 {
+                self.take(b',')?;
+            }
+            self.value(&rules.items)?;
+            count += 1;
+        }
+        (rules.counts.0..=rules.counts.1).contains(&count).then_some(())
+    }
+
+    /// The string that begins here, unescaped.
+    fn string(&mut self) -> Option<Cow<'text, str>> {
+        let (text, start) = (self.text, self.at);
+        let mut end = start + 1 + plain_length(&text[start + 1..]);
+        let is_plain = text.get(end) == Some(&b'"');
+        while text.get(end)? != &b'"' {
+            end += if text[end] == b'\\' { 2 } else { 1 };
+            end += plain_length(text.get(end..)?);
+        }
+        self.at = end + 1;
+        match is_plain {
+            true => std::str::from_utf8(&text[start + 1..end]).ok().map(Cow::Borrowed),
+            false => serde_json::from_slice::<String>(&text[start..=end]).ok().map(Cow::Owned),
+        }
+    }
+
+    fn number(&mut self, rules: &Rules) -> Option<()> {
+        let rest = &self.text[self.at..];
+        let length = rest.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
+        let written = &rest[..length.unwrap_or(rest.len())];
+        self.at += written.len();
+        if let Some(number) = small_number(written) {
+            return rules.number(Types::INTEGER, number as f64);
+        }
+        let number: serde_json::Number = serde_json::from_slice(written).ok()?;
+        let kind = if number.is_f64() { Types::FRACTION } else { Types::INTEGER };
+        rules.number(kind, number.as_f64()?)
     }
 }
 
-/// Finds a property by its name, without keeping the name.
-struct Find<'node>(&'node [(Box<str>, Node)]);
-
-impl<'de> DeserializeSeed<'de> for Find<'_> {
-    type Value = Option<usize>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
+/// How many bytes there are before the next quote, backslash or control character.
+fn plain_length(text: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 0xff;
+    let has_less = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & (ONES << 7);
+    let is_plain = |word: u64| {
+        let (quote, backslash) = (word ^ ONES * u64::from(b'"'), word ^ ONES * u64::from(b'\\'));
+        has_less(word, 0x20) | has_less(quote, 1) | has_less(backslash, 1) == 0
+    };
+    let (words, _) = text.as_chunks::<8>();
+    let start = 8 * words.iter().take_while(|word| is_plain(u64::from_le_bytes(**word))).count();
+    let is_end = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    text[start..].iter().position(is_end).map_or(text.len(), |further| start + further)
 }
 
-impl<'de> Visitor<'de> for Find<'_> {
-    type Value = Option<usize>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a name")
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|(known, _)| **known == *name))
-    }
+/// A whole number of a few digits, which most are; not one below zero.
+fn small_number(written: &[u8]) -> Option<u64> {
+    let is_one = match written {
+        [b'0', _, ..] | [] => false,
+        digits => digits.len() <= 15 && digits.iter().all(u8::is_ascii_digit),
+    };
+    is_one.then(|| written.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -350,6 +399,71 @@ mod tests {
             "{",
         ] {
             assert!(!accepts(schema.clone(), other), "{other}");
+        }
+    }
+
+    /// Pieces of which JSON, and nearly JSON, is made.
+    const PIECES: [&str; 34] = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        " ",
+        "\n",
+        "\"",
+        "\\",
+        "\"a\"",
+        "\"a\":",
+        "\"b\":1,",
+        "\"longer than eight\"",
+        "\"\\u00e9\"",
+        "\"\\ud800\"",
+        "\"\\ud83d\\ude00\"",
+        "\"é\"",
+        "\u{1}",
+        "\"\\\"\"",
+        "\"\\\\\"",
+        "0",
+        "1",
+        "-0",
+        "-12",
+        "01",
+        "1.5",
+        "1e3",
+        "1e999",
+        "18446744073709551616",
+        "true",
+        "false",
+        "null",
+        "nul",
+    ];
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+
+        /// It reads what serde reads, and nothing else.
+        #[test]
+        fn what_is_read_is_json_and_all_json_is_read(
+            value in proptest::collection::vec(0..PIECES.len(), 0..9),
+            members in proptest::collection::vec(0..PIECES.len(), 0..4),
+        ) {
+            let piece = |index: &usize| PIECES[*index];
+            let loose: String = value.iter().map(piece).collect();
+            let joined = members.iter().map(piece).collect::<Vec<_>>().join(",");
+            for text in [loose, format!("[{joined}]"), format!("{{\"x\":{joined}}}")] {
+                let is_json = serde_json::from_str::<Value>(&text).is_ok();
+                proptest::prop_assert_eq!(accepts(json!(true), &text), is_json, "{}", text);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_for_serde_is_not_read_either() {
+        for depth in [1, 127, 128, 100_000] {
+            let text = "[".repeat(depth) + &"]".repeat(depth);
+            assert_eq!(accepts(json!(true), &text), serde_json::from_str::<Value>(&text).is_ok(), "{depth}");
         }
     }
 

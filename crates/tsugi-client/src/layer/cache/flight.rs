@@ -14,13 +14,13 @@ use smallvec::SmallVec;
 use tsugi_protocol::answer::{Answer, Call, Event, Note, Outcome, Reply, Source};
 
 use super::Lifetime;
-use super::key::Key;
+use super::shelf::Place;
 use super::store::Store;
 
 /// A read under way. When the last who waits for it goes, it is cancelled.
 pub(super) struct Flight {
     store: Arc<Store>,
-    pub(super) key: Key,
+    pub(super) place: Place,
     pub(super) lifetime: Lifetime,
     state: Mutex<State>,
     /// Set when the store has heard of the end.
@@ -47,6 +47,12 @@ struct State {
 
 /// Those to be woken, by number.
 type Waiting = SmallVec<[(u64, Waker); 2]>;
+
+/// Those to be woken once the lock is free.
+type Waking = SmallVec<[Waker; 2]>;
+
+/// The number of the one who makes the call.
+const FIRST: u64 = 1;
 
 /// Wakes everybody who waits. It knows nothing of the read: a waker that the read's own reply holds must not keep
 /// the read alive.
@@ -82,7 +88,7 @@ impl State {
     }
 
     /// Everybody but this one, to be woken once the lock is free.
-    fn others(&mut self, number: u64) -> SmallVec<[Waker; 2]> {
+    fn others(&mut self, number: u64) -> Waking {
         let mut all = std::mem::take(&mut self.waiting);
         if let Some(bell) = &self.bell {
             all.append(&mut bell.0.lock());
@@ -98,13 +104,15 @@ fn listen(waiting: &mut Waiting, number: u64, waker: &Waker) {
     }
 }
 
-fn wake(wakers: SmallVec<[Waker; 2]>) {
+fn wake(wakers: Waking) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
 impl Flight {
-    pub(super) fn new(store: Arc<Store>, key: Key, lifetime: Lifetime) -> Arc<Self> {
-        Arc::new(Self { store, key, lifetime, state: Mutex::default(), has_landed: AtomicBool::new(false) })
+    /// With one who waits.
+    pub(super) fn new(store: Arc<Store>, place: Place, lifetime: Lifetime) -> Arc<Self> {
+        let state = Mutex::new(State { riders: 1, next: FIRST, ..State::default() });
+        Arc::new(Self { store, place, lifetime, state, has_landed: AtomicBool::new(false) })
     }
 
     /// One more who waits.
@@ -114,7 +122,7 @@ impl Flight {
         state.next += 1;
         let number = state.next;
         drop(state);
-        Rider { flight: self, number, seen: 0, own: None, reply: None }
+        Rider::new(self, number)
     }
 
     fn poll(&self, number: u64, seen: &mut u64, context: &mut Context<'_>) -> Poll<Event> {
@@ -155,9 +163,10 @@ impl Flight {
         self.store.land(self, outcome);
         self.has_landed.store(true, Relaxed);
         let mut state = self.state.lock();
-        if state.riders > 1 {
-            state.outcome = Some(outcome.clone());
+        if state.riders < 2 {
+            return;
         }
+        state.outcome = Some(outcome.clone());
         let others = state.others(number);
         drop(state);
         wake(others);
@@ -182,6 +191,15 @@ pub(super) struct Rider {
 }
 
 impl Rider {
+    fn new(flight: Arc<Flight>, number: u64) -> Self {
+        Self { flight, number, seen: 0, own: None, reply: None }
+    }
+
+    /// The one who makes the call.
+    pub(super) fn first(flight: Arc<Flight>) -> Self {
+        Self::new(flight, FIRST)
+    }
+
     /// The call was made; its reply is everybody's.
     pub(super) fn depart(self, reply: Reply) -> Reply {
         match reply.into_ready() {
@@ -192,7 +210,8 @@ impl Rider {
             Err(reply) => {
                 let mut state = self.flight.state.lock();
                 state.reply = Some(reply);
-                let others = state.others(self.number);
+                // Somebody who joined meanwhile asked before there was a reply to ask.
+                let others = if state.riders > 1 { state.others(self.number) } else { Waking::new() };
                 drop(state);
                 wake(others);
                 Reply::from_source(self)
@@ -228,6 +247,9 @@ impl Drop for Rider {
     fn drop(&mut self) {
         let mut state = self.flight.state.lock();
         state.riders -= 1;
+        if state.riders == 0 {
+            return;
+        }
         // The server's side may know only our waker, so the others have to ask again.
         let others = state.others(self.number);
         drop(state);

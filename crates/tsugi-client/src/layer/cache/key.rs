@@ -1,31 +1,29 @@
 //! What makes two reads the same.
 
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::hash::BuildHasher;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use tsugi_protocol::answer::{Call, Caller};
-use tsugi_protocol::json::Splice;
+use tsugi_protocol::json::{Object, Splice};
 use tsugi_protocol::mcp::{Askable, Method};
 
 /// Entries of `_meta` that say where a call comes from, not what it asks.
 const TRACING: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-/// Two calls with the same key have the same answer: same method and parameters byte for byte, same owner, a client
-/// that can be asked for the same, and no change of the server between them. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key(Arc<Parts>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Parts {
-    /// Of the parameters, the owner and what can be asked, made once: keys are looked up several times.
-    digest: u64,
-    method: Method,
-    params: Box<[u8]>,
+/// What a call asks for, as far as it decides the answer: same method and parameters byte for byte, same owner, a client
+/// that can be asked for the same, and no change of the server in between. It borrows from the call: most keys are
+/// looked up and never kept.
+#[derive(Debug)]
+pub(super) struct Sought<'call> {
+    /// Of the parameters, the owner and what can be asked, made once: a key is looked up several times.
+    pub(super) digest: u64,
+    method: &'call Method,
+    params: Cow<'call, [u8]>,
     /// What others put into `_meta`; absent when there is nothing.
     meta: Option<Bytes>,
-    owner: Owner,
+    owner: Owner<&'call Caller>,
     /// What the client can be asked for: a server that cannot ask says something else, or refuses. It does not count
     /// for what is everybody's.
     askable: Option<Askable>,
@@ -33,99 +31,108 @@ struct Parts {
     epoch: u64,
 }
 
+/// The same in memory of its own: a key must not keep the buffer of the wire alive.
+#[derive(Debug)]
+pub(super) struct Key {
+    method: Method,
+    params: Box<[u8]>,
+    meta: Option<Bytes>,
+    owner: Owner<Caller>,
+    askable: Option<Askable>,
+    epoch: u64,
+}
+
 /// Whose result it is.
-#[derive(Debug, Clone)]
-pub(super) enum Owner {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Owner<C> {
     /// Anybody's.
     Everybody,
     /// One caller's, in all sessions.
-    Principal(Caller),
+    Principal(C),
     /// One caller's in one session.
-    Session(Caller),
+    Session(C),
 }
 
-impl Owner {
+impl<C: std::borrow::Borrow<Caller>> Owner<C> {
     /// The caller's name and session, as far as they count.
     fn parts(&self) -> (u8, Option<&str>, Option<&str>) {
         match self {
             Owner::Everybody => (0, None, None),
-            Owner::Principal(caller) => (1, Some(caller.principal()), None),
-            Owner::Session(caller) => (2, Some(caller.principal()), caller.session()),
+            Owner::Principal(caller) => (1, Some(caller.borrow().principal()), None),
+            Owner::Session(caller) => (2, Some(caller.borrow().principal()), caller.borrow().session()),
         }
     }
 }
 
-impl PartialEq for Owner {
-    fn eq(&self, other: &Self) -> bool {
-        self.parts() == other.parts()
+impl<'call> Sought<'call> {
+    pub(super) fn of(call: &'call Call, owner: Owner<&'call Caller>, epoch: u64, hasher: &RandomState) -> Self {
+        let params = match call.params.is_whole() {
+            true => Cow::Borrowed(&call.params.bytes()[..]),
+            false => Cow::Owned(call.params.raw().bytes().to_vec()),
+        };
+        let askable = Some(call.meta.client.capabilities.askable());
+        let digest = hasher.hash_one((&params[..], owner.parts(), askable));
+        Self { digest, method: &call.method, params, meta: meta_of(call), owner, askable, epoch }
     }
-}
 
-impl Eq for Owner {}
+    /// The same read for everybody.
+    pub(super) fn for_everybody(&self, hasher: &RandomState) -> Sought<'_> {
+        everybodys(self.method, &self.params, &self.meta, self.epoch, hasher)
+    }
 
-impl Hash for Owner {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.parts().hash(state);
+    /// In memory of its own.
+    pub(super) fn to_key(&self) -> Key {
+        let owner = match self.owner {
+            Owner::Everybody => Owner::Everybody,
+            Owner::Principal(caller) => Owner::Principal(caller.clone()),
+            Owner::Session(caller) => Owner::Session(caller.clone()),
+        };
+        let (params, meta) = (Box::from(&self.params[..]), self.meta.clone());
+        Key { method: self.method.clone(), params, meta, owner, askable: self.askable, epoch: self.epoch }
     }
 }
 
 impl Key {
-    pub(super) fn of(call: &Call, owner: Owner, epoch: u64, hasher: &RandomState) -> Self {
-        // Copied: a key must not keep the buffer of the wire alive.
-        let params: Box<[u8]> = call.params.raw().bytes()[..].into();
-        let askable = Some(call.meta.client.capabilities.askable());
-        let digest = hasher.hash_one((&params, &owner, askable));
-        let (method, meta) = (call.method.clone(), meta_of(call));
-        Self(Arc::new(Parts { digest, method, params, meta, owner, askable, epoch }))
+    /// Whether two calls with these have the same answer.
+    pub(super) fn is(&self, sought: &Sought<'_>) -> bool {
+        self.params[..] == sought.params[..]
+            && self.epoch == sought.epoch
+            && self.askable == sought.askable
+            && self.method == *sought.method
+            && self.owner.parts() == sought.owner.parts()
+            && self.meta == sought.meta
     }
 
     /// Whether it belongs to one session.
     pub(super) fn is_of_session(&self) -> bool {
-        matches!(self.0.owner, Owner::Session(_))
+        matches!(self.owner, Owner::Session(_))
     }
 
     /// The same read for everybody.
-    pub(super) fn for_everybody(&self, hasher: &RandomState) -> Self {
-        let (owner, askable) = (Owner::Everybody, None);
-        let digest = hasher.hash_one((&self.0.params, &owner, askable));
-        Self(Arc::new(Parts { digest, owner, askable, ..Parts::clone(&self.0) }))
+    pub(super) fn for_everybody(&self, hasher: &RandomState) -> Sought<'_> {
+        everybodys(&self.method, &self.params, &self.meta, self.epoch, hasher)
     }
 
     /// Whether it reads this resource.
     pub(super) fn reads(&self, uri: &str) -> bool {
-        if self.0.method != Method::ResourcesRead {
+        if self.method != Method::ResourcesRead {
             return false;
         }
-        let params = tsugi_protocol::json::Object::parse(Bytes::copy_from_slice(&self.0.params));
+        let params = Object::parse(Bytes::copy_from_slice(&self.params));
         params.is_ok_and(|params| params.get_str("uri").as_deref() == Some(uri))
     }
 }
 
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.digest);
-    }
-}
-
-/// Places keys in a table by their digest, which nobody outside can foresee.
-pub(super) type ByDigest = BuildHasherDefault<Digest>;
-
-/// Passes a key's digest on as it is.
-#[derive(Default)]
-pub(super) struct Digest(u64);
-
-impl Hasher for Digest {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a key is hashed as one number");
-    }
-
-    fn write_u64(&mut self, digest: u64) {
-        self.0 = digest;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+fn everybodys<'key>(
+    method: &'key Method,
+    params: &'key [u8],
+    meta: &Option<Bytes>,
+    epoch: u64,
+    hasher: &RandomState,
+) -> Sought<'key> {
+    let (owner, askable) = (Owner::<&Caller>::Everybody, None);
+    let digest = hasher.hash_one((params, owner.parts(), askable));
+    Sought { digest, method, params: Cow::Borrowed(params), meta: meta.clone(), owner, askable, epoch }
 }
 
 fn meta_of(call: &Call) -> Option<Bytes> {

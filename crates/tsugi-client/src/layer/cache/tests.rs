@@ -351,3 +351,39 @@ proptest! {
         })?;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_least_recently_used_goes_when_there_are_too_many() {
+    let mut world = world();
+    world.store = Arc::new(Store::new(CachePolicy { max_entries: 3, ..CachePolicy::default() }));
+    world.layer.store = world.store.clone();
+    let with = |x: u32| Call::tool("read", Some(&Raw::from(json!({"x": x}))));
+    let mut first = Vec::new();
+    for x in 0..3 {
+        first.push(world.number(with(x)).await);
+    }
+    assert_eq!(world.number(with(0)).await, first[0]);
+    let fourth = world.number(with(3)).await;
+    assert_eq!(world.number(with(0)).await, first[0], "it was used since");
+    assert_eq!(world.number(with(2)).await, first[2]);
+    assert_eq!(world.number(with(3)).await, fourth);
+    assert_ne!(world.number(with(1)).await, first[1], "it was the oldest");
+    assert_ne!(world.number(with(0)).await, first[0], "and now this one was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_under_way_does_not_take_the_place_of_a_later_one() {
+    let world = world_with(json!({"ttlMs": 60000}), Instances::Shared, false);
+    world.hold();
+    let mut before = Box::pin(world.layer.answer(read("a")).outcome());
+    assert!(futures_util::poll!(&mut before).is_pending());
+    world.store.forget_all();
+    let mut after = Box::pin(world.layer.answer(read("b")).outcome());
+    assert!(futures_util::poll!(&mut after).is_pending());
+    world.server.go.add_permits(1);
+    before.await;
+    world.server.go.add_permits(9);
+    let Outcome::Complete(complete) = after.await else { panic!("it failed") };
+    assert_eq!(world.number(read("b")).await, complete.body.raw().to::<Value>().unwrap()["number"].as_u64().unwrap());
+    assert_eq!(world.asked(), 2);
+}

@@ -9,6 +9,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tsugi_protocol::json::Object;
+use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::{Notification, RpcError};
 
 /// What a scripted server does with one call.
