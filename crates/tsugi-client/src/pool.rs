@@ -7,8 +7,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
+use tsugi_protocol::answer::session::Keeper;
 use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::{Askable, ClientCapabilities, Era};
 
@@ -27,6 +29,9 @@ pub(crate) struct Pool {
     /// Which instance asked a question, by the state that comes back with the answer.
     asked: moka::sync::Cache<String, u64>,
     leaving: TaskTracker,
+    /// Sessions end wherever their clients are let go of.
+    runtime: Handle,
+    own: Weak<Pool>,
     janitor: Option<AbortHandle>,
 }
 
@@ -74,6 +79,8 @@ impl Pool {
             numbers: AtomicU64::new(1),
             asked: asked.build(),
             leaving: TaskTracker::new(),
+            runtime: Handle::current(),
+            own: pool.clone(),
             janitor: idle.map(|idle| tokio::spawn(sweep(pool.clone(), idle, Pool::rest)).abort_handle()),
         }))
     }
@@ -109,6 +116,7 @@ impl Pool {
             // No instance is started for a server that is no more; the first one says so.
             _ if self.first.inner().is_let_go() => Ok(self.first.lease()),
             Instances::Shared => Ok(self.first.lease()),
+            Instances::PerSession if !call.caller.is_told_apart() => Err(self.nobodys()),
             Instances::PerSession => self.of_session(Owner::of(call), self.asker(call)),
             Instances::Pool(most) => Ok(self.least_busy(call, most)),
         }
@@ -136,9 +144,19 @@ impl Pool {
             self.retire(slot.instance);
         }
         let instance = self.start(Some(&owner));
-        let lease = instance.lease();
+        let (lease, caller) = (instance.lease(), owner.caller.clone());
         more.push(Slot { owner: Some(owner), instance });
+        drop(more);
+        let keeper: Weak<dyn Keeper> = self.own.clone();
+        caller.when_session_ends(keeper);
         Ok(lease)
+    }
+
+    /// One process for all who have no name would mix what belongs to each of them.
+    fn nobodys(&self) -> Fault {
+        let message = "each caller has an instance of this server of its own, and this call does not say whose it is";
+        let fault = Fault::new(FaultCode::PermissionDenied, message).on_server(&self.first.inner().config.name);
+        fault.with_hint("call with a key (`tsugi key add`), or in a session: `initialize`, a WebSocket or stdio")
     }
 
     /// The number of the instance that asked what this call brings the answer to.
@@ -200,21 +218,22 @@ impl Pool {
 
     /// Lets an instance go in the background.
     fn retire(&self, instance: Arc<Instance>) {
-        tracing::info!(server = %self.first.inner().config.name, "an instance that was not used is stopped");
-        self.leaving.spawn(async move { instance.stop().await });
+        tracing::info!(server = %self.first.inner().config.name, "an instance that nobody uses is stopped");
+        self.leaving.spawn_on(async move { instance.stop().await }, &self.runtime);
+    }
+
+    /// Lets these instances go.
+    fn retire_all(&self, is_over: impl Fn(&Slot) -> bool) {
+        let gone: Vec<Slot> = self.more.lock().extract_if(.., |slot| is_over(slot)).collect();
+        for slot in gone {
+            self.retire(slot.instance);
+        }
     }
 
     /// Stops what was not used for so long.
     fn rest(&self, idle: Duration) {
         let is_idle = |instance: &Instance| instance.is_unused() && instance.last_used().elapsed() >= idle;
-        let mut more = self.more.lock();
-        let (gone, kept) = std::mem::take(&mut *more).into_iter().partition(|slot| is_idle(&slot.instance));
-        *more = kept;
-        drop(more);
-        let gone: Vec<Slot> = gone;
-        for slot in gone {
-            self.retire(slot.instance);
-        }
+        self.retire_all(|slot| is_idle(&slot.instance));
         if is_idle(&self.first) && self.first.is_running() {
             self.first.inner().rest();
         }
@@ -239,6 +258,13 @@ impl Drop for Pool {
         if let Some(janitor) = &self.janitor {
             janitor.abort();
         }
+    }
+}
+
+impl Keeper for Pool {
+    /// A session's instance ends with it, whatever it is doing: nobody hears of that any more.
+    fn session_ended(&self, caller: &Caller) {
+        self.retire_all(|slot| slot.owner.as_ref().is_some_and(|owner| owner.caller == *caller));
     }
 }
 

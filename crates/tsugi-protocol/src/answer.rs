@@ -3,11 +3,13 @@
 pub mod call;
 pub mod fault;
 pub mod reply;
+pub mod session;
 pub mod timeline;
 
 pub use call::{Call, CallOptions, CallParts, Caller};
 pub use fault::{Blame, Fault, FaultCode, ProcessEnd, SentState, Stage};
 pub use reply::{Complete, Event, Failure, InputRequired, Note, Notes, Outcome, Reply, Source};
+pub use session::Session;
 pub use timeline::Timeline;
 
 /// Everything that answers calls: a connection, a layer, the hub, an in-process server, a test fake.

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use parking_lot::Mutex;
-use tsugi_protocol::answer::{Answer, Call, CallOptions, CallParts, Caller, Event, Fault, FaultCode};
+use tsugi_protocol::answer::{Answer, Call, CallOptions, CallParts, Caller, Event, Fault, FaultCode, Session};
 use tsugi_protocol::era::change;
 use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::{Method, Version};
@@ -36,7 +36,8 @@ type Outgoing = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 /// A client and everything it has going on. Dropping it cancels all of it.
 pub(crate) struct Peer {
     answer: Arc<dyn Answer>,
-    caller: Caller,
+    /// In whatever era it speaks, one client is on this wire and no other.
+    session: Session,
     limits: Arc<Limits>,
     /// The legacy conversation, once the client has opened one.
     conversation: Arc<OnceLock<Arc<Conversation>>>,
@@ -61,10 +62,10 @@ enum Held {
 type Cancels = Arc<Mutex<HashMap<Id, Vec<Arc<Cancel>>>>>;
 
 impl Peer {
-    pub(crate) fn new(answer: Arc<dyn Answer>, caller: Caller, limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(answer: Arc<dyn Answer>, caller: &Caller, limits: Arc<Limits>) -> Self {
         Self {
             answer,
-            caller,
+            session: Session::of(caller),
             limits,
             conversation: Arc::default(),
             opening: None,
@@ -179,7 +180,7 @@ impl Peer {
 
     /// Opens the legacy conversation; the changes it wants to hear of follow its response.
     fn initialize(&mut self, request: Request, busy: Option<Busy>) {
-        let (answer, caller, limits) = (self.answer.clone(), self.caller.clone(), self.limits.clone());
+        let (answer, caller, limits) = (self.answer.clone(), self.session.caller().clone(), self.limits.clone());
         let (place, is_over) = (self.conversation.clone(), Arc::new(AtomicBool::new(false)));
         self.opening = Some(is_over.clone());
         let opening = async move {
@@ -249,7 +250,7 @@ impl Peer {
             method: request.method.clone(),
             params: params.without("_meta"),
             meta,
-            caller: self.caller.clone(),
+            caller: self.session.caller().clone(),
             options: CallOptions { face: "stream", request_id: access_log::own_id(), ..CallOptions::default() },
         });
         listen::expect_few(&call)?;

@@ -49,7 +49,7 @@ pub(crate) fn open(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Response<Bod
     let waiting: Arc<AtomicUsize> = Arc::default();
     let posts = Posted { caller: caller.principal().to_owned(), inbox, waiting: waiting.clone() };
     gateway.sse_streams().0.lock().insert(id.clone(), posts);
-    let peer = Peer::new(endpoint.answer, caller.clone(), Arc::new(limits.clone())).until(gateway.drain());
+    let peer = Peer::new(endpoint.answer, caller, Arc::new(limits.clone())).until(gateway.drain());
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
     let keep_alive = KeepAlive::new(limits.keep_alive);
     let closing = gateway.until(gateway.drain().closing().clone().cancelled_owned(), &asked.principal);

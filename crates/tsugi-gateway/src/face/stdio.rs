@@ -53,7 +53,7 @@ where
 {
     let drain = Drain::default();
     let mut wire = Wire {
-        peer: Peer::new(answer, Caller::local(), Arc::new(limits)).until(&drain),
+        peer: Peer::new(answer, &Caller::local(), Arc::new(limits)).until(&drain),
         framing: Framing::new(codec::Limits::LINE),
         output,
         unwritten: BytesMut::new(),

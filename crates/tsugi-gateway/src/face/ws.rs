@@ -53,7 +53,7 @@ pub(crate) fn open(mut asked: Asked<'_>, endpoint: Endpoint) -> Result<Response<
     let room = asked.gateway.take_stream()?;
     let limits = Arc::new(asked.gateway.config().limits.clone());
     let ending = asked.gateway.until(asked.gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
-    let peer = Peer::new(endpoint.answer, asked.principal.caller().clone(), limits).until(asked.gateway.drain());
+    let peer = Peer::new(endpoint.answer, asked.principal.caller(), limits).until(asked.gateway.drain());
     asked.gateway.tasks().spawn(serve(asked.gateway.clone(), upgrade, peer, ending, room));
     let mut response = http::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = response.headers_mut();

@@ -43,7 +43,7 @@ enum Standing {
 impl Principal {
     /// Somebody who reached an address that asks for no key.
     pub fn anonymous() -> Self {
-        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::new("anonymous").as_operator());
+        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::anybody("anonymous").as_operator());
         Self { caller: ANONYMOUS.clone(), key: None, standing: Standing::Admitted, token: None }
     }
 

@@ -6,6 +6,7 @@ mod dashboard;
 mod edge;
 mod faults;
 mod hub;
+mod instances;
 mod keys;
 mod legacy;
 mod modern;

@@ -1,9 +1,11 @@
 //! What goes down the seam: a modern request, who asks it, and how it may be treated.
 
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::session::{Keeper, Life};
 use super::timeline::Timeline;
 use crate::json::{Object, Raw, Splice};
 use crate::mcp::Method;
@@ -140,11 +142,33 @@ pub struct CallOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller(Arc<CallerIdentity>);
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct CallerIdentity {
     principal: String,
-    session: Option<String>,
+    session: Option<OwnSession>,
     is_operator: bool,
+    is_anybody: bool,
+}
+
+/// A caller's session: its name, and its end where somebody tells of that.
+#[derive(Debug, Clone)]
+struct OwnSession {
+    name: String,
+    life: Option<Arc<Life>>,
+}
+
+impl PartialEq for OwnSession {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for OwnSession {}
+
+impl Hash for OwnSession {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 impl Caller {
@@ -156,20 +180,47 @@ impl Caller {
 
     /// A caller known by this name (a key's name, a token's subject).
     pub fn new(principal: impl Into<String>) -> Self {
-        Self(Arc::new(CallerIdentity { principal: principal.into(), session: None, is_operator: false }))
+        let (principal, session) = (principal.into(), None);
+        Self(Arc::new(CallerIdentity { principal, session, is_operator: false, is_anybody: false }))
+    }
+
+    /// Whoever was not asked for a name: one or many, which nobody can tell.
+    pub fn anybody(principal: impl Into<String>) -> Self {
+        Self::new(principal).with(|identity| identity.is_anybody = true)
     }
 
     /// The same caller as one who may control this program, and so what its own servers keep.
     pub fn as_operator(&self) -> Self {
-        let CallerIdentity { principal, session, .. } = &*self.0;
-        Self(Arc::new(CallerIdentity { principal: principal.clone(), session: session.clone(), is_operator: true }))
+        self.with(|identity| identity.is_operator = true)
     }
 
-    /// The same caller in a session, for servers that keep an instance per session.
+    /// The same caller in a session, for servers that keep an instance per session. One whose end is to be heard of is a
+    /// [`Session`](super::Session).
     pub fn in_session(&self, session: impl Into<String>) -> Self {
-        let CallerIdentity { principal, is_operator, .. } = &*self.0;
-        let (principal, session) = (principal.clone(), Some(session.into()));
-        Self(Arc::new(CallerIdentity { principal, session, is_operator: *is_operator }))
+        self.with(|identity| identity.session = Some(OwnSession { name: session.into(), life: None }))
+    }
+
+    pub(super) fn in_living_session(&self, name: String, life: Arc<Life>) -> Self {
+        self.with(|identity| identity.session = Some(OwnSession { name, life: Some(life) }))
+    }
+
+    fn with(&self, change: impl FnOnce(&mut CallerIdentity)) -> Self {
+        let mut identity = CallerIdentity::clone(&self.0);
+        change(&mut identity);
+        Self(Arc::new(identity))
+    }
+
+    /// Has `keeper` told, once, when the caller's session is over: at once when it is. A session without an end, or none,
+    /// tells nobody.
+    pub fn when_session_ends(&self, keeper: Weak<dyn Keeper>) {
+        if let Some(life) = self.0.session.as_ref().and_then(|session| session.life.as_ref()) {
+            life.keep(self, keeper);
+        }
+    }
+
+    /// Whether this caller is told apart from others, by a name or at least by a session.
+    pub fn is_told_apart(&self) -> bool {
+        !self.0.is_anybody || self.0.session.is_some()
     }
 
     /// The name.
@@ -184,7 +235,7 @@ impl Caller {
 
     /// The session, when the caller has one.
     pub fn session(&self) -> Option<&str> {
-        self.0.session.as_deref()
+        self.0.session.as_ref().map(|session| session.name.as_str())
     }
 }
 
@@ -215,5 +266,13 @@ mod tests {
         assert_ne!(caller, caller.in_session("s"));
         assert_ne!(caller, caller.as_operator());
         assert!(caller.as_operator().in_session("s").is_operator());
+    }
+
+    #[test]
+    fn callers_without_a_name_are_told_apart_by_their_sessions_alone() {
+        let anybody = Caller::anybody("anonymous").as_operator();
+        assert!(!anybody.is_told_apart());
+        assert!(anybody.in_session("s").is_told_apart());
+        assert!(Caller::new("ann").is_told_apart());
     }
 }

@@ -9,7 +9,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tsugi_client::alarm::Alarm;
-use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::answer::{self, FaultCode};
 use tsugi_protocol::mcp::{Method, Version};
 use tsugi_protocol::rpc::{Message, RpcError, code};
 
@@ -56,12 +56,14 @@ pub(super) async fn initialize(
     request: &tsugi_protocol::rpc::Request,
 ) -> Result<Response<Body>, Refusal> {
     let limits = &asked.gateway.config().limits;
-    let begun = legacy::begin(endpoint.answer, asked.principal.caller().clone(), limits, request).await;
+    // What servers keep for it ends with it, also when it does not come about.
+    let life = answer::Session::of(asked.principal.caller());
+    let begun = legacy::begin(endpoint.answer, life.caller().clone(), limits, request).await;
     let (conversation, response) = match begun {
         Ok(begun) => begun,
         Err(error) => return Ok(fault::rpc_error(StatusCode::OK, Some(&request.id), &error)),
     };
-    let id = asked.gateway.sessions().insert(&asked.principal, place, conversation)?;
+    let id = asked.gateway.sessions().insert(&asked.principal, place, conversation, life)?;
     let mut response = http::json(StatusCode::OK, Body::one(response));
     let id = HeaderValue::from_str(&id).expect("session ids are plain text");
     response.headers_mut().insert(&SESSION_ID, id);

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Caller, FaultCode};
+use tsugi_protocol::answer::{self, Caller, FaultCode};
 
 use super::replay::{Replay, Shelf, Source};
 use crate::config::Limits;
@@ -32,6 +32,8 @@ const SAMPLE: usize = 16;
 pub(crate) struct Session {
     pub(super) conversation: Arc<Conversation>,
     pub(super) standing: Arc<Replay>,
+    /// What servers know it by, and hear the end of.
+    life: answer::Session,
     /// Whose it is.
     caller: Caller,
     /// Which address it was opened at: the name of a server, or nothing for all together.
@@ -100,6 +102,7 @@ impl Session {
         for stream in self.streams.lock().iter() {
             stream.end();
         }
+        self.life.end();
     }
 }
 
@@ -141,12 +144,14 @@ impl Table {
         principal: &Principal,
         place: Option<String>,
         conversation: Conversation,
+        life: answer::Session,
     ) -> Result<Arc<str>, Refusal> {
         let random: [u8; 18] = rand::random();
         let id: Arc<str> = BASE64_URL_SAFE_NO_PAD.encode(random).into();
         let session = Arc::new(Session {
             conversation: Arc::new(conversation),
             standing: Arc::new(Replay::new(0, self.limits.replay, self.shelf.clone(), None)),
+            life,
             caller: principal.caller().clone(),
             place,
             streams: Mutex::default(),
