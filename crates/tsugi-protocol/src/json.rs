@@ -8,6 +8,7 @@ pub(crate) mod edit;
 pub mod object;
 pub mod raw;
 pub mod scan;
+pub mod skim;
 pub mod write;
 
 pub use object::{Member, Object};
