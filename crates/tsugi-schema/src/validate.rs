@@ -133,6 +133,11 @@ impl Validator {
         Self::compile(&schema, limits)
     }
 
+    /// Where patterns are not checked, and why: they are no regular expressions, or too large.
+    pub fn skipped(&self) -> &[(Pointer, String)] {
+        self.compiled.skipped()
+    }
+
     /// True when a value that is still text certainly fits, found out while it is read and without building it.
     /// `false` says nothing: the whole check must be asked.
     pub fn accepts(&self, text: &[u8]) -> bool {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::meter::{self, Exhausted};
 use super::node::{Counted, Metered};
-use super::pattern::{self, Pattern};
+use super::pattern::{self, Patterns};
 use super::{CompileError, Fault, Faults, Limits, survey, wording};
 use crate::pointer::Pointer;
 
@@ -15,6 +15,7 @@ pub(super) struct Compiled {
     library: jsonschema::Validator<Metered>,
     limits: Limits,
     price: u64,
+    skipped: Vec<(Pointer, String)>,
 }
 
 impl Compiled {
@@ -22,7 +23,14 @@ impl Compiled {
     pub(super) fn new(schema: &Value, limits: Limits) -> Result<Self, CompileError> {
         let schema = with_known_dialect(schema);
         let survey = survey::survey(&schema, &limits)?;
-        Ok(Self { library: build(&schema)?, limits, price: survey.price })
+        let patterns = Patterns::new();
+        let library = build(&schema, &patterns)?;
+        Ok(Self { library, limits, price: survey.price, skipped: patterns.skipped() })
+    }
+
+    /// Where keywords are not checked, and why.
+    pub(super) fn skipped(&self) -> &[(Pointer, String)] {
+        &self.skipped
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -91,46 +99,71 @@ fn with_known_dialect(schema: &Value) -> Cow<'_, Value> {
 
 /// Compiles as 2020-12 unless the schema says otherwise. A schema that says nothing and does not fit may be older:
 /// `items` with a list and `exclusiveMinimum: true` are common.
-fn build(schema: &Value) -> Result<jsonschema::Validator<Metered>, CompileError> {
-    build_as(None, schema)
+fn build(schema: &Value, patterns: &Patterns) -> Result<jsonschema::Validator<Metered>, CompileError> {
+    let names = look_at_names(schema, &Pointer::root(), patterns)?;
+    let build_as = |draft| build_as(draft, schema, patterns, names);
+    build_as(None)
         .or_else(|error| {
             if schema.get("$schema").is_some() {
                 return Err(error);
             }
-            build_as(Some(Draft::Draft7), schema).or_else(|_| build_as(Some(Draft::Draft4), schema)).map_err(|_| error)
+            build_as(Some(Draft::Draft7)).or_else(|_| build_as(Some(Draft::Draft4))).map_err(|_| error)
         })
         .map_err(|error| invalid(&error))
 }
 
 /// Compiles with linear patterns; only when `patternProperties` needs look-around, with bounded backtracking.
-fn build_as(draft: Option<Draft>, schema: &Value) -> Result<jsonschema::Validator<Metered>, ValidationError<'static>> {
-    let options = || match draft {
-        Some(draft) => options().with_draft(draft),
-        None => options(),
+fn build_as(
+    draft: Option<Draft>,
+    schema: &Value,
+    patterns: &Patterns,
+    names: Names,
+) -> Result<jsonschema::Validator<Metered>, ValidationError<'static>> {
+    let options = match draft {
+        Some(draft) => options(patterns).with_draft(draft),
+        None => options(patterns),
     };
-    let linear = options().with_pattern_options(pattern::linear(pattern::LARGE));
-    linear.build(schema).or_else(|error| {
-        // A second attempt only where the engine can be the reason: compiling is not cheap.
-        if !has_name_patterns(schema) {
-            return Err(error);
-        }
-        let backtracking = options().with_pattern_options(pattern::backtracking());
-        backtracking.build(schema)
-    })
-}
-
-fn has_name_patterns(schema: &Value) -> bool {
-    match schema {
-        Value::Object(members) => members.contains_key("patternProperties") || members.values().any(has_name_patterns),
-        Value::Array(items) => items.iter().any(has_name_patterns),
-        _ => false,
+    match names {
+        Names::Linear => options.with_pattern_options(pattern::linear(pattern::LARGE)).build(schema),
+        Names::LookAround => options.with_pattern_options(pattern::backtracking(pattern::LARGE)).build(schema),
     }
 }
 
-fn options<'i>() -> jsonschema::ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, Metered> {
+/// Which engine the names of `patternProperties` need.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Linear,
+    LookAround,
+}
+
+/// Pays for the patterns of names, which the library compiles itself. Without one of them other properties would be
+/// refused that are right, so one that cannot be used makes the whole schema unusable.
+fn look_at_names(schema: &Value, pointer: &Pointer, patterns: &Patterns) -> Result<Names, CompileError> {
+    let mut needed = Names::Linear;
+    let inner: Vec<(Pointer, &Value)> = match schema {
+        Value::Object(members) => members.iter().map(|(name, member)| (pointer.child(name), member)).collect(),
+        Value::Array(items) => items.iter().map(|item| (pointer.clone(), item)).collect(),
+        _ => Vec::new(),
+    };
+    for (name, _) in schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten() {
+        let pointer = pointer.child("patternProperties");
+        let looks_around = patterns.name(name).map_err(|message| CompileError::Invalid { pointer, message })?;
+        needed = if looks_around { Names::LookAround } else { needed };
+    }
+    for (pointer, value) in inner {
+        let below = look_at_names(value, &pointer, patterns)?;
+        needed = if below == Names::LookAround { below } else { needed };
+    }
+    Ok(needed)
+}
+
+fn options<'i>(
+    patterns: &Patterns,
+) -> jsonschema::ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, Metered> {
+    let patterns = patterns.clone();
     jsonschema::options_for::<Metered>()
         .should_validate_formats(false)
-        .with_keyword("pattern", |_, pattern, _| Ok(Box::new(Pattern::compile(pattern)?)))
+        .with_keyword("pattern", move |_, pattern, at| Ok(Box::new(patterns.keyword(pattern, at.as_str()))))
 }
 
 fn invalid(error: &ValidationError<'_>) -> CompileError {

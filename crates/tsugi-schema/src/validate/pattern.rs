@@ -1,69 +1,209 @@
-//! The `pattern` keyword: linear time where the pattern allows it, a bounded number of steps where it does not.
+//! The `pattern` keyword: linear time where the pattern allows it, a bounded number of steps where it does not, and
+//! one budget for compiling all patterns of a schema.
 
 use jsonschema::json::Node;
 use jsonschema::{Keyword, PatternOptions, ValidationError};
 use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::meter::charge;
 use super::node::{Counted, Metered};
+use crate::pointer::Pointer;
 
+/// Compiled sizes, in bytes, that are tried one after another: the library says only whether a pattern fits into one.
+const SIZES: [usize; 7] = [16 << 10, SMALL, 256 << 10, 1 << 20, 2 << 20, 4 << 20, LARGE];
 /// Compiled size, in bytes, up to which a pattern counts as small.
-const SMALL: usize = 64 * 1024;
-/// Compiled size, in bytes, up to which a pattern is accepted at all.
-pub(super) const LARGE: usize = 1024 * 1024;
+const SMALL: usize = 64 << 10;
+/// Compiled size, in bytes, that all patterns of a schema may have together, and so one of them at most.
+pub(super) const LARGE: usize = 8 << 20;
+/// What may be compiled for a schema in all, in bytes, also of patterns that turn out to be too large. There is no clock
+/// in this: on a busy machine the same schemas must be usable.
+const WORK: usize = 24 << 20;
+/// A longer pattern is not looked at: reading one takes memory too.
+const LONGEST: usize = 16 << 10;
+/// The memory that a byte of a pattern may take while it is read.
+const PER_BYTE: usize = 256;
+/// The memory of a matching engine beside the pattern itself.
+const CACHE: usize = 1 << 20;
 /// Steps back a pattern with look-around may take.
 const BACKTRACKS: usize = 10_000;
 
 /// A compiled pattern. The library's own engine does the matching, in a validator that has only this keyword,
 /// because it knows how ECMA-262 patterns differ from Rust's.
-pub(super) struct Pattern {
-    engine: jsonschema::Validator,
-    text: String,
+struct Engine {
+    validator: jsonschema::Validator,
     cost: Cost,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
     Small,
-    Large,
+    /// Work for one byte.
+    Large(u64),
     Backtracking,
 }
 
-impl Pattern {
-    /// Compiles a pattern, in the cheapest engine that can express it.
-    pub(super) fn compile(pattern: &Value) -> Result<Self, ValidationError<'static>> {
-        let schema = json!({"pattern": pattern});
-        let text = pattern.as_str().unwrap_or_default().to_owned();
-        let (engine, cost) = build(&schema, linear(SMALL))
-            .map(|engine| (engine, Cost::Small))
-            .or_else(|_| build(&schema, linear(LARGE)).map(|engine| (engine, Cost::Large)))
-            .or_else(|_| build(&schema, backtracking()).map(|engine| (engine, Cost::Backtracking)))?;
-        Ok(Self { engine, text, cost })
+/// The patterns of one schema, each compiled once, and what they may still cost.
+#[derive(Clone)]
+pub(super) struct Patterns(Arc<Mutex<Bench>>);
+
+struct Bench {
+    known: HashMap<String, Result<Arc<Engine>, String>>,
+    size_left: usize,
+    work_left: usize,
+    skipped: Vec<(Pointer, String)>,
+}
+
+impl Patterns {
+    pub(super) fn new() -> Self {
+        let bench = Bench { known: HashMap::new(), size_left: LARGE, work_left: WORK, skipped: Vec::new() };
+        Self(Arc::new(Mutex::new(bench)))
     }
 
-    fn matches(&self, value: &Value) -> bool {
-        let length = value.as_str().map_or(0, str::len) as u64;
-        charge(match self.cost {
-            Cost::Small => length / 4,
-            Cost::Large => length.saturating_mul(64),
-            Cost::Backtracking => length.saturating_mul(16).saturating_add(256),
+    /// The keyword. A pattern that cannot be used is not checked, and the rest of the schema is.
+    pub(super) fn keyword(&self, pattern: &Value, at: &str) -> Pattern {
+        let text = pattern.as_str().unwrap_or_default().to_owned();
+        let mut bench = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = bench.compile(&text).map_err(|reason| {
+            let pointer = Pointer::from(at);
+            if !bench.skipped.iter().any(|(known, _)| *known == pointer) {
+                bench.skipped.push((pointer, reason));
+            }
         });
-        self.engine.is_valid(value)
+        Pattern { engine: engine.ok(), text }
     }
+
+    /// Compiles a pattern for names of properties, which the library will compile again: `true` when it steps back.
+    pub(super) fn name(&self, text: &str) -> Result<bool, String> {
+        let mut bench = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bench.compile(text).map(|engine| engine.cost == Cost::Backtracking)
+    }
+
+    /// Where patterns are not checked, and why.
+    pub(super) fn skipped(&self) -> Vec<(Pointer, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).skipped.clone()
+    }
+}
+
+impl Bench {
+    fn compile(&mut self, text: &str) -> Result<Arc<Engine>, String> {
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        let compiled = self.compile_new(text).map(Arc::new);
+        self.known.insert(text.to_owned(), compiled.clone());
+        compiled
+    }
+
+    fn compile_new(&mut self, text: &str) -> Result<Engine, String> {
+        if text.len() > LONGEST {
+            return Err(format!("the pattern is longer than {LONGEST} bytes"));
+        }
+        let is_alone = self.size_left == LARGE && self.work_left > WORK / 2;
+        if !looks_around(text)
+            && let Some(engine) = self.first_fit(text, &SIZES, Kind::Linear)
+        {
+            return Ok(engine);
+        }
+        // Few patterns that do not look around need the other engine, and those are small.
+        let sizes = if looks_around(text) { &SIZES[..] } else { &SIZES[..2] };
+        self.first_fit(text, sizes, Kind::Backtracking).ok_or_else(|| reason(text, is_alone))
+    }
+
+    fn first_fit(&mut self, text: &str, sizes: &[usize], kind: Kind) -> Option<Engine> {
+        let schema = json!({"pattern": text});
+        for &size in sizes {
+            let work = size + text.len() * PER_BYTE;
+            if size > self.size_left || work > self.work_left {
+                return None;
+            }
+            self.work_left -= work;
+            if let Ok(engine) = kind.build(&schema, text, size) {
+                self.size_left -= size;
+                return Some(engine);
+            }
+        }
+        None
+    }
+}
+
+/// Why a pattern cannot be used; alone when those before it took nothing away from it.
+fn reason(text: &str, is_alone: bool) -> String {
+    let is_pattern = jsonschema::options().should_validate_formats(true).build(&json!({"format": "regex"}));
+    if !is_pattern.is_ok_and(|format| format.is_valid(&json!(text))) {
+        return "the pattern is no regular expression".to_owned();
+    }
+    match is_alone {
+        true => format!("the pattern takes more than {LARGE} bytes"),
+        false => format!("the patterns of the schema take more than {LARGE} bytes together"),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Linear,
+    Backtracking,
+}
+
+impl Kind {
+    fn build(self, schema: &Value, text: &str, size: usize) -> Result<Engine, ValidationError<'static>> {
+        let (validator, cost) = match self {
+            Kind::Linear if size <= SMALL => (build(schema, linear(size))?, Cost::Small),
+            Kind::Linear => (build(schema, linear(size))?, Cost::Large(64 * (size as u64).div_ceil(1 << 20))),
+            // It compiles what stands between its look-arounds piece by piece, each up to the limit.
+            Kind::Backtracking => (build(schema, backtracking(size / most_pieces(text)))?, Cost::Backtracking),
+        };
+        Ok(Engine { validator, cost })
+    }
+}
+
+/// Whether only an engine that steps back can do it.
+fn looks_around(text: &str) -> bool {
+    ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|mark| text.contains(mark)) || text.as_bytes().windows(2).any(refers_back)
+}
+
+fn refers_back(pair: &[u8]) -> bool {
+    pair[0] == b'\\' && matches!(pair[1], b'1'..=b'9' | b'k')
+}
+
+/// About how many pieces lie between what must be stepped through; never fewer than half of them.
+fn most_pieces(text: &str) -> usize {
+    let splits = |pair: &&[u8]| matches!(pair[0], b'(' | b'|') || refers_back(pair);
+    1 + text.as_bytes().windows(2).filter(splits).count()
 }
 
 /// Linear time, up to a compiled size in bytes.
 pub(super) fn linear(size: usize) -> PatternOptions<jsonschema::Regex> {
-    PatternOptions::regex().size_limit(size).dfa_size_limit(size)
+    PatternOptions::regex().size_limit(size).dfa_size_limit(size.min(CACHE))
 }
 
 /// Look-around and backreferences, with a bounded number of steps.
-pub(super) fn backtracking() -> PatternOptions<jsonschema::FancyRegex> {
-    PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS).size_limit(LARGE).dfa_size_limit(LARGE)
+pub(super) fn backtracking(size: usize) -> PatternOptions<jsonschema::FancyRegex> {
+    PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS).size_limit(size).dfa_size_limit(size.min(CACHE))
 }
 
 fn build<E>(schema: &Value, options: PatternOptions<E>) -> Result<jsonschema::Validator, ValidationError<'static>> {
     jsonschema::options().with_pattern_options(options).build(schema)
+}
+
+/// The keyword as the library asks it.
+pub(super) struct Pattern {
+    /// `None` when the pattern cannot be used.
+    engine: Option<Arc<Engine>>,
+    text: String,
+}
+
+impl Engine {
+    fn matches(&self, value: &Value) -> bool {
+        let length = value.as_str().map_or(0, str::len) as u64;
+        charge(match self.cost {
+            Cost::Small => length / 4,
+            Cost::Large(work) => length.saturating_mul(work),
+            Cost::Backtracking => length.saturating_mul(16).saturating_add(256),
+        });
+        self.validator.is_valid(value)
+    }
 }
 
 impl<'i> Keyword<'i, Metered> for Pattern {
@@ -75,6 +215,7 @@ impl<'i> Keyword<'i, Metered> for Pattern {
     }
 
     fn is_valid(&self, instance: Counted<'i>) -> bool {
-        !Node::<Metered>::is_string(&instance) || self.matches(instance.0)
+        let Some(engine) = &self.engine else { return true };
+        !Node::<Metered>::is_string(&instance) || engine.matches(instance.0)
     }
 }
