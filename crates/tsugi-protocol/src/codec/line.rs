@@ -106,12 +106,13 @@ impl Decoder {
     }
 }
 
-/// The line without carriage return and byte order mark; `None` when nothing but white space is left.
+/// The line without carriage return and byte order marks; `None` when nothing but white space is left.
 fn content(mut line: Bytes) -> Option<Bytes> {
     if line.last() == Some(&b'\r') {
         line.truncate(line.len() - 1);
     }
-    if line.starts_with(BOM) {
+    // Several, when a server puts one before each message and two of its writers meet.
+    while line.starts_with(BOM) {
         line = line.slice(BOM.len()..);
     }
     let is_blank = line.first().is_none_or(u8::is_ascii_whitespace) && line.trim_ascii().is_empty();
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn blank_lines_and_a_byte_order_mark_are_skipped() {
-        check(b"\xef\xbb\xbf{}\n\n\r\n   \n\t\r\n[]\n\xef\xbb\xbf\n", &["{}", "[]"]);
+        check(b"\xef\xbb\xbf\xef\xbb\xbf{}\n\n\r\n   \n\t\r\n[]\n\xef\xbb\xbf\n", &["{}", "[]"]);
     }
 
     #[test]
