@@ -92,7 +92,7 @@ impl Call {
 
     /// True for a call that brings answers to a server's questions.
     pub fn is_answer(&self) -> bool {
-        self.params.members().iter().any(|member| self.params.is_one_of(*member, &["requestState", "inputResponses"]))
+        self.params.has("requestState") || self.params.has("inputResponses")
     }
 
     /// The same call about another subject (a public name becomes a server's own, say).

@@ -217,12 +217,18 @@ impl Object {
     }
 
     /// True when this is the key of the member.
-    #[inline]
+    #[inline(always)]
     pub fn is_key(&self, member: Member, key: &str) -> bool {
         if member.is_escaped() {
-            return self.key(member) == key;
+            return self.is_escaped_key(member, key);
         }
+        // Most keys differ by their length already.
         member.key_len() == key.len() && &self.bytes[member.key_range()] == key.as_bytes()
+    }
+
+    #[cold]
+    fn is_escaped_key(&self, member: Member, key: &str) -> bool {
+        self.key(member) == key
     }
 
     /// True when the key of the member is one of these.
@@ -273,6 +279,12 @@ impl Object {
             return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
         }
         serde_json::from_slice::<String>(value).ok().map(Cow::Owned)
+    }
+
+    /// The string under this key, to be shown: what cannot be told of it is U+FFFD ([`Raw::to_shown`]).
+    pub fn get_shown(&self, key: &str) -> Option<String> {
+        let text = || self.get(key)?.to_shown().ok();
+        self.get_str(key).map(Cow::into_owned).or_else(text)
     }
 
     /// The object under this key, when it is one.

@@ -18,6 +18,8 @@ const SILENT: [&str; 8] =
 const EXACT: f64 = 9_007_199_254_740_992.0;
 /// More properties than this are left to the whole check.
 const MOST: usize = 64;
+/// Strings up to this length are read byte by byte, longer ones by the word.
+const SHORT: usize = 24;
 /// As deep as serde reads: what is nested further is left to the whole check.
 const DEEPEST: usize = 127;
 
@@ -193,10 +195,10 @@ impl Rules {
         (is_free || (number.abs() < EXACT && (least..=most).contains(&number))).then_some(())
     }
 
-    fn string(&self, text: &str) -> Option<()> {
-        let is_among = self.words.as_ref().is_none_or(|words| words.iter().any(|word| **word == *text));
+    fn string(&self, text: &[u8]) -> Option<()> {
+        let is_among = self.words.as_ref().is_none_or(|words| words.iter().any(|word| word.as_bytes() == text));
         let (least, most) = self.lengths;
-        let is_long = (least, most) == (0, u64::MAX) || (least..=most).contains(&(text.chars().count() as u64));
+        let is_long = (least, most) == (0, u64::MAX) || (least..=most).contains(&characters(text));
         (self.types.has(Types::STRING) && is_among && is_long).then_some(())
     }
 }
@@ -277,7 +279,7 @@ impl<'text> Reader<'text> {
             }
             let name = (self.peek()? == b'"').then(|| self.string())??;
             self.take(b':')?;
-            match rules.properties.iter().position(|(known, _)| **known == *name) {
+            match rules.properties.iter().position(|(known, _)| known.as_bytes() == &name[..]) {
                 // Which of two members with one name counts is for the whole check to say.
                 Some(index) if seen & 1 << index != 0 => return None,
                 Some(index) => {
@@ -303,8 +305,27 @@ impl<'text> Reader<'text> {
         (rules.counts.0..=rules.counts.1).contains(&count).then_some(())
     }
 
-    /// The string that begins here, unescaped.
-    fn string(&mut self) -> Option<Cow<'text, str>> {
+    /// The string that begins here, unescaped and proved to be text.
+    #[inline]
+    fn string(&mut self) -> Option<Cow<'text, [u8]>> {
+        let start = self.at + 1;
+        let rest = &self.text[start..];
+        let mut all = 0;
+        for (length, byte) in rest.iter().take(SHORT).enumerate() {
+            match byte {
+                b'"' => {
+                    self.at = start + length + 1;
+                    let short = &rest[..length];
+                    return (all < 0x80 || std::str::from_utf8(short).is_ok()).then_some(Cow::Borrowed(short));
+                }
+                b'\\' | 0..0x20 => break,
+                byte => all |= byte,
+            }
+        }
+        self.long_string()
+    }
+
+    fn long_string(&mut self) -> Option<Cow<'text, [u8]>> {
         let (text, start) = (self.text, self.at);
         let mut end = start + 1 + plain_length(&text[start + 1..]);
         let is_plain = text.get(end) == Some(&b'"');
@@ -314,8 +335,8 @@ impl<'text> Reader<'text> {
         }
         self.at = end + 1;
         match is_plain {
-            true => std::str::from_utf8(&text[start + 1..end]).ok().map(Cow::Borrowed),
-            false => serde_json::from_slice::<String>(&text[start..=end]).ok().map(Cow::Owned),
+            true => std::str::from_utf8(&text[start + 1..end]).ok().map(|text| Cow::Borrowed(text.as_bytes())),
+            false => serde_json::from_slice::<String>(&text[start..=end]).ok().map(|text| Cow::Owned(text.into())),
         }
     }
 
@@ -331,6 +352,12 @@ impl<'text> Reader<'text> {
         let kind = if number.is_f64() { Types::FRACTION } else { Types::INTEGER };
         rules.number(kind, number.as_f64()?)
     }
+}
+
+/// How many characters there are in a text.
+fn characters(text: &[u8]) -> u64 {
+    // Every byte of UTF-8 but those that go on with a character.
+    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count() as u64
 }
 
 /// How many bytes there are before the next quote, backslash or control character.
@@ -403,7 +430,10 @@ mod tests {
     }
 
     /// Pieces of which JSON, and nearly JSON, is made.
-    const PIECES: [&str; 34] = [
+    const PIECES: [&str; 37] = [
+        "\"a string of more than twenty-four bytes, é\"",
+        "\"a string of more than twenty-four bytes \\n\"",
+        "\"a string of more than twenty-four bytes \u{1}\"",
         "{",
         "}",
         "[",
