@@ -11,7 +11,7 @@ use std::{
 };
 
 pub(crate) use environment::looks_secret;
-pub(crate) use resolve::Resolved;
+pub(crate) use resolve::{Resolved, TEMPORARY};
 
 use crate::Policy;
 

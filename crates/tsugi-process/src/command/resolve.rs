@@ -12,6 +12,9 @@ use crate::Error;
 /// Used when the child has no `PATH`, as the C library does.
 const FALLBACK_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// The variables that say where temporary files belong.
+pub(crate) const TEMPORARY: &[&str] = &["TMPDIR", "TMP", "TEMP"];
+
 /// A command checked and complete: nothing in it depends on our own environment any more.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
@@ -24,7 +27,8 @@ pub(crate) struct Resolved {
 impl Command {
     /// Checks the command against this machine, now.
     pub(crate) fn resolve(&self) -> Result<Resolved, Error> {
-        let env = assemble(&self.inherited(), std::env::vars_os(), &self.env);
+        let ours = std::env::vars_os().filter(|(name, _)| !self.has_own_instead(name));
+        let env = assemble(&self.inherited(), ours, &self.env);
         let cwd = self.resolve_cwd()?;
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| FALLBACK_PATH.into());
         let program = find_program(&self.program, &path, &cwd)?;
@@ -42,6 +46,12 @@ impl Command {
             Inherit::Also(names) => Inherit::Also(names.iter().cloned().chain(named).collect()),
             Inherit::Usual | Inherit::All => Inherit::Also(named.collect()),
         }
+    }
+
+    /// A confined child has temporary directories of its own, so ours are told to it only if somebody says so.
+    fn has_own_instead(&self, name: &OsStr) -> bool {
+        let Some(rules) = self.sandbox.rules() else { return false };
+        TEMPORARY.iter().any(|other| name == *other) && !rules.env.iter().any(|asked| name == asked.as_str())
     }
 
     fn resolve_cwd(&self) -> Result<PathBuf, Error> {

@@ -26,6 +26,7 @@ use crate::{
     pipes::ChildEnds,
     sandbox::linux::{
         apply,
+        mount::Mounts,
         namespace::{Identity, Namespaces},
     },
     tree::descendants,
@@ -116,6 +117,11 @@ fn lead_world(mut cradle: Cradle<'_>, namespaces: Namespaces, identity: Identity
     let settled = set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
     if let Err(error) = settled.and_then(|()| namespaces.settle(identity)) {
         report(&mut cradle.failure, "set up the sandbox's namespaces", &error);
+        end(1);
+    }
+    let mounts = cradle.run.confinement.as_ref().and_then(|confinement| confinement.mounts.as_ref());
+    if let Err(error) = mounts.map_or(Ok(()), Mounts::arrange) {
+        report(&mut cradle.failure, "set up the sandbox's files", &error);
         end(1);
     }
     let Cradle { run, ends, failure } = cradle;

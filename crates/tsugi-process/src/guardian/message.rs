@@ -41,10 +41,11 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(resolved: &Resolved, grace: Grace, confinement: Option<Confinement>) -> Self {
+        let env = &resolved.env;
         Run {
             program: resolved.program.clone().into(),
             args: resolved.args.clone(),
-            env: resolved.env.clone(),
+            env: confinement.as_ref().map_or_else(|| env.clone(), |confinement| confinement.scratch.complete(env)),
             cwd: resolved.cwd.clone().into(),
             grace,
             confinement,

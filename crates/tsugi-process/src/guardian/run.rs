@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     pipes::ChildEnds,
-    sandbox::linux::{ability, limit::Watch},
+    sandbox::linux::{ability, limit::Watch, scratch::Scratch},
     stop::{Ladder, Push, Stage},
 };
 
@@ -97,12 +97,19 @@ struct Guardian {
     ladder: Ladder,
     watch: Option<Watch>,
     swept: u32,
+    /// Removed when nobody is left who could use it.
+    scratch: Scratch,
 }
 
 impl Guardian {
     fn start(control: Control, signals: OwnedFd, run: &Run, ends: ChildEnds) -> io::Result<Guardian> {
-        let birth = Birth::begin(run, ends).inspect_err(|error| {
-            control.tell(&Event::Failed { step: "fork".into(), errno: error.raw_os_error().unwrap_or(0) });
+        let scratch = run.confinement.as_ref().map(|confinement| confinement.scratch.clone()).unwrap_or_default();
+        let made = scratch.make().map_err(|error| ("make its temporary directory", error));
+        let birth = made.and_then(|()| Birth::begin(run, ends).map_err(|error| ("fork", error)));
+        let birth = birth.map_err(|(step, error)| {
+            scratch.remove();
+            control.tell(&Event::Failed { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) });
+            error
         })?;
         Ok(Guardian {
             control,
@@ -115,6 +122,7 @@ impl Guardian {
             ladder: Ladder::new(run.grace),
             watch: run.confinement.as_ref().and_then(Watch::new),
             swept: 0,
+            scratch,
         })
     }
 
@@ -131,6 +139,7 @@ impl Guardian {
             self.enter(stage);
             self.keep_watch();
             if self.bury() {
+                self.scratch.remove();
                 self.control.tell(&Event::Gone { swept: self.swept });
                 return;
             }

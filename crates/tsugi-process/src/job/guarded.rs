@@ -13,7 +13,7 @@ use crate::{
         launch::Guardian,
         message::{self, Event, Request, Run},
     },
-    sandbox::linux::limit::Passed,
+    sandbox::linux::{limit::Passed, scratch::Scratch},
     stray::Mark,
     tree,
 };
@@ -26,6 +26,7 @@ pub(super) async fn start(plan: Plan) -> Result<Inner, Error> {
         move |error| Error::spawn(label, step, error)
     };
     let mut guardian = start_guardian(label.clone()).await.map_err(at("start its guardian"))?;
+    let scratch = confinement.as_ref().map(|confinement| confinement.scratch.clone()).unwrap_or_default();
     let request = Request::Run(Box::new(Run::new(&resolved, options.grace, confinement)));
     guardian.send(&request, ends).await.map_err(at("instruct its guardian"))?;
     let pid = match guardian.event().await {
@@ -38,7 +39,7 @@ pub(super) async fn start(plan: Plan) -> Result<Inner, Error> {
     };
     let root = guardian.pid().unwrap_or(pid);
     let (desk, inner) = Desk::open(NewDesk { options, stderr, stderr_pipe, sandbox }, pid, root);
-    tokio::spawn(Owner { guardian, desk, mark, root, swept: 0 }.run());
+    tokio::spawn(Owner { guardian, desk, mark, root, swept: 0, scratch }.run());
     Ok(inner)
 }
 
@@ -62,6 +63,8 @@ struct Owner {
     mark: Mark,
     root: u32,
     swept: u32,
+    /// Removed here only if the guardian could not.
+    scratch: Scratch,
 }
 
 impl Owner {
@@ -116,8 +119,13 @@ impl Owner {
     /// The child has died with its guardian, by its parent-death signal; its descendants are found by their mark.
     async fn end_without_guardian(&mut self) {
         tracing::warn!(guardian = self.root, "a guardian was killed; ending its processes by their mark");
-        let mark = self.mark.clone();
-        let killed = aside::run(move || mark.kill_bearers()).await.unwrap_or_default();
+        let (mark, scratch) = (self.mark.clone(), std::mem::take(&mut self.scratch));
+        let end = move || {
+            let killed = mark.kill_bearers();
+            scratch.remove();
+            killed
+        };
+        let killed = aside::run(end).await.unwrap_or_default();
         self.desk.ended_by(Cause::GuardianLost);
         self.desk.gone(killed.len() as u32, Vec::new()).await;
     }

@@ -9,8 +9,10 @@ pub(crate) mod apply;
 mod filter;
 mod landlock;
 pub(crate) mod limit;
+pub(crate) mod mount;
 pub(crate) mod namespace;
 mod place;
+pub(crate) mod scratch;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,8 +21,10 @@ use serde::{Deserialize, Serialize};
 use super::{Enforcement, Isolation, Net, Policy, Report, Rules};
 use crate::{Error, Tier, command::Resolved};
 use ability::Ability;
+use mount::Mounts;
 use namespace::Namespaces;
-use place::Places;
+use place::{Found, Places};
+use scratch::Scratch;
 
 /// A policy checked against this machine, as the guardian receives it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,6 +34,10 @@ pub(crate) struct Confinement {
     pub(crate) net: Net,
     pub(crate) has_filter: bool,
     pub(crate) namespaces: Option<Namespaces>,
+    /// Its own temporary directories.
+    pub(crate) scratch: Scratch,
+    /// Never any without namespaces.
+    pub(crate) mounts: Option<Mounts>,
     /// Bytes of the whole job.
     pub(crate) memory: Option<u64>,
     pub(crate) processes: Option<u32>,
@@ -60,12 +68,17 @@ fn check(rules: &Rules, report: Report) -> Result<Report, Error> {
 }
 
 fn confine(rules: &Rules, resolved: &Resolved, ability: &Ability) -> Result<Confinement, Error> {
-    let places = Places::find(rules, resolved).map_err(|what| Error::Sandbox { what })?;
+    let namespaces = choose_namespaces(rules, ability)?;
+    let has_mounts = namespaces.is_some_and(|namespaces| namespaces.has_mounts);
+    let Found { places, scratch, mounts } =
+        Found::new(rules, resolved, has_mounts).map_err(|what| Error::Sandbox { what })?;
     Ok(Confinement {
         places: (ability.landlock > 0).then_some(places),
         net: rules.net,
         has_filter: ability.has_seccomp,
-        namespaces: choose_namespaces(rules, ability)?,
+        namespaces,
+        scratch,
+        mounts,
         memory: Some(rules.memory.0).filter(|bytes| *bytes > 0),
         processes: Some(rules.processes).filter(|count| *count > 0),
         cores: rules.cpu.map(choose_cores),
@@ -98,7 +111,7 @@ fn describe(rules: &Rules, confinement: &Confinement, ability: &Ability) -> Repo
     let (tcp, udp) = describe_net(confinement, ability);
     Report {
         tier,
-        files: describe_files(ability),
+        files: describe_files(confinement, ability),
         tcp,
         udp,
         local_sockets: describe_local_sockets(ability),
@@ -120,10 +133,14 @@ fn when(holds: bool, otherwise: &str) -> Enforcement {
 }
 
 /// Before ABI 3 truncating, and before ABI 2 moving between folders, could not be controlled.
-fn describe_files(ability: &Ability) -> Enforcement {
-    match ability.landlock {
-        0 => Enforcement::missing("Landlock is not available"),
-        1..3 => Enforcement::partial(format!("Landlock ABI {} does not control truncating files", ability.landlock)),
+/// Landlock alone leaves what is known about a file open to its owner; read-only mounts do not.
+fn describe_files(confinement: &Confinement, ability: &Ability) -> Enforcement {
+    match (ability.landlock, &confinement.mounts) {
+        (0, _) => Enforcement::missing("Landlock is not available"),
+        (_, None) => Enforcement::partial("mode, owner and times of your files outside can be changed"),
+        (1..3, _) => {
+            Enforcement::partial(format!("Landlock ABI {} does not control truncating files", ability.landlock))
+        }
         _ => Enforcement::Enforced,
     }
 }
@@ -185,7 +202,9 @@ mod tests {
         let namespaces = choose_namespaces(rules, ability)?;
         let (has_filter, net) = (ability.has_seccomp, rules.net);
         let (places, memory, processes, cores) = (None, None, None, None);
-        let confinement = Confinement { places, net, has_filter, namespaces, memory, processes, cores };
+        let (scratch, mounts) = (Scratch::default(), None);
+        let confinement =
+            Confinement { places, net, has_filter, namespaces, scratch, mounts, memory, processes, cores };
         check(rules, describe(rules, &confinement, ability))
     }
 

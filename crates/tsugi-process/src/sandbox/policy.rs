@@ -32,8 +32,8 @@ impl Policy {
 
 /// What a child may touch; whatever is left out is as in the default.
 ///
-/// System directories, language installations and the program's own files can always be read, and the
-/// system's temporary directories written, since nothing runs without them.
+/// System directories, language installations and the program's own files can always be read,
+/// since nothing runs without them, and every job has temporary directories of its own.
 /// Keys and credentials known by their place (`~/.ssh`, `~/.aws`, browser profiles and others) cannot be read
 /// even where a rule would include them; name one itself to allow it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 use std::{
     io::ErrorKind,
     net::{TcpListener, UdpSocket},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     time::Duration,
 };
@@ -86,6 +87,23 @@ async fn writes(scene: &Scene, policy: &Policy, name: &str) -> bool {
     std::fs::remove_file(path).is_ok()
 }
 
+/// A file of somebody else in the machine's temporary directory.
+async fn reaches_temporary(scene: &Scene, policy: &Policy) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, "the-secret").unwrap();
+    let said = scene.attack(policy, "read", path.to_str().unwrap()).await;
+    scene.attack(policy, "write", path.to_str().unwrap()).await;
+    said.contains("the-secret") || std::fs::read_to_string(&path).unwrap() != "the-secret"
+}
+
+async fn changes_mode(scene: &Scene, policy: &Policy, name: &str) -> bool {
+    let (path, mode) = (scene.path(name), 0o600);
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+    scene.attack(policy, "mode", path.to_str().unwrap()).await;
+    path.metadata().unwrap().permissions().mode() & 0o777 != mode
+}
+
 async fn reaches_tcp(scene: &Scene, policy: &Policy) -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -136,6 +154,8 @@ async fn breaches(scene: &Scene, policy: &Policy) -> Vec<&'static str> {
     note("read outside", reads(scene, policy, "outside/file").await);
     note("write outside", writes(scene, policy, "outside/new").await);
     note("write home", writes(scene, policy, "home/new").await);
+    note("temporary", reaches_temporary(scene, policy).await);
+    note("mode", changes_mode(scene, policy, "outside/file").await);
     note("tcp", reaches_tcp(scene, policy).await);
     note("udp", reaches_udp(scene, policy).await);
     note("signal", harms(scene, policy, "signal").await);
@@ -151,7 +171,7 @@ async fn every_attack_succeeds_without_a_sandbox() {
     let scene = Scene::new();
     let through = breaches(&scene, &Policy::Off).await;
     println!("{:<22}{through:?}", "off");
-    assert_eq!(through.len(), 12, "only these succeed: {through:?}");
+    assert_eq!(through.len(), 14, "only these succeed: {through:?}");
 }
 
 #[tokio::test]
@@ -162,10 +182,13 @@ async fn nothing_gets_through_that_the_policy_does_not_allow() {
         let report = job.sandbox_report().clone();
         let through = breaches(&scene, &policy).await;
         println!("{name}: got through {through:?}\n{report}\n");
-        let allowed: &[&str] = if name.starts_with("default") { &["tcp", "udp"] } else { &[] };
-        assert_eq!(through, allowed, "{name}");
+        let is_standard = name.ends_with("standard");
+        let mode = ["mode"].into_iter().filter(|_| is_standard);
+        let net = ["tcp", "udp"].into_iter().filter(|_| name.starts_with("default"));
+        assert_eq!(through, mode.chain(net).collect::<Vec<_>>(), "{name}");
         assert_eq!(report.shortcomings(), None);
-        assert_eq!(report.files, Enforcement::Enforced);
+        // Without mounts of its own the mode of a file can be changed, and that is told.
+        assert_eq!(report.files == Enforcement::Enforced, !is_standard, "{report}");
     }
 }
 
@@ -175,9 +198,47 @@ async fn a_confined_child_can_use_what_is_its_own() {
         let scene = Scene::new();
         assert!(reads(&scene, &policy, "home/project/mine").await, "{name}");
         assert!(writes(&scene, &policy, "home/project/new").await, "{name}");
-        let temporary = tempfile::tempdir().unwrap();
-        scene.attack(&policy, "write", temporary.path().join("x").to_str().unwrap()).await;
-        assert!(temporary.path().join("x").exists(), "{name}");
+        assert!(changes_mode(&scene, &policy, "home/project/mine").await, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn temporary_files_belong_to_the_job_and_go_with_it() {
+    for (name, policy) in policies() {
+        let scene = Scene::new();
+        let said = scene.attack(&policy, "temporary", "-").await;
+        let (folder, _) = said.split_once(" holds mine").unwrap_or_else(|| panic!("{name}: {said}"));
+        assert!(!PathBuf::from(folder).join("temporary").exists(), "{name}: {folder}");
+        assert_eq!(folder.contains("tsugi-job-"), name.ends_with("standard"), "{name}: {folder}");
+        let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+        let left = left.filter(|entry| folder.ends_with(entry.file_name().to_str().unwrap_or("-"))).count();
+        assert_eq!(left, 0, "{name}: {folder} is still there");
+    }
+}
+
+#[tokio::test]
+async fn what_is_named_below_the_temporary_directory_stays_where_it_is() {
+    for isolation in [Isolation::Standard, Isolation::Auto] {
+        let scene = Scene::new();
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["open", "shown", "closed"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("file"), "the-secret").unwrap();
+        }
+        std::os::unix::fs::symlink("shown", folder.path().join("link")).unwrap();
+        let (read, write) = (vec![folder.path().join("link")], vec![folder.path().join("open")]);
+        let rules = Rules { read: Some(read), write: Some(write), isolation, ..Rules::default() };
+        let policy = Policy::Rules(rules);
+        let target = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        for (name, is_read) in [("open/file", true), ("shown/file", true), ("link/file", true), ("closed/file", false)]
+        {
+            let said = scene.attack(&policy, "read", &target(name)).await;
+            assert_eq!(said.contains("the-secret"), is_read, "{isolation:?} {name}: {said}");
+        }
+        for (name, is_written) in [("open/new", true), ("shown/new", false), ("closed/new", false)] {
+            scene.attack(&policy, "write", &target(name)).await;
+            assert_eq!(folder.path().join(name).exists(), is_written, "{isolation:?} {name}");
+        }
     }
 }
 

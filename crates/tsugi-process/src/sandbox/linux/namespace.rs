@@ -6,7 +6,7 @@ use std::{fs, io, ptr};
 use rustix::process::{Gid, Uid, getgid, getuid};
 use serde::{Deserialize, Serialize};
 
-use super::ability::wait_for_success;
+use super::{ability::wait_for_success, mount::Mounts};
 
 /// Which namespaces a child gets, besides those of processes, mounts and IPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub(crate) struct Namespaces {
     pub(crate) has_user: bool,
     /// Whether the network is its own.
     pub(crate) has_net: bool,
+    /// Whether mounts of its own can be made read-only and put in the place of others.
+    pub(crate) has_mounts: bool,
     /// The most processes and threads it may hold, where the kernel can count them.
     pub(crate) tasks: Option<u32>,
 }
@@ -33,7 +35,8 @@ impl Identity {
 impl Namespaces {
     /// How namespaces can be had here, or why not.
     pub(crate) fn try_out() -> Result<Namespaces, String> {
-        let ways = [false, true].map(|has_user| Namespaces { has_user, has_net: true, tasks: None });
+        let ways = [(false, true), (false, false), (true, true), (true, false)];
+        let ways = ways.map(|(has_user, has_mounts)| Namespaces { has_user, has_net: true, has_mounts, tasks: None });
         let mut reason = String::new();
         for way in ways {
             match way.try_once() {
@@ -48,10 +51,14 @@ impl Namespaces {
         let identity = Identity::ours();
         match self.fork()? {
             // SAFETY: ends the child at once.
-            0 => unsafe { libc::_exit(i32::from(self.settle(identity).is_err())) },
+            0 => unsafe { libc::_exit(i32::from(self.settle(identity).and_then(|()| self.try_mounts()).is_err())) },
             pid if wait_for_success(pid) => Ok(()),
             _ => Err(io::Error::other("a namespace could be made but not set up")),
         }
+    }
+
+    fn try_mounts(self) -> io::Result<()> {
+        if self.has_mounts { Mounts::of_trial().arrange() } else { Ok(()) }
     }
 
     fn flags(self) -> libc::c_int {

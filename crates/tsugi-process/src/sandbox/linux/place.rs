@@ -1,5 +1,8 @@
 //! Which places a child may read and write: Landlock can only allow, so secrets are left out by allowing around them.
 
+mod known;
+mod layout;
+
 use std::{
     ffi::OsString,
     fs,
@@ -8,164 +11,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::{
+    mount::Mounts,
+    scratch::{self, Scratch},
+};
 use crate::{
     command::Resolved,
     sandbox::{Caches, Rules},
 };
-
-/// Needed by every program.
-const SYSTEM: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/snap",
-    "/proc",
-    "/sys",
-    "/run/systemd/resolve",
-    "/run/resolvconf",
-    "/run/nscd",
-    "/run/current-system",
-    "/var/lib/ca-certificates",
-    "/var/cache/fontconfig",
-    "/dev/random",
-    "/dev/urandom",
-];
-
-/// Written by ordinary programs.
-const SCRATCH: &[&str] =
-    &["/tmp", "/var/tmp", "/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm", "/dev/pts", "/dev/ptmx"];
-
-/// Installations of languages and tools below the home directory.
-const TOOLS: &[&str] = &[
-    ".nvm",
-    ".volta",
-    ".fnm",
-    ".n",
-    ".asdf",
-    ".pyenv",
-    ".rbenv",
-    ".bun",
-    ".deno",
-    ".sdkman",
-    ".dotnet",
-    ".rustup",
-    ".cargo/bin",
-    "go/bin",
-    ".local/bin",
-    ".local/lib",
-    ".local/pipx",
-    ".local/share/mise",
-    ".local/share/fnm",
-    ".local/share/pnpm",
-    ".local/share/uv",
-    ".local/share/pipx",
-    ".config/uv",
-    ".config/pip",
-    ".config/fontconfig",
-    // git fails as a whole when these exist and cannot be read. Passwords are kept beside them, not in them.
-    ".gitconfig",
-    ".config/git",
-];
-
-/// What package managers fill below the home directory.
-const CACHES: &[&str] = &[
-    ".npm",
-    ".cache",
-    ".yarn",
-    ".pnpm-store",
-    ".bun/install/cache",
-    ".local/share/uv",
-    ".local/share/pnpm",
-    ".m2",
-    ".gradle",
-    ".nuget",
-    "go/pkg",
-    ".cargo/registry",
-    ".serena",
-];
-
-/// Secrets known by their place below the home directory.
-const HOME_SECRETS: &[&str] = &[
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".git-credentials",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".password-store",
-    ".vault-token",
-    ".terraform.d",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-    ".mozilla",
-    ".thunderbird",
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".gemini",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/op",
-    ".config/sops",
-    ".config/tsugi",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".config/microsoft-edge",
-    ".config/Code",
-    ".config/Cursor",
-    ".config/Slack",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".local/share/tsugi",
-    ".cache/mozilla",
-    ".cache/google-chrome",
-    ".cache/chromium",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".m2/settings.xml",
-    ".gradle/gradle.properties",
-    ".cache/huggingface/token",
-    "Library",
-];
-
-/// Secrets of the machine; ordinary users cannot read them anyway.
-const SYSTEM_SECRETS: &[&str] = &[
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/docker",
-    "/etc/kubernetes",
-    "/etc/wireguard",
-    "/root",
-    "/home",
-];
-
-/// How names of scripts end; a script needs the rest of its project.
-const SCRIPTS: &[&str] = &["js", "mjs", "cjs", "ts", "mts", "py", "pyz", "rb", "php", "pl", "sh", "jar"];
-
-/// Files that mark the folder of a script's project.
-const PROJECT_MARKS: &[&str] = &["package.json", "pyproject.toml", "setup.py", "composer.json", "Gemfile"];
+use known::{CACHES, DEVICES, HOME_SECRETS, PROJECT_MARKS, SCRIPTS, SYSTEM, SYSTEM_SECRETS, TOOLS};
 
 /// What may be read, and what may be written too. Existing paths without symbolic links.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,14 +28,25 @@ pub(crate) struct Places {
     pub(crate) write: Vec<OsString>,
 }
 
-impl Places {
+/// The places of a job, and what is to be made for them.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) places: Places,
+    pub(super) scratch: Scratch,
+    /// None where it can have no mounts of its own.
+    pub(super) mounts: Option<Mounts>,
+}
+
+impl Found {
     /// Finds the places of these rules for this command; a place that people named and does not exist is an error.
-    pub(super) fn find(rules: &Rules, resolved: &Resolved) -> Result<Places, String> {
-        let home = variable(resolved, "HOME").and_then(|home| home.canonicalize().ok());
-        let mut finder = Finder { secrets: secrets(home.as_deref()), home, places: Places::default() };
+    pub(super) fn new(rules: &Rules, resolved: &Resolved, has_mounts: bool) -> Result<Found, String> {
+        let mut finder = Finder::new(variable(resolved, "HOME").and_then(|home| home.canonicalize().ok()));
         finder.add_basics(rules, resolved);
         finder.add_named(rules, resolved)?;
-        Ok(finder.places)
+        let scratch = Scratch::plan(has_mounts, &finder.named);
+        finder.add_scratch(&scratch);
+        let mounts = has_mounts.then(|| finder.lay_out(&scratch, rules, resolved));
+        Ok(Found { places: finder.places, scratch, mounts })
     }
 }
 
@@ -202,17 +67,26 @@ struct Finder {
     home: Option<PathBuf>,
     secrets: Vec<PathBuf>,
     places: Places,
+    /// What people wrote, as it is called without links.
+    named: Vec<PathBuf>,
+    /// What may be written, secrets in it included.
+    roots: Vec<PathBuf>,
 }
 
 impl Finder {
+    fn new(home: Option<PathBuf>) -> Finder {
+        let secrets = secrets(home.as_deref());
+        Finder { home, secrets, places: Places::default(), named: Vec::new(), roots: Vec::new() }
+    }
+
     fn add_basics(&mut self, rules: &Rules, resolved: &Resolved) {
         for path in SYSTEM {
             self.read(Path::new(path));
         }
-        for path in SCRATCH {
-            self.write(Path::new(path));
+        for path in DEVICES {
+            self.places.write.extend(Path::new(path).canonicalize().map(PathBuf::into_os_string));
         }
-        if let Some(temporary) = variable(resolved, "TMPDIR") {
+        if let Some(temporary) = variable(resolved, "TMPDIR").filter(|folder| !scratch::is_shared(folder)) {
             self.write(&temporary);
         }
         self.add_home(rules.caches);
@@ -252,10 +126,12 @@ impl Finder {
         }
     }
 
-    /// Reads a folder that was guessed, unless it holds a whole home.
+    /// Reads a folder that was guessed, unless it holds a whole home or everybody's temporary files.
     fn read_if_narrow(&mut self, folder: Option<PathBuf>) {
         let is_narrow = |folder: &PathBuf| {
-            folder.parent().is_some() && !self.home.as_ref().is_some_and(|home| home.starts_with(folder))
+            folder.parent().is_some()
+                && !scratch::is_shared(folder)
+                && !self.home.as_ref().is_some_and(|home| home.starts_with(folder))
         };
         if let Some(folder) = folder.filter(is_narrow) {
             self.read(&folder);
@@ -266,23 +142,39 @@ impl Finder {
     fn add_named(&mut self, rules: &Rules, resolved: &Resolved) -> Result<(), String> {
         let default = vec![resolved.cwd.clone()];
         for path in rules.read.as_ref().unwrap_or(&default) {
-            let found = self.named(path, resolved, "read")?;
-            self.places.read.extend(found);
+            let real = self.real(path, resolved, "read")?;
+            self.places.read.extend(self.allowed(&real));
+            self.named.push(real);
         }
         for path in rules.write.as_ref().unwrap_or(&default) {
-            let found = self.named(path, resolved, "write")?;
-            self.places.write.extend(found);
+            let real = self.real(path, resolved, "write")?;
+            self.places.write.extend(self.allowed(&real));
+            self.roots.push(real.clone());
+            self.named.push(real);
         }
         Ok(())
     }
 
-    /// Whoever names a secret or something inside it, and not a folder above it, wants it.
-    fn named(&self, path: &Path, resolved: &Resolved, key: &str) -> Result<Vec<OsString>, String> {
+    /// What a name that people wrote stands for.
+    fn real(&self, path: &Path, resolved: &Resolved, key: &str) -> Result<PathBuf, String> {
         let path = self.expand_home(path);
         let real = resolved.cwd.join(&path).canonicalize();
-        let real = real.map_err(|error| format!("`{key}` names {}: {error}", path.display()))?;
-        let allowed = if self.is_secret(&real) { vec![real] } else { self.around_secrets(&real) };
-        Ok(allowed.into_iter().map(PathBuf::into_os_string).collect())
+        real.map_err(|error| format!("`{key}` names {}: {error}", path.display()))
+    }
+
+    /// Whoever names a secret or something inside it, and not a folder above it, wants it.
+    fn allowed(&self, real: &Path) -> Vec<OsString> {
+        let allowed = if self.is_secret(real) { vec![real.to_owned()] } else { self.around_secrets(real) };
+        allowed.into_iter().map(PathBuf::into_os_string).collect()
+    }
+
+    fn add_scratch(&mut self, scratch: &Scratch) {
+        for room in &scratch.rooms {
+            self.places.write.push(room.seen().clone());
+            if !room.is_cover {
+                self.roots.push(room.own.clone().into());
+            }
+        }
     }
 
     fn expand_home(&self, path: &Path) -> PathBuf {
@@ -298,6 +190,7 @@ impl Finder {
     }
 
     fn write(&mut self, path: &Path) {
+        self.roots.extend(path.canonicalize().ok().filter(|path| !self.is_secret(path)));
         let around = self.around_secrets(path);
         self.places.write.extend(around.into_iter().map(PathBuf::into_os_string));
     }
@@ -365,7 +258,8 @@ mod tests {
 
         fn places(&self, rules: &Rules, cwd: &str) -> Result<Places, String> {
             let env = vec![("HOME".into(), self.path("").into())];
-            Places::find(rules, &Resolved { program: "/usr/bin/env".into(), args: vec![], env, cwd: self.path(cwd) })
+            let resolved = Resolved { program: "/usr/bin/env".into(), args: vec![], env, cwd: self.path(cwd) };
+            Found::new(rules, &resolved, false).map(|found| found.places)
         }
     }
 
@@ -459,7 +353,7 @@ mod tests {
                 env,
                 cwd: home.path("work"),
             };
-            let places = Places::find(&Rules::default(), &resolved).unwrap();
+            let places = Found::new(&Rules::default(), &resolved, false).unwrap().places;
             allows(&below(&places.read, &home), &home.path(wanted))
         };
         assert!(allowed_by("code/src/main.js", "code/package.json"));

@@ -13,6 +13,8 @@ pub(crate) fn run(arguments: &[String]) {
     let result = match kind.as_str() {
         "read" => std::fs::read_to_string(target).map(say),
         "write" => std::fs::write(target, "owned"),
+        "mode" => std::fs::set_permissions(target, std::os::unix::fs::PermissionsExt::from_mode(0o777)),
+        "temporary" => use_temporary(),
         "tcp" => TcpStream::connect(target).map(drop),
         "udp" => UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(b"owned", target)).map(drop),
         "signal" => check(unsafe { libc::kill(target.parse().unwrap(), libc::SIGKILL) }),
@@ -37,6 +39,14 @@ fn say(text: String) {
 
 fn check(result: i32) -> std::io::Result<()> {
     if result == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Says where it may keep temporary files, after doing so.
+fn use_temporary() -> std::io::Result<()> {
+    let folder = std::env::temp_dir();
+    std::fs::write(folder.join("temporary"), "mine")?;
+    say(format!("{} holds {}", folder.display(), std::fs::read_to_string(folder.join("temporary"))?));
+    Ok(())
 }
 
 /// Lowers how many files another process may open.
