@@ -176,7 +176,7 @@ fn plain_tools(server: &Server) -> Vec<Plain> {
     let plain = |tool: &tsugi_protocol::mcp::tool::Tool| Plain {
         target: Target::new(server.name(), tool.name()),
         description: tool.description().unwrap_or_default(),
-        schema: tool.input_schema().and_then(|schema| schema.to().ok()).unwrap_or(Value::Bool(true)),
+        schema: tool.input_schema().and_then(|schema| schema.to_shown().ok()).unwrap_or(Value::Bool(true)),
     };
     catalog.tools.items.iter().map(plain).collect()
 }

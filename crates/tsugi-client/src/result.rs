@@ -77,7 +77,7 @@ impl ToolResult {
                 Self { fault: Some(*fault), ..blank.failed(error) }
             }
             Outcome::InputRequired(asked) => {
-                let details = asked.to_result().raw().to().ok();
+                let details = asked.to_result().raw().to_shown().ok();
                 let message = "the tool asks for input".to_owned();
                 let code = FaultCode::InputRequired.as_str().to_owned();
                 blank.failed(ToolError { code, message, details, retryable: true })
@@ -93,7 +93,7 @@ impl ToolResult {
 
     fn complete(self, body: Object) -> Self {
         let is_error = tool::is_error(&body);
-        let data = tool::result::data(&body).and_then(|data| data.to().ok());
+        let data = tool::result::data(&body).and_then(|data| data.to_shown().ok());
         let error = is_error.then(|| ToolError {
             code: FaultCode::ExecutionFailed.as_str().to_owned(),
             message: tool::result::failure(&body),
@@ -152,6 +152,14 @@ mod tests {
         let result = result(json!({"content": [{"type": "text", "text": "1"}], "structuredContent": {"a": 1}}));
         assert!(result.success && result.error.is_none());
         assert_eq!((result.text().as_deref(), result.data), (Some("1"), Some(json!({"a": 1}))));
+    }
+
+    #[test]
+    fn text_that_was_cut_within_a_character_keeps_the_rest() {
+        let texts = r#"{"content":[{"type":"text","text":"first"},{"type":"text","text":"cut \ud83d"}]}"#;
+        let body = Object::parse(texts.into()).unwrap();
+        let data = ToolResult::new("t", None, Outcome::complete(body), Duration::ZERO).data.unwrap();
+        assert_eq!((&data[0]["text"], &data[1]["text"]), (&json!("first"), &json!("cut \u{fffd}")));
     }
 
     #[test]

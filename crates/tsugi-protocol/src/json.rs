@@ -5,6 +5,7 @@
 //! writes changed objects by splicing ([`Splice`]).
 
 pub(crate) mod edit;
+mod mend;
 pub mod object;
 pub mod raw;
 pub mod scan;

@@ -42,7 +42,7 @@ fn path(tool: &ToolInfo) -> String {
 
 /// An operation that takes this schema; definitions move to the document's components.
 fn schema_of(name: &str, description: Option<&str>, schema: Option<&Raw>, schemas: &mut Map<String, Value>) -> Value {
-    let schema: Value = schema.and_then(|schema| schema.to().ok()).unwrap_or_else(|| json!({"type": "object"}));
+    let schema: Value = schema.and_then(|schema| schema.to_shown().ok()).unwrap_or_else(|| json!({"type": "object"}));
     let mut declaration = convert_tool(name, description.unwrap_or_default(), &schema, Dialect::OpenApi).declaration;
     if let Value::Object(components) = declaration["components"].take() {
         schemas.extend(components);

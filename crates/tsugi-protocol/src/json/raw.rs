@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::mend::mended;
 use super::scan::{self, ScanError};
 
 /// One JSON value in UTF-8. Cloning and slicing share the buffer it arrived in.
@@ -46,6 +47,12 @@ impl Raw {
     /// Reads the value as a type. Fails with the reason serde gives.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
+    }
+
+    /// Reads the value to be shown: half a surrogate pair, as servers send it that cut text in the middle of a
+    /// character, is read as U+FFFD and does not take the rest with it.
+    pub fn to_shown<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        self.to().or_else(|error| mended(&self.0).map_or(Err(error), |bytes| serde_json::from_slice(&bytes)))
     }
 
     /// The string this value is, unescaped; `None` when it is not a string.
@@ -155,6 +162,14 @@ mod tests {
         assert_eq!(items, ["1", "{\"a\": [1,2]}", "\"],\"", "[]"]);
         assert!(Raw::literal("[]").items().unwrap().is_empty());
         assert!(Raw::literal("{}").items().is_none());
+    }
+
+    #[test]
+    fn a_text_that_was_cut_within_a_character_is_shown_all_the_same() {
+        let cut = Raw::literal(r#"["first", "cut \ud83d"]"#);
+        assert!(cut.to::<Vec<String>>().is_err());
+        assert_eq!(cut.to_shown::<Vec<String>>().unwrap(), ["first", "cut \u{fffd}"]);
+        assert!(Raw::literal("[1]").to_shown::<Vec<String>>().is_err());
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl ServerIdentity {
     /// The name it gives itself, for people.
     pub fn display_name(&self) -> Option<String> {
         let info = Object::of(self.info.as_ref()?)?;
-        info.get_str("title").or_else(|| info.get_str("name")).map(|name| name.into_owned())
+        info.get_shown("title").or_else(|| info.get_shown("name"))
     }
 }
 

@@ -38,12 +38,12 @@ impl Prompt {
 
     /// What it is, in words.
     pub fn description(&self) -> Option<String> {
-        self.object.get_str("description").map(|text| text.into_owned())
+        self.object.get_shown("description")
     }
 
     /// The arguments; none when they cannot be read.
     pub fn arguments(&self) -> Vec<PromptArgument> {
-        self.object.get("arguments").and_then(|arguments| arguments.to().ok()).unwrap_or_default()
+        self.object.get("arguments").and_then(|arguments| arguments.to_shown().ok()).unwrap_or_default()
     }
 
     /// The description as the server wrote it.

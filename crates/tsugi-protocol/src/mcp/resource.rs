@@ -34,12 +34,12 @@ impl Resource {
 
     /// The name for people.
     pub fn name(&self) -> Option<String> {
-        self.object.get_str("title").or_else(|| self.object.get_str("name")).map(|name| name.into_owned())
+        self.object.get_shown("title").or_else(|| self.object.get_shown("name"))
     }
 
     /// What it is, in words.
     pub fn description(&self) -> Option<String> {
-        self.object.get_str("description").map(|text| text.into_owned())
+        self.object.get_shown("description")
     }
 
     /// The media type of its contents.

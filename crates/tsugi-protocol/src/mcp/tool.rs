@@ -26,17 +26,13 @@ impl Tool {
 
     /// The title for people, wherever the revision put it.
     pub fn title(&self) -> Option<String> {
-        let annotated = || {
-            self.object
-                .get_object("annotations")
-                .and_then(|object| object.get_str("title").map(|title| title.into_owned()))
-        };
-        self.object.get_str("title").map(|title| title.into_owned()).or_else(annotated)
+        let annotated = || self.object.get_object("annotations").and_then(|object| object.get_shown("title"));
+        self.object.get_shown("title").or_else(annotated)
     }
 
     /// The description for the model.
     pub fn description(&self) -> Option<String> {
-        self.object.get_str("description").map(|text| text.into_owned())
+        self.object.get_shown("description")
     }
 
     /// The schema of the arguments.

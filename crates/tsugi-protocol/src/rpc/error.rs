@@ -43,7 +43,7 @@ impl RpcError {
 
     /// The message; empty when the peer sent none.
     pub fn message(&self) -> String {
-        self.object.get_str("message").unwrap_or_default().into_owned()
+        self.object.get_shown("message").unwrap_or_default()
     }
 
     /// The data, when there is any.

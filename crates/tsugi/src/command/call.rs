@@ -82,7 +82,7 @@ async fn complete(
 ) -> Result<Map<String, Value>, Failure> {
     let tool = found.catalog.tool(&found.name);
     let schema: Value =
-        tool.and_then(|tool| tool.input_schema()).and_then(|schema| schema.to().ok()).unwrap_or_default();
+        tool.and_then(|tool| tool.input_schema()).and_then(|schema| schema.to_shown().ok()).unwrap_or_default();
     let arguments = Arguments::new(schema);
     object.extend(arguments.read(words)?);
     let missing = arguments.missing(&object);

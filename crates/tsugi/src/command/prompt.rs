@@ -97,7 +97,7 @@ fn schema_of(prompt: &Prompt) -> Value {
 
 /// The text of the messages; who speaks is said only where several do.
 fn messages(body: &Object, reader: Reader) -> String {
-    let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to().ok()).unwrap_or_default();
+    let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to_shown().ok()).unwrap_or_default();
     let is_alone = messages.iter().all(|message| message["role"] == "user");
     let shown = |block: &Value| show::text_of_block(block, reader);
     let text = |message: &Value| {

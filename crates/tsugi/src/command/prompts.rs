@@ -43,7 +43,7 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
 }
 
 fn described(server: &str, prompt: &Prompt) -> Value {
-    let mut described: Value = prompt.object().raw().to().unwrap_or_default();
+    let mut described: Value = prompt.object().raw().to_shown().unwrap_or_default();
     described["server"] = server.into();
     described
 }

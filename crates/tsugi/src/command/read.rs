@@ -85,7 +85,7 @@ async fn read(talk: &Talk<'_>, servers: &[Server], uri: &str) -> Result<Complete
 }
 
 fn print(app: &App, body: &Object) -> Result<(), Failure> {
-    let parts: Vec<Value> = body.get("contents").and_then(|contents| contents.to().ok()).unwrap_or_default();
+    let parts: Vec<Value> = body.get("contents").and_then(|contents| contents.to_shown().ok()).unwrap_or_default();
     for part in &parts {
         match show::bytes_of_contents(part).filter(|_| !app.output.is_data_watched()) {
             Some(bytes) => app.output.bytes(&bytes)?,

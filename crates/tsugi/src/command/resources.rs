@@ -53,7 +53,7 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
 
 fn described(resources: &[(&str, &Resource)]) -> Vec<Value> {
     let describe = |(server, resource): &(&str, &Resource)| {
-        let mut described: Value = resource.object().raw().to().unwrap_or_default();
+        let mut described: Value = resource.object().raw().to_shown().unwrap_or_default();
         described["server"] = (*server).into();
         described
     };

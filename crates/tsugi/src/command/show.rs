@@ -29,7 +29,7 @@ impl Reader {
 /// A tool's result: its blocks in their order, or its structured content where there is none.
 pub(super) fn tool_result(output: &Output, body: &Object) -> io::Result<()> {
     let blocks = content(body);
-    let structured: Option<Value> = body.get("structuredContent").and_then(|value| value.to().ok());
+    let structured: Option<Value> = body.get("structuredContent").and_then(|value| value.to_shown().ok());
     match structured.filter(|value| blocks.is_empty() && !value.is_null()) {
         Some(value) => output.data(&format!("{value:#}")),
         None => blocks.iter().try_for_each(|block| output.data(&text_of_block(block, Reader::of(output)))),
@@ -44,7 +44,7 @@ pub(super) fn tool_error(subject: &str, body: &Object, paint: Paint) -> String {
 }
 
 fn content(body: &Object) -> Vec<Value> {
-    body.get("content").and_then(|content| content.to().ok()).unwrap_or_default()
+    body.get("content").and_then(|content| content.to_shown().ok()).unwrap_or_default()
 }
 
 /// One content block, of a tool's result or of a prompt's message.

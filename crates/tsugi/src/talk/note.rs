@@ -50,7 +50,7 @@ impl<'a> Notes<'a> {
             self.progress = Some(self.output.progress(&self.subject, Some((total * scale) as u64)));
             self.has_total = true;
         }
-        let message = params.get_str("message").map(|message| format!("{}: {message}", self.subject));
+        let message = params.get_shown("message").map(|message| format!("{}: {message}", self.subject));
         if let Some(progress) = &self.progress {
             progress.report(done * scale, total.map(|total| total * scale), message.as_deref());
         }
@@ -63,7 +63,7 @@ impl<'a> Notes<'a> {
         if self.level.is_none_or(|wanted| level < wanted) {
             return;
         }
-        let data: Value = params.get("data").and_then(|data| data.to().ok()).unwrap_or_default();
+        let data: Value = params.get("data").and_then(|data| data.to_shown().ok()).unwrap_or_default();
         let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         let logger = params.get_str("logger").map(|logger| format!("{logger}: ")).unwrap_or_default();
         let line = printable(&format!("{level} {}: {logger}{text}", self.subject, level = level.as_str()));

@@ -23,7 +23,7 @@ impl Talk<'_> {
     }
 
     async fn elicit(&self, server: &Server, params: &Object) -> Result<Raw, Failure> {
-        let message = printable(&params.get_str("message").unwrap_or_default());
+        let message = printable(&params.get_shown("message").unwrap_or_default());
         if !self.is_interactive {
             return Ok(self.decline(server, &message));
         }
@@ -35,7 +35,7 @@ impl Talk<'_> {
             }
             _ => {
                 let schema: Value =
-                    params.get("requestedSchema").and_then(|schema| schema.to().ok()).unwrap_or_default();
+                    params.get("requestedSchema").and_then(|schema| schema.to_shown().ok()).unwrap_or_default();
                 terminal::blocking(move || terminal::fill_in(&name, &message, &Form::of(&schema))).await?
             }
         };

@@ -153,9 +153,9 @@ fn result(body: &Object, form: Form) -> Told {
 }
 
 fn tool_error(body: &Object) -> RestFault {
-    let content: Value = body.get("content").and_then(|content| content.to().ok()).unwrap_or_default();
+    let content: Value = body.get("content").and_then(|content| content.to_shown().ok()).unwrap_or_default();
     let mut details = json!({"isError": true, "content": content});
-    if let Some(structured) = body.get("structuredContent").and_then(|value| value.to::<Value>().ok()) {
+    if let Some(structured) = body.get("structuredContent").and_then(|value| value.to_shown::<Value>().ok()) {
         details["structuredContent"] = structured;
     }
     RestFault {

@@ -31,7 +31,7 @@ pub fn first_text(result: &Object) -> Option<String> {
 
 fn texts(result: &Object) -> Vec<String> {
     let blocks = result.get("content").and_then(|content| content.items()).unwrap_or_default();
-    blocks.iter().filter_map(text_of).filter_map(|text| text.as_string()).collect()
+    blocks.iter().filter_map(text_of).filter_map(|text| text.to_shown().ok()).collect()
 }
 
 /// The text of a block of text.
@@ -121,6 +121,8 @@ mod tests {
         ] {
             assert_eq!(failure(&Object::from(json!({"content": content, "isError": true}))), words);
         }
+        let cut = Object::parse(r#"{"content":[{"type":"text","text":"cut \ud83d"}]}"#.into()).unwrap();
+        assert_eq!(failure(&cut), "cut \u{fffd}");
         assert_eq!(first_text(&Object::from(json!({"content": [image, text("a"), text("b")]}))).as_deref(), Some("a"));
     }
 }
