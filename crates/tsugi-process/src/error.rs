@@ -20,6 +20,14 @@ pub enum Error {
         /// The file that was found.
         path: PathBuf,
     },
+    /// The program may be executed, but not inside its sandbox.
+    #[error("the sandbox keeps {} from being executed, as it may not read {}", program.display(), path.display())]
+    SandboxDenies {
+        /// The program that was found.
+        program: PathBuf,
+        /// What it would have to read.
+        path: PathBuf,
+    },
     /// The program is a script whose interpreter does not exist.
     #[error("the interpreter of {} does not exist", path.display())]
     NoInterpreter {
@@ -64,6 +72,9 @@ impl Error {
             Error::NotFound { program, .. } => Some(not_found_hint(program)),
             Error::NotExecutable { path } => {
                 Some(format!("try `chmod +x {}`, or name its interpreter as the command", path.display()))
+            }
+            Error::SandboxDenies { path, .. } => {
+                Some(format!("add {}, or the folder of its installation, to `read` of its `sandbox`", path.display()))
             }
             Error::NoInterpreter { path } => {
                 Some(format!("look at the first line of {} and install what it names", path.display()))

@@ -1,6 +1,9 @@
 //! The owner of a child that has a guardian.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{
     control::Inner,
@@ -27,13 +30,14 @@ pub(super) async fn start(plan: Plan) -> Result<Inner, Error> {
     };
     let mut guardian = start_guardian(label.clone()).await.map_err(at("start its guardian"))?;
     let scratch = confinement.as_ref().map(|confinement| confinement.scratch.clone()).unwrap_or_default();
+    let denied = confinement.as_ref().and_then(|confinement| confinement.denies(&resolved.program));
     let request = Request::Run(Box::new(Run::new(&resolved, options.grace, confinement)));
     guardian.send(&request, ends).await.map_err(at("instruct its guardian"))?;
     let pid = match guardian.event().await {
         Some(Event::Started { pid }) => pid,
         Some(Event::Failed { step, errno }) => {
             tokio::spawn(guardian.bury());
-            return Err(failed(label, &resolved.program, step, errno));
+            return Err(failed(label, &resolved.program, denied, step, errno));
         }
         _ => return Err(at("hear from its guardian")(std::io::ErrorKind::BrokenPipe.into())),
     };
@@ -48,11 +52,14 @@ async fn start_guardian(label: String) -> std::io::Result<Guardian> {
     aside::run(move || Guardian::start(&label)).await?
 }
 
-fn failed(label: String, program: &std::path::Path, step: String, errno: i32) -> Error {
-    match (step.as_str(), errno) {
+fn failed(label: String, program: &Path, denied: Option<PathBuf>, step: String, errno: i32) -> Error {
+    match (step.as_str(), errno, denied) {
         // The file itself was there a moment ago.
-        ("execute", libc::ENOENT) => Error::NoInterpreter { path: program.to_owned() },
-        ("execute", libc::EACCES) => Error::NotExecutable { path: program.to_owned() },
+        ("execute", libc::ENOENT, None) => Error::NoInterpreter { path: program.to_owned() },
+        ("execute", libc::EACCES | libc::ENOENT, Some(path)) => {
+            Error::SandboxDenies { program: program.to_owned(), path }
+        }
+        ("execute", libc::EACCES, None) => Error::NotExecutable { path: program.to_owned() },
         _ => Error::spawn(label, step, std::io::Error::from_raw_os_error(errno)),
     }
 }

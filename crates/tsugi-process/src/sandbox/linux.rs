@@ -14,7 +14,10 @@ pub(crate) mod namespace;
 mod place;
 pub(crate) mod scratch;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +46,13 @@ pub(crate) struct Confinement {
     pub(crate) processes: Option<u32>,
     /// The cores it may use.
     pub(crate) cores: Option<Vec<usize>>,
+}
+
+impl Confinement {
+    /// What a program would have to read to be executed, and may not.
+    pub(crate) fn denies(&self, program: &Path) -> Option<PathBuf> {
+        self.places.as_ref()?.denies(program)
+    }
 }
 
 /// Decides what will be enforced; an error if the policy insists on something that cannot be.

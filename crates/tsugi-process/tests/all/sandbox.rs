@@ -321,3 +321,23 @@ async fn a_rule_that_names_a_missing_place_is_an_error_before_anything_runs() {
     let error = Job::spawn(scene.command(&policy, "read", "/dev/null"), quick()).await.map(|_| ()).unwrap_err();
     assert!(matches!(&error, Error::Sandbox { what } if what.contains("/no/such/place")), "{error}");
 }
+
+#[tokio::test]
+async fn an_interpreter_that_the_sandbox_keeps_away_is_named_as_such() {
+    let scene = Scene::new();
+    let interpreter = scene.path("outside/interpreter");
+    std::fs::copy("/bin/sh", &interpreter).unwrap();
+    let script = scene.path("home/project/script");
+    std::fs::write(&script, format!("#!{}\nexit 0\n", interpreter.display())).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    for isolation in [Isolation::Standard, Isolation::Auto] {
+        let command = Command::new(&script).env("HOME", scene.path("home")).cwd(scene.path("home/project"));
+        let command = command.sandbox(rules(Net::All, isolation));
+        let error = Job::spawn(command, quick()).await.map(|_| ()).unwrap_err();
+        assert!(
+            matches!(&error, Error::SandboxDenies { path, .. } if path.ends_with("outside/interpreter")),
+            "{error}"
+        );
+        assert!(error.hint().is_some_and(|hint| hint.contains("outside/interpreter") && hint.contains("`read`")));
+    }
+}

@@ -6,6 +6,7 @@ mod layout;
 use std::{
     ffi::OsString,
     fs,
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
@@ -26,6 +27,23 @@ use known::{CACHES, DEVICES, HOME_SECRETS, PROJECT_MARKS, SCRIPTS, SYSTEM, SYSTE
 pub(crate) struct Places {
     pub(crate) read: Vec<OsString>,
     pub(crate) write: Vec<OsString>,
+}
+
+impl Places {
+    /// The program or the interpreter that its first line names, whichever cannot be read.
+    pub(super) fn denies(&self, program: &Path) -> Option<PathBuf> {
+        let is_open = |path: &Path| self.read.iter().chain(&self.write).any(|place| path.starts_with(place));
+        let needed = [Some(program.to_owned()), interpreter_of(program)].into_iter().flatten();
+        needed.filter_map(|path| path.canonicalize().ok()).find(|path| !is_open(path))
+    }
+}
+
+/// What the first line of a script names.
+fn interpreter_of(script: &Path) -> Option<PathBuf> {
+    let mut line = Vec::new();
+    BufReader::new(fs::File::open(script).ok()?).take(4096).read_until(b'\n', &mut line).ok()?;
+    let line = String::from_utf8(line).ok()?;
+    line.strip_prefix("#!")?.split_whitespace().next().map(PathBuf::from)
 }
 
 /// The places of a job, and what is to be made for them.
