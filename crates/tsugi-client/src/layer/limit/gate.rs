@@ -25,7 +25,7 @@ struct State {
     turns: VecDeque<String>,
 }
 
-type Waiter = oneshot::Sender<Permit>;
+type Waiter = oneshot::Sender<Result<Permit, Refusal>>;
 
 /// Why somebody did not get in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Gate {
             Entry::Waiting(turn) => turn,
         };
         match tokio::time::timeout(self.policy.wait, turn).await {
-            Ok(Ok(permit)) => Ok(permit),
+            Ok(Ok(turn)) => turn,
             // Dropping the receiver takes us out of the line: the next who leaves passes us over.
             _ => Err(Refusal::Late),
         }
@@ -93,8 +93,11 @@ impl Gate {
         if state.waiting >= self.policy.queue {
             state.forget_gone();
         }
+        // Whoever fills the queue alone does not keep others out of it.
         if state.waiting >= self.policy.queue {
-            return Err(Refusal::Full);
+            let last = state.last_of_longest(principal).ok_or(Refusal::Full)?;
+            // One who goes this very moment need not hear it.
+            let _ = last.send(Err(Refusal::Full));
         }
         let (sender, receiver) = oneshot::channel();
         if !state.lines.contains_key(principal) {
@@ -119,7 +122,7 @@ impl Gate {
             state.inside += 1;
             drop(state);
             // A waiter that goes this very moment gives the permit back by dropping it, outside the lock.
-            drop(waiter.send(Permit(self.clone())));
+            drop(waiter.send(Ok(Permit(self.clone()))));
         }
     }
 
@@ -136,7 +139,7 @@ impl Gate {
 
 enum Entry {
     Inside(Permit),
-    Waiting(oneshot::Receiver<Permit>),
+    Waiting(oneshot::Receiver<Result<Permit, Refusal>>),
 }
 
 impl State {
@@ -162,6 +165,18 @@ impl State {
         }
         self.waiting -= usize::from(waiter.is_some());
         waiter
+    }
+
+    /// Takes the one out who came last of those who have most in line, if they have more than this newcomer would.
+    fn last_of_longest(&mut self, newcomer: &str) -> Option<Waiter> {
+        let own = self.lines.get(newcomer).map_or(0, VecDeque::len);
+        let (_, longest) = self.lines.iter_mut().max_by_key(|(_, line)| line.len())?;
+        // Two at least, so that no line is left empty.
+        if longest.len() <= own + 1 {
+            return None;
+        }
+        self.waiting -= 1;
+        longest.pop_back()
     }
 
     /// Takes those out of the queue who no longer wait.

@@ -104,6 +104,26 @@ async fn callers_take_turns_however_much_one_of_them_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_full_queue_of_one_caller_makes_room_for_others_until_all_have_as_much() {
+    let (_, layer) = limit(Some(policy(1, 4)), None);
+    let mut replies: Vec<(&str, Reply)> = Vec::new();
+    for principal in ["greedy"; 5].into_iter().chain(["modest"; 5]) {
+        let mut reply = layer.answer(call(principal, 10));
+        // It stands in line once it is polled; one who was refused gives its place to the next to look.
+        if let std::task::Poll::Ready(Event::Done(outcome)) = futures_util::poll!(Box::pin(reply.next())) {
+            reply = Reply::ready(outcome);
+        }
+        replies.push((principal, reply));
+    }
+    let ended = replies.into_iter().map(|(principal, reply)| async move { (principal, reply.outcome().await) });
+    let ended = futures_util::future::join_all(ended).await;
+    let served = |name: &str| ended.iter().filter(|(who, outcome)| *who == name && code(outcome).is_none()).count();
+    // One of the greedy is under way when the others come; then two of each wait.
+    assert_eq!((served("greedy"), served("modest")), (3, 2));
+    assert!(ended.iter().filter_map(|(_, outcome)| code(outcome)).all(|(code, _)| code == FaultCode::Overloaded));
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_servers_together_have_a_limit_too() {
     let common = Gate::new(policy(3, 100));
     let (one, first) = limit(Some(policy(2, 100)), Some(&common));
