@@ -262,3 +262,30 @@ fn a_schema_that_no_one_can_use_does_not_keep_a_tool_from_being_called() {
     world.run(&["call", "s/odd", "a=1"]).expect(0);
     assert_eq!(received(&scripted), json!({"a": 1}));
 }
+
+/// A server whose texts, errors and descriptions were all cut in the middle of a character.
+const CUT: &str = r#"
+while read -r line; do
+  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"cut","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"t","description":"about \ud83d","inputSchema":{"type":"object"}},{"name":"bad","inputSchema":{"type":"object"}}]}' ;;
+    *'"bad"'*) result='{"content":[{"type":"text","text":"broken \ud83d"}],"isError":true}' ;;
+    *'"tools/call"'*) result='{"content":[{"type":"text","text":"first"},{"type":"text","text":"cut \ud83d"}]}' ;;
+    *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"; continue ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+#[test]
+fn text_that_was_cut_within_a_character_is_shown_up_to_there() {
+    let args = json!(["-c", CUT.replace('$', "$$")]);
+    let world = World::with_servers(json!([{"name": "s", "command": "sh", "args": args, "era": "legacy"}]));
+    assert_eq!(world.run(&["call", "s/t"]).expect(0).stdout, "first\ncut \u{fffd}\n");
+    assert!(world.run(&["call", "s/bad"]).expect(1).stderr.contains("s/bad: broken \u{fffd}"));
+    assert!(world.run(&["tools"]).expect(0).stdout.contains("about \u{fffd}"));
+    let batch = world.run_reading(r#"{"tool":"s/t"}"#, &["batch", "-"]).expect(0).json();
+    assert_eq!(batch["data"][1]["text"], "cut \u{fffd}");
+}
