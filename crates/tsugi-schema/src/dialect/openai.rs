@@ -46,7 +46,7 @@ fn strict(schema: &Value) -> Result<Parameters, NotStrict> {
         return Err(refuse(&Pointer::root(), keyword));
     }
     let wrapped_in = make_object(&mut plain);
-    close_empty_root(&mut plain);
+    close_empty_root(&mut plain)?;
     let mut losses = std::mem::take(&mut plain.losses);
     let mut emitter = Emitter { plain: &plain, losses: &mut losses, properties: 0, choices: 0, characters: 0 };
     let (mut root, plan) = emitter.schema(&plain.root, &Pointer::root(), 1)?;
@@ -69,11 +69,19 @@ fn refuse(at: &Pointer, keyword: &str) -> NotStrict {
 }
 
 /// `{"type": "object"}` is how tools say that they take nothing; elsewhere it means any object.
-fn close_empty_root(plain: &mut Plain) {
+/// One that must have members is meant as any object here too.
+fn close_empty_root(plain: &mut Plain) -> Result<(), NotStrict> {
     let has_properties = properties(&plain.root).next().is_some();
-    if !has_properties && !plain.root.contains_key("additionalProperties") {
-        plain.root.insert("additionalProperties".to_owned(), json!(false));
+    if has_properties || plain.root.contains_key("additionalProperties") {
+        return Ok(());
     }
+    if plain.root.get("minProperties").and_then(Value::as_f64).is_some_and(|least| least > 0.0) {
+        return Err(refuse(&Pointer::root(), "minProperties without properties"));
+    }
+    plain.root.insert("additionalProperties".to_owned(), json!(false));
+    let note = "the schema names no arguments, so none can be given";
+    plain.losses.push(Loss::new(&Pointer::root(), "additionalProperties", Fate::Changed, note));
+    Ok(())
 }
 
 struct Emitter<'p, 'l> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Converted, Dialect, OpenAiStyle, Options, Parameters, convert_tool_with};
+use super::{Converted, Dialect, OpenAiStyle, Options, Parameters, convert_tool_with, words};
 
 /// A tool to be offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,14 +64,29 @@ pub(super) fn frame(
     }
 }
 
-/// An OBJECT without properties is refused there, so a tool without parameters has no `parameters` at all.
+/// An OBJECT without properties is refused there, so a tool without parameters has no `parameters` at all;
+/// what would have been said in them is said about the tool.
 fn gemini_classic(name: &str, description: &str, schema: &Value) -> Value {
-    let mut declaration = named(name, description);
     let is_empty = schema["properties"].as_object().is_none_or(Map::is_empty);
-    if !is_empty {
-        declaration.insert("parameters".to_owned(), schema.clone());
+    if is_empty {
+        return Value::Object(named(name, &with_parameters_in_words(description, schema)));
     }
+    let mut declaration = named(name, description);
+    declaration.insert("parameters".to_owned(), schema.clone());
     Value::Object(declaration)
+}
+
+fn with_parameters_in_words(description: &str, schema: &Value) -> String {
+    let bounds = ["minProperties", "maxProperties"]
+        .into_iter()
+        .filter_map(|keyword| schema.get(keyword).map(|value| words::words(keyword, value)));
+    let told = schema["description"].as_str().map(str::to_owned).into_iter().chain(bounds);
+    let told: Vec<String> = told.filter(|text| !text.is_empty()).collect();
+    match (description.is_empty(), told.is_empty()) {
+        (_, true) => description.to_owned(),
+        (true, false) => format!("Arguments: {}", told.join("; ")),
+        (false, false) => format!("{description}\n\nArguments: {}", told.join("; ")),
+    }
 }
 
 fn openai(name: &str, description: &str, parameters: &Parameters, style: OpenAiStyle) -> Value {

@@ -160,11 +160,38 @@ fn tools_are_framed_as_each_sdk_takes_them() {
 
 #[test]
 fn long_descriptions_are_cut_where_asked() {
-    let schema = json!({"type": "object"});
+    let schema = json!({"type": "object", "additionalProperties": false});
     let long = "é".repeat(2000);
     let tools = [NamedTool { name: "one", description: &long, input_schema: &schema }];
     let options = Options { description_limit: Some(1024), ..Options::default() };
     let (framed, converted) = tools_for(Dialect::OpenAi, &tools, options);
     assert_eq!(framed[0]["description"].as_str().unwrap().chars().count(), 1024);
     assert_eq!(converted[0].losses[0].keyword, "description");
+}
+
+#[test]
+fn what_is_said_of_a_root_without_properties_stands_in_the_description_of_a_classic_tool() {
+    for (schema, words) in [
+        (json!({"type": "object", "additionalProperties": {"type": "integer"}}), "integer"),
+        (json!({"type": "object", "minProperties": 1}), "1"),
+        (json!({"type": "object", "description": "any settings"}), "any settings"),
+    ] {
+        let converted = convert_tool("set", "Sets.", &schema, Dialect::GeminiClassic);
+        let description = converted.declaration["description"].as_str().unwrap_or_default();
+        assert!(description.starts_with("Sets.") && description.contains(words), "{schema}: {description:?}");
+    }
+}
+
+#[test]
+fn an_open_root_is_closed_for_openai_only_with_a_word_and_never_if_it_must_have_members() {
+    for schema in [json!({}), json!(true), json!({"type": "object"})] {
+        let converted = convert_tool("set", "", &schema, Dialect::OpenAi);
+        assert_eq!(converted.declaration["strict"], true, "{schema}");
+        assert!(converted.losses.iter().any(|loss| loss.keyword == "additionalProperties"), "{schema}");
+    }
+    let closed = convert_tool("set", "", &json!({"type": "object", "additionalProperties": false}), Dialect::OpenAi);
+    assert_eq!(closed.losses, []);
+    let needy = convert_tool("set", "", &json!({"type": "object", "minProperties": 1}), Dialect::OpenAi);
+    assert_eq!(needy.declaration["strict"], false);
+    assert_ne!(needy.declaration["parameters"]["additionalProperties"], false);
 }
