@@ -1,6 +1,6 @@
 //! Failures of wires and processes as faults.
 
-use tsugi_process::ExitReport;
+use tsugi_process::{Cause, ExitReport};
 use tsugi_protocol::answer::{Fault, FaultCode, ProcessEnd, SentState, Stage};
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::rpc::RpcError;
@@ -42,6 +42,7 @@ pub(crate) fn refused_fault(refusal: &TransportError, error: &RpcError) -> Fault
     let outcome = error.data_object().and_then(|data| data.get_str("outcome").map(|outcome| outcome.into_owned()));
     // Another tsugi knows whether the call had reached its server.
     match outcome.as_deref() {
+        Some("not_sent") => fault.sent = SentState::NotSent,
         Some("unknown") => fault.sent = SentState::Unknown,
         Some("failed") => fault.sent = SentState::Failed,
         _ => {}
@@ -53,10 +54,17 @@ fn not_started(error: &TransportError, may_pass: bool) -> Fault {
     Fault::new(FaultCode::ServerNotRunning, &error.message).at(Stage::Spawn).retryable(may_pass)
 }
 
-/// Which statuses say that the server refused before doing anything.
+/// What a status says about the effect of a call. An answer came, so the request was sent.
+///
+/// 401, 403, 413 and 415 are refusals of whoever looks at a request before anything is done with it
+/// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-15.5)). 429 and 503 say so only with `Retry-After`: a server
+/// that names a time has decided not to serve now, while a plain 503 is what proxies say of a server that died at work.
+/// Everything else may come from any place, also from behind the effect: 404 and 405 as well as 500.
 fn sent_for(kind: &ErrorKind, otherwise: SentState) -> SentState {
     match kind {
-        ErrorKind::Status { status: 401 | 403 | 404 | 405 | 413 | 415 | 429 | 503, .. } => SentState::NotSent,
+        ErrorKind::Status { status: 401 | 403 | 413 | 415, .. } => SentState::NotSent,
+        ErrorKind::Status { status: 429 | 503, retry_after: Some(_) } => SentState::NotSent,
+        ErrorKind::Status { .. } => SentState::Unknown,
         _ => otherwise,
     }
 }
@@ -82,5 +90,44 @@ fn with_wire(mut fault: Fault, error: &TransportError) -> Fault {
 /// How a process ended, for a fault.
 pub(crate) fn process_end(report: &ExitReport) -> ProcessEnd {
     let skip = report.stderr_tail.len().saturating_sub(STDERR_LINES);
-    ProcessEnd { status: report.status.to_string(), stderr: report.stderr_tail[skip..].to_vec() }
+    ProcessEnd { status: end_in_words(report), stderr: report.stderr_tail[skip..].to_vec() }
+}
+
+/// A signal alone does not say that it was the sandbox, nor what would help.
+fn end_in_words(report: &ExitReport) -> String {
+    let (what, key) = match report.cause {
+        Cause::MemoryLimit => ("held more memory", "memory"),
+        Cause::ProcessLimit => ("had more processes", "processes"),
+        _ => return report.status.to_string(),
+    };
+    format!("{}, as it {what} than its sandbox allows; raise `{key}` of its `sandbox`", report.status)
+}
+
+#[cfg(test)]
+mod process_tests {
+    use std::time::Duration;
+
+    use tsugi_process::Exit;
+
+    use super::*;
+
+    #[test]
+    fn an_end_by_a_limit_names_the_setting_to_raise() {
+        let status = |cause| {
+            let report = ExitReport {
+                status: Exit::Signal(9),
+                cause,
+                stderr_tail: Vec::new(),
+                ran_for: Duration::ZERO,
+                cpu: Duration::ZERO,
+                peak_bytes: 0,
+                swept: 0,
+                survivors: Vec::new(),
+            };
+            process_end(&report).status
+        };
+        assert_eq!(status(Cause::Itself), "SIGKILL (signal 9)");
+        assert!(status(Cause::MemoryLimit).contains("raise `memory`"));
+        assert!(status(Cause::ProcessLimit).contains("raise `processes`"));
+    }
 }

@@ -4,7 +4,7 @@ pub(crate) mod exit;
 
 use std::fmt::Write as _;
 
-use tsugi_protocol::answer::{Fault, SentState, Stage};
+use tsugi_protocol::answer::{Fault, SentState};
 
 use crate::config::problem::{Problem, Problems};
 use crate::output::style::Paint;
@@ -88,9 +88,9 @@ fn more(fault: &Fault) -> String {
 /// What is known about the effect, where it matters to whoever would try again.
 fn effect(fault: &Fault) -> &'static str {
     match fault.sent {
-        SentState::Unknown if fault.stage == Stage::Call => ", it may have had an effect",
+        SentState::Unknown => ", it may have had an effect",
         SentState::Failed => "",
-        SentState::NotSent | SentState::Unknown => ", nothing was sent",
+        SentState::NotSent => ", nothing was sent",
     }
 }
 
@@ -118,6 +118,16 @@ mod tests {
         let expected = "error: files: the server died during the call (exit code 3) (tool `read`)\n  \
                         SERVER_CRASHED, it may have had an effect\n  | boom \u{fffd}[31m\nhint: look at its log";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_effect_that_is_unknown_is_never_said_to_be_none() {
+        for (sent, expected) in
+            [(SentState::Unknown, ", it may have had an effect"), (SentState::NotSent, ", nothing was sent")]
+        {
+            let answered = Fault::new(FaultCode::ConnectionFailed, "the server answered 404").sent(sent);
+            assert!(fault(&answered, PLAIN()).contains(expected), "{sent:?}");
+        }
     }
 
     #[test]

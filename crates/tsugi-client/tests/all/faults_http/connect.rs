@@ -254,6 +254,25 @@ async fn h02_a_refusal_in_words_keeps_its_words_and_how_long_to_wait() {
     }
 }
 
+/// The fake has done its work when it answers: how often it was asked is how often the effect happened.
+#[tokio::test]
+async fn h02_a_call_whose_effect_a_status_does_not_rule_out_is_made_once() {
+    for era in ERAS {
+        for code in [404, 405, 429, 500, 502, 503, 504] {
+            let peer = fake(era, move |_| reply::status(code, &[], ""));
+            let bench = Bench::under(options(), peer, |mut config| {
+                config.retry = Some(RetryPolicy::default());
+                config
+            });
+            bench.works().await;
+            let fault = fault(&bench.call("count", json!({})).await);
+            assert_eq!(fault.sent, SentState::Unknown, "{code}: {fault}");
+            assert_eq!(super::counted(&bench.peer), 1, "{code}");
+            bench.finish().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn h02_a_call_that_was_refused_in_words_is_made_again_after_the_pause() {
     for era in ERAS {
