@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, SentState, Source};
 
 use super::{Asked, reply};
 use crate::config::BreakerPolicy;
@@ -198,7 +198,10 @@ fn broke(outcome: &Outcome) -> Option<&Fault> {
         _ => fault,
     };
     use FaultCode::{ConnectionFailed, ConnectionLost, ServerCrashed, Timeout};
-    matches!(cause.code, ConnectionFailed | ConnectionLost | ServerCrashed | Timeout).then_some(cause)
+    // What stood in line for too long says nothing about the server.
+    let is_in_line = cause.code == Timeout && cause.sent == SentState::NotSent;
+    let is_broken = matches!(cause.code, ConnectionFailed | ConnectionLost | ServerCrashed | Timeout);
+    (is_broken && !is_in_line).then_some(cause)
 }
 
 /// Asks the breaker before every call and tells it how the call ended.
@@ -290,6 +293,10 @@ impl<W: Source + Unpin> Source for Guarded<W> {
                 event
             }
         })
+    }
+
+    fn is_in_line(&self) -> bool {
+        self.waiting.is_in_line()
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, SentState, Source};
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::Method;
 
@@ -153,16 +153,19 @@ impl Clock {
         Poll::Pending
     }
 
-    fn expired(&self) -> Fault {
+    fn expired(&self, is_in_line: bool) -> Fault {
         let took_all = self.started.is_some_and(|started| started.elapsed() >= self.total);
         let limit = if took_all { self.total } else { self.idle };
         let message = match took_all {
+            _ if is_in_line => format!("the call could not begin within {limit:?}: others are under way"),
             true => format!("the call took longer than {limit:?} in all"),
             false => format!("no sign of life within {limit:?}"),
         };
-        let fault = Fault::new(FaultCode::Timeout, message)
-            .on_server(&self.shared.server)
-            .with_hint("raise `timeout` for the server or the tool if it needs longer");
+        let fault = Fault::new(FaultCode::Timeout, message).on_server(&self.shared.server);
+        let fault = match is_in_line {
+            true => fault.sent(SentState::NotSent).with_hint("raise `maxInFlight` if the server can take more"),
+            false => fault.with_hint("raise `timeout` for the server or the tool if it needs longer"),
+        };
         match self.tool.as_ref().and_then(Raw::as_string) {
             Some(tool) => fault.on_tool(&tool),
             None => fault,
@@ -196,13 +199,18 @@ impl<W: Source + Unpin> Source for Limited<W> {
             }
         }
         std::task::ready!(clock.poll_limit(context));
-        let fault = clock.expired();
-        if let Some(breaker) = &clock.shared.breaker {
+        let is_in_line = waiting.is_in_line();
+        let fault = clock.expired(is_in_line);
+        if let Some(breaker) = clock.shared.breaker.as_ref().filter(|_| !is_in_line) {
             breaker.failed(&fault);
         }
         // Dropping it tells the server to cancel.
         this.waiting = None;
         Poll::Ready(Event::Done(Outcome::fault(fault)))
+    }
+
+    fn is_in_line(&self) -> bool {
+        self.waiting.as_ref().is_some_and(Source::is_in_line)
     }
 }
 

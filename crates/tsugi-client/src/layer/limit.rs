@@ -4,6 +4,7 @@ mod gate;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -69,11 +70,14 @@ impl Gates {
 
 impl<A: Asked + Clone + 'static> Limit<A> {
     /// Waits for its turn before it asks.
-    fn wait(&self, call: Call) -> Reply {
+    fn wait(&self, call: Call) -> Holding<A::Waiting> {
         let (inner, server, gates) = (self.inner.clone(), self.server.clone(), self.gates.clone());
-        Reply::from_late(async move {
+        let has_begun = Arc::<AtomicBool>::default();
+        let begins = has_begun.clone();
+        let reply = Reply::from_late(async move {
             let (timeline, began) = (call.options.timeline.clone(), Instant::now());
             let entered = gates.enter(call.caller.principal()).await;
+            begins.store(true, Relaxed);
             if let Some(timeline) = timeline {
                 timeline.add("queue", began, Instant::now(), None);
             }
@@ -81,7 +85,8 @@ impl<A: Asked + Clone + 'static> Limit<A> {
                 Ok(held) => reply(inner.ask(call).map_err(|waiting| Holding::Under { waiting, _held: held })),
                 Err((refusal, gate)) => Reply::fault(overloaded(&server, refusal, &gate)),
             }
-        })
+        });
+        Holding::Queued { reply, has_begun }
     }
 }
 
@@ -91,7 +96,7 @@ impl<A: Asked + Clone + 'static> Asked for Limit<A> {
     fn ask(&self, call: Call) -> Result<Outcome, Self::Waiting> {
         match self.gates.enter_now() {
             Some(held) => self.inner.ask(call).map_err(|waiting| Holding::Under { waiting, _held: held }),
-            None => Err(Holding::Queued(self.wait(call))),
+            None => Err(self.wait(call)),
         }
     }
 }
@@ -124,15 +129,24 @@ pub(crate) enum Holding<W> {
         _held: Held,
     },
     /// It stood in line for them, and has them inside.
-    Queued(Reply),
+    Queued {
+        /// The call.
+        reply: Reply,
+        /// Set when it leaves the line.
+        has_begun: Arc<AtomicBool>,
+    },
 }
 
 impl<W: Source + Unpin> Source for Holding<W> {
     fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
         match self.get_mut() {
             Holding::Under { waiting, .. } => Pin::new(waiting).poll_event(context),
-            Holding::Queued(reply) => reply.poll_event(context),
+            Holding::Queued { reply, .. } => reply.poll_event(context),
         }
+    }
+
+    fn is_in_line(&self) -> bool {
+        matches!(self, Holding::Queued { has_begun, .. } if !has_begun.load(Relaxed))
     }
 }
 

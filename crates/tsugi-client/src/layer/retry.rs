@@ -276,6 +276,11 @@ impl<A: Asked> Source for Repeated<A> {
             };
         }
     }
+
+    fn is_in_line(&self) -> bool {
+        let is_first = self.again.as_ref().is_none_or(|again| again.worst == SentState::NotSent);
+        is_first && matches!(&self.step, Step::Asking(waiting) if waiting.is_in_line())
+    }
 }
 
 #[cfg(test)]

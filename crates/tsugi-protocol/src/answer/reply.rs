@@ -115,6 +115,11 @@ impl From<Fault> for Failure {
 pub trait Source: Send {
     /// The next step. After [`Event::Done`] it is not polled again.
     fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event>;
+
+    /// True while the call stands in line, and nobody outside was asked for anything yet. Whoever does not know says no.
+    fn is_in_line(&self) -> bool {
+        false
+    }
 }
 
 /// A reply on its way. Dropping it cancels the call: the server is told, and its late answer is ignored.
@@ -221,6 +226,10 @@ impl Source for Reply {
     fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
         self.get_mut().poll_event(context)
     }
+
+    fn is_in_line(&self) -> bool {
+        matches!(&self.0, State::Waiting(source) if source.is_in_line())
+    }
 }
 
 impl fmt::Debug for Reply {
@@ -304,6 +313,10 @@ impl Source for LateSource {
             LateSource::Started(reply) => reply.poll_event(context),
             LateSource::Starting(_) => Poll::Pending,
         }
+    }
+
+    fn is_in_line(&self) -> bool {
+        matches!(self, LateSource::Started(reply) if reply.is_in_line())
     }
 }
 
