@@ -40,11 +40,11 @@ impl Parts {
     }
 }
 
-/// Puts the layers around `server`, outermost first: *trace* → *deadline* → *cache* → *validate* →
-/// *can execute* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all, or costs one look.
+/// Puts the layers around `server`, outermost first: *trace* → *deadline* → *can execute* → *cache* →
+/// *validate* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all, or costs one look.
 ///
-/// The cache comes before everything that costs something; what was refused is not counted against the
-/// server; every try waits for its turn anew; and the deadline is for all of it together.
+/// A program's own word comes first, and the cache before everything that costs something; what was refused is not
+/// counted against the server; every try waits for its turn anew; and the deadline is for all of it together.
 /// Where calls that were silent for too long are tried again, the limit on silence is one for each try and stands
 /// within *retry*; the limit on the whole stays where it is. The layers from *breaker* on know each other's types, so
 /// that a call that passes all of them takes one box.
@@ -73,7 +73,6 @@ pub(crate) fn build(
             }
         }
     };
-    stack = Arc::new(CanExecute::new(stack, name.clone(), options.checks.clone()));
     if is_checking(config) {
         stack = Arc::new(Validate::new(stack, name.clone(), parts.tools.clone()));
     }
@@ -81,6 +80,8 @@ pub(crate) fn build(
         let keeps = if config.cache.is_some() { Keeps::Reads } else { Keeps::Configured };
         stack = Arc::new(Cache::new(stack, parts.tools.clone(), store.clone(), config.instances, keeps));
     }
+    // Asked before every call, also one that needs no server.
+    stack = Arc::new(CanExecute::new(stack, name.clone(), options.checks.clone()));
     let deadline = Deadline::new(stack, name, Some(limits), parts.breaker.clone());
     Arc::new(Trace::new(deadline, config))
 }

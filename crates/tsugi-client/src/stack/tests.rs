@@ -393,3 +393,45 @@ async fn the_limit_on_the_whole_holds_over_all_tries() {
     let (outcome, calls) = look(true, 100, &["TIMEOUT"]).await;
     assert_eq!((fault(outcome).code, calls), (FaultCode::Timeout, 1));
 }
+
+#[tokio::test]
+async fn a_programs_check_is_asked_also_when_the_result_is_kept() {
+    let (server, calls) = adder();
+    let mut config = config(server);
+    config.cache = Some(CachePolicy::default());
+    let (manager, _) = manager(config).await;
+    let sum = json!({"a": 1, "b": 2});
+    assert!(manager.execute("add", &sum).await.error.is_none());
+    manager.set_check("s", "add", |_| async { Err("not today".to_owned()) });
+    let error = manager.execute("add", &sum).await.error.expect("the check was not asked");
+    assert_eq!(error.code, "CANNOT_EXECUTE");
+    manager.remove_check("s", "add");
+    assert!(manager.execute("add", &sum).await.error.is_none());
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "the result is kept all the same");
+}
+
+#[tokio::test]
+async fn a_call_whose_time_is_over_in_the_queue_was_not_sent_and_says_nothing_about_the_server() {
+    for retry in [None, Some(RetryPolicy { retryable_errors: vec!["TIMEOUT".into()], ..RetryPolicy::default() })] {
+        let calls = Arc::<AtomicUsize>::default();
+        let begun = calls.clone();
+        let slow = Tool::new("slow", "Never ends.").handler(move |_: serve::NoArguments, _| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<Result<Text<String>, _>>()
+        });
+        let mut config = config(serve::Server::builder("slow", "1").tool(slow).build());
+        config.limit = Some(LimitPolicy { in_flight: 1, queue: 10, wait: wait::PATIENCE });
+        config.breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+        config.retry = retry.map(|policy| RetryPolicy { max_retries: 0, ..policy });
+        let (_manager, server) = manager(config).await;
+        let under_way = tokio::spawn(server.answer(Call::tool("slow", None)).outcome());
+        assert!(wait::until(|| calls.load(Ordering::SeqCst) == 1).await);
+        let mut call = Call::tool("slow", None);
+        call.options.timeout = Some(Duration::from_millis(50));
+        let Outcome::Failed(failure) = server.answer(call).outcome().await else { panic!("it ended") };
+        let tsugi_protocol::answer::Failure::Fault(fault) = failure else { panic!("{failure:?}") };
+        assert_eq!((fault.code, fault.sent), (FaultCode::Timeout, SentState::NotSent), "{fault}");
+        assert!(server.status().left_alone.is_none(), "the breaker was told: {fault}");
+        under_way.abort();
+    }
+}
