@@ -81,8 +81,9 @@ def client_section(told, stamped):
     return [
         "## The client library", "", stamped, "",
         "`bare` is the same bytes through the same pipe or kept connection with no MCP; `tsugi` the connection with its deadlines; "
-        "`whole stack` adds validation of arguments and results, a cache that misses every time and keeps every answer, the "
-        "breaker, retries and limits; `rmcp` is the official SDK's client.",
+        "`whole stack` adds validation of arguments and results, a cache that is asked every time and never has the answer, the "
+        "breaker, retries and limits; `keeping all` also keeps every answer and lets the oldest of a thousand go for it; "
+        "`rmcp` is the official SDK's client.",
         "Microseconds; `÷ bare` is a median of ratios within a turn, the other ratios are of the medians beside them.",
         "The bare pipe talks to the same back end as the others, so its time is in all of them; against a child that answers "
         "without thinking the ratio would be larger.", "",

@@ -72,6 +72,7 @@ impl Contender {
             ("bare", _) => Contender::BareHttp(bare::Http::new(&http.url, size)),
             ("tsugi", _) => Contender::Tsugi(tsugi(wire, size, bin, http, bare_connection).await),
             ("stack", _) => Contender::Tsugi(tsugi(wire, size, bin, http, whole_stack).await),
+            ("keeping", _) => Contender::Tsugi(tsugi(wire, size, bin, http, keeping_stack).await),
             _ => Contender::Rmcp(rmcp(wire, size, bin, http).await),
         }
     }
@@ -88,9 +89,16 @@ fn bare_connection(config: &mut ServerConfig) {
     (config.retry, config.limit, config.breaker, config.cache) = (None, None, None, None);
 }
 
-/// What a server has unless configured otherwise, with everything checked and the cache asked.
+/// What a server has unless configured otherwise, with everything checked and the cache asked, which never has the
+/// answer and keeps none.
 fn whole_stack(config: &mut ServerConfig) {
     config.validate = ValidatePolicy { arguments: Strictness::Enforce, results: Strictness::Enforce };
+    config.cache = Some(CachePolicy { ttl: Duration::ZERO, ..CachePolicy::default() });
+}
+
+/// The same with a cache that keeps every answer, and lets another go for each.
+fn keeping_stack(config: &mut ServerConfig) {
+    whole_stack(config);
     config.cache = Some(CachePolicy::default());
 }
 

@@ -29,7 +29,7 @@ struct Args {
     #[arg(long, default_value = "")]
     only: String,
     /// Only these contenders; ratios are against the first
-    #[arg(long, default_value = "bare,tsugi,stack,rmcp")]
+    #[arg(long, default_value = "bare,tsugi,stack,keeping,rmcp")]
     against: String,
     /// Print JSON lines instead of a table
     #[arg(long)]
@@ -70,7 +70,7 @@ async fn run(args: Args) {
 
 async fn measure_cell(args: &Args, http: &contender::HttpBackEnd, cell: &Cell, name: &str) {
     let mut contenders = Vec::new();
-    for kind in ["bare", "tsugi", "stack", "rmcp"].into_iter().filter(|kind| args.against.contains(kind)) {
+    for kind in ["bare", "tsugi", "stack", "keeping", "rmcp"].into_iter().filter(|kind| args.against.contains(kind)) {
         contenders.push((kind, Contender::new(kind, cell.wire, cell.size, &args.bin, http).await));
     }
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); contenders.len()];
@@ -104,7 +104,7 @@ fn report(args: &Args, name: &str, kind: &str, own: &[Sample], bare: &[Sample]) 
         println!("{line}");
     } else {
         println!(
-            "{name:<20} {kind:<6} {rate:>9.0} calls/s  p50 {p50:>8.1} us ({p50_ratio:.2}x)  p99 {p99:>9.1} us  cpu {cpu:>8.2} us/call ({cpu_ratio:.2}x bare)"
+            "{name:<20} {kind:<7} {rate:>9.0} calls/s  p50 {p50:>8.1} us ({p50_ratio:.2}x)  p99 {p99:>9.1} us  cpu {cpu:>8.2} us/call ({cpu_ratio:.2}x bare)"
         );
     }
 }
