@@ -46,12 +46,30 @@ pub struct Listing<T> {
     stale_at: Option<Instant>,
     /// Why the list could not be fetched; the items are then those of before.
     pub fault: Option<Fault>,
+    /// Entries that cannot be offered.
+    pub left_out: Vec<LeftOut>,
     result: Object,
+}
+
+/// An entry of a list that cannot be offered; the others are.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct LeftOut {
+    /// Its name or its address.
+    pub name: String,
+    /// Why.
+    pub reason: String,
 }
 
 impl<T> Default for Listing<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), freshness: Freshness::NONE, stale_at: None, fault: None, result: Object::empty() }
+        Self {
+            items: Vec::new(),
+            freshness: Freshness::NONE,
+            stale_at: None,
+            fault: None,
+            left_out: Vec::new(),
+            result: Object::empty(),
+        }
     }
 }
 
@@ -77,6 +95,12 @@ impl Catalog {
     /// The tool with this name.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.items.iter().find(|tool| tool.name() == name)
+    }
+
+    /// Why lists could not be fetched, one fault for each of them.
+    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+        let faults = [&self.tools.fault, &self.resources.fault, &self.templates.fault, &self.prompts.fault];
+        faults.into_iter().flatten()
     }
 
     /// Those of these lists that could not be fetched.

@@ -29,7 +29,7 @@ use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, ServerIdentity};
 
 use crate::catalog::manifest::Manifests;
-use crate::catalog::{Catalog, Lists};
+use crate::catalog::{Catalog, LeftOut, Lists};
 use crate::config::{Options, ServerConfig};
 use crate::connection::Connection;
 use crate::connection::context::{Context, Noise};
@@ -213,6 +213,12 @@ impl Server {
     /// What is known about a tool: its hints as they count here, and its compiled schemas.
     pub(crate) fn known_tool(&self, name: &str) -> Option<Arc<KnownTool>> {
         self.inner.parts.tools.get(name)
+    }
+
+    /// Tools that cannot be called or checked as they should, and why: those that were left out of the list, and those
+    /// whose schemas turned out to be unusable when they were first needed.
+    pub fn unusable_tools(&self) -> Vec<LeftOut> {
+        self.inner.parts.tools.unusable()
     }
 
     /// How it stands.

@@ -2,17 +2,22 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tsugi_protocol::answer::Call;
 use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::tool::Tool;
-use tsugi_schema::validate::{Limits, Validator};
+use tsugi_schema::validate::{CompileError, Limits, Validator};
 
-use crate::catalog::Catalog;
-use crate::config::{ServerConfig, Switch, ToolConfig, ValidatePolicy};
+use crate::catalog::{Catalog, LeftOut};
+use crate::config::{ServerConfig, Strictness, Switch, ToolConfig, ValidatePolicy};
+
+/// Where lines about values that do not fit go: a gateway shows them, commands do not.
+pub(crate) const CHECKING: &str = "tsugi_checking";
 
 /// The tools of one server as they are at the moment. Empty until the server has told them.
 pub(crate) struct Tools {
@@ -40,7 +45,33 @@ impl Tools {
             let same = old.get(tool.name()).filter(|known| known.written == *tool.object().bytes()).cloned();
             (tool.name().to_owned(), same.unwrap_or_else(|| Arc::new(self.known_tool(tool))))
         };
-        self.known.store(Arc::new(catalog.tools.items.iter().map(know).collect()));
+        let left_out = catalog.tools.left_out.iter().map(|tool| (tool.name.clone(), Arc::new(self.left_out(tool))));
+        self.known.store(Arc::new(left_out.chain(catalog.tools.items.iter().map(know)).collect()));
+    }
+
+    /// Tools whose schemas were looked at and cannot be used, or not as a whole, and why.
+    pub(crate) fn unusable(&self) -> Vec<LeftOut> {
+        let known = self.known.load();
+        let mut tools: Vec<LeftOut> = known.values().flat_map(|tool| tool.troubles()).collect();
+        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        tools
+    }
+
+    /// One that is not offered: nothing is known of it but its name.
+    fn left_out(&self, tool: &LeftOut) -> KnownTool {
+        let settings = self.settings.get(&tool.name);
+        KnownTool {
+            server: self.server.clone(),
+            name: tool.name.as_str().into(),
+            written: Bytes::new(),
+            is_read_only: false,
+            repeat: Repeat::IfNotSent,
+            settings: settings.cloned().unwrap_or_default(),
+            policy: settings.and_then(|own| own.validate).unwrap_or(self.policy),
+            input: Schema::unusable(tool.reason.clone()),
+            output: Schema::of(None),
+            complained: Mutex::default(),
+        }
     }
 
     /// The tool with this name, when the server has told of it.
@@ -76,6 +107,7 @@ impl Tools {
             policy: settings.and_then(|own| own.validate).unwrap_or(self.policy),
             input: Schema::of(tool.input_schema()),
             output: Schema::of(tool.output_schema()),
+            complained: Mutex::default(),
         }
     }
 }
@@ -107,12 +139,69 @@ pub(crate) struct KnownTool {
     pub(crate) policy: ValidatePolicy,
     input: Schema,
     output: Schema,
+    /// When a value that does not fit was last told of.
+    complained: Mutex<Option<Instant>>,
 }
 
+/// A value that does not fit is told of at most once in this time for each tool, so that a busy server does not flood
+/// the log.
+const COMPLAINTS: Duration = Duration::from_secs(60);
+
 impl KnownTool {
+    /// Whether a value that does not fit is to be told of.
+    pub(crate) fn may_complain(&self, now: Instant) -> bool {
+        let mut complained = self.complained.lock();
+        let is_due = complained.is_none_or(|last| now.duration_since(last) >= COMPLAINTS);
+        if is_due {
+            *complained = Some(now);
+        }
+        is_due
+    }
+
     /// The name.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the schemas that are needed are compiled.
+    pub(crate) fn is_prepared(&self) -> bool {
+        let is_ready = |schema: &Schema, strictness| strictness == Strictness::Off || schema.is_ready();
+        is_ready(&self.input, self.policy.arguments) && is_ready(&self.output, self.policy.results)
+    }
+
+    /// Compiles the schemas that are needed. This may take some tens of milliseconds.
+    pub(crate) fn prepare(&self) {
+        if self.policy.arguments != Strictness::Off {
+            self.input();
+        }
+        if self.policy.results != Strictness::Off {
+            self.output();
+        }
+    }
+
+    /// Why the tool may not be called where its checking is enforced: a schema that is hostile cannot be checked. One
+    /// that is only careless costs the checking and not the tool, since other clients do not look at it either.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refuse = |schema: &Schema, strictness, which| {
+            let unusable = schema.compiled.get()?.as_ref().err()?;
+            (strictness == Strictness::Enforce && unusable.is_hostile)
+                .then(|| format!("its {which}: {}", unusable.reason))
+        };
+        refuse(&self.input, self.policy.arguments, "inputSchema")
+            .or_else(|| refuse(&self.output, self.policy.results, "outputSchema"))
+    }
+
+    fn troubles(&self) -> impl Iterator<Item = LeftOut> {
+        let of = |schema: &Schema, which: &str| match schema.compiled.get() {
+            Some(Err(unusable)) => Some(format!("its {which} cannot be used: {}", unusable.reason)),
+            Some(Ok(validator)) => {
+                let (pointer, reason) = validator.skipped().first()?;
+                Some(format!("its {which} is not checked as a whole: {pointer}: {reason}"))
+            }
+            None => None,
+        };
+        let reasons = [of(&self.input, "inputSchema"), of(&self.output, "outputSchema")];
+        reasons.into_iter().flatten().map(|reason| LeftOut { name: self.name.to_string(), reason })
     }
 
     /// Checks arguments; compiled with the first use. `None` when there is no schema or it cannot be used.
@@ -130,7 +219,15 @@ impl KnownTool {
 #[derive(Debug)]
 struct Schema {
     raw: Option<Raw>,
-    compiled: OnceLock<Option<Validator>>,
+    compiled: OnceLock<Result<Validator, Unusable>>,
+}
+
+/// Why a schema cannot be used.
+#[derive(Debug)]
+struct Unusable {
+    reason: String,
+    /// It costs too much, leaves the document or never ends: no server needs that.
+    is_hostile: bool,
 }
 
 impl Schema {
@@ -138,28 +235,45 @@ impl Schema {
         Self { raw, compiled: OnceLock::new() }
     }
 
-    /// A schema that cannot be compiled costs this tool's checking and nothing else.
+    /// Of a tool that could not be read at all.
+    fn unusable(reason: String) -> Self {
+        Self { raw: None, compiled: OnceLock::from(Err(Unusable { reason, is_hostile: true })) }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.raw.is_none() || self.compiled.get().is_some()
+    }
+
+    /// A schema that cannot be compiled costs this tool and nothing else.
     fn compiled(&self, tool: &KnownTool, which: &str) -> Option<&Validator> {
         let raw = self.raw.as_ref()?;
-        let compile = || match compile(raw) {
-            Ok(validator) => Some(validator),
-            Err(reason) => {
+        let compile = || {
+            compile(raw).inspect_err(|Unusable { reason, .. }| {
                 let (server, tool) = (&tool.server, &tool.name);
-                tracing::warn!(%server, tool = %tool, which, reason, "a schema cannot be used; values are not checked");
-                None
-            }
+                tracing::warn!(target: CHECKING, %server, tool = %tool, which, reason, "a schema cannot be used");
+            })
         };
-        self.compiled.get_or_init(compile).as_ref()
+        self.compiled.get_or_init(compile).as_ref().ok()
     }
 }
 
-fn compile(raw: &Raw) -> Result<Validator, String> {
+fn compile(raw: &Raw) -> Result<Validator, Unusable> {
     let limits = Limits::default();
     if raw.bytes().len() > limits.schema_bytes {
-        return Err(format!("it is larger than {} bytes", limits.schema_bytes));
+        let reason = format!("it is larger than {} bytes", limits.schema_bytes);
+        return Err(Unusable { reason, is_hostile: true });
     }
-    let schema: serde_json::Value = raw.to().map_err(|error| error.to_string())?;
-    Validator::compile(&schema, limits).map_err(|error| error.to_string())
+    let careless = |reason: String| Unusable { reason, is_hostile: false };
+    let schema: serde_json::Value = raw.to().map_err(|error| careless(error.to_string()))?;
+    Validator::compile(&schema, limits).map_err(|error| Unusable {
+        is_hostile: matches!(
+            error,
+            CompileError::TooCostly { .. }
+                | CompileError::ReferenceLeaves { .. }
+                | CompileError::EndlessReference { .. }
+        ),
+        reason: error.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -196,5 +310,12 @@ pub(crate) mod tests {
         assert!(!denied.is_read_only && denied.repeat == Repeat::IfNotSent);
         let vouched = known(ToolConfig { read_only: Some(true), ..ToolConfig::default() }, json!({}));
         assert!(vouched.is_read_only && vouched.repeat == Repeat::Always);
+    }
+
+    #[test]
+    fn a_tool_is_complained_of_once_a_minute() {
+        let (tool, now) = (known(ToolConfig::default(), json!({})), Instant::now());
+        assert!(tool.may_complain(now) && !tool.may_complain(now + COMPLAINTS / 2));
+        assert!(tool.may_complain(now + COMPLAINTS));
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, Stage};
 use tsugi_protocol::codec::limit::Limits;
 use tsugi_protocol::era::to_modern;
-use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::json::{Object, Raw, Splice, skim};
 use tsugi_protocol::mcp::freshness::Freshness;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::prompt::Prompt;
@@ -18,7 +18,7 @@ use tsugi_protocol::mcp::{ClientProfile, Method, ServerIdentity};
 use tsugi_protocol::rpc::code;
 use tsugi_schema::header_param::HeaderParams;
 
-use super::{Catalog, Listing, list_result};
+use super::{Catalog, LeftOut, Listing, list_result};
 
 /// A list is not fetched more often than this for its age, whatever its server says.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
@@ -125,6 +125,8 @@ impl Pages<'_> {
         let fetched = if is_offered { self.all(method, key).await } else { Ok(None) };
         match fetched {
             Ok(Some(mut whole)) => {
+                listing.left_out = whole.items.iter().filter_map(left_out).collect();
+                whole.items.retain(|item| left_out(item).is_none());
                 if self.wire == Wire::ModernHttp && *method == Method::ToolsList {
                     whole.items.retain(has_usable_headers);
                 }
@@ -181,6 +183,14 @@ impl Pages<'_> {
             Outcome::InputRequired(_) => Err(unacceptable(format!("{method} asks for input"))),
         }
     }
+}
+
+/// What was left out of an answer when it was read.
+fn left_out(raw: &Raw) -> Option<LeftOut> {
+    let entry = Object::of(raw)?;
+    let reason = entry.get_str(skim::LEFT_OUT)?.into_owned();
+    let name = ["name", "uri", "uriTemplate"].iter().find_map(|key| entry.get_str(key));
+    Some(LeftOut { name: name.map(Into::into).unwrap_or_default(), reason })
 }
 
 /// The specification demands that a tool with an invalid `x-mcp-header` is left out

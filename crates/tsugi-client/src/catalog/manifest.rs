@@ -44,7 +44,7 @@ impl Manifests {
         let Some(file) = self.file(name, target) else { return };
         let text = write(catalog);
         let is_known = || std::fs::read(&file).is_ok_and(|known| known == *text.bytes());
-        if text.bytes().len() > LARGEST || has_fault(catalog) || is_known() {
+        if text.bytes().len() > LARGEST || catalog.faults().next().is_some() || is_known() {
             return;
         }
         if let Err(error) = replace(&file, text.bytes()) {
@@ -59,11 +59,6 @@ impl Manifests {
         let name: String = name.chars().map(plain).take(64).collect();
         Some(self.0.as_ref()?.join(format!("{name}-{}.json", fingerprint_of_account(target)?)))
     }
-}
-
-fn has_fault(catalog: &Catalog) -> bool {
-    let faults = [&catalog.tools.fault, &catalog.resources.fault, &catalog.templates.fault, &catalog.prompts.fault];
-    faults.iter().any(|fault| fault.is_some())
 }
 
 fn write(catalog: &Catalog) -> Raw {
@@ -97,7 +92,7 @@ fn listing<T>(manifest: &Object, list: &str, key: &str, read: fn(&Raw) -> Option
         None => Vec::new(),
     };
     let items = items.iter().filter_map(read).collect();
-    Some(Listing { items, freshness: Freshness::of(&result), stale_at: None, fault: None, result })
+    Some(Listing { items, freshness: Freshness::of(&result), result, ..Listing::default() })
 }
 
 /// Nobody else may read what a person's servers offer.

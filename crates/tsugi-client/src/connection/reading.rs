@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tsugi_protocol::answer::{Call, Complete, FaultCode, InputRequired, Outcome};
 use tsugi_protocol::era::round_trip;
-use tsugi_protocol::json::Object;
-use tsugi_protocol::mcp::{Era, ServerIdentity};
+use tsugi_protocol::json::{Object, ScanError, ScanErrorKind, skim};
+use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::id::whole_number;
 use tsugi_protocol::rpc::{Body, Response, RpcError};
 
@@ -14,8 +14,15 @@ use super::context::Context;
 
 /// Reads the line that was routed to a call. The id is checked again here, on the proved text.
 pub(crate) fn answer(context: &Context, identity: &Arc<ServerIdentity>, call: &Call, key: u64, line: Bytes) -> Outcome {
-    let (envelope, result) = match Object::parse_nested(line, "result") {
+    let parsed = match list_key(&call.method) {
+        None => Object::parse_nested(line, "result"),
+        Some(key) => parse_list(line, key),
+    };
+    let (envelope, result) = match parsed {
         Ok(parsed) => parsed,
+        Err(error) if error.kind == ScanErrorKind::TooDeep => {
+            return unacceptable(context, format!("the answer is not acceptable: {error}"));
+        }
         Err(error) => return unacceptable(context, format!("the answer is not JSON: {error}")),
     };
     let ([id, version, error], _) = envelope.select(["id", "jsonrpc", "error"]);
@@ -34,6 +41,25 @@ pub(crate) fn answer(context: &Context, identity: &Arc<ServerIdentity>, call: &C
         Ok(response) => of_body(context, identity, call, response.body),
         Err(error) => unacceptable(context, error.to_string()),
     }
+}
+
+/// The member with the entries, where the answer is a list.
+fn list_key(method: &Method) -> Option<&'static str> {
+    match method {
+        Method::ToolsList => Some("tools"),
+        Method::ResourcesList => Some("resources"),
+        Method::TemplatesList => Some("resourceTemplates"),
+        Method::PromptsList => Some("prompts"),
+        _ => None,
+    }
+}
+
+/// Reads a list. An entry that is nested too deeply costs itself, and not the others.
+fn parse_list(line: Bytes, key: &str) -> Result<(Object, Option<Object>), ScanError> {
+    Object::parse_nested(line.clone(), "result").or_else(|error| match skim::without_deep_entries(&line, key) {
+        Some(rest) if error.kind == ScanErrorKind::TooDeep => Object::parse_nested(rest, "result"),
+        _ => Err(error),
+    })
 }
 
 /// What a response's body means for a call.

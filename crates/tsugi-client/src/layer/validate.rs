@@ -12,9 +12,11 @@ use tsugi_protocol::mcp::tool::is_error;
 use tsugi_schema::validate::{Faults, Limits, Validator};
 
 use crate::config::Strictness;
-use crate::tools::{KnownTool, Tools};
+use crate::tools::{CHECKING, KnownTool, Tools};
 
-/// Checks calls of tools. A tool that the server has not told of, or whose schema cannot be used, passes.
+/// Checks calls of tools. A tool that the server has not told of passes, and one whose schema is careless; one whose
+/// schema is hostile is refused where checking is enforced.
+#[derive(Clone)]
 pub(crate) struct Validate {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
@@ -29,6 +31,11 @@ impl Validate {
 
     /// The fault to answer with instead of calling.
     fn refuse(&self, call: &Call, tool: &KnownTool) -> Option<Fault> {
+        if let Some(reason) = tool.refusal() {
+            let message = format!("{:?} is not called, since it cannot be checked: {reason}", tool.name());
+            let fault = Fault::new(FaultCode::CannotExecute, message).on_server(&self.server).on_tool(tool.name());
+            return Some(fault.with_hint("`validate: off` for this tool lets it be called all the same"));
+        }
         if tool.policy.arguments == Strictness::Off {
             return None;
         }
@@ -42,21 +49,53 @@ impl Validate {
             return Some(fault);
         }
         let server = &self.server;
-        tracing::warn!(%server, tool = tool.name(), "arguments do not fit: {}", fault.message);
+        if tool.may_complain(Instant::now()) {
+            tracing::warn!(target: CHECKING, %server, tool = tool.name(), "arguments do not fit: {}", fault.message);
+        }
         None
     }
+
+    /// Compiles the schemas of a tool before its first call, where that holds up nobody else.
+    fn after_preparing(&self, tool: Arc<KnownTool>, call: Call) -> Reply {
+        let layer = self.clone();
+        Reply::from_late(async move {
+            let prepared = tokio::task::spawn_blocking(move || tool.prepare()).await;
+            match prepared {
+                Ok(()) => layer.answer(call),
+                Err(error) => Reply::fault(Fault::new(FaultCode::InternalError, error.to_string())),
+            }
+        })
+    }
+}
+
+/// What a look at a tool says of a call.
+enum Look {
+    /// It is refused.
+    Refuse(Fault),
+    /// It passes, and its result is to be checked.
+    Check(Arc<KnownTool>),
+    Pass,
+    /// The schemas are not compiled yet.
+    Prepare(Arc<KnownTool>),
 }
 
 impl Answer for Validate {
     fn answer(&self, call: Call) -> Reply {
-        let looked = self.tools.of(&call, |tool| match self.refuse(&call, tool) {
-            Some(fault) => Err(fault),
-            None => Ok(checks_results(tool).then(|| tool.clone())),
+        let looked = self.tools.of(&call, |tool| {
+            if !tool.is_prepared() {
+                return Look::Prepare(tool.clone());
+            }
+            match self.refuse(&call, tool) {
+                Some(fault) => Look::Refuse(fault),
+                None if checks_results(tool) => Look::Check(tool.clone()),
+                None => Look::Pass,
+            }
         });
         let tool = match looked {
-            Some(Err(fault)) => return Reply::fault(fault),
-            Some(Ok(Some(tool))) => tool,
-            _ => return self.inner.answer(call),
+            Some(Look::Prepare(tool)) => return self.after_preparing(tool, call),
+            Some(Look::Refuse(fault)) => return Reply::fault(fault),
+            Some(Look::Check(tool)) => tool,
+            Some(Look::Pass) | None => return self.inner.answer(call),
         };
         let (server, reply) = (self.server.clone(), self.inner.answer(call));
         match reply.into_ready() {
@@ -121,6 +160,10 @@ impl Source for Checked {
             note => note,
         })
     }
+
+    fn is_in_line(&self) -> bool {
+        self.reply.is_in_line()
+    }
 }
 
 /// The outcome itself, or the fault in its place.
@@ -130,7 +173,9 @@ fn checked(server: &str, tool: &KnownTool, outcome: Outcome) -> Outcome {
     if tool.policy.results == Strictness::Enforce {
         return Outcome::fault(fault.on_server(server));
     }
-    tracing::warn!(%server, tool = tool.name(), "{}", fault.message);
+    if tool.may_complain(Instant::now()) {
+        tracing::warn!(target: CHECKING, %server, tool = tool.name(), "{}", fault.message);
+    }
     outcome
 }
 

@@ -6,6 +6,7 @@ mod control;
 mod eras;
 mod faults_http;
 mod faults_stdio;
+mod hostile_list;
 mod life;
 mod many;
 mod outcome;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tsugi_protocol::answer::{Call, Failure, Fault, FaultCode, Notes, Outcome, Reply, SentState};
 use tsugi_protocol::codec::sse::Event;
 use tsugi_protocol::era;
-use tsugi_protocol::json::{Raw, Splice};
+use tsugi_protocol::json::{Raw, Splice, skim};
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
 use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, Response, code, peek};
@@ -449,6 +449,8 @@ impl Stream {
             }
             Ok(Message::Notification(note)) => sent.noted(notes, note),
             Ok(Message::Request(request)) => sent.asked(request).await,
+            // Its caller is told what is wrong with it, rather than that there was no answer.
+            Err(_) if skim::response_id(&event.data) == Some(sent.id) => return Some(event.data),
             Err(error) => tracing::debug!(server = %sent.shared.context.server, %error, "an event that is no message"),
         }
         None

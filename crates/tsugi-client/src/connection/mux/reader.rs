@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tsugi_process::Job;
 use tsugi_protocol::answer::{Caller, Fault, FaultCode};
 use tsugi_protocol::era::change;
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::json::{Object, Raw, skim};
 use tsugi_protocol::mcp::{Era, Method, meta};
 use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError, code, peek};
 use tsugi_transport::{Inbox, Received, TransportError};
@@ -91,9 +91,13 @@ fn route(shared: &Shared, line: Bytes) {
 /// A line that would be an answer to one of our calls if it had the right form: its caller is told what is
 /// wrong with it, rather than left to wait.
 fn is_broken_answer(shared: &Shared, line: &Bytes) -> bool {
-    let Ok(object) = Object::parse(line.clone()) else { return false };
-    let key = object.get("id").and_then(Id::from_raw).and_then(|id| id.as_u64());
-    let Some(key) = key.filter(|_| !object.has("method")) else { return false };
+    let key = match Object::parse(line.clone()) {
+        Ok(object) => {
+            object.get("id").filter(|_| !object.has("method")).and_then(Id::from_raw).and_then(|id| id.as_u64())
+        }
+        Err(_) => skim::response_id(line),
+    };
+    let Some(key) = key else { return false };
     shared.pending.post(key, Arrival::Answer(line.clone())).is_ok()
 }
 

@@ -108,9 +108,9 @@ async fn what_is_off_for_a_tool_is_not_looked_at() {
     assert!(world.call("add", json!({"a": "one"})).await.is_err());
 }
 
-/// T15: a hostile schema costs its own tool's checking and nothing else.
+/// T15: a hostile schema costs its own tool and nothing else.
 #[tokio::test]
-async fn a_hostile_schema_costs_one_tool_its_checking() {
+async fn a_hostile_schema_costs_one_tool_and_the_fault_says_why() {
     let mut bomb = json!({"type": "string"});
     for _ in 0..30 {
         bomb = json!({"anyOf": [bomb.clone(), {"not": {}}]});
@@ -125,14 +125,26 @@ async fn a_hostile_schema_costs_one_tool_its_checking() {
     let tools = json!([
         {"name": "remote", "inputSchema": {"$ref": "http://127.0.0.1:9/schema"}},
         {"name": "exponential", "inputSchema": exponential},
+        {"name": "endless", "inputSchema": {"$ref": "#"}},
+        {"name": "careless", "inputSchema": {"type": "anything"}},
         {"name": "deep", "inputSchema": bomb},
         adder("add"),
     ]);
     let world = world(tools, json!({"structuredContent": {"sum": 1}}), enforce());
-    assert!(world.call("remote", json!({"x": 1})).await.is_ok());
-    assert!(world.call("exponential", json!({"x": 1})).await.is_ok());
+    for (tool, reason) in [("remote", "leaves the document"), ("exponential", "too costly"), ("endless", "without end")]
+    {
+        let fault = world.call(tool, json!({"x": 1})).await.expect_err("it cannot be checked");
+        assert_eq!((fault.code, fault.sent), (FaultCode::CannotExecute, SentState::NotSent));
+        assert!(fault.message.contains(reason), "{}", fault.message);
+    }
     let _ = world.call("deep", json!({"x": 1})).await;
+    let calls = world.calls();
+    assert!(world.call("careless", json!({"x": 1})).await.is_ok());
     assert!(world.call("add", json!({"a": "one"})).await.is_err());
+    assert_eq!(world.calls(), calls + 1);
+    let unusable = world.layer.tools.unusable();
+    let names: Vec<&str> = unusable.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["careless", "endless", "exponential", "remote"]);
 }
 
 #[tokio::test]
