@@ -62,8 +62,11 @@ impl Spoken {
     }
 }
 
-/// OpenAI gives arguments as JSON text, the others as a value.
+/// OpenAI gives arguments as JSON text, the others as a value; Gemini gives none at all for a tool without any.
 fn parsed(name: &str, arguments: Value) -> Result<Value, Fault> {
+    if arguments.is_null() {
+        return Ok(Value::Object(Default::default()));
+    }
     let Value::String(text) = &arguments else { return Ok(arguments) };
     if text.trim().is_empty() {
         return Ok(Value::Object(Default::default()));

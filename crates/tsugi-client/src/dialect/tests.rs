@@ -116,3 +116,13 @@ async fn a_server_that_replaces_another_of_its_name_is_spoken_of_with_its_own_to
     let spoken = manager.tools_for(Dialect::OpenAi);
     assert!(spoken.tool("same__old").is_none() && spoken.tool("same__new").is_some());
 }
+
+#[tokio::test]
+async fn a_model_that_gives_no_arguments_means_none() {
+    let manager = Manager::new(Options::default());
+    let target = Target::InProcess(echo("one", "now", json!({"type": "object"})));
+    manager.register(ServerConfig::new("one", target)).unwrap();
+    assert!(manager.settled(Duration::from_secs(30)).await.is_empty());
+    let execution = manager.tools_for(Dialect::Gemini).read_call("one__now", Value::Null).unwrap();
+    assert_eq!(execution.arguments.unwrap().to::<Value>().unwrap(), json!({}));
+}
