@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let loaded = app.configuration()?;
-    let (ready, _) = reach_all(app, &loaded).await?;
+    let (ready, _) = reach_all(app, &loaded, |catalog| lists(catalog, &args.uri) || fits(catalog, &args.uri)).await?;
     let talk = Talk::new(app).with_timeout(args.timeout);
     let complete = read(&talk, &holders(&ready, &args.uri), &args.uri).await?;
     match app.output.form() {
@@ -49,17 +49,23 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 /// The servers to ask, the likeliest first: those that list the address, then those with a template of the same
 /// beginning, then everyone who has resources at all.
 fn holders(ready: &[(Server, Arc<Catalog>)], uri: &str) -> Vec<Server> {
-    let lists = |catalog: &Catalog| catalog.resources.items.iter().any(|resource| resource.uri() == uri);
     let listing: Vec<Server> =
-        ready.iter().filter(|(_, catalog)| lists(catalog)).map(|(server, _)| server.clone()).collect();
+        ready.iter().filter(|(_, catalog)| lists(catalog, uri)).map(|(server, _)| server.clone()).collect();
     if !listing.is_empty() {
         return listing;
     }
-    let fits = |catalog: &Catalog| catalog.templates.items.iter().any(|template| begins_alike(template.uri(), uri));
     let able = ready.iter().filter(|(_, catalog)| catalog.identity.capabilities.has("resources"));
     let mut able: Vec<&(Server, Arc<Catalog>)> = able.collect();
-    able.sort_by_key(|(_, catalog)| !fits(catalog));
+    able.sort_by_key(|(_, catalog)| !fits(catalog, uri));
     able.into_iter().map(|(server, _)| server.clone()).collect()
+}
+
+fn lists(catalog: &Catalog, uri: &str) -> bool {
+    catalog.resources.items.iter().any(|resource| resource.uri() == uri)
+}
+
+fn fits(catalog: &Catalog, uri: &str) -> bool {
+    catalog.templates.items.iter().any(|template| begins_alike(template.uri(), uri))
 }
 
 /// Whether an address begins as a template does before its first variable.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use tsugi_client::Server;
-use tsugi_client::catalog::Catalog;
+use tsugi_client::catalog::{Catalog, LeftOut};
 use tsugi_protocol::mcp::tool::Tool;
 use tsugi_schema::dialect::{self, Converted, Dialect, NamedTool, OpenAiStyle};
 use tsugi_schema::tool_name::{NameMap, Naming, Target};
@@ -13,7 +13,7 @@ use tsugi_schema::tool_name::{NameMap, Naming, Target};
 use super::first_line;
 use crate::app::{App, gateway, is_offered, shown};
 use crate::config::layer::{Loaded, Origin};
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::find::reach_all;
 use crate::output::Form;
 use crate::output::table::Table;
@@ -60,7 +60,8 @@ struct Offered {
 
 pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     let loaded = app.configuration()?;
-    let (ready, exit) = reach_all(app, &loaded).await?;
+    let (ready, exit) = reach_all(app, &loaded, |_| true).await?;
+    tell_left_out(app, &ready);
     let offered = offered(&loaded, &ready);
     match (args.dialect, app.output.form()) {
         (Some(dialect), _) => convert(app, args, dialect, &loaded, &offered)?,
@@ -71,6 +72,17 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         (None, Form::Text) => app.output.table(&table(&offered))?,
     }
     Ok(exit)
+}
+
+/// Tools that a server has and that cannot be shown.
+fn tell_left_out(app: &App, ready: &[(Server, Arc<Catalog>)]) {
+    for (server, catalog) in ready {
+        for LeftOut { name, reason } in &catalog.tools.left_out {
+            let subject = printable(&format!("{}/{name}", server.name()));
+            app.output
+                .say(|paint| format!("{}: {subject} is left out: {}", paint.warning("warning"), printable(reason)));
+        }
+    }
 }
 
 fn offered(loaded: &Loaded, ready: &[(Server, Arc<Catalog>)]) -> Vec<Offered> {
@@ -96,7 +108,7 @@ fn table(offered: &[Offered]) -> Table {
 
 /// The tool as it is shown, with where it is and how long it may be silent.
 fn described(offered: &Offered) -> Value {
-    let mut described: Value = offered.tool.object().raw().to().unwrap_or_default();
+    let mut described: Value = offered.tool.object().raw().to_shown().unwrap_or_default();
     described["server"] = offered.server.name().into();
     let config = offered.server.config();
     let own = config.tools.get(&offered.own).and_then(|tool| tool.timeout);
@@ -138,7 +150,7 @@ fn convert(app: &App, args: &Args, dialect: Dialect, loaded: &Loaded, offered: &
 }
 
 fn schema_of(tool: &Tool) -> Value {
-    tool.input_schema().and_then(|schema| schema.to().ok()).unwrap_or_else(|| json!({"type": "object"}))
+    tool.input_schema().and_then(|schema| schema.to_shown().ok()).unwrap_or_else(|| json!({"type": "object"}))
 }
 
 fn tell_losses(app: &App, dialect: Dialect, named: &[NamedTool<'_>], converted: &[Converted]) {

@@ -112,15 +112,22 @@ fn explained(server: &Server, fault: Fault) -> Fault {
     if is_silent { fault.with_hint("it runs, but does not answer: does it speak MCP?") } else { fault }
 }
 
-/// Starts the servers that are wanted and waits for all, for commands that list. Failures are told; the exit code
-/// says whether there were any.
-pub(crate) async fn reach_all(app: &App, loaded: &Loaded) -> Result<(Vec<Ready>, Exit), Failure> {
+/// Starts the servers that are wanted, for commands that list: once `is_enough` holds for one, the others have only
+/// [`GRACE`] left. Failures are told; the exit code says whether there were any.
+pub(crate) async fn reach_all(
+    app: &App,
+    loaded: &Loaded,
+    is_enough: impl Fn(&Catalog) -> bool,
+) -> Result<(Vec<Ready>, Exit), Failure> {
     let wanted = select(loaded, app.chosen(loaded))?;
     let started = app.start(&loaded.settings, &wanted);
     let (mut ready, mut faults) = (Vec::new(), started.failed);
-    for one in reach(app, started.servers, |_, _| false).await {
+    for one in reach(app, started.servers, |_, catalog| is_enough(catalog)).await {
         match one.catalog {
-            Ok(catalog) => ready.push((one.server, catalog)),
+            Ok(catalog) => {
+                faults.extend(catalog.faults().map(|fault| fault.clone().on_server(one.server.name())));
+                ready.push((one.server, catalog));
+            }
             Err(fault) => faults.push(fault),
         }
     }
