@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tsugi_process::{Command, JobOptions};
 use tsugi_protocol::answer::Answer;
+use tsugi_protocol::json::Raw;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Version};
 use tsugi_transport::Link;
 use tsugi_transport::http::HttpTarget;
@@ -44,6 +45,8 @@ pub struct Options {
     pub state_dir: Option<PathBuf>,
     /// Who we are and what a legacy server may ask us for.
     pub profile: Arc<ClientProfile>,
+    /// The answer for a legacy server that asks for roots outside any call; `None` means that there are none.
+    pub roots: Option<Raw>,
     /// Seals the state of parked calls.
     pub sealer: Arc<Sealer>,
     /// How many calls to all servers together may be under way; `None` means no limit besides each server's.
@@ -69,6 +72,7 @@ impl Default for Options {
             input_patience: Duration::from_secs(30),
             state_dir: None,
             profile: Arc::new(own_profile(ClientCapabilities::all())),
+            roots: None,
             sealer: Arc::new(Sealer::random()),
             limit: None,
             max_connections: None,

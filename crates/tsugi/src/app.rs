@@ -17,7 +17,7 @@ use tsugi_client::seal::Sealer;
 use tsugi_client::{Manager, Options, Server, ServerConfig};
 use tsugi_process::Redact;
 use tsugi_protocol::answer::Fault;
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::{Object, Raw};
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
 
 use crate::args::{Cli, Common};
@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use crate::keys::KeyFile;
 use crate::output::Output;
 use crate::report::{self, exit::Exit};
-use crate::terminal;
+use crate::{talk, terminal};
 use interrupt::Interrupts;
 
 pub(crate) use offer::{is_offered, is_shown_as, offers, own_name, shown, shown_name};
@@ -57,6 +57,8 @@ pub(crate) struct App {
     manager: OnceLock<Manager>,
     /// How long a server may take to be ready, where the command line says it.
     patience: OnceLock<Duration>,
+    /// What servers hear that ask for roots before anything is called, where the command line says it.
+    roots: OnceLock<Raw>,
     /// Whether it runs until someone ends it.
     is_service: bool,
     /// The project servers among the built-in ones.
@@ -79,8 +81,8 @@ pub(crate) async fn run(cli: Cli) -> Exit {
     };
     let output = Output::of_process(cli.command.form(), &surroundings.environment);
     let is_service = cli.command.is_service();
-    let (manager, boards) = (OnceLock::new(), Arc::default());
-    let app = App { output, common: cli.common, surroundings, manager, patience: OnceLock::new(), is_service, boards };
+    let (manager, patience, roots, boards) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Arc::default());
+    let app = App { output, common: cli.common, surroundings, manager, patience, roots, is_service, boards };
     let mut interrupts = match Interrupts::listen() {
         Ok(interrupts) => interrupts,
         Err(error) => return cannot_start(&error),
@@ -198,6 +200,7 @@ impl App {
             // `maxTimeout` is told to each server, so that a reload which takes it out of `options` takes it from them.
             state_dir: self.state_directory(),
             profile,
+            roots: self.roots.get().cloned(),
             sealer: sealer(settings.gateway.seal_key.as_ref()),
             handshake_timeout: self.patience.get().copied().unwrap_or(Options::default().handshake_timeout),
             ..Options::default()
@@ -222,6 +225,13 @@ impl App {
     /// Sets how long a server may take to be ready; before any is started.
     pub(crate) fn set_patience(&self, patience: Duration) {
         let _ = self.patience.set(patience);
+    }
+
+    /// Sets the directories that servers are told; before any is started.
+    pub(crate) fn set_roots(&self, roots: &[PathBuf]) {
+        if !roots.is_empty() {
+            let _ = self.roots.set(talk::roots(roots));
+        }
     }
 
     /// How long to wait for a server to be ready: a little longer than it may take, so that what is wrong with it is

@@ -4,13 +4,15 @@ mod assign;
 mod check;
 mod shape;
 mod typed;
+mod written;
 
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub(crate) use shape::{Choice, Kind, Shape, text_of};
 pub(crate) use typed::value as typed_value;
+pub(crate) use written::{Members, Written};
 
 /// The arguments of a tool: the plain form of its schema, and how it wants to be called.
 pub(crate) struct Arguments {
@@ -43,21 +45,21 @@ impl Arguments {
     }
 
     /// Reads `key=value` words.
-    pub(crate) fn read(&self, words: &[String]) -> Result<Map<String, Value>, Misfit> {
+    pub(crate) fn read(&self, words: &[String]) -> Result<Members, Misfit> {
         assign::read(words, &self.plain)
     }
 
     /// The arguments that are required and not among these.
-    pub(crate) fn missing(&self, given: &Map<String, Value>) -> Vec<Missing> {
-        let names = self.plain.required().filter(|name| !given.contains_key(*name));
+    pub(crate) fn missing(&self, given: &Members) -> Vec<Missing> {
+        let names = self.plain.required().filter(|name| !given.contains(name));
         names
             .map(|name| Missing { name: name.to_owned(), shape: self.plain.property(name).unwrap_or_default() })
             .collect()
     }
 
     /// Checks the arguments against the schema as written. A schema that cannot be used checks nothing.
-    pub(crate) fn check(&self, given: &Map<String, Value>) -> Result<(), Vec<Misfit>> {
-        check::check(&self.written, given)
+    pub(crate) fn check(&self, given: &Members) -> Result<(), Vec<Misfit>> {
+        check::check(&self.written, &Written::Members(given.clone()).to_value())
     }
 }
 
@@ -79,9 +81,9 @@ impl fmt::Display for Misfit {
 }
 
 /// Reads an object from JSON text.
-pub(crate) fn from_json(text: &str) -> Result<Map<String, Value>, Misfit> {
+pub(crate) fn from_json(text: &str) -> Result<Members, Misfit> {
     match serde_json::from_str(text) {
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(Value::Object(_)) => Members::parse(text),
         Ok(other) => {
             let hint = r#"write it as {"key": value}"#;
             Err(Misfit::new(format!("the arguments must be a JSON object, but this is {}", kind_of(&other)))

@@ -2,6 +2,7 @@
 
 mod reach;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tsugi_client::Server;
@@ -104,14 +105,15 @@ pub(crate) async fn find(
     loaded: &Loaded,
     thing: Thing,
     word: &str,
-    has_roots: bool,
+    roots: &[PathBuf],
 ) -> Result<Found, Failure> {
     let (server, name) = split(word, loaded);
     let wanted = match server {
         Some(server) => vec![named(loaded, server)?],
         None => select(loaded, app.chosen(loaded))?,
     };
-    let started = app.start_as(&loaded.settings, &wanted, profile(has_roots));
+    app.set_roots(roots);
+    let started = app.start_as(&loaded.settings, &wanted, profile(!roots.is_empty()));
     let is_shown = |server: &str, catalog: &Catalog| thing.shown_in(loaded, server, catalog, name).is_some();
     let reached = reach(app, started.servers, is_shown).await;
     let (mut ready, mut late, mut faults) = (Vec::new(), Vec::new(), started.failed);

@@ -19,6 +19,8 @@ use crate::app::{App, profile};
 use crate::failure::Failure;
 use note::Notes;
 
+pub(crate) use question::roots;
+
 /// A server that asks more often than this never stops.
 const MOST_ROUNDS: usize = 50;
 

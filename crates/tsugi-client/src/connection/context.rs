@@ -81,7 +81,8 @@ impl Context {
 
     /// The answer to a question for roots that belongs to no call.
     pub(crate) fn roots(&self) -> Raw {
-        self.roots.lock().clone().unwrap_or_else(|| Raw::literal(r#"{"roots":[]}"#))
+        let told = self.roots.lock().clone();
+        told.or_else(|| self.options.roots.clone()).unwrap_or_else(|| Raw::literal(r#"{"roots":[]}"#))
     }
 
     /// Passes a change on.

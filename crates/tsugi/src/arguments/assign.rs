@@ -1,14 +1,12 @@
 //! `key=value` words put together into one object: repeated, dotted or plain JSON.
 
-use serde_json::{Map, Value};
-
 use super::shape::{Kind, Shape};
-use super::{Misfit, typed};
+use super::{Members, Misfit, Written, typed};
 use crate::config::key::nearest;
 
 /// Reads the words in their order. `key:=json` takes the value as it is written.
-pub(super) fn read(words: &[String], shape: &Shape) -> Result<Map<String, Value>, Misfit> {
-    let mut object = Map::new();
+pub(super) fn read(words: &[String], shape: &Shape) -> Result<Members, Misfit> {
+    let mut object = Members::default();
     for word in words {
         let (key, given) = split(word)?;
         put(&mut object, key, key, given, shape)?;
@@ -35,7 +33,7 @@ fn split(word: &str) -> Result<(&str, Given<'_>), Misfit> {
 }
 
 /// Puts one value under a key of `object`; `path` is the key as the user wrote it.
-fn put(object: &mut Map<String, Value>, path: &str, key: &str, given: Given<'_>, shape: &Shape) -> Result<(), Misfit> {
+fn put(object: &mut Members, path: &str, key: &str, given: Given<'_>, shape: &Shape) -> Result<(), Misfit> {
     if let Some(property) = shape.property(key) {
         return add(object, path, key, given, &property);
     }
@@ -52,11 +50,9 @@ fn put(object: &mut Map<String, Value>, path: &str, key: &str, given: Given<'_>,
     }
 }
 
-fn within<'a>(object: &'a mut Map<String, Value>, key: &str) -> Result<&'a mut Map<String, Value>, Misfit> {
-    match object.entry(key).or_insert_with(|| Map::new().into()) {
-        Value::Object(nested) => Ok(nested),
-        _ => Err(Misfit::new(format!("`{key}` is given both as a whole and in parts"))),
-    }
+fn within<'a>(object: &'a mut Members, key: &str) -> Result<&'a mut Members, Misfit> {
+    let nested = object.entry(key, || Written::Members(Members::default()));
+    nested.members_mut().ok_or_else(|| Misfit::new(format!("`{key}` is given both as a whole and in parts")))
 }
 
 /// Splits `address.city` at the dot whose left side is a property that takes an object.
@@ -78,25 +74,23 @@ fn unknown(path: &str, key: &str, shape: &Shape) -> Misfit {
     }
 }
 
-fn add(object: &mut Map<String, Value>, path: &str, key: &str, given: Given<'_>, shape: &Shape) -> Result<(), Misfit> {
-    match object.get_mut(key) {
-        None => {
-            object.insert(key.to_owned(), first(path, given, shape)?);
-            Ok(())
-        }
-        Some(Value::Array(items)) if shape.kinds().contains(&Kind::Array) => {
-            items.push(item(path, given, shape)?);
-            Ok(())
-        }
-        Some(single) if shape.kinds().contains(&Kind::Array) => {
-            *single = Value::Array(vec![single.take(), item(path, given, shape)?]);
-            Ok(())
-        }
-        Some(_) => Err(Misfit::new(format!("`{path}` is given twice"))),
+fn add(object: &mut Members, path: &str, key: &str, given: Given<'_>, shape: &Shape) -> Result<(), Misfit> {
+    let Some(there) = object.get_mut(key) else {
+        object.insert(key, first(path, given, shape)?);
+        return Ok(());
+    };
+    if !shape.kinds().contains(&Kind::Array) {
+        return Err(Misfit::new(format!("`{path}` is given twice")));
     }
+    let item = item(path, given, shape)?;
+    match there.items_mut() {
+        Some(items) => items.push(item),
+        None => *there = Written::Items(vec![there.clone(), item]),
+    }
+    Ok(())
 }
 
-fn first(path: &str, given: Given<'_>, shape: &Shape) -> Result<Value, Misfit> {
+fn first(path: &str, given: Given<'_>, shape: &Shape) -> Result<Written, Misfit> {
     match given {
         Given::Json(text) => json(path, text),
         Given::Word(text) => typed::value(path, text, shape),
@@ -104,18 +98,18 @@ fn first(path: &str, given: Given<'_>, shape: &Shape) -> Result<Value, Misfit> {
 }
 
 /// A further item of an array.
-fn item(path: &str, given: Given<'_>, shape: &Shape) -> Result<Value, Misfit> {
+fn item(path: &str, given: Given<'_>, shape: &Shape) -> Result<Written, Misfit> {
     first(path, given, &shape.items())
 }
 
-fn json(path: &str, text: &str) -> Result<Value, Misfit> {
-    serde_json::from_str(text).map_err(|error| Misfit::new(format!("`{path}` is not JSON: {error}")))
+fn json(path: &str, text: &str) -> Result<Written, Misfit> {
+    Written::parse(text).map_err(|error| Misfit::new(format!("`{path}` is not JSON: {error}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn shape() -> Shape {
         Shape::of(&json!({
@@ -134,7 +128,7 @@ mod tests {
 
     fn read(words: &[&str]) -> Result<Value, Misfit> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        super::read(&words, &shape()).map(Value::Object)
+        super::read(&words, &shape()).map(|members| Written::Members(members).to_value())
     }
 
     fn check(words: &[&str], expected: Value) {
@@ -172,6 +166,9 @@ mod tests {
     #[test]
     fn a_colon_takes_the_value_as_json() {
         check(&["name:=1", "tags:=[1,2]"], json!({"name": 1, "tags": [1, 2]}));
+        let digits = ["name:=12345678901234567890123".to_owned(), "weight_kg=0.10000000000000000001".to_owned()];
+        let written = super::read(&digits, &shape()).unwrap().to_raw();
+        assert_eq!(written.as_str(), r#"{"name":12345678901234567890123,"weight_kg":0.10000000000000000001}"#);
         assert!(read(&["name:=x"]).unwrap_err().message.starts_with("`name` is not JSON"));
     }
 

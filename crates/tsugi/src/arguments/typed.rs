@@ -2,14 +2,14 @@
 
 use serde_json::{Number, Value};
 
-use super::Misfit;
 use super::shape::{Kind, Shape, text_of};
+use super::{Misfit, Written};
 
 /// Reads `text` for the argument `name`.
-pub(crate) fn value(name: &str, text: &str, shape: &Shape) -> Result<Value, Misfit> {
+pub(crate) fn value(name: &str, text: &str, shape: &Shape) -> Result<Written, Misfit> {
     let choices = shape.choices();
     if let Some(choice) = choices.iter().find(|choice| text_of(&choice.value) == text) {
-        return Ok(choice.value.clone());
+        return Ok(choice.value.clone().into());
     }
     if !choices.is_empty() {
         return Err(no_choice(name, text, shape));
@@ -31,14 +31,14 @@ fn no_choice(name: &str, text: &str, shape: &Shape) -> Misfit {
 }
 
 /// The word as this kind of value, if it can be read as one.
-fn read(kind: Kind, name: &str, text: &str, shape: &Shape) -> Option<Result<Value, Misfit>> {
+fn read(kind: Kind, name: &str, text: &str, shape: &Shape) -> Option<Result<Written, Misfit>> {
     let value = match kind {
-        Kind::String => Some(Value::from(text)),
-        Kind::Boolean => boolean(text).map(Value::from),
-        Kind::Integer => integer(text).map(Value::from),
-        Kind::Number => text.parse().ok().and_then(Number::from_f64).map(Value::from),
-        Kind::Null => (text == "null").then_some(Value::Null),
-        Kind::Object => json(text).filter(Value::is_object),
+        Kind::String => Some(Value::from(text).into()),
+        Kind::Boolean => boolean(text).map(|yes| Value::from(yes).into()),
+        Kind::Integer => integer(text),
+        Kind::Number => number(text),
+        Kind::Null => (text == "null").then_some(Value::Null.into()),
+        Kind::Object => json(text, '{'),
         Kind::Array => return array(name, text, shape),
     };
     value.map(Ok)
@@ -52,24 +52,36 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// `5`, and also `5.0` and `1e3`, which JSON counts as whole numbers.
-fn integer(text: &str) -> Option<Number> {
-    let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
-    let rounded = || text.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
-    whole.ok().or_else(|| rounded().map(|number| Number::from(number as i64)))
+/// A number with all its digits where JSON writes it so; `.5` and `+5` are read, too.
+fn number(text: &str) -> Option<Written> {
+    let read = || text.parse().ok().and_then(Number::from_f64).map(|number| Value::from(number).into());
+    Written::parse(text).ok().filter(|written| written.to_value().is_number()).or_else(read)
 }
 
-fn json(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok()
+/// `5`, and also `5.0` and `1e3`, which JSON counts as whole numbers.
+fn integer(text: &str) -> Option<Written> {
+    let is_whole = text.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    number(text).filter(|_| is_whole).or_else(|| rounded(text).map(|number| Value::from(number).into()))
+}
+
+fn rounded(text: &str) -> Option<Number> {
+    let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+    let float = || text.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
+    whole.ok().or_else(|| float().map(|number| Number::from(number as i64)))
+}
+
+/// JSON that begins like this.
+fn json(text: &str, first: char) -> Option<Written> {
+    text.trim_start().starts_with(first).then(|| Written::parse(text).ok()).flatten()
 }
 
 /// A JSON array, or a single item where nothing else would take the word.
-fn array(name: &str, text: &str, shape: &Shape) -> Option<Result<Value, Misfit>> {
-    if let Some(array) = json(text).filter(Value::is_array) {
+fn array(name: &str, text: &str, shape: &Shape) -> Option<Result<Written, Misfit>> {
+    if let Some(array) = json(text, '[') {
         return Some(Ok(array));
     }
     let takes_text = shape.kinds().contains(&Kind::String);
-    (!takes_text).then(|| value(name, text, &shape.items()).map(|item| Value::Array(vec![item])))
+    (!takes_text).then(|| value(name, text, &shape.items()).map(|item| Written::Items(vec![item])))
 }
 
 fn with_article(kind: &str) -> String {
@@ -87,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     fn check(schema: Value, text: &str, expected: Value) {
-        assert_eq!(value("x", text, &Shape::of(&schema)).unwrap(), expected, "{text} for {schema}");
+        assert_eq!(value("x", text, &Shape::of(&schema)).unwrap().to_value(), expected, "{text} for {schema}");
     }
 
     fn fails(schema: Value, text: &str, message: &str) {
@@ -103,6 +115,9 @@ mod tests {
         check(json!({"type": "integer"}), "-3", json!(-3));
         check(json!({"type": "integer"}), "5.0", json!(5));
         check(json!({"type": "integer"}), "18446744073709551615", json!(u64::MAX));
+        check(json!({"type": "integer"}), "007", json!(7));
+        let large = value("x", "12345678901234567890123", &Shape::of(&json!({"type": "integer"}))).unwrap();
+        assert_eq!(large.to_raw().as_str(), "12345678901234567890123");
         check(json!({"type": "boolean"}), "yes", json!(true));
         check(json!({"type": "object"}), "{\"a\":1}", json!({"a": 1}));
         check(json!({"type": "array", "items": {"type": "integer"}}), "[1,2]", json!([1, 2]));

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use futures_util::{FutureExt, StreamExt};
 use serde::Deserialize;
-use serde_json::Value;
 use tsugi_client::{ToolResult, unknown};
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::json::Raw;
@@ -37,6 +36,9 @@ Examples:
 pub(crate) struct Args {
     /// A file with the calls, as a JSON array or one per line; `-` is stdin
     file: String,
+    /// Print data only, which is what it prints anyway
+    #[arg(long)]
+    pub(crate) json: bool,
     /// How many run at the same time; `options.maxParallel` if absent
     #[arg(long, value_name = "COUNT")]
     max_parallel: Option<std::num::NonZeroUsize>,
@@ -53,7 +55,7 @@ struct Entry {
     #[serde(alias = "toolName", alias = "name")]
     tool: String,
     #[serde(default, alias = "params", alias = "input")]
-    arguments: Option<Value>,
+    arguments: Option<Raw>,
 }
 
 /// The calls, and whether they came line by line.
@@ -144,16 +146,15 @@ impl Worker<'_> {
         (result, exit)
     }
 
-    async fn outcome(&self, one: &Reached, word: &str, arguments: Option<&Value>) -> Outcome {
+    async fn outcome(&self, one: &Reached, word: &str, arguments: Option<&Raw>) -> Outcome {
         let server = &one.server;
         let own = one.catalog.as_ref().ok().and_then(|catalog| own_name(self.loaded, server.name(), catalog, word));
         let tool = own.as_deref().unwrap_or(word);
         if let Err(fault) = offers(self.loaded, server.name(), tool) {
             return Outcome::fault(fault);
         }
-        let arguments = arguments.cloned().map(Raw::from);
         let subject = format!("{}/{tool}", server.name());
-        match self.talk.outcome(server, &subject, Call::tool(tool, arguments.as_ref())).await {
+        match self.talk.outcome(server, &subject, Call::tool(tool, arguments)).await {
             Ok(outcome) => outcome,
             Err(Failure::Fault(fault)) => Outcome::fault(*fault),
             Err(_) => {

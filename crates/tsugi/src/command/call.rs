@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value};
 use tsugi_protocol::answer::Call;
-use tsugi_protocol::json::Raw;
 
 use super::input::CallFlags;
 use super::show;
 use crate::app::{App, offers};
-use crate::arguments::{Arguments, Missing};
+use crate::arguments::{Arguments, Members, Missing};
 use crate::failure::Failure;
 use crate::find::{Found, Thing, find};
 use crate::output::Form;
@@ -58,11 +57,11 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let (object, words) = args.flags.split(args.arguments)?;
     let roots = args.flags.roots(app)?;
     let loaded = app.configuration()?;
-    let found = find(app, &loaded, Thing::Tool, &args.tool, !roots.is_empty()).await?;
+    let found = find(app, &loaded, Thing::Tool, &args.tool, &roots).await?;
     offers(&loaded, found.server.name(), &found.name)?;
     let talk = Talk::new(app).with_roots(roots).with_timeout(args.flags.timeout);
     let arguments = complete(&talk, &found, object, &words).await?;
-    let call = Call::tool(&found.name, Some(&Raw::from(Value::Object(arguments))));
+    let call = Call::tool(&found.name, Some(&arguments.to_raw()));
     let complete = talk.finish(&found.server, &found.subject(), call).await?;
     let is_error = complete.is_tool_error();
     match app.output.form() {
@@ -74,12 +73,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 }
 
 /// The arguments, with what was missing asked for, and checked.
-async fn complete(
-    talk: &Talk<'_>,
-    found: &Found,
-    mut object: Map<String, Value>,
-    words: &[String],
-) -> Result<Map<String, Value>, Failure> {
+async fn complete(talk: &Talk<'_>, found: &Found, mut object: Members, words: &[String]) -> Result<Members, Failure> {
     let tool = found.catalog.tool(&found.name);
     let schema: Value =
         tool.and_then(|tool| tool.input_schema()).and_then(|schema| schema.to_shown().ok()).unwrap_or_default();
@@ -90,7 +84,7 @@ async fn complete(
         if !talk.is_interactive() {
             return Err(lacking(&found.subject(), &missing));
         }
-        object.extend(ask(missing).await?);
+        object.extend(ask(missing).await?.into());
     }
     arguments.check(&object).map_err(|misfits| {
         let details = misfits.iter().map(ToString::to_string).collect();

@@ -4,10 +4,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use crate::app::App;
-use crate::arguments::{self, Misfit};
+use crate::arguments::{self, Members, Misfit};
 use crate::config::parse;
 use crate::failure::Failure;
 
@@ -47,8 +45,8 @@ impl CallFlags {
     }
 
     /// The arguments given as JSON, with the flag or on stdin, and the words that are left.
-    pub(crate) fn split(&self, words: Vec<String>) -> Result<(Map<String, Value>, Vec<String>), Failure> {
-        let mut object = Map::new();
+    pub(crate) fn split(&self, words: Vec<String>) -> Result<(Members, Vec<String>), Failure> {
+        let mut object = Members::default();
         for text in self.json.iter().filter(|text| !text.is_empty()) {
             object.extend(arguments::from_json(text)?);
         }

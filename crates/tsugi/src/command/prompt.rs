@@ -9,7 +9,7 @@ use tsugi_protocol::mcp::prompt::Prompt;
 use super::input::CallFlags;
 use super::show::{self, Reader};
 use crate::app::App;
-use crate::arguments::{Arguments, Missing};
+use crate::arguments::{Arguments, Members, Missing, Written, kind_of};
 use crate::failure::Failure;
 use crate::find::{Found, Thing, find};
 use crate::output::Form;
@@ -44,10 +44,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let roots = args.flags.roots(app)?;
     let loaded = app.configuration()?;
     let word = args.prompt.trim_start_matches('/');
-    let found = find(app, &loaded, Thing::Prompt, word, !roots.is_empty()).await?;
+    let found = find(app, &loaded, Thing::Prompt, word, &roots).await?;
     let talk = Talk::new(app).with_roots(roots).with_timeout(args.flags.timeout);
     let arguments = complete(&talk, &found, object, &words).await?;
-    let params = Object::from(json!({"name": found.name, "arguments": arguments}));
+    let params = Object::from(json!({"name": found.name, "arguments": texts(&arguments)?}));
     let complete = talk.finish(&found.server, &found.subject(), Call::new(Method::PromptsGet, params)).await?;
     match app.output.form() {
         Form::Json => app.output.data(complete.body.raw().as_str())?,
@@ -57,12 +57,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 }
 
 /// The arguments, with what was missing asked for.
-async fn complete(
-    talk: &Talk<'_>,
-    found: &Found,
-    mut object: Map<String, Value>,
-    words: &[String],
-) -> Result<Map<String, Value>, Failure> {
+async fn complete(talk: &Talk<'_>, found: &Found, mut object: Members, words: &[String]) -> Result<Members, Failure> {
     let prompt = found.catalog.prompts.items.iter().find(|prompt| prompt.name() == found.name);
     let arguments = Arguments::new(prompt.map(schema_of).unwrap_or_default());
     object.extend(arguments.read(words)?);
@@ -75,8 +70,24 @@ async fn complete(
     }
     let field = |missing: Missing| Field { name: missing.name, shape: missing.shape, is_required: true };
     let fields: Vec<Field> = missing.into_iter().map(field).collect();
-    object.extend(terminal::blocking(move || terminal::ask(&fields)).await?);
+    object.extend(terminal::blocking(move || terminal::ask(&fields)).await?.into());
     Ok(object)
+}
+
+/// The arguments as text, which is all that MCP knows for prompts: a number is sent as it was written.
+fn texts(arguments: &Members) -> Result<Map<String, Value>, Failure> {
+    arguments.iter().map(|(name, value)| Ok((name.to_owned(), text(name, value)?.into()))).collect()
+}
+
+fn text(name: &str, value: &Written) -> Result<String, Failure> {
+    match value.to_value() {
+        Value::String(text) => Ok(text),
+        Value::Number(_) | Value::Bool(_) => Ok(value.to_raw().to_string()),
+        other => {
+            let message = format!("`{name}` must be text, and this is {}", kind_of(&other));
+            Err(Failure::usage(message).with_hint("the arguments of prompts are texts"))
+        }
+    }
 }
 
 /// A prompt's arguments as a schema: all of them are text.
@@ -116,6 +127,16 @@ mod tests {
 
     fn shown(messages: Value) -> String {
         super::messages(&Object::from(json!({"messages": messages})), Reader::Person)
+    }
+
+    #[test]
+    fn arguments_are_texts_and_what_has_none_is_refused() {
+        let sent = |text: &str| texts(&crate::arguments::from_json(text).unwrap()).ok().map(Value::Object);
+        assert_eq!(
+            sent(r#"{"a b": 5, "c": 1.50, "d": true, "e": "x"}"#),
+            Some(json!({"a b": "5", "c": "1.50", "d": "true", "e": "x"}))
+        );
+        assert!(sent(r#"{"a": {}}"#).is_none() && sent(r#"{"a": null}"#).is_none());
     }
 
     #[test]

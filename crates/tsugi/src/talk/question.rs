@@ -1,5 +1,7 @@
 //! One question of a server, answered: by the person, by what the command line says, or declined.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 use tsugi_client::Server;
 use tsugi_protocol::answer::{Fault, FaultCode};
@@ -17,7 +19,7 @@ impl Talk<'_> {
     pub(super) async fn answer_one(&self, server: &Server, question: &Question) -> Result<Raw, Failure> {
         match question.method {
             Method::Elicit => self.elicit(server, &question.params_object()).await,
-            Method::RootsList if !self.roots.is_empty() => Ok(self.roots()),
+            Method::RootsList if !self.roots.is_empty() => Ok(roots(&self.roots)),
             _ => Err(cannot_answer(server, &question.method).into()),
         }
     }
@@ -49,16 +51,16 @@ impl Talk<'_> {
         }
         reaction_answer(Reaction::Decline)
     }
+}
 
-    /// The directories as `roots/list` gives them.
-    fn roots(&self) -> Raw {
-        let root = |path: &std::path::PathBuf| {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let uri = Url::from_file_path(path).map(String::from).unwrap_or_default();
-            json!({"uri": uri, "name": name.unwrap_or_else(|| "/".to_owned())})
-        };
-        Raw::from(json!({"roots": self.roots.iter().map(root).collect::<Vec<_>>()}))
-    }
+/// The directories as `roots/list` gives them.
+pub(crate) fn roots(paths: &[PathBuf]) -> Raw {
+    let root = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let uri = Url::from_file_path(path).map(String::from).unwrap_or_default();
+        json!({"uri": uri, "name": name.unwrap_or_else(|| "/".to_owned())})
+    };
+    Raw::from(json!({"roots": paths.iter().map(root).collect::<Vec<_>>()}))
 }
 
 fn reaction_answer(reaction: Reaction) -> Raw {

@@ -76,7 +76,7 @@ impl Field {
 
     /// Reads what was typed; the reason where it does not fit.
     pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
-        let value = typed_value(&self.name, text, &self.shape).map_err(|misfit| misfit.message)?;
+        let value = typed_value(&self.name, text, &self.shape).map_err(|misfit| misfit.message)?.to_value();
         self.check(&value).map(|()| value)
     }
 
