@@ -21,8 +21,8 @@ pub(crate) enum LogFormat {
 /// Starts the log of this process.
 pub(crate) fn start(cli: &Cli) {
     let common = &cli.common;
-    let filter =
-        EnvFilter::try_from_env(TSUGI_LOG.name).unwrap_or_else(|_| EnvFilter::new(level(common.quiet, common.verbose)));
+    let filter = EnvFilter::try_from_env(TSUGI_LOG.name)
+        .unwrap_or_else(|_| EnvFilter::new(level(common.quiet, common.verbose, cli.command.is_service())));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // A call never waits for whoever reads the log.
@@ -43,11 +43,13 @@ fn format(flag: Option<LogFormat>, variable: Option<&str>) -> LogFormat {
     flag.or_else(of_variable).unwrap_or(LogFormat::Text)
 }
 
-/// The commands tell of failing servers themselves, with hints; the library's own warning would say it twice.
-fn level(is_quiet: bool, verbose: u8) -> &'static str {
+/// The commands tell of failing servers themselves, with hints; the library's own warning would say it twice. What does
+/// not fit a schema is told by nobody else, and whoever runs a gateway with `validate: warn` wants to hear it.
+fn level(is_quiet: bool, verbose: u8, is_service: bool) -> &'static str {
     match (is_quiet, verbose) {
         (true, _) => "error",
-        (false, 0) => "warn,tsugi_client=error",
+        (false, 0) if is_service => "warn,tsugi_client=error",
+        (false, 0) => "warn,tsugi_client=error,tsugi_checking=error",
         (false, 1) => "info",
         (false, _) => "debug",
     }
@@ -56,6 +58,12 @@ fn level(is_quiet: bool, verbose: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gateway_shows_what_does_not_fit_a_schema_and_a_command_does_not() {
+        let silences = |is_service| level(false, 0, is_service).contains("tsugi_checking=error");
+        assert!(!silences(true) && silences(false));
+    }
 
     #[test]
     fn the_flag_wins_over_the_variable_and_nonsense_means_text() {

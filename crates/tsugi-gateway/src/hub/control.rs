@@ -98,7 +98,8 @@ fn describe(server: &Server) -> Value {
         "sandboxLacks": sandbox.as_ref().and_then(|(_, lacks)| lacks.as_ref()),
         "stopped": status.is_held,
         "leftAlone": status.left_alone,
-        "fault": status.fault,
+        "unusableTools": server.unusable_tools(),
+        "fault": status.fault.or_else(|| catalog.as_ref()?.faults().next().cloned()),
     })
 }
 

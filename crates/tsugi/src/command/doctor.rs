@@ -120,7 +120,7 @@ fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, faile
     let took = reached.as_ref().map(|one| one.took);
     let catalog = reached.map(|one| one.catalog);
     let (tools, fault) = match catalog {
-        Some(Ok(catalog)) => (Some(catalog.tools.items.len()), None),
+        Some(Ok(catalog)) => (Some(catalog.tools.items.len()), catalog.faults().next().cloned()),
         Some(Err(fault)) => (None, Some(fault)),
         None => (None, failed),
     };

@@ -91,7 +91,7 @@ impl Standing {
             Ok(catalog) => {
                 let resources = catalog.resources.items.len() + catalog.templates.items.len();
                 let (tools, prompts) = (catalog.tools.items.len(), catalog.prompts.items.len());
-                (Some(Counts { tools, prompts, resources }), None)
+                (Some(Counts { tools, prompts, resources }), catalog.faults().next().cloned())
             }
             Err(fault) => (None, Some(fault)),
         };
