@@ -47,7 +47,8 @@ impl Hub {
         let since = status.since.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
         let confinement = confinement(server);
         let mut troubles = troubles(&status, catalog.as_deref());
-        if let Some((_, Some(text))) = &confinement {
+        // What holds in part is told beside the word; it holds so for every server of this machine.
+        if let Some(text) = server.sandbox_report().and_then(|report| report.shortcomings()) {
             let text = format!("its sandbox does not hold as asked: {text}");
             troubles.push(Trouble { kind: "sandbox", text });
         }
@@ -107,7 +108,7 @@ impl Hub {
     }
 }
 
-/// How well a server's process is confined, in a word, and what of it does not hold.
+/// How well a server's process is confined, in a word, and what of it does not hold or only in part.
 pub fn confinement(server: &Server) -> Option<(&'static str, Option<String>)> {
     let report = server.sandbox_report()?;
     let words = report.parts().map(|(_, part)| part.word());
@@ -118,7 +119,7 @@ pub fn confinement(server: &Server) -> Option<(&'static str, Option<String>)> {
         () if is_any("enforced") => "enforced",
         () => "off",
     };
-    Some((word, report.shortcomings()))
+    Some((word, report.gaps()))
 }
 
 /// Why a server is not as it should be.

@@ -120,12 +120,24 @@ impl Report {
 
     /// What does not hold, as one text; none if everything asked for holds at least in part.
     pub fn shortcomings(&self) -> Option<String> {
-        let missing = self.parts().into_iter().filter_map(|(name, part)| match part {
-            Enforcement::NotEnforced(reason) => Some(format!("{name}: {reason}")),
+        self.told(|part| match part {
+            Enforcement::NotEnforced(reason) => Some(reason),
             _ => None,
-        });
-        let missing: Vec<String> = missing.collect();
-        (!missing.is_empty()).then(|| missing.join("; "))
+        })
+    }
+
+    /// What does not hold or only in part, as one text; none if everything asked for holds.
+    pub fn gaps(&self) -> Option<String> {
+        self.told(|part| match part {
+            Enforcement::NotEnforced(reason) | Enforcement::Partial(reason) => Some(reason),
+            _ => None,
+        })
+    }
+
+    fn told(&self, reason: impl Fn(&Enforcement) -> Option<&String>) -> Option<String> {
+        let parts = self.parts().into_iter();
+        let told: Vec<String> = parts.filter_map(|(name, part)| Some(format!("{name}: {}", reason(part)?))).collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 }
 
@@ -133,5 +145,18 @@ impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:<14}{}", "tier", self.tier)?;
         self.parts().into_iter().try_for_each(|(name, part)| write!(formatter, "\n{name:<14}{part}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_in_part_is_a_gap_and_no_shortcoming() {
+        let whole = Report::all(Tier::Guardian, &Enforcement::Enforced);
+        assert_eq!((whole.gaps(), whole.shortcomings()), (None, None));
+        let partial = Report { local_sockets: Enforcement::partial("some are open"), ..whole };
+        assert_eq!((partial.gaps().as_deref(), partial.shortcomings()), (Some("local sockets: some are open"), None));
     }
 }

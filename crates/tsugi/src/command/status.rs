@@ -140,7 +140,7 @@ async fn tell_troubles(app: &App, remote: &Remote, answer: &Value) {
 
 /// What is not as it should be about a server, connected or not.
 fn shortcomings(server: &Value) -> Vec<String> {
-    let words = [("leftAlone", "is left alone"), ("sandboxLacks", "is not confined as asked")];
+    let words = [("leftAlone", "is left alone"), ("sandboxLacks", "is not confined in every way")];
     words.iter().filter_map(|(key, what)| Some(format!("{what}: {}", server[key].as_str()?))).collect()
 }
 
@@ -207,7 +207,7 @@ mod tests {
         let well = json!({"state": "connected", "leftAlone": null, "sandboxLacks": null});
         assert!(shortcomings(&well).is_empty());
         let ill = json!({"state": "connected", "leftAlone": "it keeps failing", "sandboxLacks": "no network rules"});
-        let told = ["is left alone: it keeps failing", "is not confined as asked: no network rules"];
+        let told = ["is left alone: it keeps failing", "is not confined in every way: no network rules"];
         assert_eq!(shortcomings(&ill), told);
     }
 
