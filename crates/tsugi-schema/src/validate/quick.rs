@@ -365,8 +365,8 @@ fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     let has_less = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & (ONES << 7);
     let is_plain = |word: u64| {
-        let (quote, backslash) = (word ^ ONES * u64::from(b'"'), word ^ ONES * u64::from(b'\\'));
-        has_less(word, 0x20) | has_less(quote, 1) | has_less(backslash, 1) == 0
+        let has = |wanted: u8| has_less(word ^ (ONES * u64::from(wanted)), 1);
+        has_less(word, 0x20) | has(b'"') | has(b'\\') == 0
     };
     let (words, _) = text.as_chunks::<8>();
     let start = 8 * words.iter().take_while(|word| is_plain(u64::from_le_bytes(**word))).count();
