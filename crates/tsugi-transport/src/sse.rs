@@ -38,21 +38,43 @@ pub async fn connect(target: HttpTarget) -> Result<Link, TransportError> {
         TransportError::unsent(ErrorKind::Connect, "the server did not begin its event stream within 10 s")
     })??;
     let mut events = expect_events(response)?;
-    let mut first = None;
-    let endpoint = match tokio::time::timeout(ENDPOINT_LIMIT, events.next()).await {
-        Ok(Some(Ok(event))) if event.event.as_deref() == Some("endpoint") => resolve(client.url(), &event.data)?,
-        Ok(Some(Ok(event))) => {
-            first = Some(event.data);
-            conventional(client.url())?
-        }
-        Ok(Some(Err(error))) => return Err(error),
-        Ok(None) => return Err(TransportError::unsent(ErrorKind::Protocol, "the event stream ended at once")),
-        Err(_) => conventional(client.url())?,
+    let (endpoint, first) = match tokio::time::timeout(ENDPOINT_LIMIT, first_of(&mut events)).await {
+        Ok(Opening::Endpoint(data)) => (resolve(client.url(), &data)?, None),
+        Ok(Opening::Message(data)) => (conventional(client.url())?, Some(data)),
+        Ok(Opening::Broken(error)) => return Err(error),
+        Err(_) => (conventional(client.url())?, None),
     };
     let poster = client.at(endpoint).ok_or_else(|| {
         TransportError::unsent(ErrorKind::Protocol, "the server names an address of another origin to post to")
     })?;
     Ok(start(poster, events, first))
+}
+
+/// What a stream begins with.
+enum Opening {
+    /// Where to post.
+    Endpoint(Bytes),
+    /// A message, so that the server will not say where to post.
+    Message(Bytes),
+    /// Its end.
+    Broken(TransportError),
+}
+
+/// Reads on to the first event that means something. Servers say before it how often to connect again, give ids to
+/// nothing, or show that they are alive.
+async fn first_of(events: &mut EventStream) -> Opening {
+    loop {
+        match events.next().await {
+            Some(Ok(event)) if event.event.as_deref() == Some("endpoint") => return Opening::Endpoint(event.data),
+            Some(Ok(event)) if event.is_message() && !event.data.is_empty() => return Opening::Message(event.data),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Opening::Broken(error),
+            None => {
+                let why = "the event stream ended before it said where to post messages";
+                return Opening::Broken(TransportError::unsent(ErrorKind::Protocol, why));
+            }
+        }
+    }
 }
 
 fn expect_events(response: HttpResponse) -> Result<EventStream, TransportError> {
@@ -99,15 +121,13 @@ fn start(poster: HttpClient, events: EventStream, first: Option<Bytes>) -> Link 
 type Incoming = mpsc::Sender<Result<Received, TransportError>>;
 
 async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incoming, posts: Posts) {
-    if let Some(data) = first.filter(|data| !data.is_empty()) {
+    if let Some(data) = first {
         let _ = incoming.send(Ok(Received::Message(data))).await;
     }
     while let Some(event) = events.next().await {
         let is_end = event.is_err();
         let message = match event {
-            Ok(event) if event.data.is_empty() || event.event.as_deref().is_some_and(|kind| kind != "message") => {
-                continue;
-            }
+            Ok(event) if event.data.is_empty() || !event.is_message() => continue,
             Ok(event) => {
                 if let Some(id) = peek::response_id(&event.data) {
                     posts.end(id, Over::Answered);

@@ -160,6 +160,11 @@ async fn silent_sse(first: &'static str) -> SilentSse {
 }
 
 async fn sse_server(first: &'static str, posts: Posts) -> SilentSse {
+    sse_server_at("POST /messages ", first, posts).await
+}
+
+/// One that wants its posts to begin with `post`.
+async fn sse_server_at(post: &'static str, first: &'static str, posts: Posts) -> SilentSse {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sse", listener.local_addr().unwrap());
     let (answers, mut waiting) = mpsc::channel::<String>(16);
@@ -174,13 +179,13 @@ async fn sse_server(first: &'static str, posts: Posts) -> SilentSse {
                         socket.write_all(head.as_bytes()).await.unwrap();
                         stream = Some(socket);
                     }
-                    (line, body) if line.starts_with("POST /messages ") && body.contains(r#""count""#) && posts != Posts::Accepted => {
+                    (line, body) if line.starts_with(post) && body.contains(r#""count""#) && posts != Posts::Accepted => {
                         unanswered.push(socket);
                         if let Some(answer) = answer_to(&body).filter(|_| posts == Posts::Unanswered) {
                             answers.send(answer).await.unwrap();
                         }
                     }
-                    (line, body) if line.starts_with("POST /messages ") => {
+                    (line, body) if line.starts_with(post) => {
                         socket.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
                         if let Some(answer) = answer_to(&body) {
                             answers.send(answer).await.unwrap();
@@ -237,6 +242,15 @@ fn answer_to(body: &str) -> Option<String> {
 async fn a_server_that_never_says_where_to_post_gets_its_posts_beside_its_stream() {
     let bench = Bench::of(silent_sse(": hello\n\n").await);
     bench.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_server_says_before_it_says_where_to_post_is_passed_over() {
+    for before in ["retry: 3000\n\n", "id: 0\ndata:\n\n", "event: ping\ndata: {}\n\n"] {
+        let first: &'static str = format!("{before}event: endpoint\ndata: /post?session=1\n\n").leak();
+        let bench = Bench::of(sse_server_at("POST /post?session=1 ", first, Posts::Accepted).await);
+        bench.finish().await;
+    }
 }
 
 #[tokio::test]
