@@ -21,7 +21,7 @@ use crate::server::Server;
 /// The tools of all servers in one dialect, as they were at one moment.
 #[derive(Debug)]
 pub struct Spoken {
-    /// What the provider's SDK takes as it is: for Gemini a list with one `Tool`, for OpenAI and Anthropic `tools`.
+    /// What the provider's SDK takes as it is: for Gemini one `Tool` with all functions, for OpenAI and Anthropic `tools`.
     pub declarations: Value,
     tools: HashMap<String, SpokenTool>,
 }

@@ -16,26 +16,18 @@ pub struct NamedTool<'a> {
 }
 
 /// Says all tools in a dialect, together as the SDK takes them:
-/// Gemini a list with one `Tool` (none for no tools, since an empty one is refused), OpenAI and Anthropic the `tools`
-/// list, OpenAPI a document. The conversions come in the order of the tools.
+/// Gemini one `Tool` with all functions, OpenAI and Anthropic the `tools` list, OpenAPI a document. The conversions come in the order of the tools.
 pub fn tools_for(dialect: Dialect, tools: &[NamedTool<'_>], options: Options) -> (Value, Vec<Converted>) {
     let convert =
         |tool: &NamedTool<'_>| convert_tool_with(tool.name, tool.description, tool.input_schema, dialect, options);
     let converted: Vec<Converted> = tools.iter().map(convert).collect();
     let declarations = converted.iter().map(|tool| tool.declaration.clone());
     let together = match dialect {
-        Dialect::Gemini | Dialect::GeminiClassic => gemini_tools(declarations.collect()),
+        Dialect::Gemini | Dialect::GeminiClassic => json!({"functionDeclarations": declarations.collect::<Vec<_>>()}),
         Dialect::OpenAi | Dialect::Anthropic => declarations.collect(),
         Dialect::OpenApi => super::openapi::document(declarations),
     };
     (together, converted)
-}
-
-fn gemini_tools(declarations: Vec<Value>) -> Value {
-    if declarations.is_empty() {
-        return json!([]);
-    }
-    json!([{"functionDeclarations": declarations}])
 }
 
 /// One declaration.

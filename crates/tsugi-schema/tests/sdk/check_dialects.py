@@ -21,11 +21,11 @@ from openai.types.chat import ChatCompletionToolParam
 from openai.types.responses import FunctionToolParam
 
 
-def check_gemini(tools):
-    for tool in tools:
-        loaded = gemini.Tool.model_validate(tool)
-        assert loaded.function_declarations, "an empty list of declarations is refused by the service"
-        gemini.GenerateContentConfig(tools=[loaded])
+def check_gemini(tool):
+    loaded = gemini.Tool.model_validate(tool)
+    assert loaded.function_declarations, "an empty list of declarations is refused by the service"
+    gemini.GenerateContentConfig(tools=[loaded])
+    gemini.GenerateContentConfig(tools=[tool])
 
 
 def check_list(kind):
@@ -89,7 +89,7 @@ def tsugi_says(tsugi, config, *arguments):
 
 def declarations(tools):
     """Gemini takes one tool with many functions, the others a list."""
-    return [function for tool in tools for function in tool.get("functionDeclarations", [tool])]
+    return tools["functionDeclarations"] if isinstance(tools, dict) else tools
 
 
 def check_real(tsugi, convert):

@@ -23,7 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   tsugi tools
   tsugi tools --server files --json
-  tsugi tools --for gemini > tools.json        takes the place of `tools` in the provider's SDK
+  tsugi tools --for openai > tools.json        takes the place of `tools` in the provider's SDK
+  tsugi tools --for gemini > tool.json         one `Tool` with every function: `tools: [it]`
   tsugi tools --for openai --report            says on stderr what the provider cannot be told";
 
 /// List the tools of the servers, also in the words of a model provider

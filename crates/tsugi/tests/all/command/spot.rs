@@ -79,7 +79,7 @@ fn the_addresses_of_mcp_urls_are_a_configuration_of_their_own() {
     assert_eq!(servers["servers"].as_array().unwrap().len(), 2);
     assert_eq!(world.run_with(&variables, &["call", "only_here", "x=1"]).expect(0).stdout, "{\"x\":1}\n");
     let declared = world.run_with(&variables, &["tools", "--for", "gemini"]).expect(0).json();
-    let names: Vec<String> = declared[0]["functionDeclarations"]
+    let names: Vec<String> = declared["functionDeclarations"]
         .as_array()
         .unwrap()
         .iter()
