@@ -111,3 +111,14 @@ fn a_configuration_that_cannot_be_used_starts_nothing() {
     );
     assert_eq!(scripted.journal().launches(), 0);
 }
+
+#[test]
+fn lists_and_reads_do_not_wait_for_a_server_that_hangs_and_name_it() {
+    let slow = Scripted::new(Script { start_delay_ms: 120_000, ..Script::modern() });
+    let world = World::with_servers(json!([{"name": "demo", "builtin": "demo"}, entry("slow", &slow)]));
+    let hung = "slow: still initializing and not waited for any longer";
+    let listed = world.run(&["tools"]).expect(4);
+    assert!(listed.stdout.contains("calculate-bmi") && listed.stderr.contains(hung), "{}", listed.shown());
+    let read = world.run(&["read", "demo://about"]).expect(0);
+    assert!(!read.stdout.is_empty() && read.stderr.contains(hung), "{}", read.shown());
+}

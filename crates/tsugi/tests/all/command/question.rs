@@ -49,6 +49,17 @@ fn roots_are_told_where_the_command_line_names_them() {
 }
 
 #[test]
+fn roots_are_told_to_a_server_that_asks_before_anything_is_called() {
+    let ask = Action::Ask { method: "roots/list".into(), params: json!({}), wait: false };
+    let (scripted, world) = world(Script::legacy().rule(Rule::on("notifications/initialized").act(ask)));
+    world.run(&["call", "s/echo", "message=x", "--root"]).expect(0);
+    let work = std::fs::canonicalize(world.work()).unwrap();
+    let told = scripted.journal().of("told");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].to_string().contains(&format!("file://{}", work.display())), "{told:?}");
+}
+
+#[test]
 fn without_roots_a_server_is_not_told_that_it_may_ask_for_them() {
     let (_scripted, world) = world(Script::modern());
     let ran = world.run(&["call", "s/roots"]).expect(1);
