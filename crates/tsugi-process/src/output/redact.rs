@@ -30,13 +30,42 @@ impl Redact {
         self.values.dedup();
     }
 
-    /// The text with every secret replaced by `[redacted]`.
+    /// The text with every secret replaced by `[redacted]`: those that are known, and what stands behind
+    /// `token=`, `key=`, `secret=` or `password=`.
     pub fn mask(&self, text: &str) -> String {
         let hit = |text: &String, value: &String| text.contains(value.as_str());
-        self.values.iter().fold(text.to_owned(), |text, value| {
+        let masked = self.values.iter().fold(text.to_owned(), |text, value| {
             if hit(&text, value) { text.replace(value.as_str(), MASK) } else { text }
-        })
+        });
+        mask_named(&masked)
     }
+}
+
+/// How the names of secrets end.
+const NAMES: [&str; 4] = ["token", "key", "secret", "password"];
+
+/// Masks the values that are called secret where they are written.
+fn mask_named(text: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '&' | ',' | ';' | '"' | '\'' | ')');
+    let (mut masked, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('=') {
+        let (before, after) = rest.split_at(at + 1);
+        masked.push_str(before);
+        rest = after;
+        let end = after.find(is_end).unwrap_or(after.len());
+        if names_secret(before) && end > 0 && !after.starts_with(MASK) {
+            masked.push_str(MASK);
+            rest = &after[end..];
+        }
+    }
+    masked + rest
+}
+
+/// Whether the text ends with the name of a secret and an equals sign.
+fn names_secret(text: &str) -> bool {
+    let Some(before) = text.strip_suffix('=') else { return false };
+    let name = before.to_ascii_lowercase();
+    NAMES.iter().any(|ending| name.ends_with(ending))
 }
 
 impl std::fmt::Debug for Redact {
@@ -53,6 +82,22 @@ mod tests {
     fn a_secret_inside_another_leaves_no_rest() {
         let redact = Redact::new(["abcd".into(), "xxabcdyy".into()]);
         assert_eq!(redact.mask("1 xxabcdyy 2 abcd"), "1 [redacted] 2 [redacted]");
+    }
+
+    #[test]
+    fn what_is_called_a_secret_is_masked_although_nobody_told_us_of_it() {
+        let redact = Redact::default();
+        for (said, shown) in [
+            ("API_KEY=abc123 retry", "API_KEY=[redacted] retry"),
+            ("GET /?token=abc&page=2", "GET /?token=[redacted]&page=2"),
+            ("password=a=b, user=ann", "password=[redacted], user=ann"),
+            ("token= none", "token= none"),
+            ("port=80 name=x", "port=80 name=x"),
+            ("a == b", "a == b"),
+        ] {
+            assert_eq!(redact.mask(said), shown);
+        }
+        assert_eq!(Redact::new(["abcdef".into()]).mask("token=abcdef!"), "token=[redacted]!");
     }
 
     #[test]

@@ -182,6 +182,8 @@ fn message(error: &serde_saphyr::Error) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
     let end = line.find(" at line ").or_else(|| line.find(" (line ")).unwrap_or(line.len());
+    // What the library says to programmers is not for whoever wrote the file.
+    let end = line.find(", set DuplicateKeyPolicy").unwrap_or(end).min(end);
     line[..end].trim().trim_end_matches([':', ',']).to_owned()
 }
 

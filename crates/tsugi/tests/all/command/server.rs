@@ -75,6 +75,22 @@ fn check_says_what_is_wrong_and_where() {
 }
 
 #[test]
+fn a_key_that_stands_twice_is_told_without_the_words_of_a_library() {
+    let world = World::new();
+    world.write("tsugi.yaml", "servers:\n  - name: a\n    name: b\n    command: x\n");
+    let ran = world.run(&["check"]).expect(2);
+    assert!(ran.stderr.contains("duplicate mapping key: name") && !ran.stderr.contains("Policy"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_a_server_calls_a_secret_is_masked_in_what_it_says() {
+    let script = "read line; echo api_key=from-elsewhere token rejected >&2; exit 3";
+    let world = World::with_servers(json!([{"name": "db", "command": "sh", "args": ["-c", script]}]));
+    let ran = world.run(&["servers"]).expect(3);
+    assert!(ran.stderr.contains("| api_key=[redacted] token rejected"), "{}", ran.stderr);
+}
+
+#[test]
 fn check_connects_only_when_asked_to() {
     let scripted = Scripted::new(Script::modern());
     let world = World::with_servers(json!([entry("s", &scripted), {"name": "gone", "command": "/no/such/program"}]));
