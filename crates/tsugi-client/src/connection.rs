@@ -22,11 +22,13 @@ use std::sync::Arc;
 
 use tsugi_process::Job;
 use tsugi_protocol::answer::{Answer, Call, Fault, Reply};
+use tsugi_protocol::codec::framing::Kind;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::Notification;
 
 use exchange::Exchange;
 use in_process::InProcess;
+use memory::Known;
 use mux::Mux;
 
 /// A connection that has finished its handshake.
@@ -56,6 +58,15 @@ impl Connection {
             Connection::Mux(mux) => mux.job(),
             _ => None,
         }
+    }
+
+    /// What was found out about the server, for the next time.
+    pub(crate) fn known(&self) -> Known {
+        let framing = match self {
+            Connection::Mux(mux) => mux.framing(),
+            Connection::Exchange(..) | Connection::InProcess(..) => Kind::Line,
+        };
+        Known { era: self.identity().version.era(), framing }
     }
 
     /// Waits until the connection is gone and says why.

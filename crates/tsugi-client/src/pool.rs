@@ -12,10 +12,11 @@ use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::session::Keeper;
 use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply};
+use tsugi_protocol::codec::framing::Kind;
 use tsugi_protocol::mcp::{Askable, ClientCapabilities, Era};
 
 use crate::config::{Instances, Start};
-use crate::connection::memory::EraMemory;
+use crate::connection::memory::{EraMemory, Known};
 use crate::server::{Common, Inner, Place};
 use instance::{Instance, Lease};
 
@@ -200,8 +201,9 @@ impl Pool {
             owner.map_or_else(|| (*self.common).clone(), |owner| self.common.declaring(owner.capabilities()));
         if owner.is_some_and(|owner| owner.era == Era::Legacy) {
             // As if the server were known to speak it: that is tried first, and the other era after it.
+            let framing = common.memory.get(&config.target).map_or(Kind::Line, |known| known.framing);
             common.memory = Arc::new(EraMemory::open(None));
-            common.memory.set(&config.target, Era::Legacy);
+            common.memory.set(&config.target, Known { era: Era::Legacy, framing });
         }
         let (inner, task) = Inner::spawn(config, &common, None, first.parts.clone(), Place::Further);
         Instance::further(inner, task, self.numbers.fetch_add(1, Relaxed))

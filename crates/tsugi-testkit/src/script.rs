@@ -96,8 +96,10 @@ pub enum Eras {
 pub enum Framing {
     /// One line each.
     Newline,
-    /// `Content-Length: N`, an empty line, N bytes.
+    /// `Content-Length: N`, an empty line, N bytes. What is no header is skipped.
     ContentLength,
+    /// The same; the server ends when it reads what is no header.
+    OnlyContentLength,
 }
 
 /// Where cursors lead.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tsugi_protocol::codec::framing::Kind;
 
 use crate::error::TransportError;
 use crate::stdio::{PipeReader, PipeWriter};
@@ -78,6 +79,23 @@ impl Outbox {
         match self {
             Outbox::Pipe(writer) => writer.deaf().await,
             Outbox::Queue(_) => std::future::pending().await,
+        }
+    }
+
+    /// How messages are cut out of the stream, as far as that is known.
+    pub fn framing(&self) -> Kind {
+        match self {
+            Outbox::Pipe(writer) => writer.framing(),
+            Outbox::Queue(_) => Kind::Line,
+        }
+    }
+
+    /// Sends what comes next with `Content-Length`, if the server has read everything that was sent as lines and has
+    /// not said anything. A server that has not read is slow, and would have to read what is no line.
+    pub fn begin_to_count(&self) -> bool {
+        match self {
+            Outbox::Pipe(writer) => writer.begin_to_count(),
+            Outbox::Queue(_) => false,
         }
     }
 

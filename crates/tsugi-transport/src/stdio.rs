@@ -8,15 +8,18 @@ pub use reader::PipeReader;
 pub use writer::PipeWriter;
 
 use tsugi_process::{Command, Job, JobOptions};
+use tsugi_protocol::codec::framing::Kind;
 
 use crate::error::{ErrorKind, TransportError, chain};
 use crate::link::{Inbox, Link, Outbox};
+use reader::SharedFraming;
 
 /// Starts the program and connects to its standard streams. The program runs when this returns;
-/// whether it speaks MCP is for the handshake to find out.
-pub async fn connect(command: Command, options: JobOptions) -> Result<Link, TransportError> {
+/// whether it speaks MCP is for the handshake to find out. `framing` is how messages are sent to it until it has
+/// shown how it sends its own.
+pub async fn connect(command: Command, options: JobOptions, framing: Kind) -> Result<Link, TransportError> {
     let (job, pipes) = Job::spawn(command, options).await.map_err(spawn_error)?;
-    let framing = reader::shared_framing();
+    let framing = SharedFraming::guess(framing);
     let writer = PipeWriter::spawn(pipes.stdin, framing.clone());
     let reader = PipeReader::new(pipes.stdout, framing);
     Ok(Link { outbox: Outbox::Pipe(writer), inbox: Inbox::Pipe(reader), job: Some(job) })

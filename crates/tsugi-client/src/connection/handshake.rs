@@ -4,9 +4,11 @@
 //! ask `server/discover` first; a result or a modern error means modern, anything else or silence means legacy.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Fault, FaultCode, Stage};
+use tsugi_protocol::codec::framing::Kind;
 use tsugi_protocol::era::{detect, session};
 use tsugi_protocol::json::{Object, Raw, Splice};
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -14,8 +16,14 @@ use tsugi_protocol::mcp::{Era, Method, ServerIdentity, Version};
 use tsugi_protocol::rpc::{Body, Notification, code};
 
 use super::context::Context;
+use super::memory::Known;
 use super::mux::Mux;
 use crate::config::EraChoice;
+
+/// How long a server may say nothing to `initialize` before it is greeted with `Content-Length` too.
+const COUNTED_AFTER: Duration = Duration::from_secs(3);
+/// How long a server may take that died of lines, and is tried with `Content-Length`.
+const GUESS_LIMIT: Duration = Duration::from_secs(10);
 
 /// What is known before the first message.
 #[derive(Debug, Clone, Copy)]
@@ -24,9 +32,21 @@ pub(crate) struct Terms {
     pub(crate) choice: EraChoice,
     /// What was found out last time.
     pub(crate) remembered: Option<Era>,
+    /// How messages are sent to a child until it has shown how it sends its own.
+    pub(crate) framing: Kind,
 }
 
 impl Terms {
+    pub(crate) fn new(choice: EraChoice, known: Option<Known>) -> Self {
+        let framing = known.map_or(Kind::Line, |known| known.framing);
+        Self { choice, remembered: known.map(|known| known.era), framing }
+    }
+
+    /// True when it is only tried whether the server wants to be spoken to in this way.
+    fn is_guess(self) -> bool {
+        self.framing == Kind::ContentLength && self.remembered.is_none()
+    }
+
     /// The era to open with; `None` means to ask.
     pub(crate) fn opening(self) -> Option<Era> {
         match self.choice {
@@ -40,13 +60,38 @@ impl Terms {
 /// Agrees with a server on a stream. The whole of it is bounded by the handshake timeout.
 pub(crate) async fn over_stream(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdentity, Fault> {
     let limit = context.options.handshake_timeout;
+    let limit = if terms.is_guess() { limit.min(GUESS_LIMIT) } else { limit };
     let end = Instant::now() + limit;
-    match tokio::time::timeout_at(end, agree(context, mux, terms, end)).await {
+    match tokio::time::timeout_at(end, agree_in_lines_or_counted(context, mux, terms, end)).await {
         Ok(agreed) => agreed.map_err(|fault| fault.at(Stage::Handshake)),
         Err(_) => Err(context
             .fault(FaultCode::Timeout, format!("no answer to the handshake within {} s", limit.as_secs()))
             .at(Stage::Handshake)
             .with_hint("does the program speak MCP on its standard output? run it by hand and look")),
+    }
+}
+
+/// Agrees. A server that has read everything and says nothing may be one that waits for `Content-Length`: it is
+/// greeted once more, in that way, and the first answer counts. Nothing is taken from one that is only slow.
+async fn agree_in_lines_or_counted(
+    context: &Context,
+    mux: &Mux,
+    terms: Terms,
+    end: Instant,
+) -> Result<ServerIdentity, Fault> {
+    let mut agreeing = pin!(agree(context, mux, terms, end));
+    let options = &context.options;
+    let silence = (options.probe_timeout + COUNTED_AFTER).min(options.handshake_timeout / 2);
+    if let Ok(agreed) = tokio::time::timeout(silence, &mut agreeing).await {
+        return agreed;
+    }
+    if terms.choice == EraChoice::Modern || !mux.begin_to_count() {
+        return agreeing.await;
+    }
+    tokio::select! {
+        biased;
+        agreed = &mut agreeing => agreed,
+        initialized = initialize(context, mux) => initialized,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which era each server speaks, remembered on disk so that the next start need not ask.
+//! Which era each server speaks, and how, remembered on disk so that the next start need not ask.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
+use tsugi_protocol::codec::framing::Kind;
 use tsugi_protocol::mcp::Era;
 
 use crate::config::Target;
@@ -14,11 +15,42 @@ const FILE: &str = "eras.json";
 /// How many servers are remembered; the one that was found out longest ago makes room.
 const MOST: usize = 200;
 
+/// What was found out about a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) era: Era,
+    pub(crate) framing: Kind,
+}
+
+impl Known {
+    /// One that speaks in lines, or not over a stream at all.
+    pub(crate) fn of(era: Era) -> Self {
+        Self { era, framing: Kind::Line }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "modern" => Some(Self::of(Era::Modern)),
+            "legacy" => Some(Self::of(Era::Legacy)),
+            "modern content-length" => Some(Self { framing: Kind::ContentLength, ..Self::of(Era::Modern) }),
+            "legacy content-length" => Some(Self { framing: Kind::ContentLength, ..Self::of(Era::Legacy) }),
+            _ => None,
+        }
+    }
+
+    fn text(self) -> String {
+        match self.framing {
+            Kind::Line => self.era.as_str().to_owned(),
+            Kind::ContentLength => format!("{} content-length", self.era.as_str()),
+        }
+    }
+}
+
 /// The memory. Without a directory it lasts as long as the process.
 #[derive(Debug)]
 pub(crate) struct EraMemory {
     file: Option<PathBuf>,
-    /// Fingerprints and eras, in the order they were found out.
+    /// Fingerprints and what was found out, in the order they were found out.
     known: Mutex<Vec<(String, String)>>,
 }
 
@@ -31,20 +63,16 @@ impl EraMemory {
     }
 
     /// What is known about this server.
-    pub(crate) fn get(&self, target: &Target) -> Option<Era> {
+    pub(crate) fn get(&self, target: &Target) -> Option<Known> {
         let key = fingerprint(target)?;
         let known = self.known.lock();
-        match known.iter().find(|(known, _)| *known == key)?.1.as_str() {
-            "modern" => Some(Era::Modern),
-            "legacy" => Some(Era::Legacy),
-            _ => None,
-        }
+        Known::parse(&known.iter().find(|(known, _)| *known == key)?.1)
     }
 
     /// Remembers. What cannot be written is asked again next time.
-    pub(crate) fn set(&self, target: &Target, era: Era) {
+    pub(crate) fn set(&self, target: &Target, known: Known) {
         let Some(key) = fingerprint(target) else { return };
-        let fresh = (key, era.as_str().to_owned());
+        let fresh = (key, known.text());
         let text = {
             let mut known = self.known.lock();
             if known.contains(&fresh) {
@@ -122,9 +150,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         let target = Target::stdio(Command::new("server").arg("--secret=hunter2"));
-        EraMemory::open(Some(&path)).set(&target, Era::Legacy);
+        let counted = Known { era: Era::Legacy, framing: Kind::ContentLength };
+        for known in [Known::of(Era::Modern), counted, Known::of(Era::Legacy)] {
+            EraMemory::open(Some(&path)).set(&target, known);
+            assert_eq!(EraMemory::open(Some(&path)).get(&target), Some(known));
+        }
         let memory = EraMemory::open(Some(&path));
-        assert_eq!(memory.get(&target), Some(Era::Legacy));
         assert_eq!(memory.get(&Target::stdio(Command::new("server"))), None);
         memory.forget(&target);
         assert_eq!(memory.get(&target), None);
@@ -137,12 +168,13 @@ mod tests {
         let path = dir.path().to_owned();
         let target = |number: usize| Target::stdio(Command::new("server").arg(number.to_string()));
         let memory = EraMemory::open(Some(&path));
-        (0..=MOST).for_each(|number| memory.set(&target(number), Era::Modern));
+        (0..=MOST).for_each(|number| memory.set(&target(number), Known::of(Era::Modern)));
         let memory = EraMemory::open(Some(&path));
         assert_eq!(memory.known.lock().len(), MOST);
-        assert_eq!((memory.get(&target(0)), memory.get(&target(MOST))), (None, Some(Era::Modern)));
-        memory.set(&target(1), Era::Legacy);
-        memory.set(&target(MOST + 1), Era::Modern);
-        assert_eq!((memory.get(&target(1)), memory.get(&target(2))), (Some(Era::Legacy), None));
+        let (legacy, modern) = (Known::of(Era::Legacy), Known::of(Era::Modern));
+        assert_eq!((memory.get(&target(0)), memory.get(&target(MOST))), (None, Some(modern)));
+        memory.set(&target(1), legacy);
+        memory.set(&target(MOST + 1), modern);
+        assert_eq!((memory.get(&target(1)), memory.get(&target(2))), (Some(legacy), None));
     }
 }

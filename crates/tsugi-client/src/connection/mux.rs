@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tsugi_process::Job;
 use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply, SentState};
+use tsugi_protocol::codec::framing::Kind;
 use tsugi_protocol::era;
 use tsugi_protocol::json::{Raw, Splice};
 use tsugi_protocol::mcp::log::LogLevel;
@@ -154,6 +155,16 @@ impl Mux {
     /// Waits until the wire is gone.
     pub(crate) async fn lost(&self) -> Arc<Fault> {
         self.shared.lost().await
+    }
+
+    /// How messages are cut out of the stream.
+    pub(crate) fn framing(&self) -> Kind {
+        self.shared.outbox.framing()
+    }
+
+    /// See [`Outbox::begin_to_count`].
+    pub(crate) fn begin_to_count(&self) -> bool {
+        self.shared.outbox.begin_to_count()
     }
 
     /// A request of our own, outside the seam: handshakes.

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tsugi_process::Job;
 use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, ProcessEnd, Stage};
+use tsugi_protocol::codec::framing::Kind;
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_transport::http::HttpTarget;
@@ -15,11 +16,12 @@ use tsugi_transport::{Link, TransportError, sse, stdio, ws};
 use super::{Inner, Newest};
 use crate::config::{EraChoice, Target};
 use crate::connection::Connection;
-use crate::connection::backoff::Backoff;
+use crate::connection::backoff::{Backoff, Verdict};
 use crate::connection::context::Context;
 use crate::connection::exchange::{self, Opened};
 use crate::connection::handshake::{self, Terms};
 use crate::connection::in_process::InProcess;
+use crate::connection::memory::Known;
 use crate::connection::mux::Mux;
 use crate::connection::state::Happening;
 use crate::error::{STDERR_LINES, connect_fault};
@@ -34,46 +36,60 @@ pub(super) async fn connect(
     let connected = try_ways(inner, backoff, give_up).await;
     match &connected {
         // Nothing was found out.
-        _ if inner.config.era != EraChoice::Auto => {}
-        Ok(connection) => inner.memory.set(&inner.config.target, connection.identity().version.era()),
+        Ok(connection) if inner.config.era != EraChoice::Auto && connection.known().framing == Kind::Line => {}
+        Ok(connection) => inner.memory.set(&inner.config.target, connection.known()),
         Err(_) => inner.memory.forget(&inner.config.target),
     }
     connected.map_err(|fault| fault.on_server(&inner.context.server))
 }
 
-/// Tries one way of opening and, where it may help, another. The second is tried at once only after a first
-/// failure; in a row of failures the ways take turns, so that a server that dies at once is not started twice
+/// Tries one way of opening and, where it may help, others. These are tried at once only after a first
+/// failure, and what that was is told; in a row of failures the ways take turns, so that a server that dies at once is not started twice
 /// for each attempt.
 async fn try_ways(inner: &Arc<Inner>, backoff: &mut Backoff, give_up: &CancellationToken) -> Result<Connection, Fault> {
     let is_second = inner.tries_second_way.swap(false, Ordering::Relaxed);
-    let mut terms = Terms { choice: inner.config.era, remembered: inner.memory.get(&inner.config.target) };
+    let is_first_failure = backoff.failures() == 0;
+    let mut terms = Terms::new(inner.config.era, inner.memory.get(&inner.config.target));
     if is_second && terms.opening().is_none() {
         terms.choice = EraChoice::Legacy;
     }
-    let fault = match attempt(inner, terms, give_up).await {
+    let first = match attempt(inner, terms, give_up).await {
         Ok(connection) => return Ok(connection),
         Err(fault) => fault,
     };
-    match second_terms(terms, &fault) {
-        Some(terms) if backoff.failures() == 0 && !give_up.is_cancelled() => {
-            backoff.failed(Instant::now());
-            attempt(inner, terms, give_up).await.map_err(|_| fault)
+    let mut last = first.clone();
+    while let Some(other) = other_terms(terms, &last) {
+        let is_guess = other.framing == Kind::ContentLength;
+        if !is_first_failure || give_up.is_cancelled() {
+            inner.tries_second_way.store(!is_guess, Ordering::Relaxed);
+            break;
         }
-        other => {
-            inner.tries_second_way.store(other.is_some(), Ordering::Relaxed);
-            Err(fault)
+        let verdict = backoff.failed(Instant::now());
+        if is_guess && !matches!(verdict, Verdict::RetryAfter(_)) {
+            break;
         }
+        last = match attempt(inner, other, give_up).await {
+            Ok(connection) => return Ok(connection),
+            Err(fault) => fault,
+        };
+        terms = other;
     }
+    Err(first)
 }
 
 /// Whether another way of opening may help: a server that dies of `server/discover` gets the legacy
-/// handshake once, and a wrong memory is put aside once.
-fn second_terms(terms: Terms, fault: &Fault) -> Option<Terms> {
+/// handshake once, one that dies of that too gets it with `Content-Length` once, and a wrong memory is put aside once.
+fn other_terms(terms: Terms, fault: &Fault) -> Option<Terms> {
     let died = fault.code == FaultCode::ServerCrashed && fault.stage == Stage::Handshake;
+    let legacy = Terms::new(EraChoice::Legacy, None);
     match (terms.choice, terms.remembered) {
-        (EraChoice::Auto, None) if died => Some(Terms { choice: EraChoice::Legacy, remembered: None }),
-        (EraChoice::Auto, Some(_)) if fault.stage == Stage::Handshake => {
-            Some(Terms { choice: EraChoice::Auto, remembered: None })
+        (choice, Some(_)) if fault.stage == Stage::Handshake => {
+            let is_different = choice == EraChoice::Auto || terms.framing == Kind::ContentLength;
+            is_different.then(|| Terms::new(choice, None))
+        }
+        (EraChoice::Auto, None) if died => Some(legacy),
+        (EraChoice::Legacy, None) if died && terms.framing == Kind::Line => {
+            Some(Terms { framing: Kind::ContentLength, ..legacy })
         }
         _ => None,
     }
@@ -84,7 +100,7 @@ async fn attempt(inner: &Arc<Inner>, terms: Terms, give_up: &CancellationToken) 
     match &inner.config.target {
         Target::Stdio(command) => {
             // A process that is being started is waited for, so that it can be ended.
-            let link = stdio::connect((**command).clone(), inner.config.job.0.clone()).await;
+            let link = stdio::connect((**command).clone(), inner.config.job.0.clone(), terms.framing).await;
             opening.over_stream(link).await
         }
         Target::WebSocket(target) => opening.unless_given_up(opening.over_web_socket(target)).await,
@@ -137,7 +153,7 @@ impl Opening<'_> {
 
     /// The two-endpoint wire is older than the modern era.
     async fn over_sse(&self, target: HttpTarget) -> Result<Connection, Fault> {
-        let terms = Terms { choice: EraChoice::Legacy, remembered: Some(Era::Legacy) };
+        let terms = Terms::new(EraChoice::Legacy, Some(Known::of(Era::Legacy)));
         Opening { terms, ..*self }.over_stream(sse::connect(target).await).await
     }
 

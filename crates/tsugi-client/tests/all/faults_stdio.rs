@@ -7,6 +7,7 @@
 mod answer;
 mod call;
 mod end;
+mod framing;
 mod noise;
 mod start;
 

@@ -48,7 +48,9 @@ impl Shared {
     fn framed(&self, text: &str) -> Vec<u8> {
         match self.framing {
             Framing::Newline => [text.as_bytes(), self.line_end.as_bytes()].concat(),
-            Framing::ContentLength => format!("Content-Length: {}\r\n\r\n{text}", text.len()).into_bytes(),
+            Framing::ContentLength | Framing::OnlyContentLength => {
+                format!("Content-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+            }
         }
     }
 

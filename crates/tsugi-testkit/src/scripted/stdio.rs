@@ -176,9 +176,10 @@ fn next_text(input: &mut impl BufRead, framing: Framing) -> Option<String> {
     let length =
         line.to_ascii_lowercase().trim_end().strip_prefix("content-length:").and_then(|text| text.trim().parse().ok());
     match (framing, length) {
-        (Framing::ContentLength, Some(length)) => counted_text(input, length),
+        (Framing::ContentLength | Framing::OnlyContentLength, Some(length)) => counted_text(input, length),
         // A server of lines takes a header for a line, and one of headers skips what is no header.
         (Framing::ContentLength, None) => Some(String::new()),
+        (Framing::OnlyContentLength, None) => None,
         (Framing::Newline, _) => Some(line),
     }
 }

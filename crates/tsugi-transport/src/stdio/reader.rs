@@ -20,21 +20,39 @@ const HEAD: usize = 256;
 
 /// How the child frames its messages, found out by the reader and used by the writer.
 #[derive(Debug, Clone)]
-pub(super) struct SharedFraming(Arc<AtomicBool>);
+pub(super) struct SharedFraming(Arc<Known>);
 
-pub(super) fn shared_framing() -> SharedFraming {
-    SharedFraming(Arc::new(AtomicBool::new(false)))
+#[derive(Debug)]
+struct Known {
+    is_content_length: AtomicBool,
+    /// Set once the child has shown it. Until then it is a guess.
+    is_certain: AtomicBool,
 }
 
 impl SharedFraming {
-    pub(super) fn encode(&self, message: &[u8], out: &mut Vec<u8>) {
-        let is_content_length = self.0.load(Ordering::Relaxed);
-        let kind = if is_content_length { Kind::ContentLength } else { Kind::Line };
-        kind.encode(message, out);
+    pub(super) fn guess(kind: Kind) -> Self {
+        let is_content_length = AtomicBool::new(kind == Kind::ContentLength);
+        Self(Arc::new(Known { is_content_length, is_certain: AtomicBool::new(false) }))
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self.0.is_content_length.load(Ordering::Relaxed) {
+            true => Kind::ContentLength,
+            false => Kind::Line,
+        }
+    }
+
+    pub(super) fn is_certain(&self) -> bool {
+        self.0.is_certain.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, kind: Kind) {
+        self.0.is_content_length.store(kind == Kind::ContentLength, Ordering::Relaxed);
     }
 
     fn learn(&self, framing: &Framing) {
-        self.0.store(framing.kind() == Kind::ContentLength, Ordering::Relaxed);
+        self.set(framing.kind());
+        self.0.is_certain.store(true, Ordering::Relaxed);
     }
 }
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
+use tsugi_protocol::codec::framing::Kind;
 
 use super::reader::SharedFraming;
 use crate::link::{Flush, SendError};
@@ -68,7 +69,7 @@ impl PipeWriter {
         if state.waiting.len() > FULL {
             return Err(SendError::Full);
         }
-        self.0.framing.encode(message, &mut state.waiting);
+        self.0.framing.kind().encode(message, &mut state.waiting);
         if state.waiting.len() > HIGH_WATER {
             self.0.is_congested.store(true, Ordering::Relaxed);
         }
@@ -93,6 +94,22 @@ impl PipeWriter {
         drop(state);
         self.0.wake.notify_one();
         Ok(())
+    }
+
+    pub(crate) fn framing(&self) -> Kind {
+        self.0.framing.kind()
+    }
+
+    pub(crate) fn begin_to_count(&self) -> bool {
+        let mut state = self.0.state.lock();
+        let framing = &self.0.framing;
+        if framing.is_certain() || framing.kind() == Kind::ContentLength || !state.is_read() {
+            return false;
+        }
+        framing.set(Kind::ContentLength);
+        // Ends what the child may take for the beginning of its headers.
+        state.waiting.extend_from_slice(b"\r\n\r\n");
+        true
     }
 
     pub(crate) fn is_congested(&self) -> bool {
@@ -138,6 +155,12 @@ impl PipeWriter {
 }
 
 impl State {
+    /// True when the child has read all that was sent to it.
+    fn is_read(&self) -> bool {
+        let unread = |pipe: &Arc<Sender>| rustix::io::ioctl_fionread(&**pipe).unwrap_or(0);
+        self.waiting.is_empty() && self.pipe.as_ref().is_some_and(|pipe| unread(pipe) == 0)
+    }
+
     /// Tries to write everything at once. `true` when nothing is left.
     fn write_inline(&mut self) -> Result<bool, SendError> {
         let Some(pipe) = &self.pipe else { return Err(SendError::Closed) };
