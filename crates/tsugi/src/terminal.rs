@@ -1,6 +1,7 @@
 //! Asks the person at the terminal: forms, addresses, and single values that are missing.
 
 pub(crate) mod form;
+mod format;
 mod prompt;
 
 use std::io;

@@ -181,6 +181,11 @@ impl Shape {
         self.0.get("default")
     }
 
+    /// What text has to look like, such as `email`.
+    pub(crate) fn format(&self) -> Option<&str> {
+        self.0.get("format").and_then(Value::as_str)
+    }
+
     fn word(&self, keyword: &str) -> Option<String> {
         self.0.get(keyword).and_then(Value::as_str).map(str::to_owned)
     }

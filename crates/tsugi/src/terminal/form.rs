@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tsugi_schema::validate::{Limits, Validator};
 
+use super::format::lacking;
 use crate::arguments::{Choice, Kind, Shape, typed_value};
 
 /// The fields of an object.
@@ -83,7 +84,9 @@ impl Field {
     /// Checks a value against everything the schema says.
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         let Ok(validator) = Validator::compile(&self.shape.to_schema(), Limits::default()) else { return Ok(()) };
-        validator.validate(value).map_err(|faults| format!("it {faults}"))
+        validator.validate(value).map_err(|faults| format!("it {faults}"))?;
+        let format = self.shape.format().zip(value.as_str()).and_then(|(format, text)| lacking(format, text));
+        format.map_or(Ok(()), |wanted| Err(format!("`{}` must be {wanted}", self.name)))
     }
 }
 
@@ -119,6 +122,13 @@ mod tests {
         assert_eq!(field.read("5"), Ok(json!(5)));
         assert!(field.read("ten").unwrap_err().contains("must be an integer"));
         assert!(field.read("10").unwrap_err().starts_with("it "));
+    }
+
+    #[test]
+    fn what_is_typed_must_have_the_format_that_the_schema_names() {
+        let field = field(json!({"type": "string", "format": "email"}));
+        assert_eq!(field.read("ann@example.com"), Ok(json!("ann@example.com")));
+        assert_eq!(field.read("ann"), Err("`x` must be an email address such as ann@example.com".to_owned()));
     }
 
     #[test]

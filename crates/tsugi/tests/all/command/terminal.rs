@@ -123,6 +123,22 @@ fn whoever_only_presses_enter_has_agreed_to_nothing() {
 }
 
 #[test]
+fn a_text_without_the_format_that_was_asked_for_is_asked_for_again() {
+    let schema =
+        json!({"type": "object", "properties": {"mail": {"type": "string", "format": "email"}}, "required": ["mail"]});
+    let question =
+        json!({"method": "elicitation/create", "params": {"message": "Where to?", "requestedSchema": schema}});
+    let asked = json!({"resultType": "input_required", "inputRequests": {"x": question}, "requestState": "s"});
+    let scripted = Scripted::new(Script::modern().rule(Rule::on("tools/call").nth(1).act(Action::Result(asked))));
+    let world = World::with_servers(json!([entry("s", &scripted)]));
+    let steps = [("cancel", ENTER), ("mail:", "ann\r"), ("must be an email address", "ann@example.com\r")];
+    let Some(played) = play(&world, &["call", "s/echo", "message=done"], &steps) else { return };
+    assert_eq!(played.code, 0, "{}", played.shown);
+    let answer = &scripted.journal().received("tools/call")[1]["params"]["inputResponses"]["x"];
+    assert_eq!(answer["content"], json!({"mail": "ann@example.com"}));
+}
+
+#[test]
 fn an_address_is_shown_in_full() {
     let scripted = Scripted::new(Script::modern());
     let world = World::with_servers(json!([entry("s", &scripted)]));
