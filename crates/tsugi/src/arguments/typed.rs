@@ -61,7 +61,7 @@ fn number(text: &str) -> Option<Written> {
 /// `5`, and also `5.0` and `1e3`, which JSON counts as whole numbers.
 fn integer(text: &str) -> Option<Written> {
     let is_whole = text.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
-    number(text).filter(|_| is_whole).or_else(|| rounded(text).map(|number| Value::from(number).into()))
+    Written::parse(text).ok().filter(|_| is_whole).or_else(|| rounded(text).map(|number| Value::from(number).into()))
 }
 
 fn rounded(text: &str) -> Option<Number> {
