@@ -49,7 +49,7 @@ pub(crate) struct Args {
 
 /// One call, as a user writes it.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a call as an object")]
 struct Entry {
     server: Option<String>,
     #[serde(alias = "toolName", alias = "name")]

@@ -79,3 +79,10 @@ fn calls_that_cannot_be_read_are_refused_before_anything_starts() {
     assert_eq!(scripted.journal().launches(), 0);
     assert!(world.run(&["batch", "none.json"]).expect(2).stderr.contains("none.json` cannot be read"));
 }
+
+#[test]
+fn calls_that_are_none_are_refused_in_words_of_the_command() {
+    let (_scripted, world) = world();
+    let ran = world.run_reading("[1]", &["batch", "-"]).expect(2);
+    assert!(ran.stderr.contains("expected a call as an object"), "{}", ran.stderr);
+}
