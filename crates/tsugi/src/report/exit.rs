@@ -32,17 +32,21 @@ pub(crate) const CODES: [(Exit, u8, &str); 8] = [
     (
         Exit::Failed,
         1,
-        "The tool ran and failed (`isError`), the server answered with an error, or something else went wrong.",
+        "The tool ran and failed (`isError`), the server answered with an error (such as that it has no such resource), or something else went wrong.",
     ),
     (
         Exit::Usage,
         2,
-        "The command line, the configuration or the arguments cannot be used; there is no such server, tool, prompt or resource. Nothing was sent.",
+        "The command line, the configuration or the arguments cannot be used; there is no such server, tool or prompt. Nothing was sent.",
     ),
     (Exit::Unreachable, 3, "The server could not be started or reached, or was lost during the call."),
     (Exit::Timeout, 4, "The server did not answer in time."),
     (Exit::Refused, 5, "Not allowed, too often, or too much at once."),
-    (Exit::InputRequired, 6, "The tool asks for input, and nobody is there to be asked."),
+    (
+        Exit::InputRequired,
+        6,
+        "The server insists on what the command cannot give: a model's answer, or roots without `--root`. A question to the person is declined where nobody is there, and the call goes on.",
+    ),
     (Exit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
 ];
 
