@@ -4,6 +4,7 @@
 //! speaks whatever its server speaks, and gives modern outcomes back.
 
 pub mod backoff;
+pub(crate) mod batch;
 pub(crate) mod context;
 pub(crate) mod exchange;
 pub(crate) mod gathering;

@@ -22,6 +22,7 @@ use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, Response, co
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 use tsugi_transport::{ErrorKind, TransportError};
 
+use super::super::batch;
 use super::super::gathering::Gathering;
 use super::super::mux::for_caller;
 use super::super::notice::Notice;
@@ -97,7 +98,7 @@ async fn read_modern(
     let identity = shared.session().identity;
     let mut sent = Sent { shared: shared.clone(), identity, id, call, cancel: None, mail: None };
     match response.kind() {
-        Kind::Json => sent.answer(response).await,
+        Kind::Json => sent.answer(response, &notes).await,
         Kind::Events if response.status.is_success() => Stream::of(response)?.follow(sent, notes).await,
         _ => Err(shared.not_an_answer(&response)),
     }
@@ -125,7 +126,7 @@ async fn legacy(
     let identity = session.identity.clone();
     let mut sent = Sent { shared: shared.clone(), identity, id, call, cancel: Some(cancel), mail: Some(mail) };
     match response.kind() {
-        Kind::Json => sent.answer(response).await,
+        Kind::Json => sent.answer(response, &notes).await,
         Kind::Events if response.status.is_success() => Stream::of(response)?.follow(sent, notes).await,
         // Accepted: the answer comes on the session's own stream, into the mailbox.
         Kind::Other if response.status == StatusCode::ACCEPTED => std::future::pending().await,
@@ -324,11 +325,14 @@ struct Sent {
 
 impl Sent {
     /// The answer as one body.
-    async fn answer(&mut self, response: HttpResponse) -> Result<Outcome, Fault> {
+    async fn answer(&mut self, response: HttpResponse, notes: &Notes) -> Result<Outcome, Fault> {
         let status = response.status;
         let refusal = (!status.is_success()).then(|| response.status_error());
-        let body = response.bytes().await.map_err(|error| call_fault(&error))?;
+        let mut body = response.bytes().await.map_err(|error| call_fault(&error))?;
         self.ended();
+        if let Some(messages) = batch::messages(&body) {
+            body = self.take_all(notes, messages).await.answer.unwrap_or(body);
+        }
         let Some(refusal) = refusal else {
             return Ok(reading::answer(&self.shared.context, &self.identity, &self.call, self.id, body));
         };
@@ -342,6 +346,27 @@ impl Sent {
             }
             _ => Err(call_fault(&refusal)),
         }
+    }
+
+    /// Deals with messages of the server that come before the answer or with it.
+    async fn take_all(&self, notes: &Notes, messages: Vec<Bytes>) -> Taken {
+        let mut taken = Taken { answer: None, has_message: false };
+        for text in messages {
+            let message = Message::parse(text.clone());
+            taken.has_message |= message.is_ok();
+            match message {
+                Ok(Message::Response(response)) => {
+                    let is_ours = response.id.as_ref().and_then(|id| id.as_u64()) == Some(self.id);
+                    taken.answer = taken.answer.or(is_ours.then_some(text));
+                }
+                Ok(Message::Notification(note)) => self.noted(notes, note),
+                Ok(Message::Request(request)) => self.asked(request).await,
+                // Its caller is told what is wrong with it, rather than that there was no answer.
+                Err(_) if skim::response_id(&text) == Some(self.id) => taken.answer = taken.answer.or(Some(text)),
+                Err(error) => tracing::debug!(server = %self.shared.context.server, %error, "what is no message"),
+            }
+        }
+        taken
     }
 
     fn ended(&mut self) {
@@ -378,6 +403,14 @@ impl Sent {
             notes.push(note);
         }
     }
+}
+
+/// What messages of the server led to.
+struct Taken {
+    /// The line with the answer.
+    answer: Option<Bytes>,
+    /// True when anything was a message.
+    has_message: bool,
 }
 
 /// Statuses of servers that ask to wait. Their error is a refusal and no answer.
@@ -440,20 +473,9 @@ impl Stream {
             self.has_spoken = true;
             return Some(event.data);
         }
-        let message = Message::parse(event.data.clone());
-        self.has_spoken |= message.is_ok();
-        match message {
-            Ok(Message::Response(response)) => {
-                let is_ours = response.id.as_ref().and_then(|id| id.as_u64()) == Some(sent.id);
-                return is_ours.then_some(event.data);
-            }
-            Ok(Message::Notification(note)) => sent.noted(notes, note),
-            Ok(Message::Request(request)) => sent.asked(request).await,
-            // Its caller is told what is wrong with it, rather than that there was no answer.
-            Err(_) if skim::response_id(&event.data) == Some(sent.id) => return Some(event.data),
-            Err(error) => tracing::debug!(server = %sent.shared.context.server, %error, "an event that is no message"),
-        }
-        None
+        let taken = sent.take_all(notes, batch::messages_or_one(event.data)).await;
+        self.has_spoken |= taken.has_message;
+        taken.answer
     }
 
     /// A legacy stream that ended without the answer goes on where it stopped, if it said where that is

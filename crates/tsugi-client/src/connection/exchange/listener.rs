@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use tokio::task::AbortHandle;
 use tsugi_protocol::mcp::Method;
@@ -12,6 +13,7 @@ use tsugi_protocol::rpc::Message;
 use tsugi_transport::TransportError;
 use tsugi_transport::http::{EventStream, HttpResponse, Kind, headers};
 
+use super::super::batch;
 use super::super::notice::Notice;
 use super::Shared;
 
@@ -124,20 +126,26 @@ async fn follow(shared: &Arc<Shared>, mut events: EventStream, last_id: &mut Opt
             *last_id = event.id;
         }
         retry = event.retry.map(|retry| Duration::from_millis(retry.clamp(100, 60_000))).or(retry);
-        match Message::parse(event.data.clone()) {
-            Ok(Message::Notification(note)) if note.method == Method::Progress => shared.stray_progress(note),
-            Ok(Message::Notification(note)) if note.method == Method::Cancelled => shared.withdraw(&note),
-            Ok(Message::Notification(notification)) => {
-                if let Some(notice) = Notice::of(&notification) {
-                    shared.context.tell(notice);
-                }
-            }
-            Ok(Message::Request(request)) => shared.stray_request(request),
-            Ok(Message::Response(response)) => shared.stray_answer(response.id.as_ref(), event.data),
-            Err(_) => {}
+        for message in batch::messages_or_one(event.data) {
+            take(shared, message);
         }
     }
     retry
+}
+
+fn take(shared: &Arc<Shared>, message: Bytes) {
+    match Message::parse(message.clone()) {
+        Ok(Message::Notification(note)) if note.method == Method::Progress => shared.stray_progress(note),
+        Ok(Message::Notification(note)) if note.method == Method::Cancelled => shared.withdraw(&note),
+        Ok(Message::Notification(notification)) => {
+            if let Some(notice) = Notice::of(&notification) {
+                shared.context.tell(notice);
+            }
+        }
+        Ok(Message::Request(request)) => shared.stray_request(request),
+        Ok(Message::Response(response)) => shared.stray_answer(response.id.as_ref(), message),
+        Err(_) => {}
+    }
 }
 
 #[cfg(test)]

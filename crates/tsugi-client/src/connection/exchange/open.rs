@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::HeaderMap;
 use tsugi_protocol::answer::{Fault, FaultCode, SentState, Stage};
 use tsugi_protocol::era::{detect, session};
@@ -11,6 +12,7 @@ use tsugi_protocol::rpc::{Body, Message, Notification};
 use tsugi_transport::TransportError;
 use tsugi_transport::http::{HttpClient, HttpResponse, HttpTarget, Kind, headers};
 
+use super::super::batch;
 use super::super::context::Context;
 use super::super::handshake::{Terms, discover_params, has_legacy, no_common_version, not_modern, read_initialized};
 use super::super::notice::Notice;
@@ -114,17 +116,21 @@ async fn read_body(response: HttpResponse) -> Result<Option<Body>, TransportErro
     if response.kind() == Kind::Events {
         let mut events = response.events()?;
         while let Some(event) = events.next().await {
-            if let Ok(Message::Response(response)) = Message::parse(event?.data) {
+            if let Some(body) = response_in(event?.data) {
                 events.drain();
-                return Ok(Some(response.body));
+                return Ok(Some(body));
             }
         }
         return Ok(None);
     }
-    match Message::parse(response.bytes().await?) {
-        Ok(Message::Response(response)) => Ok(Some(response.body)),
-        _ => Ok(None),
-    }
+    Ok(response_in(response.bytes().await?))
+}
+
+fn response_in(text: Bytes) -> Option<Body> {
+    batch::messages_or_one(text).into_iter().find_map(|message| match Message::parse(message) {
+        Ok(Message::Response(response)) => Some(response.body),
+        _ => None,
+    })
 }
 
 impl Shared {

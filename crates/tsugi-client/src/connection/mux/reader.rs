@@ -14,6 +14,7 @@ use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError
 use tsugi_transport::{Inbox, Received, TransportError};
 
 use super::{Arrival, Shared};
+use crate::connection::batch;
 use crate::connection::notice::Notice;
 use crate::error::{call_fault, process_end};
 
@@ -74,6 +75,12 @@ fn deliver(shared: &Shared, answers: &mut Answers, unknown: &mut Answers) {
 
 /// A line that is not plainly an answer.
 fn route(shared: &Shared, line: Bytes) {
+    for message in batch::messages_or_one(line) {
+        route_one(shared, message);
+    }
+}
+
+fn route_one(shared: &Shared, line: Bytes) {
     match Message::parse(line.clone()) {
         Ok(Message::Response(response)) => route_response(shared, &response, line),
         Ok(Message::Notification(notification)) => route_notification(shared, notification),

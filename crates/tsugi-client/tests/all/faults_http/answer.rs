@@ -41,6 +41,23 @@ async fn h04_an_answer_that_breaks_off_fails_the_call_which_is_not_made_again() 
     }
 }
 
+/// A server of 2025-03-26 that sends everything in batches, its handshake too.
+#[tokio::test]
+async fn an_answer_in_a_batch_is_an_answer() {
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+    let forms: [fn(&str) -> Steps; 2] = [reply::json, |batch| reply::sse(&[batch])];
+    for form in forms {
+        let bench = Bench::of(Fake::start(move |request| {
+            let message = request.json();
+            match super::result(Era::Legacy, &message) {
+                Some(result) => form(&format!("[{note},{}]", response(request, &result))),
+                None => super::good(Era::Legacy, request),
+            }
+        }));
+        bench.finish().await;
+    }
+}
+
 #[tokio::test]
 async fn h05_an_answer_byte_by_byte_and_a_head_without_end_are_given_up() {
     for era in ERAS {
