@@ -148,6 +148,8 @@ pub enum Form {
     OldJsonRpc,
     /// The answer inside an array.
     InArray,
+    /// With spaces between the members, as Python writes it.
+    Spaced,
     /// Spread over several lines.
     Indented,
 }

@@ -73,6 +73,7 @@ pub(super) fn written(id: &Value, body: &Body, form: Option<Form>) -> Vec<String
         Some(Form::ResultIsText) => vec![format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"text"}}"#)],
         Some(Form::OldJsonRpc) => vec![usual().replacen("2.0", "1.0", 1)],
         Some(Form::InArray) => vec![format!("[{}]", usual())],
+        Some(Form::Spaced) => vec![spaced(&usual())],
         Some(Form::Indented) => vec![indented(&usual())],
     }
 }
@@ -90,6 +91,12 @@ fn other_type(id: &Value) -> String {
         Value::String(text) if text.parse::<u64>().is_ok() => text.clone(),
         other => Value::String(other.to_string()).to_string(),
     }
+}
+
+fn spaced(message: &str) -> String {
+    ["\"jsonrpc\":", ",\"id\":", ",\"result\":"]
+        .iter()
+        .fold(message.to_owned(), |text, key| text.replacen(key, &key.replace(':', ": ").replace(',', ", "), 1))
 }
 
 fn indented(message: &str) -> String {

@@ -113,12 +113,17 @@ fn is_broken_answer(shared: &Shared, line: &Bytes) -> bool {
 fn fail_answer(shared: &Shared, head: &[u8], error: &TransportError) {
     tracing::warn!(server = %shared.context.server, %error, "a message from the server was passed over");
     let fault = Arc::new(call_fault(error).on_server(&shared.context.server));
-    let has_id_at_end =
-        || [&b"{\"result\":"[..], b"{\"jsonrpc\":\"2.0\",\"result\":"].iter().any(|start| head.starts_with(start));
-    let key = peek::response_id(head).or_else(|| has_id_at_end().then(|| only_call(shared)).flatten());
-    if let Some(key) = key {
+    let its_own = || peek::response_id(head).or_else(|| skim::response_id(head));
+    let the_only = || has_id_at_end(head).then(|| only_call(shared)).flatten();
+    if let Some(key) = its_own().or_else(the_only) {
         let _ = shared.pending.post(key, Arrival::Failed(fault));
     }
+}
+
+fn has_id_at_end(head: &[u8]) -> bool {
+    let without_spaces = head.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    let start: Vec<u8> = without_spaces.take(32).collect();
+    [&b"{\"result\":"[..], b"{\"jsonrpc\":\"2.0\",\"result\":"].iter().any(|expected| start.starts_with(expected))
 }
 
 /// A request that could not be delivered.

@@ -133,7 +133,8 @@ async fn f22_a_legacy_server_that_asks_outside_any_call_is_not_left_waiting() {
 #[test]
 fn f29_an_answer_over_the_limit_is_told_as_the_servers_fault_at_once() {
     alone(name_of(f29_an_answer_over_the_limit_is_told_as_the_servers_fault_at_once), async || {
-        for script in eras() {
+        let spaced = || Rule::on_tool("big").act(Action::Answer(Form::Spaced));
+        for script in eras().into_iter().flat_map(|script| [script.clone(), script.rule(spaced())]) {
             let bench = Bench::new(script);
             bench.settle().await;
             let large = call("big", json!({"bytes": 20 << 20}));
