@@ -35,6 +35,12 @@ pub fn encode(text: &str) -> HeaderValue {
     HeaderValue::from_str(&wrapped).expect("base64 in its sentinel is plain ASCII")
 }
 
+/// A text as a header value, byte for byte; `None` where no header may hold it. Servers compare the ids of their
+/// events with what comes back, and know nothing of the sentinel.
+pub fn verbatim(text: &str) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(text.as_bytes()).ok()
+}
+
 fn is_safe(text: &str) -> bool {
     let has_space_outside = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     !has_space_outside && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t'))
@@ -99,6 +105,14 @@ mod tests {
             assert_eq!(encode(text), written);
             assert_eq!(decode(encode(text).as_bytes()).as_deref(), Some(text));
         }
+    }
+
+    #[test]
+    fn what_goes_back_to_its_writer_is_not_wrapped() {
+        for text in ["e1", "é1", "=?base64?literal?=", " padded "] {
+            assert_eq!(verbatim(text).unwrap().as_bytes(), text.as_bytes());
+        }
+        assert_eq!(verbatim("line1\nline2"), None);
     }
 
     #[test]

@@ -490,14 +490,15 @@ impl Stream {
         };
         // Whatever the resumption meets, the call itself was made.
         let lost = lost.sent(SentState::Unknown);
-        let Some(last_id) = self.last_id.clone().filter(|_| sent.is_legacy() && self.resumes < MAX_RESUMES) else {
+        let last_id = self.last_id.as_deref().and_then(headers::verbatim);
+        let Some(last_id) = last_id.filter(|_| sent.is_legacy() && self.resumes < MAX_RESUMES) else {
             sent.ended();
             return Err(lost);
         };
         self.resumes += 1;
         tokio::time::sleep(self.retry).await;
         let mut map = sent.shared.legacy_headers(&sent.shared.session());
-        map.insert(headers::LAST_EVENT_ID, headers::encode(&last_id));
+        map.insert(headers::LAST_EVENT_ID, last_id);
         let because = |error: TransportError| lost.clone().because(call_fault(&error));
         let response = sent.shared.client.get(map).await.map_err(because)?;
         if !response.status.is_success() || response.kind() != Kind::Events {

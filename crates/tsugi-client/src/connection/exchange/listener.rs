@@ -42,8 +42,8 @@ pub(super) async fn start(shared: Arc<Shared>) -> AbortHandle {
 fn open(shared: Arc<Shared>, last_id: Option<String>) -> Opening {
     Box::pin(async move {
         let mut map = shared.legacy_headers(&shared.session());
-        if let Some(id) = &last_id {
-            map.insert(headers::LAST_EVENT_ID, headers::encode(id));
+        if let Some(id) = last_id.as_deref().and_then(headers::verbatim) {
+            map.insert(headers::LAST_EVENT_ID, id);
         }
         shared.client.get(map).await
     })

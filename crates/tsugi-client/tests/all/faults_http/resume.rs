@@ -54,6 +54,22 @@ async fn h04_a_stream_that_cannot_be_resumed_leaves_its_call_unknown_and_made_on
     }
 }
 
+#[tokio::test]
+async fn a_stream_is_resumed_with_the_id_as_the_server_wrote_it() {
+    let id = "=?base64?ZTE=?=";
+    let first = format!("id: {id}\nretry: 100\ndata:\n\n");
+    let bench = Bench::of(Fake::start(move |request| match request.header("last-event-id") {
+        Some(_) => reply::status(404, &[], ""),
+        None if is_count(request) => reply::sse_text(&first),
+        None => good(Era::Legacy, request),
+    }));
+    bench.call("count", json!({})).await;
+    let recorded = bench.peer.recorded();
+    let sent: Vec<_> = recorded.iter().filter_map(|request| request.header("last-event-id")).collect();
+    assert_eq!(sent, [id]);
+    bench.finish().await;
+}
+
 /// A server that can be reached until it has made a call.
 struct Leaving {
     url: String,
