@@ -57,6 +57,19 @@ const WANTED: [&str; 9] = [
 const NO_VARIABLES: [&str; 12] =
     ["ERROR", "WARN", "WARNING", "INFO", "DEBUG", "FATAL", "MCP", "API", "JSON", "HTTP", "URL", "CRITICAL"];
 
+/// What a file that may not be had is called, or one in a place that may only be read.
+const DENIED: [&str; 9] = [
+    "EACCES",
+    "EPERM",
+    "EROFS",
+    "Permission denied",
+    "permission denied",
+    "Operation not permitted",
+    "PermissionError",
+    "Read-only file system",
+    "read-only file system",
+];
+
 /// A line that has one of these signs.
 fn line_with<'a>(lines: &'a [String], signs: &[&str]) -> Option<&'a String> {
     lines.iter().find(|line| signs.iter().any(|sign| line.contains(sign)))
@@ -79,9 +92,7 @@ pub(super) fn no_package(lines: &[String], package: Option<&str>) -> Option<Caus
 
 /// A file that could not be had: its path, where it is named. Nothing if no file was denied.
 pub(super) fn denied(lines: &[String]) -> Option<Option<String>> {
-    let signs =
-        ["EACCES", "EPERM", "Permission denied", "permission denied", "Operation not permitted", "PermissionError"];
-    line_with(lines, &signs).map(|line| path(line))
+    line_with(lines, &DENIED).map(|line| path(line))
 }
 
 /// The variable that is asked for.

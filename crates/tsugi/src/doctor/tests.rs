@@ -66,6 +66,7 @@ fn a_denied_path_is_found_in_the_words_of_each_language() {
         "Error: EACCES: permission denied, open '/data/x'",
         "PermissionError: [Errno 13] Permission denied: '/data/x'",
         "sh: 1: cannot create /data/x: Permission denied",
+        "sh: 1: cannot create /data/x: Read-only file system",
     ] {
         assert_eq!(clue::denied(&lines(text)), Some(Some("/data/x".to_owned())), "{text}");
     }
