@@ -55,7 +55,7 @@ pub(crate) fn fault(fault: &Fault, paint: Paint) -> String {
         outer = inner;
     }
     if let Some(hint) = hint(fault) {
-        let _ = write!(text, "\n{}: {}{}", paint.hint("hint"), printable(hint), more(fault));
+        let _ = write!(text, "\n{}: {}", paint.hint("hint"), printable(hint));
     }
     text
 }
@@ -75,14 +75,6 @@ fn hint(fault: &Fault) -> Option<&str> {
         let is_elsewhere = fault.message.contains(NOT_AN_ENDPOINT);
         is_elsewhere.then_some("look at the path: a tsugi gateway answers MCP at its address with /mcp behind it")
     })
-}
-
-/// Who says more about a program that is not there: where it was looked for, and how to get it.
-fn more(fault: &Fault) -> String {
-    match &fault.server {
-        Some(server) if fault.message.contains("program not found") => format!("; `tsugi doctor {server}` says more"),
-        _ => String::new(),
-    }
 }
 
 /// What is known about the effect, where it matters to whoever would try again.

@@ -55,7 +55,7 @@ pub(crate) async fn reach(app: &App, servers: Vec<Server>, is_enough: impl Fn(&s
     }
     let finish = |(server, arrival): (Server, Arrival)| {
         let (catalog, took) = arrival.unwrap_or_else(|| (Err(late(&server)), started.elapsed()));
-        let catalog = catalog.map_err(|fault| explained(&server, fault));
+        let catalog = catalog.map_err(|fault| with_doctor(app, explained(&server, fault)));
         Reached { server, catalog, took }
     };
     servers.into_iter().zip(arrivals).map(finish).collect()
@@ -110,6 +110,18 @@ fn explained(server: &Server, fault: Fault) -> Fault {
     let is_first = fault.hint.is_none() && fault.process.is_none() && fault.cause.is_none();
     let is_silent = is_first && server.status().state == State::Initializing;
     if is_silent { fault.with_hint("it runs, but does not answer: does it speak MCP?") } else { fault }
+}
+
+/// Who says more about a program that is not there: where it was looked for, and how to get it. A server on the spot
+/// has no name that could be given to the doctor.
+fn with_doctor(app: &App, mut fault: Fault) -> Fault {
+    if let (Some(server), Some(hint)) = (&fault.server, &mut fault.hint)
+        && fault.message.contains("program not found")
+        && app.common.command.is_none()
+    {
+        hint.push_str(&format!("; `tsugi doctor {server}` says more"));
+    }
+    fault
 }
 
 /// Starts the servers that are wanted, for commands that list: once `is_enough` holds for one, the others have only

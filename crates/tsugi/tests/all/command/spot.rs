@@ -89,3 +89,9 @@ fn the_addresses_of_mcp_urls_are_a_configuration_of_their_own() {
     let prefixed = names.iter().find(|name| name.ends_with("__echo")).unwrap();
     assert_eq!(world.run_with(&variables, &["call", prefixed, "message=hi"]).expect(0).stdout, "hi\n");
 }
+
+#[test]
+fn a_program_on_the_spot_that_is_missing_is_not_named_to_the_doctor() {
+    let ran = World::new().run(&["tools", "--command", "no-such-program"]).expect(3);
+    assert!(ran.stderr.ends_with("hint: install it, or give its full path\n"), "{}", ran.stderr);
+}
