@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tsugi_client::Target;
+use tsugi_client::config::LinkSource;
 use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::json::Object;
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::fake::{Fake, Recorded, Steps, reply};
 use tsugi_testkit::wait;
 use tsugi_transport::http::HttpTarget;
+use tsugi_transport::{ErrorKind, Inbox, Link, Outbox, TransportError};
 
 use crate::faults_http::{good, is_count, response, said};
 use crate::outcome::{fault, text};
@@ -286,5 +289,37 @@ async fn posts_that_are_never_answered_hold_up_nobody_once_their_calls_are() {
     for _ in 0..MANY {
         assert_eq!(text(&bench.call("count", json!({})).await), "done");
     }
+    bench.finish().await;
+}
+
+/// A server on a wire of its own that breaks right after the answer to `count`.
+struct Parting;
+
+impl Peer for Parting {
+    fn target(&self) -> Target {
+        Target::Link(LinkSource::new(|| {
+            let (to_server, mut from_client) = mpsc::channel::<Bytes>(16);
+            let (to_client, from_server) = mpsc::channel(16);
+            tokio::spawn(async move {
+                while let Some(message) = from_client.recv().await {
+                    let body = String::from_utf8_lossy(&message).into_owned();
+                    let Some(answer) = answer_to(&body) else { continue };
+                    to_client.try_send(Ok(answer.into())).unwrap();
+                    if body.contains(r#""count""#) {
+                        let broken = TransportError::sent(ErrorKind::Lost, "the wire broke");
+                        return to_client.try_send(Err(broken)).unwrap();
+                    }
+                }
+            });
+            Link { outbox: Outbox::Queue(to_server), inbox: Inbox::Queue(from_server), job: None }
+        }))
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_arrives_together_with_the_end_of_the_wire_counts() {
+    let bench = Bench::of(Parting);
+    bench.settle().await;
+    assert_eq!(text(&bench.call("count", json!({})).await), "done");
     bench.finish().await;
 }

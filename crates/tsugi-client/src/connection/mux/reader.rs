@@ -31,9 +31,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>)
     let mut answers = Vec::new();
     let mut unknown = Vec::new();
     let end = loop {
-        if let Err(end) = inbox.receive(&mut batch).await {
-            break end;
-        }
+        // What came before the end counts, also where it is told together with the end.
+        let end = inbox.receive(&mut batch).await.err();
         for received in batch.drain(..) {
             match received {
                 Received::Message(line) => match peek::response_id(&line) {
@@ -52,6 +51,9 @@ pub(super) async fn run(shared: Arc<Shared>, mut inbox: Inbox, job: Option<Job>)
         if !unknown.is_empty() {
             tracing::debug!(server = %shared.context.server, count = unknown.len(), "answers nobody waits for");
             unknown.clear();
+        }
+        if let Some(end) = end {
+            break end;
         }
     };
     shared.begin_to_end();
