@@ -129,7 +129,7 @@ mod tests {
         keep(&caller, &keeper);
         session.end();
         drop(session);
-        assert_eq!(*keeper.0.lock(), [caller.clone()]);
+        assert_eq!(*keeper.0.lock(), std::slice::from_ref(&caller));
         // Whoever comes too late hears it at once.
         keep(&caller, &keeper);
         assert_eq!(keeper.0.lock().len(), 2);
