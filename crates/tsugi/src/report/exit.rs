@@ -138,6 +138,7 @@ mod tests {
         let mut page = "# Exit codes\n\n<!-- Generated from `crates/tsugi/src/report/exit.rs`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi` writes it anew. -->\n\n\
                         Every subcommand of `tsugi` but `pm` ends with one of these.\n\
                         A call that was tried several times ends as its last try did; of a batch, the first failure counts.\n\
+                        A list that lacks a server is printed, and ends as that server did: 3, or 4 for one that was not waited for.\n\
                         When whoever reads our output goes away (as in `tsugi tools | head`), the command ends quietly with 0.\n\n\
 "
             .to_owned();
