@@ -19,6 +19,9 @@ use crate::config::{ServerConfig, Strictness, Switch, ToolConfig, ValidatePolicy
 /// Where lines about values that do not fit go: a gateway shows them, commands do not.
 pub(crate) const CHECKING: &str = "tsugi_checking";
 
+/// A schema of more bytes may take long to compile.
+const LIGHT: usize = 8 * 1024;
+
 /// The tools of one server as they are at the moment. Empty until the server has told them.
 pub(crate) struct Tools {
     server: Arc<str>,
@@ -169,6 +172,12 @@ impl KnownTool {
         is_ready(&self.input, self.policy.arguments) && is_ready(&self.output, self.policy.results)
     }
 
+    /// Whether compiling the schemas holds up nobody. Most are like that, and a call of such a tool begins when it is
+    /// made, not when somebody looks at its reply.
+    pub(crate) fn is_light(&self) -> bool {
+        self.input.is_light() && self.output.is_light()
+    }
+
     /// Compiles the schemas that are needed. This may take some tens of milliseconds.
     pub(crate) fn prepare(&self) {
         if self.policy.arguments != Strictness::Off {
@@ -242,6 +251,12 @@ impl Schema {
 
     fn is_ready(&self) -> bool {
         self.raw.is_none() || self.compiled.get().is_some()
+    }
+
+    /// Whether compiling it takes no time to speak of: it is small and has no pattern, which is what takes long.
+    fn is_light(&self) -> bool {
+        let is_light = |raw: &Raw| raw.bytes().len() <= LIGHT && !raw.as_str().contains("attern");
+        self.compiled.get().is_some() || self.raw.as_ref().is_none_or(is_light)
     }
 
     /// A schema that cannot be compiled costs this tool and nothing else.

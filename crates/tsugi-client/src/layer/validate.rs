@@ -83,7 +83,10 @@ impl Answer for Validate {
     fn answer(&self, call: Call) -> Reply {
         let looked = self.tools.of(&call, |tool| {
             if !tool.is_prepared() {
-                return Look::Prepare(tool.clone());
+                if !tool.is_light() {
+                    return Look::Prepare(tool.clone());
+                }
+                tool.prepare();
             }
             match self.refuse(&call, tool) {
                 Some(fault) => Look::Refuse(fault),
