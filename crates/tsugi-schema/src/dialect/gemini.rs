@@ -120,10 +120,15 @@ impl Google for Emitter<'_, '_> {
         match types.as_slice() {
             [] => {}
             [single] => drop(result.insert("type".to_owned(), json!(single))),
+            // Beside a union that is only told in words, so that there are no branches for them.
+            _ if several => {}
             _ => drop(result.insert("type".to_owned(), json!(types))),
         }
         let plan = self.parts(schema, &mut result, at, depth);
         let mut notes = Notes::new(at, self.losses);
+        if several {
+            notes.fold("type", format!("of type {}", types.join(" or ")));
+        }
         if let Some((keyword, words)) = words {
             notes.fold(keyword, words);
         }

@@ -195,3 +195,12 @@ fn an_open_root_is_closed_for_openai_only_with_a_word_and_never_if_it_must_have_
     assert_eq!(needy.declaration["strict"], false);
     assert_ne!(needy.declaration["parameters"]["additionalProperties"], false);
 }
+
+#[test]
+fn choices_of_several_types_beside_a_union_that_nothing_fits_keep_the_rules() {
+    let schema = json!({"type": "object", "properties": {"a": {"enum": [true, {}], "anyOf": [false]}}});
+    for dialect in Dialect::ALL {
+        let declaration = convert_tool("t", "", &schema, dialect).declaration;
+        assert_eq!(rules::broken(dialect, &declaration), Vec::<String>::new(), "{declaration}");
+    }
+}
