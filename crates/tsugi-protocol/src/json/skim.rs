@@ -89,25 +89,26 @@ pub fn without_deep_entries(line: &[u8], key: &str) -> Option<Bytes> {
     let mut copied = 0;
     for entry in pieces(line, list).iter().filter(|entry| entry.depth + AROUND_AN_ENTRY > MAX_DEPTH) {
         text.extend_from_slice(&line[copied..entry.start]);
-        text.extend_from_slice(stub(line, skip_space(line, entry.start)).as_bytes());
+        text.extend_from_slice(names_and_reason(line, skip_space(line, entry.start)).as_bytes());
         copied = entry.end;
     }
     text.extend_from_slice(&line[copied..]);
     (copied > 0).then(|| text.into())
 }
 
-fn stub(line: &[u8], open: usize) -> String {
-    let mut stub = String::from("{");
+/// What stands in the place of an entry that is left out.
+fn names_and_reason(line: &[u8], open: usize) -> String {
+    let mut left = String::from("{");
     for name in NAMES {
         let text = value_of(line, open, name)
             .and_then(|start| Some(&line[start..skip_string(line, start).ok()?]))
             .and_then(|text| std::str::from_utf8(text).ok());
         if let Some(text) = text {
-            stub.push_str(&format!("\"{name}\":{text},"));
+            left.push_str(&format!("\"{name}\":{text},"));
         }
     }
-    stub.push_str(&format!("\"{LEFT_OUT}\":\"it is nested more than {} levels deep\"}}", MAX_DEPTH - AROUND_AN_ENTRY));
-    stub
+    left.push_str(&format!("\"{LEFT_OUT}\":\"it is nested more than {} levels deep\"}}", MAX_DEPTH - AROUND_AN_ENTRY));
+    left
 }
 
 #[cfg(test)]
@@ -144,9 +145,9 @@ mod tests {
         let (_, result) = Object::parse_nested(text, "result").expect("what is left can be read");
         let tools: Vec<crate::json::Raw> = result.expect("it is an object").get("tools").unwrap().to().unwrap();
         assert_eq!((tools.len(), &tools[0].bytes()[..]), (3, fits.as_bytes()));
-        let stub = Object::of(&tools[1]).expect("it is an object");
-        assert_eq!(stub.get_str("name").as_deref(), Some("over]"));
-        assert!(stub.get_str(LEFT_OUT).unwrap().contains("127 levels"), "{stub:?}");
+        let left = Object::of(&tools[1]).expect("it is an object");
+        assert_eq!(left.get_str("name").as_deref(), Some("over]"));
+        assert!(left.get_str(LEFT_OUT).unwrap().contains("127 levels"), "{left:?}");
         assert_eq!(without_deep_entries(br#"{"id":7,"result":{"tools":[{}]}}"#, "tools"), None);
     }
 }

@@ -263,26 +263,35 @@ fn a_schema_that_no_one_can_use_does_not_keep_a_tool_from_being_called() {
     assert_eq!(received(&scripted), json!({"a": 1}));
 }
 
-/// A server whose texts, errors and descriptions were all cut in the middle of a character.
-const CUT: &str = r#"
+/// A legacy server in shell with these tools, and `cases` that say what becomes of a call: they see `$line` and set
+/// `result`.
+fn in_shell(tools: &str, cases: &str) -> World {
+    let script = format!(
+        r#"
 while read -r line; do
   id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
   case "$line" in
-    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"cut","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[{"name":"t","description":"about \ud83d","inputSchema":{"type":"object"}},{"name":"bad","inputSchema":{"type":"object"}}]}' ;;
-    *'"bad"'*) result='{"content":[{"type":"text","text":"broken \ud83d"}],"isError":true}' ;;
-    *'"tools/call"'*) result='{"content":[{"type":"text","text":"first"},{"type":"text","text":"cut \ud83d"}]}' ;;
-    *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"; continue ;;
+    *'"initialize"'*) result='{{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}' ;;
+    *'"tools/list"'*) result='{{"tools":[{tools}]}}' ;;
+    {cases}
+    *'"id"'*) printf '{{"jsonrpc":"2.0","id":%s,"error":{{"code":-32601,"message":"no"}}}}\n' "$id"; continue ;;
     *) continue ;;
   esac
-  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+  printf '{{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$result"
 done
-"#;
+"#
+    );
+    let args = json!(["-c", script.replace('$', "$$")]);
+    World::with_servers(json!([{"name": "s", "command": "sh", "args": args, "era": "legacy"}]))
+}
 
 #[test]
 fn text_that_was_cut_within_a_character_is_shown_up_to_there() {
-    let args = json!(["-c", CUT.replace('$', "$$")]);
-    let world = World::with_servers(json!([{"name": "s", "command": "sh", "args": args, "era": "legacy"}]));
+    let world = in_shell(
+        r#"{"name":"t","description":"about \ud83d","inputSchema":{"type":"object"}},{"name":"bad","inputSchema":{"type":"object"}}"#,
+        r#"*'"bad"'*) result='{"content":[{"type":"text","text":"broken \ud83d"}],"isError":true}' ;;
+    *'"tools/call"'*) result='{"content":[{"type":"text","text":"first"},{"type":"text","text":"cut \ud83d"}]}' ;;"#,
+    );
     assert_eq!(world.run(&["call", "s/t"]).expect(0).stdout, "first\ncut \u{fffd}\n");
     assert!(world.run(&["call", "s/bad"]).expect(1).stderr.contains("s/bad: broken \u{fffd}"));
     assert!(world.run(&["tools"]).expect(0).stdout.contains("about \u{fffd}"));
@@ -290,25 +299,13 @@ fn text_that_was_cut_within_a_character_is_shown_up_to_there() {
     assert_eq!(batch["data"][1]["text"], "cut \u{fffd}");
 }
 
-/// A server that answers with the digits of `n` as it heard them.
-const DIGITS: &str = r#"
-while read -r line; do
-  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
-  case "$line" in
-    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"d","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}' ;;
-    *'"tools/call"'*) n=$(printf %s "$line" | sed 's/.*"n":\([0-9.]*\).*/\1/'); result='{"content":[{"type":"text","text":"'$n'"}]}' ;;
-    *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"; continue ;;
-    *) continue ;;
-  esac
-  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-done
-"#;
-
 #[test]
 fn numbers_reach_the_server_with_every_digit() {
-    let args = json!(["-c", DIGITS.replace('$', "$$")]);
-    let world = World::with_servers(json!([{"name": "s", "command": "sh", "args": args, "era": "legacy"}]));
+    // It answers with the digits of `n` as it heard them.
+    let world = in_shell(
+        r#"{"name":"t","inputSchema":{"type":"object"}}"#,
+        r#"*'"tools/call"'*) n=$(printf %s "$line" | sed 's/.*"n":\([0-9.]*\).*/\1/'); result='{"content":[{"type":"text","text":"'$n'"}]}' ;;"#,
+    );
     for digits in ["12345678901234567890123", "0.10000000000000000001", "1.50"] {
         let told = |words: &[&str]| world.run(&[&["call", "s/t"], words].concat()).expect(0).stdout;
         assert_eq!(told(&[&format!("n:={digits}")]), format!("{digits}\n"));
