@@ -80,8 +80,8 @@ def rows(told):
 
 
 def earlier():
-    """The cells of PEERS.md, for peers that are not here today."""
-    text, size, cells, memory = (ROOT / "bench/PEERS.md").read_text(), 0, [], {}
+    """The cells of earlier-peers.md, for peers that are not here today."""
+    text, size, cells, memory = (ROOT / "bench/measure/earlier-peers.md").read_text(), 0, [], {}
     for line in text.splitlines():
         if found := re.match(r"### HTTP -> stdio upstream, (\d+) B", line):
             size = int(found[1])

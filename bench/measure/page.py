@@ -11,14 +11,14 @@ PARTS = {"client": client, "gateway": gateway, "lists": lists, "start": start, "
 QUIET = 0.05
 
 
-def take(name, turns):
+def take(name, turns, build="release"):
     """Measures one part and keeps it."""
     before, near = os.getloadavg(), Neighbours()
     began = time.time()
     told = PARTS[name].measure(turns)
     KEPT.mkdir(parents=True, exist_ok=True)
     kept = {"at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began)), "took_s": round(time.time() - began),
-            "turns": turns, "load": before[0], "others": near.share(), "told": told}
+            "turns": turns, "build": build, "load": before[0], "others": near.share(), "told": told}
     (KEPT / f"{name}.json").write_text(json.dumps(kept))
 
 
@@ -33,13 +33,13 @@ def write():
     for name, section in SECTIONS.items():
         body += section(parts[name]["told"], stamp(parts[name])) if parts[name] else []
     body += ["## Project management", "", *(kept("pm") or {"lines": []})["lines"], "",
-             "All of it is on [a page of its own](performance-pm.md), which `scripts/bench-pm` writes.", ""]
+             "All of it is on [a page of its own](performance-pm.md), which `scripts/bench pm` writes.", ""]
     PAGE.write_text("\n".join(body))
 
 
 def stamp(part):
-    words = (f"Measured {part['at']} in {part['turns']} turns, {os.cpu_count()} cores, load average {part['load']:.1f} before it, "
-             f"{part['others']:.0%} of the CPU in other programs' hands meanwhile.")
+    words = (f"Measured {part['at']} in {part['turns']} turns with a {part.get('build', 'dist')} build, {os.cpu_count()} cores, load average {part['load']:.1f} before it, "
+             f"{part['others']:.0%} of the CPU used by other programs.")
     return words + (" **The machine was busy: provisional.**" if part["others"] > QUIET else "")
 
 
@@ -118,7 +118,7 @@ def peers_section(told, stamped):
         "HTTP in, one stdio echo server out; every gateway was running while each was loaded in turn.",
         "`calls/s ÷ back end` is against the same echo server over HTTP, called in the same turn; MiB is the most that its own "
         "processes held after any load.",
-        "† not here today: the row is from [bench/PEERS.md](../bench/PEERS.md), measured with the same rig on 2026-11-15.", ""]
+        "† not here today: the row is from [bench/measure/earlier-peers.md](../bench/measure/earlier-peers.md), measured with the same rig on 2026-11-15.", ""]
     ahead = list(contest.behind_lines(told))
     out += ["Where another one does better:", "", *ahead, ""] if ahead else ["No other gateway does better in any cell.", ""]
     trouble = list(contest.errors(told))

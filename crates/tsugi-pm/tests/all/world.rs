@@ -49,7 +49,7 @@ pub fn caller(name: &str) -> Caller {
 /// The address of a PostgreSQL for tests, each time with a schema of its own; or a line that says why not.
 pub async fn postgres_address() -> Option<String> {
     let Ok(base) = std::env::var("TSUGI_TEST_POSTGRES") else {
-        println!("skipped: TSUGI_TEST_POSTGRES is not set (scripts/postgres-for-tests starts one)");
+        println!("skipped: TSUGI_TEST_POSTGRES is not set (scripts/postgres starts one)");
         return None;
     };
     let schema = format!("t_{:016x}", rand::random::<u64>());

@@ -1,4 +1,4 @@
-//! Every feature through a gateway in front of a legacy and a modern server, reported as `scripts/real-clients` reads it.
+//! Every feature through a gateway in front of a legacy and a modern server, reported as `interop/clients/run.py` reads it.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The official Rust SDK as a client, to see that what it does works with us.
 //!
 //! ```text
-//! rmcp_client URL legacy|modern                 every feature through a gateway; see scripts/real-clients
-//! rmcp_client pm PROGRAM DB legacy|modern       a story with the project-management server; see scripts/pm-stories
+//! rmcp_client URL legacy|modern                 every feature through a gateway; see interop/clients/run.py
+//! rmcp_client pm PROGRAM DB legacy|modern       a story with the project-management server; see interop/pm/run.sh
 //! ```
 #![allow(
     clippy::unwrap_used,

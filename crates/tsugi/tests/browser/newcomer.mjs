@@ -1,6 +1,6 @@
 // What it takes somebody new from a clone to a first tool call: keys pressed and seconds waited, step by step.
 //
-//   scripts/browser-tests newcomer      with target/debug/tsugi; TSUGI_PROGRAM names another
+//   scripts/dashboard newcomer      with target/debug/tsugi; TSUGI_PROGRAM names another
 //
 // Compiling is not in it. A step's seconds are the waiting, not the typing: keys are pressed without a pause.
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,7 +1,7 @@
 // How soon the dashboard is painted with 20 servers of 50 tools each, and the board with 10,000 tasks, as the browser
 // itself says.
 //
-//   scripts/browser-tests paint [RUNS]      with target/debug/tsugi; TSUGI_PROGRAM names another
+//   scripts/dashboard paint [RUNS]      with target/debug/tsugi; TSUGI_PROGRAM names another
 //
 // Each run is a new profile of the browser, so nothing comes from its cache. A busy machine makes every number larger,
 // so a page with nothing but two letters on it is painted in between: what the browser itself needs.

@@ -1,6 +1,6 @@
 // What an open dashboard costs the gateway while 1,000 calls a second stream to it, and whether the page stays quick.
 //
-//   scripts/browser-tests stream [TURNS]      with target/debug/tsugi; TSUGI_PROGRAM names another
+//   scripts/dashboard stream [TURNS]      with target/debug/tsugi; TSUGI_PROGRAM names another
 //
 // Turns with a page and turns without take turns, so that what else the machine does falls on both alike.
 import { readdirSync, readFileSync } from "node:fs";

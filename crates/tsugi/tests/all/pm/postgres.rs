@@ -18,7 +18,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 fn base() -> Option<String> {
     let base = std::env::var("TSUGI_TEST_POSTGRES").ok();
     if base.is_none() {
-        println!("skipped: TSUGI_TEST_POSTGRES is not set (scripts/postgres-for-tests starts one)");
+        println!("skipped: TSUGI_TEST_POSTGRES is not set (scripts/postgres starts one)");
     }
     base
 }

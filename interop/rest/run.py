@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends what schemathesis makes of /openapi.json, right and wrong, to `tsugi serve` in front of real servers.
 
-  scripts/real-rest [TSUGI]      TSUGI is the program, target/debug/tsugi if left out
+  interop/rest/run.py [TSUGI]      TSUGI is the program, target/debug/tsugi if left out
 
 No answer may be a 5xx that is not a tool's own, and every answer must be as the description says.
 Where schemathesis and the servers are installed is told by the variables that scripts/test-env prints.
@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "tests/clients"))
+sys.path.insert(0, str(ROOT / "interop/clients"))
 from gateway import Gateway, place  # noqa: E402  (it lies beside the clients)
 
 CHECKS = "only_tools_fail,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -26,7 +26,7 @@ ENDLESS = "/(count|wait)$"
 def servers(folder):
     """Real servers of both eras with tools that do no harm, and those of ours that fail and ask."""
     node, modern, legacy = place("TSUGI_TEST_NODE"), place("TSUGI_TEST_PY"), place("TSUGI_TEST_PY1")
-    clients = ROOT / "tests/clients"
+    clients = ROOT / "interop/clients"
     found = []
     if node:
         script = node / "node_modules/@modelcontextprotocol/server-memory/dist/index.js"
@@ -55,7 +55,7 @@ def main():
             command = [str(program), "run", f"{address}/openapi.json", "--checks", CHECKS, "--max-examples", "8"]
             command += ["--phases", "coverage,fuzzing", "--exclude-path-regex", ENDLESS, "--continue-on-failure"]
             command += ["--max-time", "30", "--request-timeout", "30", "--seed", "7", "--no-shrink", "--warnings", "off"]
-            hooks = {"SCHEMATHESIS_HOOKS": "checks", "PYTHONPATH": str(ROOT / "tests/rest")}
+            hooks = {"SCHEMATHESIS_HOOKS": "checks", "PYTHONPATH": str(ROOT / "interop/rest")}
             environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **hooks)
             return subprocess.run(command, cwd=folder, env=environment).returncode
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures `mcp-server-pm` beside two project servers from npm, in one run on one machine, and says what is met.
 
-  scripts/bench-pm DIR                 everything; writes docs/performance-pm.md, and the ratios into docs/performance.md
-  scripts/bench-pm DIR --short         a few of everything, only to see that it works; writes nothing
+  scripts/bench pm DIR                 everything; writes docs/performance-pm.md, and the ratios into docs/performance.md
+  scripts/bench pm DIR --short         a few of everything, only to see that it works; writes nothing
 
 DIR keeps the peers (installed on first use, pinned) and the projects. The program is target/release/mcp-server-pm,
 or target/fast or target/debug where that is missing; the output says which. Every server is driven over stdio by the
@@ -10,11 +10,11 @@ same code. "Claim" is each server's documented way to take work: `claim_task` he
 `task_list` in To Do, then `task_edit` to In Progress with an assignee; for task-master-ai `next_task`, then
 `set_task_status` in-progress. A duplicate is a second success answer for one task. What was got is finished before
 the next round. Compare CPU time and counts; wall clock is that of a machine which may do other things.
-PostgreSQL is measured where there is one (scripts/postgres-for-tests, with its syncs on).
+PostgreSQL is measured where there is one (scripts/postgres, with its syncs on).
 """
 import argparse, json, os, pathlib, re, shutil, statistics, subprocess, sys, threading, time
 
-HERE = pathlib.Path(__file__).resolve().parent.parent
+HERE = pathlib.Path(__file__).resolve().parent.parent.parent
 PEERS = {"backlog.md": "1.52.0", "task-master-ai": "0.43.1"}
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = HERE / "docs/performance-pm.md"
@@ -364,7 +364,7 @@ def scale(peer, log, sizes, count):
 
 def on_postgres(folder, program, log, agents, rounds):
     """Ours with many clients on PostgreSQL, or nothing where there is none."""
-    script, place = str(HERE / "scripts/postgres-for-tests"), str(folder / f"postgres.{os.getpid()}")
+    script, place = str(HERE / "scripts/postgres"), str(folder / f"postgres.{os.getpid()}")
     started = subprocess.run([script, "start", place, "--durable"], capture_output=True, text=True)
     if started.returncode != 0:
         print(started.stderr.strip(), file=sys.stderr)
@@ -393,7 +393,7 @@ def install(place):
 
 
 def program():
-    for kind in ("release", "fast", "debug"):
+    for kind in ("dist", "release", "debug"):
         path = HERE / "target" / kind / "mcp-server-pm"
         if path.exists():
             return str(path)
@@ -466,14 +466,14 @@ def written(found):
     """The whole page."""
     return f"""# Project management beside two peers
 
-Written by [`scripts/bench-pm`](../scripts/bench-pm); do not edit.
+Written by [`scripts/bench pm`](../scripts/bench pm); do not edit.
 One run drives `mcp-server-pm` and two project servers from npm over stdio with the same code.
 Compare ratios, CPU time and counts; wall clock is that of the machine, and CPU time includes the kernel's, so also the cost of making every acknowledged write durable (`synchronous=FULL`).
 
 ```sh no-run: it takes minutes and installs other programs
 cargo build --release -p tsugi --bins
-scripts/bench-pm target/bench/pm
-scripts/bench-pm target/bench/pm --short    # only to see that it works
+scripts/bench pm target/bench/pm
+scripts/bench pm target/bench/pm --short    # only to see that it works
 ```
 
 {found['head']}
@@ -531,7 +531,7 @@ def keep(found):
     subprocess.run([str(HERE / "scripts/bench"), "page"], check=True)
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("--short", action="store_true", help="a few of everything; writes nothing")
@@ -539,7 +539,7 @@ def main():
     parser.add_argument("--agents", type=int, default=16, help="servers at once (16)")
     parser.add_argument("--rounds", type=int, default=4, help="rounds of claims (4)")
     parser.add_argument("--program", help="another mcp-server-pm, with tsugi beside it")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     sizes, count, starts, clients = [1_000, 10_000, 100_000], 500, 20, 64
     if options.short:
         options.tasks, options.agents, options.rounds = 10, 3, 2

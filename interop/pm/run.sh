@@ -2,11 +2,11 @@
 # Lets other people's MCP clients tell a whole story with `mcp-server-pm`: start a session, claim, add context, hand
 # off, accept as another agent, review, end; in both eras, each with a database of its own.
 #
-#   scripts/pm-stories [FOLDER]      FOLDER has the programs tsugi and mcp-server-pm, target/debug if left out
+#   interop/pm/run.sh [FOLDER]      FOLDER has the programs tsugi and mcp-server-pm, target/debug if left out
 #
 # The variables that scripts/test-env prints say where the clients are. Exits with 1 when a story fails.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 programs="$(cd "${1:-target/debug}" && pwd)" || exit 1
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -28,18 +28,18 @@ story() { # NAME COMMAND…: the command gets the server's program, the database
 }
 
 if [ -n "${TSUGI_TEST_PY1:-}" ]; then
-  story "Python SDK 1.x" "$TSUGI_TEST_PY1/bin/python" tests/pm/story.py first
+  story "Python SDK 1.x" "$TSUGI_TEST_PY1/bin/python" interop/pm/story.py first
 else
   echo "skipped: Python SDK 1.x: TSUGI_TEST_PY1 is not set"
 fi
 if [ -n "${TSUGI_TEST_PY:-}" ]; then
-  for era in legacy modern; do story "Python SDK 2.x, $era" "$TSUGI_TEST_PY/bin/python" tests/pm/story.py "$era"; done
+  for era in legacy modern; do story "Python SDK 2.x, $era" "$TSUGI_TEST_PY/bin/python" interop/pm/story.py "$era"; done
 else
   echo "skipped: Python SDK 2.x: TSUGI_TEST_PY is not set"
 fi
 if [ -n "${TSUGI_TEST_NODE:-}" ]; then
   # Node looks for packages beside the script.
-  mkdir -p "$TSUGI_TEST_NODE/pm" && cp tests/pm/story.mjs "$TSUGI_TEST_NODE/pm/"
+  mkdir -p "$TSUGI_TEST_NODE/pm" && cp interop/pm/story.mjs "$TSUGI_TEST_NODE/pm/"
   story "TypeScript SDK 1.x" node "$TSUGI_TEST_NODE/pm/story.mjs" first
   for era in legacy modern; do story "TypeScript SDK 2.x, $era" node "$TSUGI_TEST_NODE/pm/story.mjs" "$era"; done
 else

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs other people's MCP clients against `tsugi serve` in front of a legacy and a modern server.
 
-  scripts/real-clients [TSUGI]      TSUGI is the program, target/debug/tsugi if left out
+  interop/clients/run.py [TSUGI]      TSUGI is the program, target/debug/tsugi if left out
 
-Prints a table of clients and features. What is tried with them is in tests/clients; where they are installed is
+Prints a table of clients and features. What is tried with them is in interop/clients; where they are installed is
 told by the variables that scripts/test-env prints. Exits with 1 when a feature fails, 0 otherwise.
 """
 
@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-CLIENTS = ROOT / "tests/clients"
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CLIENTS = ROOT / "interop/clients"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(CLIENTS))
 from gateway import Gateway, place  # noqa: E402  (it lies beside the clients)

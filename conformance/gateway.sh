@@ -2,7 +2,7 @@
 # Runs the official suite's server scenarios through `tsugi serve` in front of our reference server, and
 # leaves one summary.json per cell in OUT/WIRE-ERA-FACE-VERSION.
 #
-#   conformance/gateway OUT [TSUGI]
+#   conformance/gateway.sh OUT [TSUGI]
 #
 # Straight cells: the dual-era reference behind stdio and HTTP, seen at /mcp and at /servers/ref/mcp.
 # Crossed cells: the modern scenarios in front of a legacy-only server, and the other way round. The wire `each` is
@@ -19,7 +19,7 @@ export XDG_STATE_HOME="$out/state" TSUGI_LOG=error
 rm -rf "$XDG_STATE_HOME"
 started=()
 status=0
-# What a legacy wire cannot carry to a modern client; conformance/table gives the reasons.
+# What a legacy wire cannot carry to a modern client; conformance/write-page.py gives the reasons.
 beyond_legacy=server-stateless,input-required-result-basic-elicitation
 beyond_legacy=$beyond_legacy,input-required-result-ignore-extra-params
 # What one process for all callers cannot. It asks for two things at once, one of which the caller has: if that one comes
@@ -42,7 +42,7 @@ address_in() { # FILE PATTERN
     sed -n "s#.*$2.*\(http://[0-9.:]*\).*#\1#p" "$1" 2>/dev/null | head -1 | grep . && return 0
     sleep 0.1
   done
-  echo "conformance/gateway: nothing listens: $(cat "$1")" >&2
+  echo "conformance/gateway.sh: nothing listens: $(cat "$1")" >&2
   return 1
 }
 
@@ -50,9 +50,9 @@ begin() { # WIRE ERA: starts a reference server and a gateway before it; sets $b
   local entry more=
   [ "$1" = each ] && more=", instances: per-session"
   if [ "$1" != http ]; then
-    entry="{name: ref, command: python3, args: [$PWD/conformance/refserver.py, --stdio, --era, $2]$more}"
+    entry="{name: ref, command: python3, args: [$PWD/conformance/reference_server.py, --stdio, --era, $2]$more}"
   else
-    python3 conformance/refserver.py --http 0 --era "$2" 2>"$out/refserver.log" &
+    python3 conformance/reference_server.py --http 0 --era "$2" 2>"$out/refserver.log" &
     started+=($!)
     entry="{name: ref, url: '$(address_in "$out/refserver.log" refserver)/mcp'}" || return 1
   fi
@@ -74,7 +74,7 @@ cell() { # WIRE ERA FACE VERSION
   [ "$3" = one ] && face=/servers/ref/mcp
   [ "$2" = legacy ] && expect=(--expect-fail "$beyond_legacy")
   [ "$1-$2" = stdio-legacy ] && expect=(--expect-fail "$beyond_one_process")
-  bash conformance/run_conformance.sh --url "$base$face" --spec-version "$4" --batch --strict --retries 2 \
+  bash conformance/suite.sh --url "$base$face" --spec-version "$4" --batch --strict --retries 2 \
     "${expect[@]+"${expect[@]}"}" --quiet --out "$dir" >"$out/run.log" 2>&1
   code=$?
   printf '%-6s %-7s %-17s %s  %s\n' "$1" "$2" "$face" "$4" "$(tail -1 "$out/run.log")"

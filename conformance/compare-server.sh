@@ -3,8 +3,8 @@
 # `tsugi serve`, and says which scenarios the gateway loses. It is how the SDKs' own servers were compared;
 # they are neither on npm nor on PyPI, so they are started by hand from the SDKs' repositories.
 #
-#   conformance/beside OUT NAME URL VERSION…
-#   conformance/beside target/beside py2 http://127.0.0.1:4102/mcp 2025-11-25 2026-07-28
+#   conformance/compare-server.sh OUT NAME URL VERSION…
+#   conformance/compare-server.sh target/beside py2 http://127.0.0.1:4102/mcp 2025-11-25 2026-07-28
 #
 # TSUGI names another binary than target/debug/tsugi.
 # exit code: 0 nothing is lost, 1 something is, 2 the suite or the gateway could not be run
@@ -21,7 +21,7 @@ trap '[ -z "$gateway" ] || kill "$gateway" 2>/dev/null; wait 2>/dev/null' EXIT
 trap 'exit 130' INT TERM
 
 suite() { # URL VERSION FOLDER…
-  bash conformance/run_conformance.sh --url "$1" --spec-version "$2" --batch --retries 2 --quiet --out "$3" "${@:4}" \
+  bash conformance/suite.sh --url "$1" --spec-version "$2" --batch --retries 2 --quiet --out "$3" "${@:4}" \
     >"$3.log" 2>&1
   local code=$?
   [ "$code" != 2 ] || { cat "$3.log"; exit 2; }
