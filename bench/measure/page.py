@@ -33,7 +33,7 @@ def write():
     for name, section in SECTIONS.items():
         body += section(parts[name]["told"], stamp(parts[name])) if parts[name] else []
     body += ["## Project management", "", *(kept("pm") or {"lines": []})["lines"], "",
-             "All of it is on [a page of its own](performance-pm.md), which `scripts/bench pm` writes.", ""]
+             "[All results](performance-pm.md) are written by `scripts/bench pm`.", ""]
     PAGE.write_text("\n".join(body))
 
 
@@ -47,12 +47,12 @@ def head():
     return [
         "# Performance", "",
         "Written by `scripts/bench`; do not edit.",
-        "All parts run on one machine in turns, with the load generator and the back ends beside them, so compare ratios and "
-        "CPU per call, not absolute numbers.",
-        "Numbers are medians over the turns, ratios are medians of the ratios within a turn, and CPU is that of the program's "
-        "own processes without back ends and load generator.", "",
-        "```sh no-run: it takes a quarter of an hour and wants the machine to itself",
-        "bench/peers      # once: the other gateways, into target/", "scripts/bench    # or only some of it: scripts/bench gateway start",
+        "Everything runs on one machine, in turns, including the load generator and the back ends. Compare ratios and CPU per "
+        "call, not absolute numbers.",
+        "Numbers are medians over the turns, and ratios are medians of the ratios within a turn. CPU counts the program's own "
+        "processes, without back ends and load generator.", "",
+        "```sh no-run: it takes a quarter of an hour and needs the machine to itself",
+        "bench/peers      # once: installs the other gateways into target/", "scripts/bench    # or some parts only: scripts/bench gateway start",
         "```", ""]
 
 
@@ -80,23 +80,24 @@ def verdict(value, limit, less):
 def client_section(told, stamped):
     return [
         "## The client library", "", stamped, "",
-        "`bare` is the same bytes through the same pipe or kept connection with no MCP; `tsugi` the connection with its deadlines; "
-        "`whole stack` adds validation of arguments and results, a cache that is asked every time and never has the answer, the "
-        "breaker, retries and limits; `keeping all` also keeps every answer and lets the oldest of a thousand go for it; "
-        "`rmcp` is the official SDK's client.",
-        "Microseconds; `÷ bare` is a median of ratios within a turn, the other ratios are of the medians beside them.",
-        "The bare pipe talks to the same back end as the others, so its time is in all of them; against a child that answers "
-        "without thinking the ratio would be larger.", "",
+        "- `bare` sends the same bytes through the same pipe or kept-alive connection, without MCP.",
+        "- `tsugi` is the connection with its deadlines.",
+        "- `whole stack` adds validation of arguments and results, a cache lookup that never hits, the breaker, retries and limits.",
+        "- `keeping all` also stores every result in a cache of a thousand entries, and evicts the oldest for it.",
+        "- `rmcp` is the official SDK's client.", "",
+        "Times are in microseconds. `÷ bare` is a median of ratios within a turn; the other ratios are those of the medians beside them.",
+        "The bare pipe talks to the same back end as the others, so the back end's time is in all of them. With a back end that "
+        "answers instantly the ratio would be larger.", "",
         *client.table(told), ""]
 
 
 def gateway_section(told, stamped):
     return [
         "## Calls through the gateway", "", stamped, "",
-        "HTTP in, one stdio server out, 64 callers with a connection each, the command as it is installed with its defaults.",
+        "HTTP in, one stdio server out, 64 callers with a connection each, `tsugi serve` with its defaults.",
         "`hello` is a bare hyper server that reads the same request and answers with 1 KiB.",
-        "`relay` passes the body to the child and its line back, swapping one number and looking at nothing else.",
-        "`back end itself` is the same echo server over HTTP with nobody in between.", "",
+        "`relay` copies the body to the child and its line back, and replaces one number on the way.",
+        "`back end itself` is the same echo server over HTTP, called directly.", "",
         *gateway.table(told), ""]
 
 
@@ -104,7 +105,7 @@ def lists_section(told, stamped):
     return [
         "## Lists", "", stamped, "",
         f"`tools/list` over {lists.SERVERS} servers with {lists.TOOLS} tools each, 16 callers.",
-        "`same bytes` is a bare hyper server that answers every request with the very bytes of our answer.", "",
+        "`same bytes` is a bare hyper server that answers every request with exactly the bytes of our response.", "",
         *lists.table(told), ""]
 
 
@@ -115,12 +116,12 @@ def start_section(told, stamped):
 def peers_section(told, stamped):
     out = [
         "## Other gateways", "", stamped, "",
-        "HTTP in, one stdio echo server out; every gateway was running while each was loaded in turn.",
-        "`calls/s ÷ back end` is against the same echo server over HTTP, called in the same turn; MiB is the most that its own "
-        "processes held after any load.",
-        "† not here today: the row is from [bench/measure/earlier-peers.md](../bench/measure/earlier-peers.md), measured with the same rig on 2026-11-15.", ""]
+        "HTTP in, one stdio echo server out. All gateways were running while each was loaded in turn.",
+        "`calls/s ÷ back end` compares with the same echo server over HTTP, called in the same turn. MiB is the most that the "
+        "gateway's own processes held after any load.",
+        "† not available on that day: the row is from [bench/measure/earlier-peers.md](../bench/measure/earlier-peers.md), measured with the same rig on 2026-11-15.", ""]
     ahead = list(contest.behind_lines(told))
-    out += ["Where another one does better:", "", *ahead, ""] if ahead else ["No other gateway does better in any cell.", ""]
+    out += ["Where another gateway does better:", "", *ahead, ""] if ahead else ["No other gateway does better in any cell.", ""]
     trouble = list(contest.errors(told))
     out += ["What went wrong:", "", *trouble, ""] if trouble else []
     return out + [*contest.table(told), ""]

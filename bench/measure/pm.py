@@ -466,14 +466,15 @@ def written(found):
     """The whole page."""
     return f"""# Project management beside two peers
 
-Written by [`scripts/bench pm`](../scripts/bench pm); do not edit.
+Written by `scripts/bench pm`; do not edit.
 One run drives `mcp-server-pm` and two project servers from npm over stdio with the same code.
-Compare ratios, CPU time and counts; wall clock is that of the machine, and CPU time includes the kernel's, so also the cost of making every acknowledged write durable (`synchronous=FULL`).
+Compare ratios, CPU time and counts, not wall-clock time.
+CPU time includes the kernel's, and with it the cost of making every acknowledged write durable (`synchronous=FULL`).
 
 ```sh no-run: it takes minutes and installs other programs
 cargo build --release -p tsugi --bins
-scripts/bench pm target/bench/pm
-scripts/bench pm target/bench/pm --short    # only to see that it works
+scripts/bench pm
+scripts/bench pm --short    # only to see that it works
 ```
 
 {found['head']}
@@ -482,9 +483,9 @@ scripts/bench pm target/bench/pm --short    # only to see that it works
 
 {verdicts(found)}
 
-The cost of one call at {list(found['scale'])[len(found['scale']) // 2]:,} tasks is what is compared; a second line of defence is a test that counts the steps of SQLite's machine from 1,000 to 100,000 tasks.
-That a killed agent is noticed after 60 seconds and its work comes back is proved by tests with a clock of their own (`cargo nextest run -p tsugi pm::ending`).
-Killing without end is a test too: `TSUGI_LONG=1 cargo nextest run -p tsugi-pm kill_9` for 10,000 kills, `TSUGI_SOAK=3600 cargo nextest run -p tsugi-pm soak` for an hour of sixteen agents that live and die.
+The cost of one call at {list(found['scale'])[len(found['scale']) // 2]:,} tasks is compared with the targets; a test also counts the steps of SQLite's virtual machine from 1,000 to 100,000 tasks.
+Tests with a simulated clock prove that a killed agent is noticed after 60 seconds and its work is released (`cargo nextest run -p tsugi pm::ending`).
+`TSUGI_LONG=1 cargo nextest run -p tsugi-pm kill_9` kills a server 10,000 times; `TSUGI_SOAK=3600 cargo nextest run -p tsugi-pm soak` starts and kills sixteen agents for an hour.
 
 ## As the database grows
 
@@ -494,8 +495,8 @@ Killing without end is a test too: `TSUGI_LONG=1 cargo nextest run -p tsugi-pm k
 
 {table(found['peers'])}
 
-A *duplicate* is a second success answer for a task that another agent was given already; a *lost* create was acknowledged and is not there afterwards.
-Ours on PostgreSQL with {found['clients']} clients: {postgres_line(found['postgres'])}
+A *duplicate* is a claim granted for a task that another agent already holds. A *lost* create was acknowledged and is missing afterwards.
+`mcp-server-pm` on PostgreSQL with {found['clients']} clients: {postgres_line(found['postgres'])}
 """
 
 

@@ -80,12 +80,12 @@ def sessions():
 def lines(told):
     parts, held = told["idle_parts"], told["sessions"]
     yield f"`tsugi serve` with the built-in servers listens {median(told['listening_ms']):.0f} ms after it was started."
-    yield (f"Idle it holds {median(told['idle_mib']):.1f} MiB: {parts['RssAnon']:.1f} of its own and {parts['RssFile']:.1f} "
-           "of files, which is its program as far as it has been used.")
-    yield (f"With {held['opened']:,} legacy sessions that nobody uses it holds {held['mib']:.1f} MiB "
-           f"({held['parts']['RssAnon']:.1f} of its own); opening them took {held['secs']:.1f} s"
+    yield (f"Idle it holds {median(told['idle_mib']):.1f} MiB: {parts['RssAnon']:.1f} anonymous and {parts['RssFile']:.1f} "
+           "file-backed, which is the part of its program that was used.")
+    yield (f"With {held['opened']:,} unused legacy sessions it holds {held['mib']:.1f} MiB "
+           f"({held['parts']['RssAnon']:.1f} anonymous); opening them took {held['secs']:.1f} s"
            + (f"; {held['first_error']}." if held["first_error"] else "."))
-    yield (f"One stdio server that thinks for {SLOW_MS / 1000:.0f} s is ready after {median(told['ready_alone_ms']):,.0f} ms, "
+    yield (f"One stdio server that takes {SLOW_MS / 1000:.0f} s to start is ready after {median(told['ready_alone_ms']):,.0f} ms, "
            f"twenty of them after {median(told['ready_20_ms']):,.0f} ms.")
 
 
