@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use tsugi_fuzz::Stream;
-use tsugi_protocol::codec::{CodecError, Kind, Limits, content_length};
+use tsugi_protocol::codec::{CodecError, FramingKind, InputLimits, content_length};
 
 fuzz_target!(|data: &[u8]| {
     let Some(stream) = Stream::of(data) else { return };
@@ -19,17 +19,17 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn frames(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, CodecError>> {
-    let mut decoder = content_length::Decoder::new(stream.limit);
+    let mut decoder = content_length::ContentLengthDecoder::new(stream.limit);
     let next = |buffer: &mut _| decoder.next(buffer);
     let fed = if is_cut { stream.cut(next) } else { stream.whole(next) };
-    assert!(fed.buffer.len() <= stream.limit.max(Limits::HEADER));
+    assert!(fed.buffer.len() <= stream.limit.max(InputLimits::HEADER));
     fed.items
 }
 
 fn reads_back(message: &[u8]) {
     let mut wire = Vec::new();
-    Kind::ContentLength.encode(message, &mut wire);
-    let stream = Stream { limit: Limits::LINE, cuts: [3, 1, 7, 2], bytes: &wire };
+    FramingKind::ContentLength.encode(message, &mut wire);
+    let stream = Stream { limit: InputLimits::LINE, cuts: [3, 1, 7, 2], bytes: &wire };
     let frames = frames(&stream, true);
     if message.is_empty() {
         assert!(frames.is_empty());

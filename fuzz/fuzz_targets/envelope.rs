@@ -6,13 +6,13 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
-use tsugi_protocol::json::{Object, ScanErrorKind, scan};
-use tsugi_protocol::rpc::{Body, Message, Response, peek};
+use tsugi_protocol::json::{JsonObject, ScanErrorKind, scan};
+use tsugi_protocol::rpc::{ResponsePayload, RpcMessage, RpcResponse, response_id};
 
 fuzz_target!(|data: &[u8]| {
     proves_what_serde_json_accepts(data);
     finds_the_members_that_serde_json_finds(data);
-    if let Ok(message) = Message::parse(Bytes::copy_from_slice(data)) {
+    if let Ok(message) = RpcMessage::parse(Bytes::copy_from_slice(data)) {
         survives_being_written(&message);
         agrees_about_the_parts(&message, data);
         agrees_with_the_peek(&message, data);
@@ -29,7 +29,7 @@ fn proves_what_serde_json_accepts(data: &[u8]) {
 }
 
 fn finds_the_members_that_serde_json_finds(data: &[u8]) {
-    let Ok(object) = Object::parse(Bytes::copy_from_slice(data)) else { return };
+    let Ok(object) = JsonObject::parse(Bytes::copy_from_slice(data)) else { return };
     let Ok(map) = serde_json::from_slice::<Map<String, Value>>(data) else { return };
     assert_eq!(object.members().len(), map.len());
     for (member, (key, value)) in object.members().iter().zip(&map) {
@@ -39,38 +39,38 @@ fn finds_the_members_that_serde_json_finds(data: &[u8]) {
     }
 }
 
-fn survives_being_written(message: &Message) {
+fn survives_being_written(message: &RpcMessage) {
     let written = message.to_bytes();
     assert!(!written.contains(&b'\n') && !written.contains(&b'\r'));
-    let again = Message::parse(written.clone()).expect("what we write can be read");
+    let again = RpcMessage::parse(written.clone()).expect("what we write can be read");
     assert_eq!(again.to_bytes(), written);
 }
 
-fn agrees_about_the_parts(message: &Message, data: &[u8]) {
+fn agrees_about_the_parts(message: &RpcMessage, data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
     match message {
-        Message::Request(request) => {
+        RpcMessage::RpcRequest(request) => {
             assert_eq!(value["method"], request.method.as_str());
             assert_eq!(value["id"], request.id.raw().to::<Value>().unwrap());
             assert_eq!(value.get("params").is_some(), request.params.is_some());
         }
-        Message::Notification(note) => {
+        RpcMessage::RpcNotification(note) => {
             assert_eq!(value["method"], note.method.as_str());
             assert!(value.get("id").is_none());
         }
-        Message::Response(Response { body, .. }) => match body {
-            Body::Result(result) => assert_eq!(value["result"], result.to::<Value>().unwrap()),
-            Body::Error(error) => assert_eq!(value["error"], error.raw().to::<Value>().unwrap()),
+        RpcMessage::RpcResponse(RpcResponse { body, .. }) => match body {
+            ResponsePayload::Result(result) => assert_eq!(value["result"], result.to::<Value>().unwrap()),
+            ResponsePayload::Error(error) => assert_eq!(value["error"], error.raw().to::<Value>().unwrap()),
         },
     }
 }
 
-fn agrees_with_the_peek(message: &Message, data: &[u8]) {
-    let Some(peeked) = peek::response_id(data) else { return };
+fn agrees_with_the_peek(message: &RpcMessage, data: &[u8]) {
+    let Some(peeked) = response_id::response_id(data) else { return };
     match message {
-        Message::Response(response) => {
+        RpcMessage::RpcResponse(response) => {
             assert_eq!(response.id.as_ref().and_then(|id| id.as_u64()), Some(peeked));
         }
-        _ => panic!("the peek took a request for a response"),
+        _ => panic!("the response_id took a request for a response"),
     }
 }

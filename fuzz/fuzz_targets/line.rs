@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use tsugi_fuzz::Stream;
-use tsugi_protocol::codec::{CodecError, Framing, Kind, line};
+use tsugi_protocol::codec::{CodecError, FramingDecoder, FramingKind, line};
 
 fuzz_target!(|data: &[u8]| {
     let Some(stream) = Stream::of(data) else { return };
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn lines(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, CodecError>> {
-    let mut decoder = line::Decoder::new(stream.limit);
+    let mut decoder = line::LineDecoder::new(stream.limit);
     let next = |buffer: &mut _| decoder.next(buffer);
     let mut fed = if is_cut { stream.cut(next) } else { stream.whole(next) };
     assert!(fed.buffer.len() <= stream.limit);
@@ -27,8 +27,8 @@ fn lines(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, CodecError>> {
     fed.items
 }
 
-fn framed(stream: &Stream<'_>, is_cut: bool) -> (Kind, Vec<Result<Bytes, CodecError>>) {
-    let mut framing = Framing::new(stream.limit);
+fn framed(stream: &Stream<'_>, is_cut: bool) -> (FramingKind, Vec<Result<Bytes, CodecError>>) {
+    let mut framing = FramingDecoder::new(stream.limit);
     let next = |buffer: &mut _| framing.next(buffer);
     let mut fed = if is_cut { stream.cut(next) } else { stream.whole(next) };
     fed.items.extend(framing.finish(&mut fed.buffer).map(Ok));
@@ -43,7 +43,7 @@ fn check_line(line: &[u8], limit: usize) {
 
 fn check_encoding(message: &[u8]) {
     let mut out = Vec::new();
-    Kind::Line.encode(message, &mut out);
+    FramingKind::Line.encode(message, &mut out);
     assert_eq!(out.len(), message.len() + 1);
     assert_eq!(out.iter().position(|byte| *byte == b'\n'), Some(message.len()));
     assert!(!out.contains(&b'\r'));

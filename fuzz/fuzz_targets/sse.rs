@@ -18,10 +18,10 @@ fuzz_target!(|data: &[u8]| {
     injects_nothing(stream.bytes);
 });
 
-type Events = (Option<String>, Vec<Result<sse::Event, CodecError>>);
+type Events = (Option<String>, Vec<Result<sse::SseEvent, CodecError>>);
 
 fn events(stream: &Stream<'_>, is_cut: bool) -> Events {
-    let mut decoder = sse::Decoder::new(stream.limit);
+    let mut decoder = sse::SseDecoder::new(stream.limit);
     let next = |buffer: &mut _| decoder.next(buffer);
     let fed = if is_cut { stream.cut(next) } else { stream.whole(next) };
     assert!(fed.buffer.len() <= stream.limit.max(2));
@@ -35,7 +35,7 @@ fn injects_nothing(bytes: &[u8]) {
     let (id, name): (String, String) = (text.chars().take(half).collect(), text.chars().skip(half).collect());
     let written = sse::event(Some(&id), Some(&name), bytes);
     let mut buffer = BytesMut::from(&written[..]);
-    let mut decoder = sse::Decoder::default();
+    let mut decoder = sse::SseDecoder::default();
     let event = decoder.next(&mut buffer).expect("an event was written").expect("it is small");
     assert!(decoder.next(&mut buffer).is_none() && buffer.is_empty());
     let plain = |text: &str| text.replace(['\r', '\n', '\0'], "");

@@ -9,10 +9,10 @@ use rmcp::model::CallToolRequestParams;
 use rmcp::service::{Peer, RoleClient, RunningService, ServiceExt};
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::transport::TokioChildProcess;
-use tsugi_client::config::{CachePolicy, Strictness, ValidatePolicy};
-use tsugi_client::{Manager, Options, Server, ServerConfig, Target};
+use tsugi_client::config::{CachePolicy, ValidationMode, ValidatePolicy};
+use tsugi_client::{Manager, ManagerOptions, Server, ServerConfig, ConnectTarget};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 
 use crate::bare;
 
@@ -85,14 +85,14 @@ impl Contender {
 
 /// The connection with its deadlines, as a client without a manager's layers has it.
 fn bare_connection(config: &mut ServerConfig) {
-    config.validate = ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off };
+    config.validate = ValidatePolicy { arguments: ValidationMode::Off, results: ValidationMode::Off };
     (config.retry, config.limit, config.breaker, config.cache) = (None, None, None, None);
 }
 
 /// What a server has unless configured otherwise, with everything checked and the cache asked, which never has the
 /// answer and keeps none.
 fn whole_stack(config: &mut ServerConfig) {
-    config.validate = ValidatePolicy { arguments: Strictness::Enforce, results: Strictness::Enforce };
+    config.validate = ValidatePolicy { arguments: ValidationMode::Enforce, results: ValidationMode::Enforce };
     config.cache = Some(CachePolicy { ttl: Duration::ZERO, ..CachePolicy::default() });
 }
 
@@ -109,10 +109,10 @@ async fn tsugi(
     http: &HttpBackEnd,
     configure: fn(&mut ServerConfig),
 ) -> Arc<Tsugi> {
-    let manager = Manager::new(Options::default());
+    let manager = Manager::new(ManagerOptions::default());
     let target = match wire {
-        "stdio" => Target::stdio(tsugi_process::Command::new(bin.join("rig-stdio"))),
-        _ => Target::url(http.url.parse().expect("an address"), Default::default()).expect("HTTP"),
+        "stdio" => ConnectTarget::stdio(tsugi_process::JobCommand::new(bin.join("rig-stdio"))),
+        _ => ConnectTarget::url(http.url.parse().expect("an address"), Default::default()).expect("HTTP"),
     };
     let mut config = ServerConfig::new("rig", target);
     configure(&mut config);
@@ -160,7 +160,7 @@ impl Worker {
             Contender::BareHttp(http) => http.exchange().await,
             Contender::Tsugi(tsugi) => {
                 let arguments = format!(r#"{{"size":{},"tags":["{}"]}}"#, tsugi.size, self.tag());
-                let arguments = Raw::parse(arguments.into()).expect("JSON");
+                let arguments = RawJson::parse(arguments.into()).expect("JSON");
                 let outcome = tsugi.server.answer(Call::tool("echo", Some(&arguments))).outcome().await;
                 assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
             }

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::json;
-use tsugi_client::config::{CachePolicy, RetryPolicy, Strictness, Switch, ToolConfig, ValidatePolicy};
-use tsugi_client::{Manager, Options, Server, ServerConfig, Target};
-use tsugi_process::Command;
+use tsugi_client::config::{AutoSwitch, CachePolicy, RetryPolicy, ToolConfig, ValidatePolicy, ValidationMode};
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, Server, ServerConfig};
+use tsugi_process::JobCommand;
 use tsugi_protocol::answer::{Answer, Call, Outcome};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::serve::{self, ToolOutput};
 use tsugi_testkit::script::Script;
@@ -29,29 +29,29 @@ fn main() {
         println!(
             "CPU per call of this process, 1 KiB, concurrency {CONCURRENCY}, median of {ROUNDS} interleaved rounds"
         );
-        compare("in-process echo", |name| config(name, Target::InProcess(echo())), 20_000).await;
+        compare("in-process echo", |name| config(name, ConnectTarget::InProcess(echo())), 20_000).await;
         let scripted = Scripted::new(Script::modern());
-        let target = || Target::stdio(Command::new(scripted.program()).args(scripted.args()));
+        let target = || ConnectTarget::stdio(JobCommand::new(scripted.program()).args(scripted.args()));
         compare("stdio echo", |name| config(name, target()), 5_000).await;
     });
 }
 
-fn echo() -> Arc<serve::Server> {
+fn echo() -> Arc<serve::InProcessServer> {
     let schema = json!({"type": "object", "properties": {"message": {"type": "string"}, "n": {"type": "integer"}}});
-    let handler = |arguments: Object, _| async move {
+    let handler = |arguments: JsonObject, _| async move {
         tokio::task::yield_now().await;
         Ok(ToolOutput::text(arguments.get_str("message").unwrap_or_default()))
     };
-    serve::Server::builder("echo", "1").raw_tool("echo", "Echoes.", Raw::from(schema), handler).build()
+    serve::InProcessServer::builder("echo", "1").raw_tool("echo", "Echoes.", RawJson::from(schema), handler).build()
 }
 
-fn config(name: &str, target: Target) -> ServerConfig {
+fn config(name: &str, target: ConnectTarget) -> ServerConfig {
     ServerConfig::new(name, target)
 }
 
 /// Nothing but the connection, the deadline and the log.
 fn bare(mut config: ServerConfig) -> ServerConfig {
-    config.validate = ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off };
+    config.validate = ValidatePolicy { arguments: ValidationMode::Off, results: ValidationMode::Off };
     (config.retry, config.limit, config.breaker, config.cache) = (None, None, None, None);
     config
 }
@@ -60,19 +60,19 @@ fn bare(mut config: ServerConfig) -> ServerConfig {
 fn whole(mut config: ServerConfig) -> ServerConfig {
     config.retry = Some(RetryPolicy { max_retries: 3, ..RetryPolicy::default() });
     config.cache = Some(CachePolicy::default());
-    config.tools.insert("echo".into(), ToolConfig { cache: Switch::Off, ..ToolConfig::default() });
+    config.tools.insert("echo".into(), ToolConfig { cache: AutoSwitch::Off, ..ToolConfig::default() });
     config
 }
 
 /// Every layer on, and every call a look into what is kept that finds nothing.
 fn missing(mut config: ServerConfig) -> ServerConfig {
     config = whole(config);
-    config.tools.insert("echo".into(), ToolConfig { cache: Switch::On, ..ToolConfig::default() });
+    config.tools.insert("echo".into(), ToolConfig { cache: AutoSwitch::On, ..ToolConfig::default() });
     config
 }
 
 async fn compare(what: &str, config: impl Fn(&str) -> ServerConfig, calls: usize) {
-    let manager = Manager::new(Options::default());
+    let manager = Manager::new(ManagerOptions::default());
     let mut servers = Vec::new();
     for (name, set) in [("bare", bare as fn(ServerConfig) -> ServerConfig), ("whole", whole), ("missing", missing)] {
         let server = manager.register(set(config(name))).unwrap();
@@ -103,12 +103,12 @@ async fn compare(what: &str, config: impl Fn(&str) -> ServerConfig, calls: usize
 
 /// Microseconds of CPU per call.
 async fn run(server: &Server, calls: usize, round: usize) -> f64 {
-    let profile = Options::default().profile;
+    let profile = ManagerOptions::default().profile;
     let text = "x".repeat(1000);
     let before = cpu();
     futures_util::stream::iter(0..calls)
         .for_each_concurrent(CONCURRENCY, |number| {
-            let arguments = Raw::from(json!({"message": text, "n": round * calls + number}));
+            let arguments = RawJson::from(json!({"message": text, "n": round * calls + number}));
             let mut call = Call::tool("echo", Some(&arguments));
             call.meta = RequestMeta::of_client(profile.clone());
             async move {

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_client::{Manager, Options, ServerConfig, Target, ToolResult};
-use tsugi_protocol::serve::{Error, NoArguments, Server, Structured, Text, Tool};
-use tsugi_schema::dialect::Dialect;
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig, ToolResult};
+use tsugi_protocol::serve::{HandlerError, InProcessServer, NoArguments, StructuredOutput, TextOutput, ToolBuilder};
+use tsugi_schema::dialect::SchemaDialect;
 
 /// What a model asks for in one turn.
 struct ToolCall {
@@ -74,53 +74,53 @@ struct Note {
     text: String,
 }
 
-fn weather() -> Arc<Server> {
-    let forecast = Tool::new("forecast", "The weather of the next days.").read_only();
+fn weather() -> Arc<InProcessServer> {
+    let forecast = ToolBuilder::new("forecast", "The weather of the next days.").read_only();
     let forecast = forecast.handler(|wanted: Forecast, _| async move {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let days: Vec<&str> = ["rain", "sun"].into_iter().cycle().take(wanted.days.into()).collect();
-        Ok(Structured(json!({"city": wanted.city, "days": days})))
+        Ok(StructuredOutput(json!({"city": wanted.city, "days": days})))
     });
-    Server::builder("weather", "1.0.0").tool(forecast).build()
+    InProcessServer::builder("weather", "1.0.0").tool(forecast).build()
 }
 
-fn trains() -> Arc<Server> {
-    let find = Tool::new("find", "Trains between two places.").read_only();
+fn trains() -> Arc<InProcessServer> {
+    let find = ToolBuilder::new("find", "Trains between two places.").read_only();
     let find = find.handler(|journey: Journey, _| async move {
         if journey.from == journey.to {
-            return Err(Error::failed("you are there already"));
+            return Err(HandlerError::failed("you are there already"));
         }
-        Ok(Text(format!("{} to {}: 9:15, 9:45", journey.from, journey.to)))
+        Ok(TextOutput(format!("{} to {}: 9:15, 9:45", journey.from, journey.to)))
     });
-    Server::builder("trains", "1.0.0").tool(find).build()
+    InProcessServer::builder("trains", "1.0.0").tool(find).build()
 }
 
-fn notes() -> Arc<Server> {
+fn notes() -> Arc<InProcessServer> {
     let written = Arc::new(std::sync::Mutex::new(Vec::<String>::new()));
     let (of_list, of_write) = (written.clone(), written);
-    let list = Tool::new("list", "All notes.").read_only().handler(move |_: NoArguments, _| {
+    let list = ToolBuilder::new("list", "All notes.").read_only().handler(move |_: NoArguments, _| {
         let notes = of_list.lock().expect("nobody panics with it").join("\n");
-        async move { Ok(Text(notes)) }
+        async move { Ok(TextOutput(notes)) }
     });
-    let write = Tool::new("write", "Writes a note.").handler(move |note: Note, _| {
+    let write = ToolBuilder::new("write", "Writes a note.").handler(move |note: Note, _| {
         of_write.lock().expect("nobody panics with it").push(note.text);
-        async { Ok(Text("written")) }
+        async { Ok(TextOutput("written")) }
     });
-    Server::builder("notes", "1.0.0").tool(list).tool(write).build()
+    InProcessServer::builder("notes", "1.0.0").tool(list).tool(write).build()
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let manager = Manager::new(Options::default());
+    let manager = Manager::new(ManagerOptions::default());
     for (name, server) in [("weather", weather()), ("trains", trains()), ("notes", notes())] {
-        manager.register(ServerConfig::new(name, Target::InProcess(server)))?;
+        manager.register(ServerConfig::new(name, ConnectTarget::InProcess(server)))?;
     }
     // `TSUGI_AGENT_SERVER` adds a server of one's own: a program and its arguments.
     if let Ok(line) = std::env::var("TSUGI_AGENT_SERVER") {
         let mut words = line.split_whitespace();
         let program = words.next().ok_or("TSUGI_AGENT_SERVER is empty")?;
-        let command = tsugi_process::Command::new(program).args(words);
-        manager.register(ServerConfig::new("own", Target::stdio(command)))?;
+        let command = tsugi_process::JobCommand::new(program).args(words);
+        manager.register(ServerConfig::new("own", ConnectTarget::stdio(command)))?;
     }
     for (server, fault) in manager.settled(Duration::from_secs(30)).await {
         println!("without {server}: {fault}");
@@ -141,7 +141,7 @@ async fn converse(manager: &Manager, question: &str) {
     let mut conversation = vec![json!({"role": "user", "content": question})];
     let mut model = ScriptedModel::new();
     loop {
-        let tools = manager.tools_for(Dialect::Anthropic);
+        let tools = manager.tools_for(SchemaDialect::Anthropic);
         match model.next(&tools.declarations, &conversation) {
             Turn::Answer(answer) => {
                 println!("model: {answer}");
@@ -159,7 +159,7 @@ async fn converse(manager: &Manager, question: &str) {
 /// All calls of a turn at once; results in the order of the calls.
 async fn run(manager: &Manager, calls: Vec<ToolCall>) -> Vec<Value> {
     let running = calls.into_iter().map(|call| async move {
-        let result = manager.call_from(Dialect::Anthropic, call.name, call.arguments.clone()).await;
+        let result = manager.call_from(SchemaDialect::Anthropic, call.name, call.arguments.clone()).await;
         println!("call:  {}({}) in {:.1} ms", call.name, call.arguments, result.metadata.execution_time);
         for_model(&result)
     });

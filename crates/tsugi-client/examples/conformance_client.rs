@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_client::config::{Strictness, ValidatePolicy, own_profile};
-use tsugi_client::{EraChoice, Manager, Options, Server, ServerConfig, Target};
+use tsugi_client::config::{ValidatePolicy, ValidationMode, own_profile};
+use tsugi_client::{ConnectTarget, EraChoice, Manager, ManagerOptions, Server, ServerConfig};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
-use tsugi_protocol::json::{Object, Raw};
-use tsugi_protocol::mcp::input::Answers;
+use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::{ClientCapabilities, Era, Method, Version};
+use tsugi_protocol::mcp::{ClientCapabilities, Era, Method, ProtocolVersion};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -22,11 +22,12 @@ async fn main() -> Result<(), Failure> {
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let context: Value =
         serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default()).unwrap_or(Value::Null);
-    let manager = Manager::new(Options { profile: profile().into(), ..Options::default() });
-    let mut config = ServerConfig::new("suite", Target::url(url.parse()?, Default::default()).ok_or("not HTTP")?);
+    let manager = Manager::new(ManagerOptions { profile: profile().into(), ..ManagerOptions::default() });
+    let mut config =
+        ServerConfig::new("suite", ConnectTarget::url(url.parse()?, Default::default()).ok_or("not HTTP")?);
     config.era = era();
     // The suite judges what is on the wire, also of arguments that do not fit (null for an absent one).
-    config.validate = ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off };
+    config.validate = ValidatePolicy { arguments: ValidationMode::Off, results: ValidationMode::Off };
     let server = manager.register(config)?;
     let outcome = run(&server, &scenario, &context).await;
     manager.stop().await;
@@ -40,7 +41,7 @@ fn profile() -> tsugi_protocol::mcp::ClientProfile {
 /// The suite says which revision to speak.
 fn era() -> EraChoice {
     let version = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").unwrap_or_default();
-    match Version::parse(&version).map(Version::era) {
+    match ProtocolVersion::parse(&version).map(ProtocolVersion::era) {
         Some(Era::Modern) => EraChoice::Modern,
         Some(Era::Legacy) => EraChoice::Legacy,
         None => EraChoice::Auto,
@@ -86,27 +87,27 @@ async fn use_everything(server: &Server) -> Result<(), Failure> {
         call(server, tool.name(), json!({})).await?;
     }
     for resource in &catalog.resources.items {
-        finish(server, Call::new(Method::ResourcesRead, Object::from(json!({"uri": resource.uri()})))).await?;
+        finish(server, Call::new(Method::ResourcesRead, JsonObject::from(json!({"uri": resource.uri()})))).await?;
     }
     if let Some(prompt) = catalog.prompts.items.first() {
-        finish(server, Call::new(Method::PromptsGet, Object::from(json!({"name": prompt.name()})))).await?;
+        finish(server, Call::new(Method::PromptsGet, JsonObject::from(json!({"name": prompt.name()})))).await?;
     }
     Ok(())
 }
 
-async fn call(server: &Server, tool: &str, arguments: Value) -> Result<Object, Failure> {
-    finish(server, Call::tool(tool, Some(&Raw::from(arguments)))).await
+async fn call(server: &Server, tool: &str, arguments: Value) -> Result<JsonObject, Failure> {
+    finish(server, Call::tool(tool, Some(&RawJson::from(arguments)))).await
 }
 
 /// Runs a call to its end, answering what the server asks on the way.
-async fn finish(server: &Server, mut call: Call) -> Result<Object, Failure> {
+async fn finish(server: &Server, mut call: Call) -> Result<JsonObject, Failure> {
     call.meta = RequestMeta::of_client(profile().into());
     for _ in 0..10 {
         match server.answer(call.clone()).outcome().await {
             Outcome::Complete(complete) => return Ok(complete.body),
             Outcome::Failed(failure) => return Err(format!("{:?}", failure.to_rpc().raw()).into()),
             Outcome::InputRequired(asked) => {
-                let mut answers = Answers::default();
+                let mut answers = InputResponses::default();
                 for question in asked.questions() {
                     answers.add(&question.key, &answer(&question.method, &question.params_object()));
                 }
@@ -118,18 +119,18 @@ async fn finish(server: &Server, mut call: Call) -> Result<Object, Failure> {
     Err("the server never stops asking".into())
 }
 
-fn answer(method: &Method, params: &Object) -> Raw {
+fn answer(method: &Method, params: &JsonObject) -> RawJson {
     match method {
-        Method::Elicit => Raw::from(json!({"action": "accept", "content": defaults(params)})),
-        Method::CreateMessage => Raw::from(json!({
+        Method::Elicit => RawJson::from(json!({"action": "accept", "content": defaults(params)})),
+        Method::CreateMessage => RawJson::from(json!({
             "role": "assistant", "content": {"type": "text", "text": "test"}, "model": "test", "stopReason": "endTurn"
         })),
-        _ => Raw::from(json!({"roots": []})),
+        _ => RawJson::from(json!({"roots": []})),
     }
 }
 
 /// Every property with its default, and required ones without a default with something that fits.
-fn defaults(params: &Object) -> Value {
+fn defaults(params: &JsonObject) -> Value {
     let schema: Value = params.get("requestedSchema").and_then(|schema| schema.to().ok()).unwrap_or_default();
     let mut content = serde_json::Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {

@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Complete, Fault, Outcome};
-use tsugi_protocol::json::{Object, Raw, Splice};
-use tsugi_protocol::mcp::freshness::Freshness;
-use tsugi_protocol::mcp::prompt::Prompt;
-use tsugi_protocol::mcp::resource::Resource;
-use tsugi_protocol::mcp::tool::Tool;
+use tsugi_protocol::answer::{CompletedResult, Fault, Outcome};
+use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
+use tsugi_protocol::mcp::cache_hints::CacheHints;
+use tsugi_protocol::mcp::prompt::PromptDescription;
+use tsugi_protocol::mcp::resource::ResourceDescription;
+use tsugi_protocol::mcp::tool::ToolDescription;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_schema::header_param::HeaderParams;
 
-pub(crate) use fetch::{Lists, Wire, fetch};
+pub(crate) use fetch::{ListSelection, ListWire, fetch};
 
 /// What one server offers at one moment. It never changes; a newer one replaces it.
 #[derive(Debug, Clone)]
@@ -26,54 +26,54 @@ pub struct Catalog {
     /// Who offers it.
     pub identity: Arc<ServerIdentity>,
     /// The tools.
-    pub tools: Listing<Tool>,
+    pub tools: CatalogList<ToolDescription>,
     /// The resources.
-    pub resources: Listing<Resource>,
+    pub resources: CatalogList<ResourceDescription>,
     /// The resource templates.
-    pub templates: Listing<Resource>,
+    pub templates: CatalogList<ResourceDescription>,
     /// The prompts.
-    pub prompts: Listing<Prompt>,
+    pub prompts: CatalogList<PromptDescription>,
 }
 
 /// One list.
 #[derive(Debug, Clone)]
-pub struct Listing<T> {
+pub struct CatalogList<T> {
     /// The entries, in the server's order.
     pub items: Vec<T>,
     /// How long the list may be taken as fresh, by the server's word.
-    pub freshness: Freshness,
+    pub freshness: CacheHints,
     /// From when on it is stale, where the server said that it is fresh for a while.
     stale_at: Option<Instant>,
     /// Why the list could not be fetched; the items are then those of before.
     pub fault: Option<Fault>,
     /// Entries that cannot be offered.
-    pub left_out: Vec<LeftOut>,
-    result: Object,
+    pub left_out: Vec<OmittedEntry>,
+    result: JsonObject,
 }
 
 /// An entry of a list that cannot be offered; the others are.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct LeftOut {
+pub struct OmittedEntry {
     /// Its name or its address.
     pub name: String,
     /// Why.
     pub reason: String,
 }
 
-impl<T> Default for Listing<T> {
+impl<T> Default for CatalogList<T> {
     fn default() -> Self {
         Self {
             items: Vec::new(),
-            freshness: Freshness::NONE,
+            freshness: CacheHints::NONE,
             stale_at: None,
             fault: None,
             left_out: Vec::new(),
-            result: Object::empty(),
+            result: JsonObject::empty(),
         }
     }
 }
 
-impl<T> Listing<T> {
+impl<T> CatalogList<T> {
     fn size(&self) -> (usize, usize) {
         (self.items.len(), self.result.bytes().len())
     }
@@ -85,15 +85,15 @@ impl Catalog {
         Self {
             generation: 0,
             identity,
-            tools: Listing::default(),
-            resources: Listing::default(),
-            templates: Listing::default(),
-            prompts: Listing::default(),
+            tools: CatalogList::default(),
+            resources: CatalogList::default(),
+            templates: CatalogList::default(),
+            prompts: CatalogList::default(),
         }
     }
 
     /// The tool with this name.
-    pub fn tool(&self, name: &str) -> Option<&Tool> {
+    pub fn tool(&self, name: &str) -> Option<&ToolDescription> {
         self.tools.items.iter().find(|tool| tool.name() == name)
     }
 
@@ -104,8 +104,8 @@ impl Catalog {
     }
 
     /// Those of these lists that could not be fetched.
-    pub(crate) fn failed(&self, lists: Lists) -> Lists {
-        Lists {
+    pub(crate) fn failed(&self, lists: ListSelection) -> ListSelection {
+        ListSelection {
             tools: lists.tools && self.tools.fault.is_some(),
             resources: lists.resources && (self.resources.fault.is_some() || self.templates.fault.is_some()),
             prompts: lists.prompts && self.prompts.fault.is_some(),
@@ -113,12 +113,12 @@ impl Catalog {
     }
 
     /// Those lists that are stale by the server's own word, where it does not tell of changes.
-    pub(crate) fn stale(&self, now: Instant) -> Lists {
+    pub(crate) fn stale(&self, now: Instant) -> ListSelection {
         let is_stale = |feature: &str, times: &[Option<Instant>]| {
             let has_passed = times.iter().flatten().any(|stale_at| *stale_at <= now);
             has_passed && !self.identity.capabilities.has_list_changed(feature)
         };
-        Lists {
+        ListSelection {
             tools: is_stale("tools", &[self.tools.stale_at]),
             resources: is_stale("resources", &[self.resources.stale_at, self.templates.stale_at]),
             prompts: is_stale("prompts", &[self.prompts.stale_at]),
@@ -127,8 +127,9 @@ impl Catalog {
 
     /// Which arguments of which tools are mirrored into headers.
     pub fn header_params(&self) -> HashMap<String, HeaderParams> {
-        let params =
-            |tool: &Tool| HeaderParams::of(&tool.input_schema()?.to().ok()?).ok().filter(|params| !params.is_empty());
+        let params = |tool: &ToolDescription| {
+            HeaderParams::of(&tool.input_schema()?.to().ok()?).ok().filter(|params| !params.is_empty())
+        };
         self.tools.items.iter().filter_map(|tool| Some((tool.name().to_owned(), params(tool)?))).collect()
     }
 
@@ -156,14 +157,20 @@ impl Catalog {
             Some(fault) if result.is_empty() => Some(Outcome::fault(fault.clone())),
             _ => {
                 let server = Some(self.identity.clone());
-                Some(Outcome::Complete(Complete { body: result.clone(), era: Era::Modern, server }))
+                Some(Outcome::Complete(CompletedResult { body: result.clone(), era: Era::Modern, server }))
             }
         }
     }
 }
 
 /// Writes the whole list as one modern result.
-fn list_result(key: &str, items: &[Raw], freshness: Freshness, identity: &ServerIdentity, rest: &Object) -> Object {
+fn list_result(
+    key: &str,
+    items: &[RawJson],
+    freshness: CacheHints,
+    identity: &ServerIdentity,
+    rest: &JsonObject,
+) -> JsonObject {
     let size = items.iter().map(|item| item.bytes().len() + 1).sum::<usize>();
     let mut array = Vec::with_capacity(size + 2);
     array.push(b'[');
@@ -174,8 +181,8 @@ fn list_result(key: &str, items: &[Raw], freshness: Freshness, identity: &Server
         array.extend_from_slice(item.bytes());
     }
     array.push(b']');
-    let array = Raw::parse(array.into()).expect("an array of values is a value");
-    let mut result = Splice::with_capacity(size + 256);
+    let array = RawJson::parse(array.into()).expect("an array of values is a value");
+    let mut result = ObjectWriter::with_capacity(size + 256);
     result.string("resultType", "complete").raw(key, &array);
     result.number("ttlMs", freshness.ttl_ms).string("cacheScope", freshness.scope.as_str());
     let known = [key, "resultType", "ttlMs", "cacheScope", "nextCursor", "_meta"];
@@ -184,9 +191,9 @@ fn list_result(key: &str, items: &[Raw], freshness: Freshness, identity: &Server
     result.finish_object()
 }
 
-fn meta(identity: &ServerIdentity, rest: &Object) -> Raw {
+fn meta(identity: &ServerIdentity, rest: &JsonObject) -> RawJson {
     use tsugi_protocol::mcp::meta::SERVER_INFO;
-    let mut meta = Splice::with_capacity(128);
+    let mut meta = ObjectWriter::with_capacity(128);
     if let Some(info) = &identity.info {
         meta.raw(SERVER_INFO, info);
     }

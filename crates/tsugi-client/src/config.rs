@@ -8,22 +8,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use tsugi_process::{Command, JobOptions};
+use tsugi_process::{JobCommand, JobOptions};
 use tsugi_protocol::answer::Answer;
-use tsugi_protocol::json::Raw;
-use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Version};
+use tsugi_protocol::json::RawJson;
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, ProtocolVersion};
 use tsugi_transport::Link;
 use tsugi_transport::http::HttpTarget;
 use url::Url;
 
 use crate::connection::backoff::BackoffPolicy;
-pub use crate::layer::can_execute::Checks;
-use crate::seal::Sealer;
-pub use policy::{BreakerPolicy, CachePolicy, Instances, LimitPolicy, RetryPolicy, Strictness, Switch, ValidatePolicy};
+pub use crate::layer::can_execute::CallChecks;
+use crate::seal::StateSealer;
+pub use policy::{
+    AutoSwitch, BreakerPolicy, CachePolicy, InstancePolicy, LimitPolicy, RetryPolicy, ValidatePolicy, ValidationMode,
+};
 
 /// What holds for all servers of a manager.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ManagerOptions {
     /// How many calls of one batch run at once.
     pub max_parallel: usize,
     /// How long a call may be silent, unless the server or the tool says otherwise.
@@ -35,7 +37,7 @@ pub struct Options {
     /// How long a server may take to answer the question which era it speaks, before it counts as legacy.
     pub probe_timeout: Duration,
     /// The legacy revision that is offered first.
-    pub legacy_version: Version,
+    pub legacy_version: ProtocolVersion,
     /// How long a server's question waits for its answer.
     pub input_lifetime: Duration,
     /// How long it waits from when another caller is kept out by it: a legacy server on a shared stream that asks serves
@@ -46,9 +48,9 @@ pub struct Options {
     /// Who we are and what a legacy server may ask us for.
     pub profile: Arc<ClientProfile>,
     /// The answer for a legacy server that asks for roots outside any call; `None` means that there are none.
-    pub roots: Option<Raw>,
+    pub roots: Option<RawJson>,
     /// Seals the state of parked calls.
-    pub sealer: Arc<Sealer>,
+    pub sealer: Arc<StateSealer>,
     /// How many calls to all servers together may be under way; `None` means no limit besides each server's.
     pub limit: Option<LimitPolicy>,
     /// How many connections to all servers together there may be; the one unused for longest is closed for a new
@@ -56,10 +58,10 @@ pub struct Options {
     /// process do not count.
     pub max_connections: Option<usize>,
     /// A program's own checks before tools are called.
-    pub checks: Checks,
+    pub checks: CallChecks,
 }
 
-impl Default for Options {
+impl Default for ManagerOptions {
     fn default() -> Self {
         Self {
             max_parallel: 10,
@@ -67,16 +69,16 @@ impl Default for Options {
             max_timeout: Duration::from_secs(600),
             handshake_timeout: Duration::from_secs(30),
             probe_timeout: Duration::from_secs(10),
-            legacy_version: Version::LATEST_LEGACY,
+            legacy_version: ProtocolVersion::LATEST_LEGACY,
             input_lifetime: Duration::from_secs(600),
             input_patience: Duration::from_secs(30),
             state_dir: None,
             profile: Arc::new(own_profile(ClientCapabilities::all())),
             roots: None,
-            sealer: Arc::new(Sealer::random()),
+            sealer: Arc::new(StateSealer::random()),
             limit: None,
             max_connections: None,
-            checks: Checks::default(),
+            checks: CallChecks::default(),
         }
     }
 }
@@ -84,7 +86,7 @@ impl Default for Options {
 /// A profile under our own name with these capabilities.
 pub fn own_profile(capabilities: ClientCapabilities) -> ClientProfile {
     let info = serde_json::json!({"name": "tsugi", "version": env!("CARGO_PKG_VERSION")});
-    ClientProfile { version: Version::LATEST, info: Some(info.into()), capabilities }
+    ClientProfile { version: ProtocolVersion::LATEST, info: Some(info.into()), capabilities }
 }
 
 /// One server.
@@ -93,7 +95,7 @@ pub struct ServerConfig {
     /// Its name, unique within a manager.
     pub name: String,
     /// How to reach it.
-    pub target: Target,
+    pub target: ConnectTarget,
     /// How long a call may be silent.
     pub timeout: Option<Duration>,
     /// How long a call may take whatever happens; no other limit goes beyond it.
@@ -101,9 +103,9 @@ pub struct ServerConfig {
     /// Settings of single tools.
     pub tools: HashMap<String, ToolConfig>,
     /// What to do when it dies.
-    pub restart: Restart,
+    pub restart: RestartPolicy,
     /// When to start it.
-    pub start: Start,
+    pub start: StartPolicy,
     /// Which era to speak.
     pub era: EraChoice,
     /// How to wait between attempts.
@@ -121,7 +123,7 @@ pub struct ServerConfig {
     /// When it is left alone after failures; `None` means never.
     pub breaker: Option<BreakerPolicy>,
     /// How many of it run.
-    pub instances: Instances,
+    pub instances: InstancePolicy,
     /// How many connections to it there may be; the one unused for longest is closed for a new one.
     pub max_connections: usize,
     /// Stop what was not used for so long; the next call starts it again.
@@ -129,20 +131,20 @@ pub struct ServerConfig {
     /// How long connecting and the handshake may take together, where it differs from the manager's.
     pub handshake_timeout: Option<Duration>,
     /// The legacy revision that is offered first, where it differs from the manager's.
-    pub legacy_version: Option<Version>,
+    pub legacy_version: Option<ProtocolVersion>,
 }
 
 impl ServerConfig {
     /// A server with the usual settings.
-    pub fn new(name: impl Into<String>, target: Target) -> Self {
+    pub fn new(name: impl Into<String>, target: ConnectTarget) -> Self {
         Self {
             name: name.into(),
             target,
             timeout: None,
             max_timeout: None,
             tools: HashMap::new(),
-            restart: Restart::OnFailure,
-            start: Start::Eager,
+            restart: RestartPolicy::OnFailure,
+            start: StartPolicy::Eager,
             era: EraChoice::Auto,
             backoff: BackoffPolicy::default(),
             job: JobSettings::default(),
@@ -151,7 +153,7 @@ impl ServerConfig {
             cache: None,
             limit: Some(LimitPolicy::default()),
             breaker: Some(BreakerPolicy::default()),
-            instances: Instances::Shared,
+            instances: InstancePolicy::Shared,
             max_connections: 10,
             idle_timeout: None,
             handshake_timeout: None,
@@ -160,14 +162,14 @@ impl ServerConfig {
     }
 
     /// A manager's options as they hold for this server.
-    pub(crate) fn over(&self, options: &Arc<Options>) -> Arc<Options> {
+    pub(crate) fn over(&self, options: &Arc<ManagerOptions>) -> Arc<ManagerOptions> {
         if self.handshake_timeout.is_none() && self.legacy_version.is_none() {
             return options.clone();
         }
-        Arc::new(Options {
+        Arc::new(ManagerOptions {
             handshake_timeout: self.handshake_timeout.unwrap_or(options.handshake_timeout),
             legacy_version: self.legacy_version.unwrap_or(options.legacy_version),
-            ..Options::clone(options)
+            ..ManagerOptions::clone(options)
         })
     }
 }
@@ -187,9 +189,9 @@ impl PartialEq for JobSettings {
 
 /// How to reach a server.
 #[derive(Clone)]
-pub enum Target {
+pub enum ConnectTarget {
     /// A program that we start and talk to over its standard streams.
-    Stdio(Box<Command>),
+    Stdio(Box<JobCommand>),
     /// An HTTP server; which of the HTTP wires is found out.
     Http(HttpTarget),
     /// An HTTP server that speaks streamable HTTP.
@@ -220,10 +222,10 @@ impl LinkSource {
     }
 }
 
-impl Target {
+impl ConnectTarget {
     /// A program.
-    pub fn stdio(command: Command) -> Self {
-        Target::Stdio(Box::new(command))
+    pub fn stdio(command: JobCommand) -> Self {
+        ConnectTarget::Stdio(Box::new(command))
     }
 
     /// An address: `ws://` and `wss://` mean WebSocket, `http://` and `https://` mean HTTP, found out.
@@ -232,8 +234,8 @@ impl Target {
         let scheme = url.scheme().to_owned();
         let target = HttpTarget { url, headers };
         match scheme.as_str() {
-            "http" | "https" => Some(Target::Http(target)),
-            "ws" | "wss" => Some(Target::WebSocket(target)),
+            "http" | "https" => Some(ConnectTarget::Http(target)),
+            "ws" | "wss" => Some(ConnectTarget::WebSocket(target)),
             _ => None,
         }
     }
@@ -241,31 +243,31 @@ impl Target {
     /// The word for people: `stdio`, `http`, `sse`, `websocket`, `builtin`.
     pub fn kind(&self) -> &'static str {
         match self {
-            Target::Stdio(_) => "stdio",
-            Target::Http(_) | Target::StreamableHttp(_) => "http",
-            Target::Sse(_) => "sse",
-            Target::WebSocket(_) => "websocket",
-            Target::InProcess(_) | Target::Link(_) => "builtin",
+            ConnectTarget::Stdio(_) => "stdio",
+            ConnectTarget::Http(_) | ConnectTarget::StreamableHttp(_) => "http",
+            ConnectTarget::Sse(_) => "sse",
+            ConnectTarget::WebSocket(_) => "websocket",
+            ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => "builtin",
         }
     }
 }
 
-impl PartialEq for Target {
+impl PartialEq for ConnectTarget {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Target::Stdio(one), Target::Stdio(two)) => one == two,
-            (Target::Http(one), Target::Http(two))
-            | (Target::StreamableHttp(one), Target::StreamableHttp(two))
-            | (Target::Sse(one), Target::Sse(two))
-            | (Target::WebSocket(one), Target::WebSocket(two)) => one == two,
-            (Target::InProcess(one), Target::InProcess(two)) => Arc::ptr_eq(one, two),
-            (Target::Link(one), Target::Link(two)) => Arc::ptr_eq(&one.0, &two.0),
+            (ConnectTarget::Stdio(one), ConnectTarget::Stdio(two)) => one == two,
+            (ConnectTarget::Http(one), ConnectTarget::Http(two))
+            | (ConnectTarget::StreamableHttp(one), ConnectTarget::StreamableHttp(two))
+            | (ConnectTarget::Sse(one), ConnectTarget::Sse(two))
+            | (ConnectTarget::WebSocket(one), ConnectTarget::WebSocket(two)) => one == two,
+            (ConnectTarget::InProcess(one), ConnectTarget::InProcess(two)) => Arc::ptr_eq(one, two),
+            (ConnectTarget::Link(one), ConnectTarget::Link(two)) => Arc::ptr_eq(&one.0, &two.0),
             _ => false,
         }
     }
 }
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for ConnectTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Commands and addresses may hold secrets.
         f.write_str(self.kind())
@@ -280,9 +282,9 @@ pub struct ToolConfig {
     /// Whether calls are kept out of the log at the usual level.
     pub is_quiet: bool,
     /// Whether a call may be tried again. `On` vouches that repeating it does no harm.
-    pub retry: Switch,
+    pub retry: AutoSwitch,
     /// Whether results are kept; `Auto` means those of read-only tools where the server's are kept.
-    pub cache: Switch,
+    pub cache: AutoSwitch,
     /// How long a result is kept, where it differs from the server's.
     pub cache_ttl: Option<Duration>,
     /// Overrules the tool's own `readOnlyHint`.
@@ -295,7 +297,7 @@ pub struct ToolConfig {
 
 /// What to do when a server dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Restart {
+pub enum RestartPolicy {
     /// Start it again, with growing pauses.
     #[default]
     OnFailure,
@@ -305,7 +307,7 @@ pub enum Restart {
 
 /// When to start a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Start {
+pub enum StartPolicy {
     /// At once.
     #[default]
     Eager,

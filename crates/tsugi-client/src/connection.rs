@@ -6,85 +6,85 @@
 pub mod backoff;
 pub(crate) mod batch;
 pub(crate) mod context;
-pub(crate) mod exchange;
-pub(crate) mod gathering;
+pub(crate) mod era_cache;
 pub(crate) mod handshake;
+pub(crate) mod http;
 pub(crate) mod in_process;
-pub(crate) mod memory;
-pub(crate) mod mux;
 pub(crate) mod notice;
 pub(crate) mod parked;
+pub(crate) mod parse_response;
 pub(crate) mod question;
-pub(crate) mod reading;
+pub(crate) mod question_batch;
 pub mod state;
+pub(crate) mod stream;
 pub(crate) mod turnstile;
 
 use std::sync::Arc;
 
-use tsugi_process::Job;
+use tsugi_process::SupervisedJob;
 use tsugi_protocol::answer::{Answer, Call, Fault, Reply};
-use tsugi_protocol::codec::framing::Kind;
+use tsugi_protocol::codec::framing::FramingKind;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
-use tsugi_protocol::rpc::Notification;
+use tsugi_protocol::rpc::RpcNotification;
 
-use exchange::Exchange;
-use in_process::InProcess;
-use memory::Known;
-use mux::Mux;
+use era_cache::KnownEra;
+use http::HttpConnection;
+use in_process::InProcessConnection;
+use stream::StreamConnection;
 
 /// A connection that has finished its handshake.
 #[derive(Clone)]
-pub(crate) enum Connection {
+pub(crate) enum ServerConnection {
     /// Over a shared stream: stdio, WebSocket, HTTP+SSE.
-    Mux(Arc<Mux>),
+    Mux(Arc<StreamConnection>),
     /// Over HTTP, an exchange per call.
-    Exchange(Arc<Exchange>),
+    Exchange(Arc<HttpConnection>),
     /// With a server in this process.
-    InProcess(Arc<InProcess>),
+    InProcess(Arc<InProcessConnection>),
 }
 
-impl Connection {
+impl ServerConnection {
     /// Who answers.
     pub(crate) fn identity(&self) -> Arc<ServerIdentity> {
         match self {
-            Connection::Mux(mux) => mux.identity(),
-            Connection::Exchange(exchange) => exchange.identity(),
-            Connection::InProcess(server) => server.identity(),
+            ServerConnection::Mux(mux) => mux.identity(),
+            ServerConnection::Exchange(exchange) => exchange.identity(),
+            ServerConnection::InProcess(server) => server.identity(),
         }
     }
 
     /// The server's process, when we started one.
-    pub(crate) fn job(&self) -> Option<&Job> {
+    pub(crate) fn job(&self) -> Option<&SupervisedJob> {
         match self {
-            Connection::Mux(mux) => mux.job(),
+            ServerConnection::Mux(mux) => mux.job(),
             _ => None,
         }
     }
 
     /// What was found out about the server, for the next time.
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> KnownEra {
         let framing = match self {
-            Connection::Mux(mux) => mux.framing(),
-            Connection::Exchange(..) | Connection::InProcess(..) => Kind::Line,
+            ServerConnection::Mux(mux) => mux.framing(),
+            ServerConnection::Exchange(..) | ServerConnection::InProcess(..) => FramingKind::Line,
         };
-        Known { era: self.identity().version.era(), framing }
+        KnownEra { era: self.identity().version.era(), framing }
     }
 
     /// Waits until the connection is gone and says why.
     pub(crate) async fn lost(&self) -> Arc<Fault> {
         match self {
-            Connection::Mux(mux) => mux.lost().await,
-            Connection::Exchange(exchange) => exchange.lost().await,
-            Connection::InProcess(..) => std::future::pending().await,
+            ServerConnection::Mux(mux) => mux.lost().await,
+            ServerConnection::Exchange(exchange) => exchange.lost().await,
+            ServerConnection::InProcess(..) => std::future::pending().await,
         }
     }
 
     /// True when no call should be made on it any more: it is about to end, or has.
     pub(crate) fn is_ending(&self) -> bool {
         match self {
-            Connection::Mux(mux) => mux.is_ending(),
-            Connection::Exchange(exchange) => exchange.is_ending(),
-            Connection::InProcess(..) => false,
+            ServerConnection::Mux(mux) => mux.is_ending(),
+            ServerConnection::Exchange(exchange) => exchange.is_ending(),
+            ServerConnection::InProcess(..) => false,
         }
     }
 
@@ -93,39 +93,39 @@ impl Connection {
         if self.identity().version.era() == Era::Modern {
             return;
         }
-        let notification = Notification::new(Method::RootsChanged, None);
+        let notification = RpcNotification::new(Method::RootsChanged, None);
         match self {
-            Connection::Mux(mux) => mux.notify(&notification),
-            Connection::Exchange(exchange) => exchange.notify(&notification),
-            Connection::InProcess(..) => {}
+            ServerConnection::Mux(mux) => mux.notify(&notification),
+            ServerConnection::Exchange(exchange) => exchange.notify(&notification),
+            ServerConnection::InProcess(..) => {}
         }
     }
 
     /// How many calls are in flight.
     pub(crate) fn in_flight(&self) -> usize {
         match self {
-            Connection::Mux(mux) => mux.in_flight(),
-            Connection::Exchange(exchange) => exchange.in_flight(),
-            Connection::InProcess(..) => 0,
+            ServerConnection::Mux(mux) => mux.in_flight(),
+            ServerConnection::Exchange(exchange) => exchange.in_flight(),
+            ServerConnection::InProcess(..) => 0,
         }
     }
 
     /// Ends the connection: the wire is closed and the process stopped, with everything it started.
     pub(crate) async fn close(&self) {
         match self {
-            Connection::Mux(mux) => mux.close().await,
-            Connection::Exchange(exchange) => exchange.close().await,
-            Connection::InProcess(..) => {}
+            ServerConnection::Mux(mux) => mux.close().await,
+            ServerConnection::Exchange(exchange) => exchange.close().await,
+            ServerConnection::InProcess(..) => {}
         }
     }
 }
 
-impl Answer for Connection {
+impl Answer for ServerConnection {
     fn answer(&self, call: Call) -> Reply {
         match self {
-            Connection::Mux(mux) => mux.answer(call),
-            Connection::Exchange(exchange) => exchange.answer(call),
-            Connection::InProcess(server) => server.answer(call),
+            ServerConnection::Mux(mux) => mux.answer(call),
+            ServerConnection::Exchange(exchange) => exchange.answer(call),
+            ServerConnection::InProcess(server) => server.answer(call),
         }
     }
 }

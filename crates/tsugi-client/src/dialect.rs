@@ -6,22 +6,22 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tsugi_protocol::answer::{Fault, FaultCode};
-use tsugi_protocol::json::Raw;
-use tsugi_schema::dialect::{self, ArgumentPlan, Dialect, NamedTool};
-use tsugi_schema::loss::Loss;
-use tsugi_schema::tool_name::{NameMap, Naming, Target};
+use tsugi_protocol::json::RawJson;
+use tsugi_schema::dialect::{self, ArgumentPlan, NamedTool, SchemaDialect};
+use tsugi_schema::loss::SchemaLoss;
+use tsugi_schema::tool_name::{NameMap, ToolNaming, ToolTarget};
 
 use crate::catalog::Catalog;
-use crate::config::Strictness;
+use crate::config::ValidationMode;
 use crate::layer::validate::check_arguments;
-use crate::manager::{Execution, Manager};
+use crate::manager::{Manager, ToolExecution};
 use crate::result::ToolResult;
 use crate::server::Server;
 
 /// The tools of all servers in one dialect, as they were at one moment.
 #[derive(Debug)]
 pub struct Spoken {
-    /// What the provider's SDK takes as it is: for Gemini one `Tool` with all functions, for OpenAI and Anthropic `tools`.
+    /// What the provider's SDK takes as it is: for Gemini one `ToolDescription` with all functions, for OpenAI and Anthropic `tools`.
     pub declarations: Value,
     tools: HashMap<String, SpokenTool>,
 }
@@ -30,9 +30,9 @@ pub struct Spoken {
 #[derive(Debug)]
 pub struct SpokenTool {
     /// Which server has it and what it is called there.
-    pub target: Target,
+    pub target: ToolTarget,
     /// What the declaration does not say.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<SchemaLoss>,
     plan: ArgumentPlan,
 }
 
@@ -48,16 +48,16 @@ impl Spoken {
     }
 
     /// The call that a model meant: its tool's own name, and the arguments as that tool takes them.
-    pub fn read_call(&self, name: &str, arguments: Value) -> Result<Execution, Fault> {
+    pub fn read_call(&self, name: &str, arguments: Value) -> Result<ToolExecution, Fault> {
         let Some(tool) = self.tool(name) else {
             let message = format!("no tool was offered under the name {name:?}");
             return Err(Fault::new(FaultCode::ToolNotFound, message).on_tool(name));
         };
         let arguments = tool.plan.restore(parsed(name, arguments)?);
-        Ok(Execution {
+        Ok(ToolExecution {
             server: Some(tool.target.server.clone()),
             tool: tool.target.tool.clone(),
-            arguments: Some(Raw::from(arguments)),
+            arguments: Some(RawJson::from(arguments)),
         })
     }
 }
@@ -79,7 +79,7 @@ fn parsed(name: &str, arguments: Value) -> Result<Value, Fault> {
 
 /// What was said last in each dialect, kept while no catalog changes.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<HashMap<Dialect, Said>>);
+pub(crate) struct Desk(Mutex<HashMap<SchemaDialect, Said>>);
 
 /// What was said, and of which catalogs.
 type Said = (Arc<Catalogs>, Arc<Spoken>);
@@ -100,26 +100,26 @@ impl PartialEq for Catalogs {
 
 impl Manager {
     /// Every tool that is known at the moment, in the words of a provider. Names are `server__tool`, made safe.
-    pub fn tools_for(&self, dialect: Dialect) -> Arc<Spoken> {
+    pub fn tools_for(&self, dialect: SchemaDialect) -> Arc<Spoken> {
         let servers = self.servers();
         let catalogs = Arc::new(catalogs(&servers));
         let said = self.desk().0.lock().get(&dialect).cloned();
         if let Some((_, spoken)) = said.filter(|(known, _)| *known == catalogs) {
             return spoken;
         }
-        let spoken = Arc::new(speak(&servers, dialect, dialect::Options::default()));
+        let spoken = Arc::new(speak(&servers, dialect, dialect::DialectOptions::default()));
         self.desk().0.lock().insert(dialect, (catalogs, spoken.clone()));
         spoken
     }
 
     /// As [`Manager::tools_for`], with choices; calls are then read with [`Spoken::read_call`].
-    pub fn tools_for_with(&self, dialect: Dialect, options: dialect::Options) -> Spoken {
+    pub fn tools_for_with(&self, dialect: SchemaDialect, options: dialect::DialectOptions) -> Spoken {
         speak(&self.servers(), dialect, options)
     }
 
     /// Calls what a model meant. The arguments are turned back and checked against the tool's own schema,
     /// so that the model hears what is wrong in terms of the tool.
-    pub async fn call_from(&self, dialect: Dialect, name: &str, arguments: Value) -> ToolResult {
+    pub async fn call_from(&self, dialect: SchemaDialect, name: &str, arguments: Value) -> ToolResult {
         let started = std::time::Instant::now();
         let failed = |fault| ToolResult::failure(name, fault, started.elapsed());
         let execution = match self.tools_for(dialect).read_call(name, arguments) {
@@ -133,10 +133,10 @@ impl Manager {
     }
 
     /// What is wrong with arguments that the server's own stack would let pass.
-    fn unfit(&self, execution: &Execution) -> Option<Fault> {
+    fn unfit(&self, execution: &ToolExecution) -> Option<Fault> {
         let server = self.server(execution.server.as_deref()?)?;
         let tool = server.known_tool(&execution.tool)?;
-        if tool.policy.arguments == Strictness::Enforce {
+        if tool.policy.arguments == ValidationMode::Enforce {
             return None;
         }
         check_arguments(&tool, execution.arguments.as_ref()).map(|fault| fault.on_server(server.name()))
@@ -151,15 +151,15 @@ fn catalogs(servers: &[Server]) -> Catalogs {
 
 /// A tool before it is put into words.
 struct Plain {
-    target: Target,
+    target: ToolTarget,
     description: String,
     schema: Value,
 }
 
-fn speak(servers: &[Server], dialect: Dialect, options: dialect::Options) -> Spoken {
+fn speak(servers: &[Server], dialect: SchemaDialect, options: dialect::DialectOptions) -> Spoken {
     let plain: Vec<Plain> = servers.iter().flat_map(plain_tools).collect();
     let targets = plain.iter().map(|tool| tool.target.clone());
-    let names = NameMap::build_within(targets, Naming::Prefix, dialect.longest_name());
+    let names = NameMap::build_within(targets, ToolNaming::Prefix, dialect.longest_name());
     let name = |tool: &Plain| names.name(&tool.target).unwrap_or_default().to_owned();
     let named: Vec<(String, &Plain)> = plain.iter().map(|tool| (name(tool), tool)).collect();
     let offered: Vec<NamedTool<'_>> = named
@@ -176,10 +176,10 @@ fn speak(servers: &[Server], dialect: Dialect, options: dialect::Options) -> Spo
 
 fn plain_tools(server: &Server) -> Vec<Plain> {
     let Some(catalog) = server.catalog() else { return Vec::new() };
-    let plain = |tool: &tsugi_protocol::mcp::tool::Tool| Plain {
-        target: Target::new(server.name(), tool.name()),
+    let plain = |tool: &tsugi_protocol::mcp::tool::ToolDescription| Plain {
+        target: ToolTarget::new(server.name(), tool.name()),
         description: tool.description().unwrap_or_default(),
-        schema: tool.input_schema().and_then(|schema| schema.to_shown().ok()).unwrap_or(Value::Bool(true)),
+        schema: tool.input_schema().and_then(|schema| schema.to_lossy().ok()).unwrap_or(Value::Bool(true)),
     };
     catalog.tools.items.iter().map(plain).collect()
 }

@@ -1,10 +1,10 @@
 //! Failures of wires and processes as faults.
 
-use tsugi_process::{Cause, ExitReport};
-use tsugi_protocol::answer::{Fault, FaultCode, ProcessEnd, SentState, Stage};
-use tsugi_protocol::json::Raw;
+use tsugi_process::{ExitCause, ExitReport};
+use tsugi_protocol::answer::{CallStage, Fault, FaultCode, ProcessEnd, SentState};
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::rpc::RpcError;
-use tsugi_transport::{ErrorKind, TransportError};
+use tsugi_transport::{TransportError, TransportErrorKind};
 
 /// How many lines of standard error a fault shows.
 pub(crate) const STDERR_LINES: usize = 10;
@@ -12,9 +12,9 @@ pub(crate) const STDERR_LINES: usize = 10;
 /// A wire's failure while connecting.
 pub(crate) fn connect_fault(error: &TransportError) -> Fault {
     let fault = match &error.kind {
-        ErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
-        ErrorKind::Status { status: 401 | 403, .. } => {
-            Fault::new(FaultCode::PermissionDenied, &error.message).at(Stage::Connect).retryable(false)
+        TransportErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
+        TransportErrorKind::Status { status: 401 | 403, .. } => {
+            Fault::new(FaultCode::PermissionDenied, &error.message).at(CallStage::Connect).retryable(false)
         }
         _ => Fault::new(FaultCode::ConnectionFailed, &error.message),
     };
@@ -24,12 +24,12 @@ pub(crate) fn connect_fault(error: &TransportError) -> Fault {
 /// A wire's failure during a call.
 pub(crate) fn call_fault(error: &TransportError) -> Fault {
     let fault = match &error.kind {
-        ErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
-        ErrorKind::Connect => Fault::new(FaultCode::ConnectionFailed, &error.message),
-        ErrorKind::Lost => Fault::new(FaultCode::ConnectionLost, &error.message),
-        ErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
-        ErrorKind::TooLarge => Fault::new(FaultCode::InvalidResponse, &error.message),
-        ErrorKind::Status { status, .. } => Fault::new(status_code(*status), &error.message),
+        TransportErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
+        TransportErrorKind::Connect => Fault::new(FaultCode::ConnectionFailed, &error.message),
+        TransportErrorKind::Lost => Fault::new(FaultCode::ConnectionLost, &error.message),
+        TransportErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
+        TransportErrorKind::TooLarge => Fault::new(FaultCode::InvalidResponse, &error.message),
+        TransportErrorKind::Status { status, .. } => Fault::new(status_code(*status), &error.message),
     };
     let sent = if error.may_be_sent { SentState::Unknown } else { SentState::NotSent };
     with_wire(fault.sent(sent_for(&error.kind, sent)), error)
@@ -47,11 +47,11 @@ pub(crate) fn refused_fault(refusal: &TransportError, error: &RpcError) -> Fault
         Some("failed") => fault.sent = SentState::Failed,
         _ => {}
     }
-    fault.with_details(Raw::from(error.details()))
+    fault.with_details(RawJson::from(error.details()))
 }
 
 fn not_started(error: &TransportError, may_pass: bool) -> Fault {
-    Fault::new(FaultCode::ServerNotRunning, &error.message).at(Stage::Spawn).retryable(may_pass)
+    Fault::new(FaultCode::ServerNotRunning, &error.message).at(CallStage::Spawn).retryable(may_pass)
 }
 
 /// What a status says about the effect of a call. An answer came, so the request was sent.
@@ -60,11 +60,11 @@ fn not_started(error: &TransportError, may_pass: bool) -> Fault {
 /// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-15.5)). 429 and 503 say so only with `Retry-After`: a server
 /// that names a time has decided not to serve now, while a plain 503 is what proxies say of a server that died at work.
 /// Everything else may come from any place, also from behind the effect: 404 and 405 as well as 500.
-fn sent_for(kind: &ErrorKind, otherwise: SentState) -> SentState {
+fn sent_for(kind: &TransportErrorKind, otherwise: SentState) -> SentState {
     match kind {
-        ErrorKind::Status { status: 401 | 403 | 413 | 415, .. } => SentState::NotSent,
-        ErrorKind::Status { status: 429 | 503, retry_after: Some(_) } => SentState::NotSent,
-        ErrorKind::Status { .. } => SentState::Unknown,
+        TransportErrorKind::Status { status: 401 | 403 | 413 | 415, .. } => SentState::NotSent,
+        TransportErrorKind::Status { status: 429 | 503, retry_after: Some(_) } => SentState::NotSent,
+        TransportErrorKind::Status { .. } => SentState::Unknown,
         _ => otherwise,
     }
 }
@@ -81,7 +81,7 @@ fn status_code(status: u16) -> FaultCode {
 
 fn with_wire(mut fault: Fault, error: &TransportError) -> Fault {
     fault.hint = error.hint.clone();
-    if let ErrorKind::Status { retry_after: Some(after), .. } = &error.kind {
+    if let TransportErrorKind::Status { retry_after: Some(after), .. } = &error.kind {
         fault.retry_after_ms = Some(after.as_millis() as u64);
     }
     fault
@@ -96,8 +96,8 @@ pub(crate) fn process_end(report: &ExitReport) -> ProcessEnd {
 /// A signal alone does not say that it was the sandbox, nor what would help.
 fn end_in_words(report: &ExitReport) -> String {
     let (what, key) = match report.cause {
-        Cause::MemoryLimit => ("held more memory", "memory"),
-        Cause::ProcessLimit => ("had more processes", "processes"),
+        ExitCause::MemoryLimit => ("held more memory", "memory"),
+        ExitCause::ProcessLimit => ("had more processes", "processes"),
         _ => return report.status.to_string(),
     };
     format!("{}, as it {what} than its sandbox allows; raise `{key}` of its `sandbox`", report.status)
@@ -107,7 +107,7 @@ fn end_in_words(report: &ExitReport) -> String {
 mod process_tests {
     use std::time::Duration;
 
-    use tsugi_process::Exit;
+    use tsugi_process::ChildExit;
 
     use super::*;
 
@@ -115,7 +115,7 @@ mod process_tests {
     fn an_end_by_a_limit_names_the_setting_to_raise() {
         let status = |cause| {
             let report = ExitReport {
-                status: Exit::Signal(9),
+                status: ChildExit::Signal(9),
                 cause,
                 stderr_tail: Vec::new(),
                 ran_for: Duration::ZERO,
@@ -126,8 +126,8 @@ mod process_tests {
             };
             process_end(&report).status
         };
-        assert_eq!(status(Cause::Itself), "SIGKILL (signal 9)");
-        assert!(status(Cause::MemoryLimit).contains("raise `memory`"));
-        assert!(status(Cause::ProcessLimit).contains("raise `processes`"));
+        assert_eq!(status(ExitCause::Itself), "SIGKILL (signal 9)");
+        assert!(status(ExitCause::MemoryLimit).contains("raise `memory`"));
+        assert!(status(ExitCause::ProcessLimit).contains("raise `processes`"));
     }
 }

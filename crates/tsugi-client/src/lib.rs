@@ -1,6 +1,6 @@
 //! Keep upstream servers connected and answer calls through them.
 //!
-//! A [`Manager`] holds many servers. Each is a [`Server`]: a connection that is brought back when it
+//! A [`Manager`] holds many servers. Each is a [`InProcessServer`]: a connection that is brought back when it
 //! breaks, a [`Catalog`](catalog::Catalog) of what the server offers, and a stack of layers around its calls.
 //! Everything that answers implements [`Answer`](tsugi_protocol::answer::Answer).
 //!
@@ -15,15 +15,16 @@
 //! # }
 //! ```
 
-pub mod alarm;
 pub mod batch;
 pub mod catalog;
+pub mod coarse_timer;
 pub mod config;
 pub mod connection;
 pub mod dialect;
 mod error;
 mod layer;
 pub mod manager;
+pub mod not_found;
 mod pool;
 pub mod result;
 #[cfg(feature = "rmcp")]
@@ -32,10 +33,9 @@ pub mod seal;
 pub mod serena;
 pub mod server;
 mod stack;
-mod tools;
-pub mod unknown;
+mod tool_table;
 
-pub use config::{EraChoice, Options, Restart, ServerConfig, Start, Target, ToolConfig};
+pub use config::{ConnectTarget, EraChoice, ManagerOptions, RestartPolicy, ServerConfig, StartPolicy, ToolConfig};
 pub use manager::Manager;
 pub use result::ToolResult;
-pub use server::{Change, Server, Status, What};
+pub use server::{Server, ServerChange, ServerEvent, ServerStatus};

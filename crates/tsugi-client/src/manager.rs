@@ -17,17 +17,17 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::meta::RequestMeta;
 
 use crate::batch;
-use crate::config::{Options, ServerConfig};
+use crate::config::{ManagerOptions, ServerConfig};
 use crate::dialect::Desk;
+use crate::not_found;
 use crate::result::ToolResult;
 use crate::serena::{self, Serena};
-use crate::server::{Change, Common, Server, What};
-use crate::unknown;
-pub use reconcile::{Prepared, Step};
+use crate::server::{ManagerShared, Server, ServerChange, ServerEvent};
+pub use reconcile::{PreparedServers, ReconcileStep};
 
 /// How many changes a slow listener may be behind before it misses some.
 const CHANGES: usize = 1024;
@@ -40,23 +40,23 @@ const NAMED: usize = 20;
 
 /// Holds servers. Cheap to clone; all servers stop when the last clone is dropped.
 #[derive(Clone)]
-pub struct Manager(Arc<Inner>);
+pub struct Manager(Arc<ManagerState>);
 
-struct Inner {
-    common: Arc<Common>,
+struct ManagerState {
+    shared: Arc<ManagerShared>,
     desk: Desk,
-    servers: RwLock<Vec<Held>>,
-    changes: broadcast::Sender<Change>,
+    servers: RwLock<Vec<RegisteredServer>>,
+    changes: broadcast::Sender<ServerChange>,
     /// Servers that nobody finds by name any more, but that still end.
     leaving: TaskTracker,
 }
 
-struct Held {
+struct RegisteredServer {
     server: Server,
     task: AbortHandle,
 }
 
-impl Drop for Held {
+impl Drop for RegisteredServer {
     fn drop(&mut self) {
         self.task.abort();
         self.server.let_go();
@@ -65,38 +65,38 @@ impl Drop for Held {
 
 /// One call of a batch.
 #[derive(Debug, Clone)]
-pub struct Execution {
+pub struct ToolExecution {
     /// Which server; may be left out when only one has the tool.
     pub server: Option<String>,
     /// Which tool.
     pub tool: String,
     /// With what.
-    pub arguments: Option<Raw>,
+    pub arguments: Option<RawJson>,
 }
 
 impl Manager {
     /// Without servers. Must be called within a tokio runtime.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: ManagerOptions) -> Self {
         let changes = broadcast::channel(CHANGES).0;
-        let common = Arc::new(Common::new(options));
+        let common = Arc::new(ManagerShared::new(options));
         let (servers, leaving) = (RwLock::default(), TaskTracker::new());
-        Self(Arc::new(Inner { common, desk: Desk::default(), servers, changes, leaving }))
+        Self(Arc::new(ManagerState { shared: common, desk: Desk::default(), servers, changes, leaving }))
     }
 
     /// Servers that are registered from now on are not started before [`let_start`](Self::let_start): whoever has
     /// something to do first, such as to listen, does not share the machine with twenty programs that begin.
     pub fn hold_back(&self) {
-        self.0.common.may_start.send_replace(false);
+        self.0.shared.may_start.send_replace(false);
     }
 
     /// Starts what was held back.
     pub fn let_start(&self) {
-        self.0.common.may_start.send_replace(true);
+        self.0.shared.may_start.send_replace(true);
     }
 
     /// The settings for all servers.
-    pub fn options(&self) -> &Arc<Options> {
-        &self.0.common.options
+    pub fn options(&self) -> &Arc<ManagerOptions> {
+        &self.0.shared.options
     }
 
     /// Adds a server and starts connecting it in the background, unless it starts lazily.
@@ -108,22 +108,22 @@ impl Manager {
             let fault = Fault::new(FaultCode::ConfigInvalid, message).on_server(&config.name);
             return Err(fault.with_hint("choose another name, or remove that server first"));
         }
-        let held = self.hold(config, None);
+        let held = self.spawn_server(config, None);
         let server = held.server.clone();
         servers.push(held);
         drop(servers);
-        self.tell(&server, What::Registered);
+        self.announce(&server, ServerEvent::Registered);
         Ok(server)
     }
 
-    fn hold(&self, config: ServerConfig, before: Option<&Server>) -> Held {
+    fn spawn_server(&self, config: ServerConfig, before: Option<&Server>) -> RegisteredServer {
         let changes = Some(self.0.changes.clone());
-        let (server, task) = Server::spawn(config, &self.0.common, changes, before);
-        Held { server, task }
+        let (server, task) = Server::spawn(config, &self.0.shared, changes, before);
+        RegisteredServer { server, task }
     }
 
-    fn tell(&self, server: &Server, what: What) {
-        let _ = self.0.changes.send(Change { server: server.name().into(), what });
+    fn announce(&self, server: &Server, what: ServerEvent) {
+        let _ = self.0.changes.send(ServerChange { server: server.name().into(), what });
     }
 
     /// Takes a server out and stops it; calls in flight may end first. `false` when there is none.
@@ -134,7 +134,7 @@ impl Manager {
             servers.remove(index)
         };
         self.0.leaving.track_future(held.server.stop()).await;
-        self.tell(&held.server, What::Removed);
+        self.announce(&held.server, ServerEvent::Removed);
         true
     }
 
@@ -149,7 +149,7 @@ impl Manager {
     }
 
     /// Hears of changes of all servers.
-    pub fn changes(&self) -> broadcast::Receiver<Change> {
+    pub fn changes(&self) -> broadcast::Receiver<ServerChange> {
         self.0.changes.subscribe()
     }
 
@@ -170,11 +170,11 @@ impl Manager {
         if let Some(name) = server {
             return self.server(name).ok_or_else(|| self.no_server(name));
         }
-        let mut found = self.once_known(tool).await;
+        let mut found = self.find_with_tool(tool).await;
         match found.len() {
             1 => Ok(found.remove(0)),
-            0 => Err(unknown::tool(tool)),
-            _ => Err(unknown::ambiguous_tool(tool, &found.iter().map(Server::name).collect::<Vec<_>>())),
+            0 => Err(not_found::tool(tool)),
+            _ => Err(not_found::ambiguous_tool(tool, &found.iter().map(Server::name).collect::<Vec<_>>())),
         }
     }
 
@@ -186,7 +186,7 @@ impl Manager {
             true => "no server is registered: register one first".to_owned(),
             false => format!("name one of the servers there are: {}{more}", names.join(", ")),
         };
-        unknown::server(name).with_hint(hint)
+        not_found::server(name).with_hint(hint)
     }
 
     /// The servers that are known to have this tool.
@@ -196,14 +196,14 @@ impl Manager {
     }
 
     /// The servers that have this tool, as soon as no server that still starts should be waited for.
-    async fn once_known(&self, tool: &str) -> Vec<Server> {
-        let limit = self.0.common.options.handshake_timeout;
-        let mut starting: FuturesUnordered<_> = self.unknown().map(|server| settled(server, limit)).collect();
+    async fn find_with_tool(&self, tool: &str) -> Vec<Server> {
+        let limit = self.0.shared.options.handshake_timeout;
+        let mut starting: FuturesUnordered<_> = self.unlisted_servers().map(|server| settled(server, limit)).collect();
         loop {
             let found = self.with_tool(tool);
             let patience = match found.is_empty() {
                 true => limit,
-                false => self.unknown().map(|server| server.newness(FIRST_MOMENTS)).max().unwrap_or_default(),
+                false => self.unlisted_servers().map(|server| server.newness(FIRST_MOMENTS)).max().unwrap_or_default(),
             };
             if patience.is_zero() || !matches!(timeout(patience, starting.next()).await, Ok(Some(()))) {
                 return self.with_tool(tool);
@@ -212,18 +212,18 @@ impl Manager {
     }
 
     /// The servers that have not told their tools.
-    fn unknown(&self) -> impl Iterator<Item = Server> {
+    fn unlisted_servers(&self) -> impl Iterator<Item = Server> {
         self.servers().into_iter().filter(|server| server.catalog().is_none())
     }
 
     /// Calls a tool. `server` may be left out when only one has it.
-    pub fn call_tool(&self, server: Option<&str>, tool: &str, arguments: Option<&Raw>) -> Reply {
+    pub fn call_tool(&self, server: Option<&str>, tool: &str, arguments: Option<&RawJson>) -> Reply {
         let call = match self.own_call(tool, arguments) {
             Ok(call) => call,
             Err(fault) => return Reply::fault(fault),
         };
         let (manager, tool, server) = (self.clone(), tool.to_owned(), server.map(str::to_owned));
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             match manager.find_tool(server.as_deref(), &tool).await {
                 Ok(server) => server.answer(call),
                 Err(fault) => Reply::fault(fault),
@@ -234,16 +234,16 @@ impl Manager {
     /// Calls a tool and gives its result as an agent wants it. Arguments are whatever is written as an object of
     /// JSON, or as `null` for none. With others no tool is called, and the result says `INVALID_PARAMS`.
     pub async fn execute<T: Serialize + ?Sized>(&self, tool: &str, arguments: &T) -> ToolResult {
-        match written(arguments) {
-            Ok(arguments) => self.run(Execution { server: None, tool: tool.to_owned(), arguments }).await,
-            Err(problem) => ToolResult::failure(tool, unfit(tool, &problem), Duration::ZERO),
+        match serialize_arguments(arguments) {
+            Ok(arguments) => self.run(ToolExecution { server: None, tool: tool.to_owned(), arguments }).await,
+            Err(problem) => ToolResult::failure(tool, invalid_arguments(tool, &problem), Duration::ZERO),
         }
     }
 
     /// Runs one call of a batch.
-    pub async fn run(&self, execution: Execution) -> ToolResult {
+    pub async fn run(&self, execution: ToolExecution) -> ToolResult {
         let started = Instant::now();
-        let Execution { server, tool, arguments } = execution;
+        let ToolExecution { server, tool, arguments } = execution;
         let found = match self.own_call(&tool, arguments.as_ref()) {
             Ok(call) => self.find_tool(server.as_deref(), &tool).await.map(|server| (server, call)),
             Err(fault) => Err(fault),
@@ -258,12 +258,12 @@ impl Manager {
     }
 
     /// A call in our own name. Arguments must be an object.
-    fn own_call(&self, tool: &str, arguments: Option<&Raw>) -> Result<Call, Fault> {
+    fn own_call(&self, tool: &str, arguments: Option<&RawJson>) -> Result<Call, Fault> {
         if arguments.is_some_and(|arguments| !arguments.is_object()) {
-            return Err(unfit(tool, "they are no object"));
+            return Err(invalid_arguments(tool, "they are no object"));
         }
         let mut call = Call::tool(tool, arguments);
-        call.meta = RequestMeta::of_client(self.0.common.options.profile.clone());
+        call.meta = RequestMeta::of_client(self.0.shared.options.profile.clone());
         Ok(call)
     }
 
@@ -273,19 +273,19 @@ impl Manager {
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        self.0.common.options.checks.set(server, tool, check);
+        self.0.shared.options.checks.set(server, tool, check);
     }
 
     /// Asks no more before calls of a tool.
     pub fn remove_check(&self, server: &str, tool: &str) {
-        self.0.common.options.checks.remove(server, tool);
+        self.0.shared.options.checks.remove(server, tool);
     }
 
     /// The Serena among the servers, once it is connected; `None` when there is none.
     pub async fn serena(&self) -> Option<Result<Serena, Fault>> {
         let is_serena = |server: &Server| server.catalog().is_some_and(|catalog| serena::is_serena(&catalog));
         if !self.servers().iter().any(is_serena) {
-            self.settled(self.0.common.options.handshake_timeout).await;
+            self.settled(self.0.shared.options.handshake_timeout).await;
         }
         let server = self.servers().into_iter().find(is_serena)?;
         Some(Serena::over(server).await)
@@ -297,8 +297,8 @@ impl Manager {
 
     /// Runs many calls, at most `max_parallel` at a time. Results keep the order of the calls, and a call
     /// that fails does not fail the others.
-    pub async fn execute_parallel(&self, executions: Vec<Execution>) -> Vec<ToolResult> {
-        batch::in_order(executions, self.0.common.options.max_parallel, |execution| self.run(execution)).await
+    pub async fn execute_parallel(&self, executions: Vec<ToolExecution>) -> Vec<ToolResult> {
+        batch::in_order(executions, self.0.shared.options.max_parallel, |execution| self.run(execution)).await
     }
 
     /// Every tool of every server that has told its tools, by name; the first server wins a name.
@@ -319,7 +319,7 @@ impl Manager {
     /// Stops every server, all at once, and waits also for those that were removed or replaced before. No process is
     /// left when this returns.
     pub async fn stop(&self) {
-        let held: Vec<Held> = std::mem::take(&mut *self.0.servers.write());
+        let held: Vec<RegisteredServer> = std::mem::take(&mut *self.0.servers.write());
         futures_util::future::join_all(held.iter().map(|held| held.server.stop())).await;
         self.0.leaving.close();
         self.0.leaving.wait().await;
@@ -328,13 +328,13 @@ impl Manager {
 }
 
 /// Arguments as JSON; nothing for `null`.
-fn written<T: Serialize + ?Sized>(arguments: &T) -> Result<Option<Raw>, String> {
+fn serialize_arguments<T: Serialize + ?Sized>(arguments: &T) -> Result<Option<RawJson>, String> {
     let bytes = serde_json::to_vec(arguments).map_err(|error| error.to_string())?;
-    let raw = Raw::parse(bytes.into()).map_err(|error| error.to_string())?;
+    let raw = RawJson::parse(bytes.into()).map_err(|error| error.to_string())?;
     Ok(Some(raw).filter(|raw| !raw.is_null()))
 }
 
-fn unfit(tool: &str, problem: &str) -> Fault {
+fn invalid_arguments(tool: &str, problem: &str) -> Fault {
     let message = format!("the arguments for {tool:?} cannot be sent: {problem}");
     Fault::new(FaultCode::InvalidParams, message)
         .on_tool(tool)

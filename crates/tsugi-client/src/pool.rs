@@ -1,6 +1,6 @@
 //! Several instances of one server: which of them gets a call, when a new one starts, when one rests.
 
-mod instance;
+mod member;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -10,48 +10,48 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
-use tsugi_protocol::answer::session::Keeper;
+use tsugi_protocol::answer::session_lifetime::SessionObserver;
 use tsugi_protocol::answer::{Answer, Call, Caller, Fault, FaultCode, Reply};
-use tsugi_protocol::codec::framing::Kind;
-use tsugi_protocol::mcp::{Askable, ClientCapabilities, Era};
+use tsugi_protocol::codec::framing::FramingKind;
+use tsugi_protocol::mcp::{AskableInputs, ClientCapabilities, Era};
 
-use crate::config::{Instances, Start};
-use crate::connection::memory::{EraMemory, Known};
-use crate::server::{Common, Inner, Place};
-use instance::{Instance, Lease};
+use crate::config::{InstancePolicy, StartPolicy};
+use crate::connection::era_cache::{EraCache, KnownEra};
+use crate::server::{Instance, InstanceRole, ManagerShared};
+use member::{InstanceLease, PoolMember};
 
 /// The instances of a server. The first one is there always: it tells what the server offers.
-pub(crate) struct Pool {
-    first: Arc<Instance>,
-    common: Arc<Common>,
-    kind: Instances,
-    more: Mutex<Vec<Slot>>,
+pub(crate) struct InstancePool {
+    first: Arc<PoolMember>,
+    common: Arc<ManagerShared>,
+    kind: InstancePolicy,
+    more: Mutex<Vec<PoolSlot>>,
     numbers: AtomicU64,
     /// Which instance asked a question, by the state that comes back with the answer.
     asked: moka::sync::Cache<String, u64>,
     leaving: TaskTracker,
     /// Sessions end wherever their clients are let go of.
     runtime: Handle,
-    own: Weak<Pool>,
+    own: Weak<InstancePool>,
     janitor: Option<AbortHandle>,
 }
 
 /// An instance besides the first.
-struct Slot {
-    owner: Option<Owner>,
-    instance: Arc<Instance>,
+struct PoolSlot {
+    owner: Option<InstanceOwner>,
+    instance: Arc<PoolMember>,
 }
 
 /// Whose an instance is, and on which terms it was opened: those of its caller.
 #[derive(Clone, PartialEq)]
-struct Owner {
+struct InstanceOwner {
     caller: Caller,
-    askable: Askable,
+    askable: AskableInputs,
     announces_roots: bool,
     era: Era,
 }
 
-impl Owner {
+impl InstanceOwner {
     fn of(call: &Call) -> Self {
         let client = &call.meta.client;
         let (askable, era) = (client.capabilities.askable(), client.version.era());
@@ -63,16 +63,16 @@ impl Owner {
     }
 }
 
-impl Pool {
+impl InstancePool {
     /// For a server that has more than one instance or rests when it is idle; `None` for others.
-    pub(crate) fn of(inner: &Arc<Inner>, common: &Arc<Common>) -> Option<Arc<Self>> {
+    pub(crate) fn of(inner: &Arc<Instance>, common: &Arc<ManagerShared>) -> Option<Arc<Self>> {
         let (kind, idle) = (inner.config.instances, inner.config.idle_timeout);
-        if kind == Instances::Shared && idle.is_none() {
+        if kind == InstancePolicy::Shared && idle.is_none() {
             return None;
         }
-        let first = Instance::first(inner.clone());
+        let first = PoolMember::first(inner.clone());
         let asked = moka::sync::Cache::builder().max_capacity(10_000).time_to_live(inner.options.input_lifetime);
-        Some(Arc::new_cyclic(|pool: &Weak<Pool>| Self {
+        Some(Arc::new_cyclic(|pool: &Weak<InstancePool>| Self {
             first,
             common: common.clone(),
             kind,
@@ -82,7 +82,7 @@ impl Pool {
             leaving: TaskTracker::new(),
             runtime: Handle::current(),
             own: pool.clone(),
-            janitor: idle.map(|idle| tokio::spawn(sweep(pool.clone(), idle, Pool::rest)).abort_handle()),
+            janitor: idle.map(|idle| tokio::spawn(sweep(pool.clone(), idle, InstancePool::rest)).abort_handle()),
         }))
     }
 
@@ -112,22 +112,22 @@ impl Pool {
         }
     }
 
-    fn pick(&self, call: &Call) -> Result<Lease, Fault> {
+    fn pick(&self, call: &Call) -> Result<InstanceLease, Fault> {
         match self.kind {
             // No instance is started for a server that is no more; the first one says so.
             _ if self.first.inner().is_let_go() => Ok(self.first.lease()),
-            Instances::Shared => Ok(self.first.lease()),
-            Instances::PerSession if !call.caller.is_told_apart() => Err(self.nobodys()),
-            Instances::PerSession => self.of_session(Owner::of(call), self.asker(call)),
-            Instances::Pool(most) => Ok(self.least_busy(call, most)),
+            InstancePolicy::Shared => Ok(self.first.lease()),
+            InstancePolicy::PerSession if !call.caller.has_identity() => Err(self.nobodys()),
+            InstancePolicy::PerSession => self.of_session(InstanceOwner::of(call), self.asker(call)),
+            InstancePolicy::Pool(most) => Ok(self.least_busy(call, most)),
         }
     }
 
     /// The instance of this caller in this session, and of nobody else.
-    fn of_session(&self, owner: Owner, asker: Option<u64>) -> Result<Lease, Fault> {
+    fn of_session(&self, owner: InstanceOwner, asker: Option<u64>) -> Result<InstanceLease, Fault> {
         let mut more = self.more.lock();
         // An answer goes to the one that asked, also when its caller has learned something meanwhile.
-        let is_its = |slot: &&Slot| match (&slot.owner, asker) {
+        let is_its = |slot: &&PoolSlot| match (&slot.owner, asker) {
             (Some(other), Some(number)) => other.caller == owner.caller && slot.instance.number() == number,
             (other, _) => other.as_ref() == Some(&owner),
         };
@@ -146,9 +146,9 @@ impl Pool {
         }
         let instance = self.start(Some(&owner));
         let (lease, caller) = (instance.lease(), owner.caller.clone());
-        more.push(Slot { owner: Some(owner), instance });
+        more.push(PoolSlot { owner: Some(owner), instance });
         drop(more);
-        let keeper: Weak<dyn Keeper> = self.own.clone();
+        let keeper: Weak<dyn SessionObserver> = self.own.clone();
         caller.when_session_ends(keeper);
         Ok(lease)
     }
@@ -174,7 +174,7 @@ impl Pool {
 
     /// The instance with the fewest calls; a new one while all have some and there may be more. An answer to a
     /// question goes to the one that asked.
-    fn least_busy(&self, call: &Call, most: usize) -> Lease {
+    fn least_busy(&self, call: &Call, most: usize) -> InstanceLease {
         let mut more = self.more.lock();
         if let Some(number) = self.asker(call) {
             let asked = more.iter().map(|slot| &slot.instance).find(|instance| instance.number() == number);
@@ -187,46 +187,46 @@ impl Pool {
         }
         let instance = self.start(None);
         let lease = instance.lease();
-        more.push(Slot { owner: None, instance });
+        more.push(PoolSlot { owner: None, instance });
         lease
     }
 
     /// A new instance. One that has an owner hears of what its owner can be asked for, and in its owner's era if it
     /// speaks that.
-    fn start(&self, owner: Option<&Owner>) -> Arc<Instance> {
+    fn start(&self, owner: Option<&InstanceOwner>) -> Arc<PoolMember> {
         let first = self.first.inner();
         let mut config = first.config.clone();
-        config.start = Start::Lazy;
+        config.start = StartPolicy::Lazy;
         let mut common =
             owner.map_or_else(|| (*self.common).clone(), |owner| self.common.declaring(owner.capabilities()));
         if owner.is_some_and(|owner| owner.era == Era::Legacy) {
             // As if the server were known to speak it: that is tried first, and the other era after it.
-            let framing = common.memory.get(&config.target).map_or(Kind::Line, |known| known.framing);
-            common.memory = Arc::new(EraMemory::open(None));
-            common.memory.set(&config.target, Known { era: Era::Legacy, framing });
+            let framing = common.memory.get(&config.target).map_or(FramingKind::Line, |known| known.framing);
+            common.memory = Arc::new(EraCache::open(None));
+            common.memory.set(&config.target, KnownEra { era: Era::Legacy, framing });
         }
-        let (inner, task) = Inner::spawn(config, &common, None, first.parts.clone(), Place::Further);
-        Instance::further(inner, task, self.numbers.fetch_add(1, Relaxed))
+        let (inner, task) = Instance::spawn(config, &common, None, first.layers.clone(), InstanceRole::Replica);
+        PoolMember::further(inner, task, self.numbers.fetch_add(1, Relaxed))
     }
 
     /// The instance on the terms of this call's caller, if there is one and its server was promised to hear when the
     /// caller's roots change.
-    pub(crate) fn promised_roots(&self, call: &Call) -> Option<Arc<Inner>> {
-        let owner = Owner::of(call);
-        let is_its = |slot: &&Slot| owner.announces_roots && slot.owner.as_ref() == Some(&owner);
+    pub(crate) fn promised_roots(&self, call: &Call) -> Option<Arc<Instance>> {
+        let owner = InstanceOwner::of(call);
+        let is_its = |slot: &&PoolSlot| owner.announces_roots && slot.owner.as_ref() == Some(&owner);
         let inner = self.more.lock().iter().find(is_its).map(|slot| slot.instance.inner().clone());
         inner.filter(|inner| inner.era() == Some(Era::Legacy))
     }
 
     /// Lets an instance go in the background.
-    fn retire(&self, instance: Arc<Instance>) {
+    fn retire(&self, instance: Arc<PoolMember>) {
         tracing::info!(server = %self.first.inner().config.name, "an instance that nobody uses is stopped");
         self.leaving.spawn_on(async move { instance.stop().await }, &self.runtime);
     }
 
     /// Lets these instances go.
-    fn retire_all(&self, is_over: impl Fn(&Slot) -> bool) {
-        let gone: Vec<Slot> = self.more.lock().extract_if(.., |slot| is_over(slot)).collect();
+    fn retire_all(&self, is_over: impl Fn(&PoolSlot) -> bool) {
+        let gone: Vec<PoolSlot> = self.more.lock().extract_if(.., |slot| is_over(slot)).collect();
         for slot in gone {
             self.retire(slot.instance);
         }
@@ -234,7 +234,7 @@ impl Pool {
 
     /// Stops what was not used for so long.
     fn rest(&self, idle: Duration) {
-        let is_idle = |instance: &Instance| instance.is_unused() && instance.last_used().elapsed() >= idle;
+        let is_idle = |instance: &PoolMember| instance.is_unused() && instance.last_used().elapsed() >= idle;
         self.retire_all(|slot| is_idle(&slot.instance));
         if is_idle(&self.first) && self.first.is_running() {
             self.first.inner().rest();
@@ -255,7 +255,7 @@ pub(crate) async fn sweep<T>(owner: Weak<T>, idle: Duration, rest: fn(&T, Durati
     }
 }
 
-impl Drop for Pool {
+impl Drop for InstancePool {
     fn drop(&mut self) {
         if let Some(janitor) = &self.janitor {
             janitor.abort();
@@ -263,14 +263,14 @@ impl Drop for Pool {
     }
 }
 
-impl Keeper for Pool {
+impl SessionObserver for InstancePool {
     /// A session's instance ends with it, whatever it is doing: nobody hears of that any more.
     fn session_ended(&self, caller: &Caller) {
         self.retire_all(|slot| slot.owner.as_ref().is_some_and(|owner| owner.caller == *caller));
     }
 }
 
-impl Answer for Pool {
+impl Answer for InstancePool {
     fn answer(&self, call: Call) -> Reply {
         match self.pick(&call) {
             Ok(lease) => lease.answer(call, self.asked.clone()),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use tsugi_protocol::answer::{Failure, Fault, FaultCode, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{CallFailure, Fault, FaultCode, Outcome};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::tool;
 use tsugi_protocol::rpc::{RpcError, code};
 
@@ -22,10 +22,10 @@ pub struct ToolResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
     /// Facts about the call.
-    pub metadata: Metadata,
+    pub metadata: ResultMetadata,
     /// The MCP result as the server wrote it, when there is one.
     #[serde(skip)]
-    pub raw: Option<Object>,
+    pub raw: Option<JsonObject>,
     /// The failure in full, when it was not the tool's own.
     #[serde(skip)]
     pub fault: Option<Fault>,
@@ -50,7 +50,7 @@ pub struct ToolError {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Metadata {
+pub struct ResultMetadata {
     /// How long it took, in milliseconds.
     pub execution_time: f64,
     /// Which server answered.
@@ -63,7 +63,7 @@ pub struct Metadata {
 impl ToolResult {
     /// Reads an outcome.
     pub fn new(tool: &str, server: Option<&str>, outcome: Outcome, took: Duration) -> Self {
-        let metadata = Metadata {
+        let metadata = ResultMetadata {
             execution_time: took.as_secs_f64() * 1000.0,
             server: server.map(str::to_owned),
             tool: tool.to_owned(),
@@ -71,13 +71,13 @@ impl ToolResult {
         let blank = Self { success: false, data: None, error: None, metadata, raw: None, fault: None };
         match outcome {
             Outcome::Complete(complete) => blank.complete(complete.body),
-            Outcome::Failed(Failure::Upstream(error)) => blank.failed(ToolError::of_rpc(&error)),
-            Outcome::Failed(Failure::Fault(fault)) => {
+            Outcome::Failed(CallFailure::Upstream(error)) => blank.failed(ToolError::of_rpc(&error)),
+            Outcome::Failed(CallFailure::Fault(fault)) => {
                 let error = ToolError::of_fault(&fault);
                 Self { fault: Some(*fault), ..blank.failed(error) }
             }
             Outcome::InputRequired(asked) => {
-                let details = asked.to_result().raw().to_shown().ok();
+                let details = asked.to_result().raw().to_lossy().ok();
                 let message = "the tool asks for input".to_owned();
                 let code = FaultCode::InputRequired.as_str().to_owned();
                 blank.failed(ToolError { code, message, details, retryable: true })
@@ -91,9 +91,9 @@ impl ToolResult {
         Self::new(tool, server.as_deref(), Outcome::fault(fault), took)
     }
 
-    fn complete(self, body: Object) -> Self {
+    fn complete(self, body: JsonObject) -> Self {
         let is_error = tool::is_error(&body);
-        let data = tool::result::data(&body).and_then(|data| data.to_shown().ok());
+        let data = tool::result::data(&body).and_then(|data| data.to_lossy().ok());
         let error = is_error.then(|| ToolError {
             code: FaultCode::ExecutionFailed.as_str().to_owned(),
             message: tool::result::failure(&body),
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     fn result(body: Value) -> ToolResult {
-        ToolResult::new("t", Some("s"), Outcome::complete(Object::from(body)), Duration::from_millis(2))
+        ToolResult::new("t", Some("s"), Outcome::complete(JsonObject::from(body)), Duration::from_millis(2))
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn text_that_was_cut_within_a_character_keeps_the_rest() {
         let texts = r#"{"content":[{"type":"text","text":"first"},{"type":"text","text":"cut \ud83d"}]}"#;
-        let body = Object::parse(texts.into()).unwrap();
+        let body = JsonObject::parse(texts.into()).unwrap();
         let data = ToolResult::new("t", None, Outcome::complete(body), Duration::ZERO).data.unwrap();
         assert_eq!((&data[0]["text"], &data[1]["text"]), (&json!("first"), &json!("cut \u{fffd}")));
     }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_servers_error_has_the_librarys_word_the_number_and_its_data_beside_it() {
         let said = |data: Option<Value>| {
-            let data = data.map(tsugi_protocol::json::Raw::from);
+            let data = data.map(tsugi_protocol::json::RawJson::from);
             let outcome = Outcome::error(RpcError::with_data(-32602, "bad", data.as_ref()));
             let error = ToolResult::new("t", None, outcome, Duration::ZERO).error.unwrap();
             assert_eq!(error.code, "INVALID_PARAMS");

@@ -13,18 +13,18 @@ use tokio::sync::mpsc;
 use tsugi_transport::link::{Inbox, Outbox};
 use tsugi_transport::{Link, TransportError};
 
-use crate::config::{LinkSource, Target};
+use crate::config::{ConnectTarget, LinkSource};
 
 /// How many messages may wait in each direction.
 const QUEUE: usize = 256;
 
 /// A target that runs a handler. `make` is asked for one at every connection, so that a restart begins anew.
-pub fn target<H: ServerHandler>(make: impl Fn() -> H + Send + Sync + 'static) -> Target {
-    Target::Link(LinkSource::new(move || connect(make())))
+pub fn target<H: ServerHandler>(make: impl Fn() -> H + Send + Sync + 'static) -> ConnectTarget {
+    ConnectTarget::Link(LinkSource::new(move || connect(make())))
 }
 
 /// A target that runs one handler, shared by all connections.
-pub fn shared<H: ServerHandler>(handler: Arc<H>) -> Target {
+pub fn shared<H: ServerHandler>(handler: Arc<H>) -> ConnectTarget {
     target(move || handler.clone())
 }
 
@@ -33,7 +33,7 @@ fn connect(handler: impl ServerHandler) -> Link {
     let (to_server, from_client) = mpsc::channel(QUEUE);
     let (to_client, from_server) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
-        let queues = Queues { incoming: from_client, outgoing: to_client };
+        let queues = QueueTransport { incoming: from_client, outgoing: to_client };
         match handler.serve(queues).await {
             Ok(running) => drop(running.waiting().await),
             Err(error) => tracing::warn!(%error, "a handler in this process did not start"),
@@ -43,7 +43,7 @@ fn connect(handler: impl ServerHandler) -> Link {
 }
 
 /// The handler's end.
-struct Queues {
+struct QueueTransport {
     incoming: mpsc::Receiver<Bytes>,
     outgoing: mpsc::Sender<Result<Bytes, TransportError>>,
 }
@@ -57,7 +57,7 @@ enum QueueError {
     Gone,
 }
 
-impl Transport<RoleServer> for Queues {
+impl Transport<RoleServer> for QueueTransport {
     type Error = QueueError;
 
     fn send(
@@ -91,7 +91,7 @@ impl Transport<RoleServer> for Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Manager, Options, ServerConfig};
+    use crate::{Manager, ManagerOptions, ServerConfig};
     use rmcp::ErrorData;
     use rmcp::model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ListToolsResult, PaginatedRequestParams,
@@ -143,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn a_handler_of_the_official_sdk_is_a_server_like_any_other() {
         let handler = Arc::new(Doubler::default());
-        let manager = Manager::new(Options::default());
+        let manager = Manager::new(ManagerOptions::default());
         let server = manager.register(ServerConfig::new("rmcp", shared(handler.clone()))).unwrap();
         server.ready(Duration::from_secs(30)).await.unwrap();
         assert_eq!(manager.execute("double", &json!({"n": 21})).await.text().as_deref(), Some("42"));

@@ -9,15 +9,15 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tsugi_protocol::answer::Call;
-use tsugi_protocol::json::Splice;
+use tsugi_protocol::json::ObjectWriter;
 
 /// Seals and opens `requestState`. Replicas that share a key open each other's.
-pub struct Sealer {
+pub struct StateSealer {
     key: LessSafeKey,
     random: SystemRandom,
 }
 
-impl std::fmt::Debug for Sealer {
+impl std::fmt::Debug for StateSealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Sealer(…)")
     }
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Sealer {
 
 /// What is inside a sealed state.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
-struct Sealed {
+struct SealedEnvelope {
     /// The caller.
     c: String,
     /// The server.
@@ -35,13 +35,13 @@ struct Sealed {
     /// Expiry, in milliseconds since 1970.
     e: u64,
     /// What was sealed.
-    v: Held,
+    v: SealedState,
 }
 
 /// What a sealed state stands for.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Held {
+pub(crate) enum SealedState {
     /// A modern server's own state, to be given back to it.
     State(String),
     /// A call of a legacy server that waits for an answer, by number.
@@ -50,7 +50,7 @@ pub(crate) enum Held {
 
 /// Why a state is not accepted. The outside hears only that it was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Rejection {
+pub(crate) enum SealRejection {
     /// Not sealed by us, or changed.
     #[error("the request state was not made here or was changed")]
     Forged,
@@ -65,7 +65,7 @@ pub(crate) enum Rejection {
     OtherCall,
 }
 
-impl Sealer {
+impl StateSealer {
     /// With a key that nobody else has and that ends with the process.
     pub fn random() -> Self {
         let random = SystemRandom::new();
@@ -81,12 +81,12 @@ impl Sealer {
     }
 
     /// Seals `held` for the caller and the call, for `lifetime`.
-    pub(crate) fn seal(&self, server: &str, call: &Call, held: Held, lifetime: Duration) -> String {
+    pub(crate) fn seal(&self, server: &str, call: &Call, held: SealedState, lifetime: Duration) -> String {
         self.seal_until(server, call, held, now_ms().saturating_add(lifetime.as_millis() as u64))
     }
 
-    fn seal_until(&self, server: &str, call: &Call, held: Held, expiry: u64) -> String {
-        let sealed = Sealed {
+    fn seal_until(&self, server: &str, call: &Call, held: SealedState, expiry: u64) -> String {
+        let sealed = SealedEnvelope {
             c: call.caller.principal().to_owned(),
             s: server.to_owned(),
             d: digest_of(call),
@@ -105,25 +105,25 @@ impl Sealer {
     }
 
     /// Opens a state that this call brings.
-    pub(crate) fn open(&self, server: &str, call: &Call, state: &str) -> Result<Held, Rejection> {
+    pub(crate) fn open(&self, server: &str, call: &Call, state: &str) -> Result<SealedState, SealRejection> {
         self.open_at(server, call, state, now_ms())
     }
 
-    fn open_at(&self, server: &str, call: &Call, state: &str, now: u64) -> Result<Held, Rejection> {
-        let sealed = self.decrypt(state).ok_or(Rejection::Forged)?;
+    fn open_at(&self, server: &str, call: &Call, state: &str, now: u64) -> Result<SealedState, SealRejection> {
+        let sealed = self.decrypt(state).ok_or(SealRejection::Forged)?;
         if sealed.c != call.caller.principal() {
-            return Err(Rejection::OtherCaller);
+            return Err(SealRejection::OtherCaller);
         }
         if sealed.s != server || sealed.d != digest_of(call) {
-            return Err(Rejection::OtherCall);
+            return Err(SealRejection::OtherCall);
         }
         if sealed.e < now {
-            return Err(Rejection::Expired);
+            return Err(SealRejection::Expired);
         }
         Ok(sealed.v)
     }
 
-    fn decrypt(&self, state: &str) -> Option<Sealed> {
+    fn decrypt(&self, state: &str) -> Option<SealedEnvelope> {
         let mut whole = URL_SAFE_NO_PAD.decode(state).ok()?;
         if whole.len() < NONCE_LEN {
             return None;
@@ -142,7 +142,7 @@ fn now_ms() -> u64 {
 /// Method and parameters without what a retry adds. Keys are sorted first: a client may write the same
 /// arguments in another order the second time.
 fn digest_of(call: &Call) -> String {
-    let mut params = Splice::with_capacity(call.params.bytes().len());
+    let mut params = ObjectWriter::with_capacity(call.params.bytes().len());
     params.members(&call.params, |key| key != "inputResponses" && key != "requestState");
     let value: serde_json::Value = params.finish().to().unwrap_or_default();
     let text = format!("{}\n{}", call.method, sorted(value));
@@ -165,63 +165,63 @@ fn sorted(value: serde_json::Value) -> serde_json::Value {
 mod tests {
     use super::*;
     use tsugi_protocol::answer::Caller;
-    use tsugi_protocol::json::Raw;
+    use tsugi_protocol::json::RawJson;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn call(arguments: &'static str) -> Call {
-        Call::tool("t", Some(&Raw::literal(arguments))).from_caller(Caller::new("ann"))
+        Call::tool("t", Some(&RawJson::literal(arguments))).from_caller(Caller::new("ann"))
     }
 
     #[test]
     fn only_the_same_caller_with_the_same_call_opens_it() {
-        let sealer = Sealer::random();
-        let state = sealer.seal("s", &call(r#"{"a":1,"b":2}"#), Held::Parked(7), HOUR);
-        assert_eq!(sealer.open("s", &call(r#"{"b":2,"a":1}"#), &state), Ok(Held::Parked(7)));
-        let retry = call(r#"{"a":1,"b":2}"#).retry_with(Some(&Raw::literal("{}")), Some(&state));
-        assert_eq!(sealer.open("s", &retry, &state), Ok(Held::Parked(7)));
+        let sealer = StateSealer::random();
+        let state = sealer.seal("s", &call(r#"{"a":1,"b":2}"#), SealedState::Parked(7), HOUR);
+        assert_eq!(sealer.open("s", &call(r#"{"b":2,"a":1}"#), &state), Ok(SealedState::Parked(7)));
+        let retry = call(r#"{"a":1,"b":2}"#).retry_with(Some(&RawJson::literal("{}")), Some(&state));
+        assert_eq!(sealer.open("s", &retry, &state), Ok(SealedState::Parked(7)));
         let bob = call(r#"{"a":1,"b":2}"#).from_caller(Caller::new("bob"));
-        assert_eq!(sealer.open("s", &bob, &state), Err(Rejection::OtherCaller));
-        assert_eq!(sealer.open("s", &call(r#"{"a":2,"b":2}"#), &state), Err(Rejection::OtherCall));
-        assert_eq!(sealer.open("other", &call(r#"{"a":1,"b":2}"#), &state), Err(Rejection::OtherCall));
-        assert_eq!(Sealer::random().open("s", &call(r#"{"a":1,"b":2}"#), &state), Err(Rejection::Forged));
+        assert_eq!(sealer.open("s", &bob, &state), Err(SealRejection::OtherCaller));
+        assert_eq!(sealer.open("s", &call(r#"{"a":2,"b":2}"#), &state), Err(SealRejection::OtherCall));
+        assert_eq!(sealer.open("other", &call(r#"{"a":1,"b":2}"#), &state), Err(SealRejection::OtherCall));
+        assert_eq!(StateSealer::random().open("s", &call(r#"{"a":1,"b":2}"#), &state), Err(SealRejection::Forged));
     }
 
     #[test]
     fn a_late_state_is_refused() {
-        let sealer = Sealer::random();
-        let state = sealer.seal("s", &call("{}"), Held::State("x".into()), Duration::ZERO);
-        assert_eq!(sealer.open_at("s", &call("{}"), &state, now_ms() + 1), Err(Rejection::Expired));
+        let sealer = StateSealer::random();
+        let state = sealer.seal("s", &call("{}"), SealedState::State("x".into()), Duration::ZERO);
+        assert_eq!(sealer.open_at("s", &call("{}"), &state, now_ms() + 1), Err(SealRejection::Expired));
     }
 
     #[test]
     fn a_clock_that_jumps_moves_the_expiry_and_nothing_else() {
-        let (sealer, now, hour) = (Sealer::random(), 1_800_000_000_000, 3_600_000);
-        let state = sealer.seal_until("s", &call("{}"), Held::Parked(7), now + 600_000);
+        let (sealer, now, hour) = (StateSealer::random(), 1_800_000_000_000, 3_600_000);
+        let state = sealer.seal_until("s", &call("{}"), SealedState::Parked(7), now + 600_000);
         let open_at = |call: &Call, now: u64| sealer.open_at("s", call, &state, now);
-        assert_eq!(open_at(&call("{}"), now + hour), Err(Rejection::Expired), "an hour ahead");
+        assert_eq!(open_at(&call("{}"), now + hour), Err(SealRejection::Expired), "an hour ahead");
         for earlier in [now - hour, 0] {
-            assert_eq!(open_at(&call("{}"), earlier), Ok(Held::Parked(7)), "back");
+            assert_eq!(open_at(&call("{}"), earlier), Ok(SealedState::Parked(7)), "back");
             let bob = call("{}").from_caller(Caller::new("bob"));
-            assert_eq!(open_at(&bob, earlier), Err(Rejection::OtherCaller), "and it opens to nobody else");
+            assert_eq!(open_at(&bob, earlier), Err(SealRejection::OtherCaller), "and it opens to nobody else");
         }
-        let late = sealer.seal_until("s", &call("{}"), Held::Parked(7), u64::MAX);
-        assert_eq!(sealer.open_at("s", &call("{}"), &late, u64::MAX), Ok(Held::Parked(7)), "nothing overflows");
+        let late = sealer.seal_until("s", &call("{}"), SealedState::Parked(7), u64::MAX);
+        assert_eq!(sealer.open_at("s", &call("{}"), &late, u64::MAX), Ok(SealedState::Parked(7)), "nothing overflows");
     }
 
     #[test]
     fn no_change_of_a_single_bit_is_accepted() {
-        let sealer = Sealer::random();
-        let state = sealer.seal("s", &call("{}"), Held::State("secret".into()), HOUR);
+        let sealer = StateSealer::random();
+        let state = sealer.seal("s", &call("{}"), SealedState::State("secret".into()), HOUR);
         let bytes = URL_SAFE_NO_PAD.decode(&state).unwrap();
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             let changed = URL_SAFE_NO_PAD.encode(changed);
-            assert_eq!(sealer.open("s", &call("{}"), &changed), Err(Rejection::Forged));
+            assert_eq!(sealer.open("s", &call("{}"), &changed), Err(SealRejection::Forged));
         }
         for junk in ["", "AAAA", "not base64!", &state[1..]] {
-            assert_eq!(sealer.open("s", &call("{}"), junk), Err(Rejection::Forged));
+            assert_eq!(sealer.open("s", &call("{}"), junk), Err(SealRejection::Forged));
         }
     }
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::meta::RequestMeta;
 
 use crate::catalog::Catalog;
 use crate::result::ToolResult;
 use crate::server::Server;
-pub use symbol::{FindSymbol, Hit, Kind, Listing, Overview, Reference, Symbol};
+pub use symbol::{CodeSymbol, DirectoryListing, FindSymbol, PatternHit, SymbolKind, SymbolOverview, SymbolReference};
 
 /// How long a Serena may take to start: it imports much, and a language server comes after it.
 const START: Duration = Duration::from_secs(60);
@@ -45,17 +45,17 @@ impl Serena {
     }
 
     /// Symbols by name.
-    pub async fn find_symbol(&self, wanted: FindSymbol) -> Result<Vec<Symbol>, Fault> {
+    pub async fn find_symbol(&self, wanted: FindSymbol) -> Result<Vec<CodeSymbol>, Fault> {
         self.ask("find_symbol", wanted.to_arguments()).await
     }
 
     /// The symbols of a file, by kind.
-    pub async fn symbols_overview(&self, path: &str, depth: u32) -> Result<Overview, Fault> {
+    pub async fn symbols_overview(&self, path: &str, depth: u32) -> Result<SymbolOverview, Fault> {
         self.ask("get_symbols_overview", json!({"relative_path": path, "depth": depth})).await
     }
 
     /// The symbols that refer to one.
-    pub async fn find_referencing_symbols(&self, symbol: &str, path: &str) -> Result<Vec<Reference>, Fault> {
+    pub async fn find_referencing_symbols(&self, symbol: &str, path: &str) -> Result<Vec<SymbolReference>, Fault> {
         let found: Value =
             self.ask("find_referencing_symbols", json!({"name_path": symbol, "relative_path": path})).await?;
         Ok(read::references(&found))
@@ -81,7 +81,7 @@ impl Serena {
     }
 
     /// Lines that match a regular expression, by file. `path` narrows it to a file or a directory.
-    pub async fn search_for_pattern(&self, pattern: &str, path: Option<&str>) -> Result<Vec<Hit>, Fault> {
+    pub async fn search_for_pattern(&self, pattern: &str, path: Option<&str>) -> Result<Vec<PatternHit>, Fault> {
         let mut arguments = json!({"substring_pattern": pattern, "relative_path": path.unwrap_or_default()});
         if self.has_parameter("search_for_pattern", "multiline") {
             arguments["multiline"] = json!(false);
@@ -101,12 +101,13 @@ impl Serena {
 
     /// Files whose names match a mask such as `*.py`, under a directory.
     pub async fn find_file(&self, mask: &str, path: &str) -> Result<Vec<String>, Fault> {
-        let listing: Listing = self.ask("find_file", json!({"file_mask": mask, "relative_path": path})).await?;
+        let listing: DirectoryListing =
+            self.ask("find_file", json!({"file_mask": mask, "relative_path": path})).await?;
         Ok(listing.files)
     }
 
     /// What is in a directory.
-    pub async fn list_dir(&self, path: &str, recursive: bool) -> Result<Listing, Fault> {
+    pub async fn list_dir(&self, path: &str, recursive: bool) -> Result<DirectoryListing, Fault> {
         self.ask("list_dir", json!({"relative_path": path, "recursive": recursive})).await
     }
 
@@ -170,7 +171,7 @@ impl Serena {
             return Err(self.fault(FaultCode::ToolNotFound, tool, format!("{tool} is unsupported by this Serena")));
         }
         let started = std::time::Instant::now();
-        let mut call = Call::tool(tool, Some(&Raw::from(arguments)));
+        let mut call = Call::tool(tool, Some(&RawJson::from(arguments)));
         call.meta = RequestMeta::of_client(self.server.options().profile.clone());
         let outcome = self.server.answer(call).outcome().await;
         let result = ToolResult::new(tool, Some(self.server.name()), outcome, started.elapsed());

@@ -5,30 +5,30 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tsugi_protocol::answer::{Fault, FaultCode};
 
-use crate::backend::{Control, Order};
-use crate::body::Body;
+use crate::backend::{ServerCommand, ServerControl};
+use crate::body::ResponseBody;
 use crate::face::fault::RestFault;
-use crate::face::{Asked, http};
-use crate::guard::refusal::Refusal;
+use crate::face::{FaceRequest, http};
+use crate::guard::refusal::HttpRefusal;
 
 /// How many lines of a log are given unless asked otherwise.
 const LINES: usize = 100;
 
 /// Refuses callers that may not control.
-pub(crate) fn expect_admin(asked: &Asked<'_>) -> Result<(), Refusal> {
+pub(crate) fn expect_admin(asked: &FaceRequest<'_>) -> Result<(), HttpRefusal> {
     match asked.principal.is_admin() {
         true => Ok(()),
-        false => Err(Refusal::forbidden("this needs an admin key")),
+        false => Err(HttpRefusal::forbidden("this needs an admin key")),
     }
 }
 
 /// `GET /servers`
-pub(crate) fn servers(control: &dyn Control) -> Response<Body> {
+pub(crate) fn servers(control: &dyn ServerControl) -> Response<ResponseBody> {
     give(json!({"servers": control.servers()}))
 }
 
 /// `POST /servers`
-pub(crate) async fn add(control: &dyn Control, bytes: &Bytes) -> Response<Body> {
+pub(crate) async fn add(control: &dyn ServerControl, bytes: &Bytes) -> Response<ResponseBody> {
     match serde_json::from_slice::<Value>(bytes) {
         Ok(definition) => {
             let added = control.add(definition).await;
@@ -42,18 +42,18 @@ pub(crate) async fn add(control: &dyn Control, bytes: &Bytes) -> Response<Body> 
 }
 
 /// `DELETE /servers/{name}`
-pub(crate) async fn remove(control: &dyn Control, name: &str) -> Response<Body> {
+pub(crate) async fn remove(control: &dyn ServerControl, name: &str) -> Response<ResponseBody> {
     tell(control.remove(&decode(name)).await.map(|kept| json!({"success": true, "kept": kept})))
 }
 
 /// `POST /servers/{name}/{start,stop,restart}`
-pub(crate) async fn order(control: &dyn Control, name: &str, order: Order) -> Response<Body> {
+pub(crate) async fn order(control: &dyn ServerControl, name: &str, order: ServerCommand) -> Response<ResponseBody> {
     let ordered = control.order(&decode(name), order).await;
     tell(ordered.map(|server| json!({"success": true, "server": server})))
 }
 
 /// `GET /servers/{name}/logs`
-pub(crate) fn log(asked: &Asked<'_>, control: &dyn Control, name: &str) -> Response<Body> {
+pub(crate) fn log(asked: &FaceRequest<'_>, control: &dyn ServerControl, name: &str) -> Response<ResponseBody> {
     let query = asked.parts.uri.query().unwrap_or_default();
     let wanted = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "lines");
     let lines = wanted.and_then(|(_, lines)| lines.parse().ok()).unwrap_or(LINES);
@@ -64,13 +64,13 @@ fn decode(segment: &str) -> String {
     percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
-fn tell(told: Result<Value, Fault>) -> Response<Body> {
+fn tell(told: Result<Value, Fault>) -> Response<ResponseBody> {
     match told {
         Ok(value) => give(value),
         Err(fault) => RestFault::from(&fault).response(),
     }
 }
 
-fn give(value: Value) -> Response<Body> {
-    http::json(StatusCode::OK, Body::one(value.to_string().into()))
+fn give(value: Value) -> Response<ResponseBody> {
+    http::json(StatusCode::OK, ResponseBody::one(value.to_string().into()))
 }

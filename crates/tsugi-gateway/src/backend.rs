@@ -7,12 +7,12 @@ use futures_util::stream::BoxStream;
 use serde::Serialize;
 use serde_json::Value;
 use tsugi_protocol::answer::{Answer, Caller, Fault};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_schema::header_param::HeaderParams;
 
-use crate::dashboard::observe::Observe;
-use crate::guard::Guard;
-use crate::telemetry::Metrics;
+use crate::dashboard::observe::ServerObserver;
+use crate::guard::AccessGuard;
+use crate::telemetry::GatewayMetrics;
 
 /// Where calls of one address go.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct Endpoint {
     /// Who answers.
     pub answer: Arc<dyn Answer>,
     /// What is known of its tools.
-    pub tools: Arc<dyn Tools>,
+    pub tools: Arc<dyn ToolHeaders>,
 }
 
 impl Endpoint {
@@ -31,14 +31,14 @@ impl Endpoint {
 }
 
 /// What faces must know of tools before they call them.
-pub trait Tools: Send + Sync {
+pub trait ToolHeaders: Send + Sync {
     /// The arguments of `tool` that clients mirror into headers; `None` when there are none or the tool is unknown.
     fn header_params(&self, tool: &str) -> Option<Arc<HeaderParams>>;
 }
 
 struct NoTools;
 
-impl Tools for NoTools {
+impl ToolHeaders for NoTools {
     fn header_params(&self, _tool: &str) -> Option<Arc<HeaderParams>> {
         None
     }
@@ -54,20 +54,20 @@ pub trait Backend: Send + Sync {
 
     /// The guard that it asks what callers may use; `None` when it asks none. A gateway stands behind the same one, so
     /// whoever wraps another backend passes on that one's.
-    fn guard(&self) -> Option<Arc<Guard>>;
+    fn guard(&self) -> Option<Arc<AccessGuard>>;
 
     /// The tools as REST shows them; `None` when there is no such thing here.
-    fn directory(&self) -> Option<&dyn Directory> {
+    fn directory(&self) -> Option<&dyn ToolDirectory> {
         None
     }
 
     /// The servers to be controlled; `None` when there are none.
-    fn control(&self) -> Option<&dyn Control> {
+    fn control(&self) -> Option<&dyn ServerControl> {
         None
     }
 
     /// The servers to be looked at; `None` when there are none.
-    fn observe(&self) -> Option<&dyn Observe> {
+    fn observe(&self) -> Option<&dyn ServerObserver> {
         None
     }
 
@@ -78,7 +78,7 @@ pub trait Backend: Send + Sync {
 
     /// What happens on the board of the project-management server as far as this looker may see it, from now on:
     /// one object per change. `None` when there is no such server. Costs nothing until it is read.
-    fn board_changes(&self, _looker: Looker<'_>) -> Option<BoxStream<'static, Value>> {
+    fn board_changes(&self, _looker: BoardViewer<'_>) -> Option<BoxStream<'static, Value>> {
         None
     }
 
@@ -86,7 +86,7 @@ pub trait Backend: Send + Sync {
     /// tools, or of a view that only people have. `None` when there is no such server or nothing of that name.
     fn board(
         &self,
-        _looker: Looker<'_>,
+        _looker: BoardViewer<'_>,
         _look: &str,
         _arguments: Value,
     ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
@@ -105,14 +105,14 @@ pub trait Backend: Send + Sync {
     }
 
     /// Where calls are counted, so that requests are counted beside them.
-    fn metrics(&self) -> Arc<Metrics> {
+    fn metrics(&self) -> Arc<GatewayMetrics> {
         Arc::default()
     }
 }
 
 /// Who looks at the board.
 #[derive(Debug, Clone, Copy)]
-pub enum Looker<'a> {
+pub enum BoardViewer<'a> {
     /// Somebody who has a place on it, or not.
     Caller(&'a Caller),
     /// Somebody who may see everything and do nothing.
@@ -129,11 +129,11 @@ pub struct ToolInfo {
     /// What it does.
     pub description: Option<String>,
     /// What it takes.
-    pub input_schema: Option<Raw>,
+    pub input_schema: Option<RawJson>,
     /// What it gives.
-    pub output_schema: Option<Raw>,
+    pub output_schema: Option<RawJson>,
     /// What the server claims about it.
-    pub annotations: Option<Raw>,
+    pub annotations: Option<RawJson>,
     /// How long a call may be silent, in milliseconds.
     pub timeout: u64,
 }
@@ -147,7 +147,7 @@ pub struct FoundTool {
 }
 
 /// The tools of all servers, by server and name.
-pub trait Directory: Send + Sync {
+pub trait ToolDirectory: Send + Sync {
     /// Every tool that this caller may use, in order.
     fn tools<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Vec<ToolInfo>>;
 
@@ -161,18 +161,18 @@ pub trait Directory: Send + Sync {
 }
 
 /// What an operator may do to servers.
-pub trait Control: Send + Sync {
+pub trait ServerControl: Send + Sync {
     /// Every server and how it stands.
     fn servers(&self) -> Vec<Value>;
 
     /// Adds a server; gives how it stands, and where that was written down.
-    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, Kept), Fault>>;
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, PersistResult), Fault>>;
 
     /// Takes a server out; gives where that was written down.
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Kept, Fault>>;
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<PersistResult, Fault>>;
 
     /// Starts, stops or restarts a server; gives how it stands.
-    fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>>;
+    fn order<'a>(&'a self, name: &'a str, order: ServerCommand) -> BoxFuture<'a, Result<Value, Fault>>;
 
     /// Whether servers may be added, removed and ordered at all, or only looked at.
     fn allows_changes(&self) -> bool {
@@ -191,7 +191,7 @@ pub trait Control: Send + Sync {
 /// Where a change of the servers was written down, so that it outlives the gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Kept {
+pub struct PersistResult {
     /// The file that has it from now on.
     pub file: Option<String>,
     /// Why no file has it: it holds until the gateway stops.
@@ -200,7 +200,7 @@ pub struct Kept {
 
 /// What a server is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum ServerCommand {
     /// Connect.
     Start,
     /// Disconnect, and stay so: calls do not start it.
@@ -210,9 +210,9 @@ pub enum Order {
 }
 
 /// A backend of a single answer and no servers: an in-process server offered by itself.
-pub struct Single(Endpoint);
+pub struct SingleBackend(Endpoint);
 
-impl Single {
+impl SingleBackend {
     /// Offers this answer alone.
     pub fn new(answer: Arc<dyn Answer>) -> Self {
         Self(Endpoint::plain(answer))
@@ -224,7 +224,7 @@ impl Single {
     }
 }
 
-impl Backend for Single {
+impl Backend for SingleBackend {
     fn all(&self) -> Endpoint {
         self.0.clone()
     }
@@ -233,7 +233,7 @@ impl Backend for Single {
         None
     }
 
-    fn guard(&self) -> Option<Arc<Guard>> {
+    fn guard(&self) -> Option<Arc<AccessGuard>> {
         None
     }
 }

@@ -1,7 +1,7 @@
 //! Bodies in and out: a request's bytes under a limit, a response without copying a large result.
 
-pub(crate) mod arriving;
-mod sheet;
+pub(crate) mod admission;
+mod small_buffer;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -16,30 +16,30 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use smallvec::SmallVec;
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 
-use self::arriving::{Arriving, Room};
-use crate::listen::hush::hushed;
+use self::admission::{AdmittedBytes, BodyAdmission};
+use crate::listen::wake_filter::suppress_wakes;
 
 /// A stream of chunks that is pulled as fast as the reader takes them.
-pub(crate) trait Chunks: Send {
+pub(crate) trait BodyChunks: Send {
     /// The next chunk; `None` ends the stream.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 /// A response's body.
-pub(crate) enum Body {
+pub(crate) enum ResponseBody {
     /// Pieces, written one after another: envelope, result, envelope.
-    Parts(Pieces),
+    Parts(BodyPieces),
     /// Chunks that come over time.
-    Stream(Box<dyn Chunks>),
+    Stream(Box<dyn BodyChunks>),
 }
 
 /// Bytes in pieces, given to the wire at once: a last brace of its own would cost a packet of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces(SmallVec<[Bytes; 3]>);
+pub(crate) struct BodyPieces(SmallVec<[Bytes; 3]>);
 
-impl Buf for Pieces {
+impl Buf for BodyPieces {
     fn remaining(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
@@ -67,7 +67,7 @@ impl Buf for Pieces {
 /// Below this size one copy is cheaper than three pieces.
 const WORTH_SPLITTING: usize = 16 << 10;
 
-impl Body {
+impl ResponseBody {
     /// No bytes.
     pub(crate) fn empty() -> Self {
         Self::one(Bytes::new())
@@ -75,23 +75,25 @@ impl Body {
 
     /// One piece.
     pub(crate) fn one(bytes: Bytes) -> Self {
-        Body::Parts(Pieces(SmallVec::from_iter([bytes])))
+        ResponseBody::Parts(BodyPieces(SmallVec::from_iter([bytes])))
     }
 
     /// Pieces that are there already.
     pub(crate) fn pieces(pieces: [Bytes; 3]) -> Self {
-        Body::Parts(Pieces(SmallVec::from(pieces)))
+        ResponseBody::Parts(BodyPieces(SmallVec::from(pieces)))
     }
 
     /// The pieces of a head, an object that may be large, `tail`. A large object is not copied.
-    pub(crate) fn around(head: [&[u8]; 3], object: &Object, tail: &'static [u8]) -> Self {
+    pub(crate) fn around(head: [&[u8]; 3], object: &JsonObject, tail: &'static [u8]) -> Self {
         let head_size: usize = head.iter().map(|piece| piece.len()).sum();
         if object.bytes().len() >= WORTH_SPLITTING {
-            let head = sheet::written(head_size, |whole| head.iter().for_each(|piece| whole.extend_from_slice(piece)));
+            let head = small_buffer::write_small(head_size, |whole| {
+                head.iter().for_each(|piece| whole.extend_from_slice(piece))
+            });
             return Self::split(head, object, tail);
         }
         let size = head_size + object.bytes().len() + 2 + tail.len();
-        Self::one(sheet::written(size, |whole| {
+        Self::one(small_buffer::write_small(size, |whole| {
             head.iter().for_each(|piece| whole.extend_from_slice(piece));
             copy(object, whole);
             whole.extend_from_slice(tail);
@@ -99,7 +101,7 @@ impl Body {
     }
 
     /// The same in pieces.
-    fn split(head: Bytes, object: &Object, tail: &'static [u8]) -> Self {
+    fn split(head: Bytes, object: &JsonObject, tail: &'static [u8]) -> Self {
         let mut parts = SmallVec::from_iter([head]);
         match object.is_whole() {
             true => parts.push(object.bytes().clone()),
@@ -113,12 +115,12 @@ impl Body {
             }
         }
         parts.push(Bytes::from_static(tail));
-        Body::Parts(Pieces(parts))
+        ResponseBody::Parts(BodyPieces(parts))
     }
 }
 
 /// Writes an object, without what is left out of it.
-fn copy(object: &Object, whole: &mut BytesMut) {
+fn copy(object: &JsonObject, whole: &mut BytesMut) {
     if object.is_whole() {
         return whole.extend_from_slice(object.bytes());
     }
@@ -130,34 +132,37 @@ fn copy(object: &Object, whole: &mut BytesMut) {
     whole.extend_from_slice(if opening == b'{' { b"{}" } else { b"}" });
 }
 
-impl http_body::Body for Body {
-    type Data = Pieces;
+impl http_body::Body for ResponseBody {
+    type Data = BodyPieces;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<BodyPieces>, Infallible>>> {
         match self.get_mut() {
-            Body::Parts(parts) => {
+            ResponseBody::Parts(parts) => {
                 let whole = parts.has_remaining().then(|| std::mem::take(parts));
                 Poll::Ready(whole.map(|pieces| Ok(Frame::data(pieces))))
             }
-            Body::Stream(chunks) => {
+            ResponseBody::Stream(chunks) => {
                 let chunk = std::task::ready!(chunks.poll_chunk(context));
-                Poll::Ready(chunk.map(|bytes| Ok(Frame::data(Pieces(SmallVec::from_iter([bytes]))))))
+                Poll::Ready(chunk.map(|bytes| Ok(Frame::data(BodyPieces(SmallVec::from_iter([bytes]))))))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Body::Parts(parts) => !parts.has_remaining(),
-            Body::Stream(_) => false,
+            ResponseBody::Parts(parts) => !parts.has_remaining(),
+            ResponseBody::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Body::Parts(parts) => SizeHint::with_exact(parts.remaining() as u64),
-            Body::Stream(_) => SizeHint::default(),
+            ResponseBody::Parts(parts) => SizeHint::with_exact(parts.remaining() as u64),
+            ResponseBody::Stream(_) => SizeHint::default(),
         }
     }
 }
@@ -176,7 +181,7 @@ pub(crate) enum BodyError {
 }
 
 /// A piece of a request's body.
-type Arrived = Result<Frame<Bytes>, hyper::Error>;
+type IncomingFrame = Result<Frame<Bytes>, hyper::Error>;
 
 /// Reads a request's body. One that arrives in one piece is not copied; bytes are counted as they come,
 /// so nobody can make us hold more than `limit`, nor all together more than there is room for.
@@ -185,7 +190,7 @@ pub(crate) async fn collect(
     version: Version,
     limit: usize,
     timeout: Duration,
-    arriving: &Arriving,
+    arriving: &BodyAdmission,
 ) -> Result<Bytes, BodyError> {
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge);
@@ -206,11 +211,11 @@ pub(crate) async fn collect(
 
 /// What is here already of a body. Its connection is this task; it need not wake itself unless more is to come.
 /// (That of HTTP/2 is another task, which must learn that there is room again.)
-fn first_frame(body: &mut Incoming, version: Version, context: &mut Context<'_>) -> Poll<Option<Arrived>> {
+fn first_frame(body: &mut Incoming, version: Version, context: &mut Context<'_>) -> Poll<Option<IncomingFrame>> {
     if version > Version::HTTP_11 {
         return Pin::new(body).poll_frame(context);
     }
-    let (frame, was_woken) = hushed(|| Pin::new(&mut *body).poll_frame(context));
+    let (frame, was_woken) = suppress_wakes(|| Pin::new(&mut *body).poll_frame(context));
     if was_woken && !body.is_end_stream() {
         context.waker().wake_by_ref();
     }
@@ -218,7 +223,7 @@ fn first_frame(body: &mut Incoming, version: Version, context: &mut Context<'_>)
 }
 
 /// The whole body, of which `first` is here.
-async fn read(first: Bytes, mut body: Incoming, limit: usize, mut room: Room) -> Result<Bytes, BodyError> {
+async fn read(first: Bytes, mut body: Incoming, limit: usize, mut room: AdmittedBytes) -> Result<Bytes, BodyError> {
     let expected = body.size_hint().exact().unwrap_or(0) as usize;
     let mut whole = BytesMut::with_capacity((first.len() + expected).min(limit));
     let mut next = Some(first);
@@ -248,7 +253,7 @@ async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
 mod tests {
     use super::*;
 
-    async fn text(body: Body) -> String {
+    async fn text(body: ResponseBody) -> String {
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -256,7 +261,7 @@ mod tests {
     async fn pieces_go_to_the_wire_together_however_much_it_takes() {
         let pieces = ["ab", "", "cde", "f"].map(|piece| Bytes::from_static(piece.as_bytes()));
         for step in 1..=6 {
-            let mut body = Body::Parts(Pieces(SmallVec::from_iter(pieces.clone())));
+            let mut body = ResponseBody::Parts(BodyPieces(SmallVec::from_iter(pieces.clone())));
             let mut whole = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert!(body.frame().await.is_none(), "everything came at once");
             let mut written = Vec::new();
@@ -277,10 +282,10 @@ mod tests {
     async fn an_object_is_written_alike_whole_and_in_pieces() {
         for size in [10, 2 * WORTH_SPLITTING] {
             let long = "x".repeat(size);
-            let object = Object::from(serde_json::json!({"a": 1, "b": long, "c": [2], "d": 3}));
-            let empty = object.leaving_out(|_| true);
+            let object = JsonObject::from(serde_json::json!({"a": 1, "b": long, "c": [2], "d": 3}));
+            let empty = object.without_matching(|_| true);
             for object in [object.clone(), object.without("a"), object.without("c"), object.without("d"), empty] {
-                let written = text(Body::around([b"<", b"", b"-"], &object, b">")).await;
+                let written = text(ResponseBody::around([b"<", b"", b"-"], &object, b">")).await;
                 assert_eq!(written, format!("<-{}>", object.raw()));
             }
         }

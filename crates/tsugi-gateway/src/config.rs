@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::guard::api_key::Key;
+use crate::guard::api_key::ApiKey;
 
 /// The settings of a gateway, checked and complete.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct GatewayConfig {
     /// Where to listen. Port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
     /// A socket that listens already, used instead of `listen`. Somebody else holds it too and may hand it to
@@ -22,13 +22,13 @@ pub struct Config {
     /// Web origins that may call, beside those of this machine: `https://app.example.com`.
     pub allowed_origins: Vec<String>,
     /// Who may come in. Without any key, everybody who reaches the address may.
-    pub keys: Vec<Key>,
+    pub keys: Vec<ApiKey>,
     /// Whether the dashboard is offered at `/`.
     pub dashboard: bool,
     /// Whether the numbers are offered at `/metrics`.
     pub metrics: bool,
     /// Bounds.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
 }
 
 /// Whether an unauthenticated gateway may listen beyond this machine.
@@ -40,7 +40,7 @@ pub enum Exposure {
     Insecure,
 }
 
-impl Default for Config {
+impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7600)],
@@ -51,12 +51,12 @@ impl Default for Config {
             keys: Vec::new(),
             dashboard: true,
             metrics: true,
-            limits: Limits::default(),
+            limits: GatewayLimits::default(),
         }
     }
 }
 
-impl Config {
+impl GatewayConfig {
     /// A gateway on a free port of this machine: for tests and for programs that ask for the address afterwards.
     pub fn on_free_port() -> Self {
         Self { listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)], ..Self::default() }
@@ -75,7 +75,7 @@ impl Config {
 
 /// Bounds on what callers can make the gateway hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct GatewayLimits {
     /// Bytes of one request's body.
     pub body: usize,
     /// Bytes of all bodies that are arriving, together.
@@ -116,7 +116,7 @@ pub struct Limits {
     pub answer_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             body: 4 << 20,

@@ -6,26 +6,26 @@
 pub(crate) mod board;
 mod events;
 mod histogram;
-mod look;
 pub mod observe;
+mod overview;
 pub(crate) mod page;
 pub(crate) mod record;
 pub mod recorder;
 pub(crate) mod row;
 mod series;
-pub(crate) mod session;
+pub(crate) mod sign_in;
 pub(crate) mod viewer;
 
 use ::http::Response;
 
-use crate::body::Body;
-use crate::face::Asked;
-use crate::guard::refusal::Refusal;
-use viewer::Viewer;
+use crate::body::ResponseBody;
+use crate::face::FaceRequest;
+use crate::guard::refusal::HttpRefusal;
+use viewer::DashboardViewer;
 
 /// What can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
+pub enum DashboardView {
     /// All servers.
     Overview,
     /// One server.
@@ -43,16 +43,20 @@ pub enum View {
 }
 
 /// Answers `GET /api/…`. `name` is what stands in the path.
-pub(crate) async fn show(asked: &Asked<'_>, view: View, name: &str) -> Result<Response<Body>, Refusal> {
-    let viewer = Viewer::of(asked);
+pub(crate) async fn show(
+    asked: &FaceRequest<'_>,
+    view: DashboardView,
+    name: &str,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
+    let viewer = DashboardViewer::of(asked);
     let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
     match view {
-        View::Overview => Ok(look::overview(&viewer)),
-        View::Server => look::server(&viewer, &name),
-        View::Calls => look::calls(&viewer, asked.parts.uri.query().unwrap_or_default()),
-        View::Call => look::call(&viewer, &name),
-        View::Charts => look::charts(&viewer, asked.parts.uri.query().unwrap_or_default()),
-        View::Board => board::show(&viewer, &name, asked.parts.uri.query().unwrap_or_default()).await,
-        View::Events => events::open(&viewer, asked),
+        DashboardView::Overview => Ok(overview::overview(&viewer)),
+        DashboardView::Server => overview::server(&viewer, &name),
+        DashboardView::Calls => overview::calls(&viewer, asked.parts.uri.query().unwrap_or_default()),
+        DashboardView::Call => overview::call(&viewer, &name),
+        DashboardView::Charts => overview::charts(&viewer, asked.parts.uri.query().unwrap_or_default()),
+        DashboardView::Board => board::show(&viewer, &name, asked.parts.uri.query().unwrap_or_default()).await,
+        DashboardView::Events => events::open(&viewer, asked),
     }
 }

@@ -17,10 +17,10 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// The state of stopping, shared by the listener, the faces and the handle.
 #[derive(Clone, Default)]
-pub(crate) struct Drain(Arc<Inner>);
+pub(crate) struct DrainState(Arc<DrainCounters>);
 
 #[derive(Default)]
-struct Inner {
+struct DrainCounters {
     /// No new call is taken.
     draining: CancellationToken,
     /// Connections close.
@@ -37,27 +37,27 @@ struct Inner {
 }
 
 /// Somebody is at work; drop it when done.
-pub(crate) struct Busy {
-    drain: Drain,
+pub(crate) struct BusyGuard {
+    drain: DrainState,
     is_late: bool,
 }
 
-impl Busy {
+impl BusyGuard {
     /// True for work that was taken on while we stop.
     pub(crate) fn is_late(&self) -> bool {
         self.is_late
     }
 }
 
-impl Drain {
+impl DrainState {
     /// For a gateway whose address another one will take over, or for one that simply stops.
     pub(crate) fn new(is_handed_over: bool) -> Self {
-        Self(Arc::new(Inner { is_handed_over, ..Inner::default() }))
+        Self(Arc::new(DrainCounters { is_handed_over, ..DrainCounters::default() }))
     }
 
     /// Takes on a request that came on a connection of its own. Where another gateway takes over, nobody is
     /// refused: who has a connection to us is served once more, and comes back to the other one.
-    pub(crate) fn enter_request(&self) -> Option<Busy> {
+    pub(crate) fn enter_request(&self) -> Option<BusyGuard> {
         match self.0.is_handed_over {
             true => Some(self.take_on()),
             false => self.enter(),
@@ -71,22 +71,22 @@ impl Drain {
     }
 
     /// Takes on work, unless we are stopping.
-    pub(crate) fn enter(&self) -> Option<Busy> {
+    pub(crate) fn enter(&self) -> Option<BusyGuard> {
         let busy = self.join();
         (!busy.is_late).then_some(busy)
     }
 
     /// Takes on work that a running call waits for, such as its client's answer to a question, also while we stop.
-    pub(crate) fn join(&self) -> Busy {
+    pub(crate) fn join(&self) -> BusyGuard {
         let mut busy = self.take_on();
         // Looked at only now: whoever begins to stop meanwhile has seen that we are busy.
         busy.is_late = self.is_draining();
         busy
     }
 
-    fn take_on(&self) -> Busy {
+    fn take_on(&self) -> BusyGuard {
         self.0.busy.fetch_add(1, Ordering::SeqCst);
-        Busy { drain: self.clone(), is_late: false }
+        BusyGuard { drain: self.clone(), is_late: false }
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -141,7 +141,7 @@ impl Drain {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         let inner = &self.drain.0;
         if inner.busy.fetch_sub(1, Ordering::SeqCst) == 1 && self.drain.is_draining() {

@@ -3,13 +3,13 @@
 pub mod event;
 pub mod fault;
 pub mod http;
-pub(crate) mod legacy;
+pub(crate) mod legacy_session;
 pub mod mcp;
 pub(crate) mod openapi;
 pub(crate) mod peer;
 pub(crate) mod rest;
 pub(crate) mod rpc;
-pub(crate) mod running;
+pub(crate) mod running_call;
 pub(crate) mod sse;
 pub mod stdio;
 pub(crate) mod trace;
@@ -27,64 +27,64 @@ use hyper::upgrade::OnUpgrade;
 use tsugi_protocol::answer::{CallOptions, FaultCode};
 
 use crate::body::{self, BodyError};
-use crate::drain::Busy;
+use crate::drain::BusyGuard;
+use crate::gateway::Gateway;
 use crate::guard::principal::Principal;
-use crate::guard::refusal::Refusal;
-use crate::run::Gateway;
+use crate::guard::refusal::HttpRefusal;
 
 /// A request that was let in, on its way to a face.
-pub(crate) struct Asked<'request> {
+pub(crate) struct FaceRequest<'request> {
     pub(crate) gateway: &'request Arc<Gateway>,
     pub(crate) principal: Principal,
     pub(crate) parts: &'request Parts,
     /// Its id in the access log, when there is one.
     pub(crate) request_id: Option<Arc<str>>,
     /// Held until the answer is written, so that stopping waits for it.
-    pub(crate) busy: Busy,
+    pub(crate) busy_guard: BusyGuard,
     /// How the connection becomes a WebSocket, when its client wants that.
     pub(crate) upgrade: Option<OnUpgrade>,
 }
 
-impl Asked<'_> {
+impl FaceRequest<'_> {
     /// The options of a call that came in by this face.
     pub(crate) fn options(&self, face: &'static str) -> CallOptions {
         CallOptions { face, request_id: self.request_id.clone(), ..CallOptions::default() }
     }
 
     /// The body of a POST: JSON, not compressed, not too large.
-    pub(crate) async fn json_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
+    pub(crate) async fn json_body(&self, body: Incoming) -> Result<Bytes, HttpRefusal> {
         http::expect_json(&self.parts.headers)?;
         self.whole_body(body).await
     }
 
     /// The body of a form, not too large.
-    pub(crate) async fn form_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
+    pub(crate) async fn form_body(&self, body: Incoming) -> Result<Bytes, HttpRefusal> {
         let kind = self.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("application/x-www-form-urlencoded") {
-            return Err(Refusal::bad_request("this is for the form of the page"));
+            return Err(HttpRefusal::bad_request("this is for the form of the page"));
         }
         self.whole_body(body).await
     }
 
-    async fn whole_body(&self, body: Incoming) -> Result<Bytes, Refusal> {
+    async fn whole_body(&self, body: Incoming) -> Result<Bytes, HttpRefusal> {
         let limits = &self.gateway.config().limits;
         let arriving = self.gateway.arriving();
         body::collect(body, self.parts.version, limits.body, limits.body_timeout, arriving).await.map_err(refuse_body)
     }
 }
 
-fn refuse_body(error: BodyError) -> Refusal {
+fn refuse_body(error: BodyError) -> HttpRefusal {
     match error {
         BodyError::TooLarge => {
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, FaultCode::TooLarge, "the body is larger than allowed")
+            HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, FaultCode::TooLarge, "the body is larger than allowed")
         }
         BodyError::TooSlow => {
-            Refusal::new(StatusCode::REQUEST_TIMEOUT, FaultCode::InvalidRequest, "the body did not arrive in time")
+            HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, FaultCode::InvalidRequest, "the body did not arrive in time")
         }
-        BodyError::Broken => Refusal::bad_request("the body could not be read"),
+        BodyError::Broken => HttpRefusal::bad_request("the body could not be read"),
         BodyError::NoRoom => {
             let message = "too many large bodies arrive at once: try again in a moment";
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
+            HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
                 .retry_after(Duration::from_secs(1))
         }
     }

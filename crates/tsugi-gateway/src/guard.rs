@@ -5,15 +5,15 @@
 //! server a public name stands for. How many calls a caller may make is [`allowance`], asked where a call begins, since one
 //! request may bring many.
 
-pub(crate) mod allowance;
 pub mod api_key;
 pub(crate) mod cors;
 pub mod origin;
 pub mod permit;
 pub mod principal;
 pub mod quota;
+pub(crate) mod rate_limit;
 pub mod refusal;
-pub mod session;
+pub mod sign_in;
 pub mod token;
 
 use std::future::Future;
@@ -28,34 +28,34 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tsugi_protocol::answer::Fault;
 use tsugi_protocol::mcp::Method;
 
-use api_key::{Digest, KeyTable, WhenEmpty};
+use api_key::{EmptyKeyPolicy, KeyTable, SecretDigest};
 use origin::OriginGuard;
-use permit::Permit;
+use permit::AccessPermit;
 use principal::Principal;
-use refusal::Refusal;
-use session::{SessionId, Sessions, SignedIn};
-use token::Tokens;
+use refusal::HttpRefusal;
+use sign_in::{SignInGrant, SignInId, SignInTable};
+use token::TokenAuthority;
 
-use crate::config::Config;
+use crate::config::GatewayConfig;
 
 /// The checks that hold for every route.
-pub struct Guard {
+pub struct AccessGuard {
     origin: OriginGuard,
     keys: ArcSwap<KeyTable>,
     /// What it means when the last key goes.
-    empty: WhenEmpty,
+    empty: EmptyKeyPolicy,
     /// Told when the keys were replaced or a sign-in ended, so that open connections can be looked at again.
     replaced: watch::Sender<()>,
-    tokens: Option<Arc<dyn Tokens>>,
+    tokens: Option<Arc<dyn TokenAuthority>>,
     /// How often tokens are looked at again whose holders have a connection open.
     token_age: Duration,
-    sessions: Sessions,
+    sessions: SignInTable,
 }
 
-impl Guard {
+impl AccessGuard {
     /// The guard that a configuration asks for.
-    pub fn new(config: &Config) -> Self {
-        let empty = if config.needs_keys() { WhenEmpty::Shut } else { WhenEmpty::Open };
+    pub fn new(config: &GatewayConfig) -> Self {
+        let empty = if config.needs_keys() { EmptyKeyPolicy::Shut } else { EmptyKeyPolicy::Open };
         Self {
             origin: OriginGuard::new(config),
             keys: ArcSwap::from_pointee(KeyTable::new(config.keys.clone(), empty)),
@@ -63,35 +63,35 @@ impl Guard {
             replaced: watch::Sender::new(()),
             tokens: None,
             token_age: config.limits.keep_alive,
-            sessions: Sessions::new(config.limits.session_idle),
+            sessions: SignInTable::new(config.limits.session_idle),
         }
     }
 
     /// The same guard, which accepts these tokens too.
-    pub fn with_tokens(self, tokens: Arc<dyn Tokens>) -> Self {
+    pub fn with_tokens(self, tokens: Arc<dyn TokenAuthority>) -> Self {
         Self { tokens: Some(tokens), ..self }
     }
 
     /// Lets a request in and says who asks, or refuses it.
-    pub async fn admit(&self, parts: &Parts) -> Result<Principal, Refusal> {
+    pub async fn admit(&self, parts: &Parts) -> Result<Principal, HttpRefusal> {
         self.origin.check(parts)?;
         match self.identify(&parts.headers).await {
             Ok(principal) => Ok(principal),
-            Err(refusal) => self.of_cookie(parts)?.ok_or(refusal),
+            Err(refusal) => self.identify_cookie(parts)?.ok_or(refusal),
         }
     }
 
     /// Lets a request in to a page that is for everybody, and says who asks if they say so.
-    pub async fn admit_guest(&self, parts: &Parts) -> Result<Principal, Refusal> {
+    pub async fn admit_guest(&self, parts: &Parts) -> Result<Principal, HttpRefusal> {
         self.origin.check(parts)?;
         match self.identify(&parts.headers).await {
             Ok(principal) => Ok(principal),
-            Err(_) => Ok(self.of_cookie(parts)?.unwrap_or_else(Principal::guest)),
+            Err(_) => Ok(self.identify_cookie(parts)?.unwrap_or_else(Principal::guest)),
         }
     }
 
     /// Who signed in at the dashboard. A browser sends the cookie whoever asks it to, so the page must be ours.
-    fn of_cookie(&self, parts: &Parts) -> Result<Option<Principal>, Refusal> {
+    fn identify_cookie(&self, parts: &Parts) -> Result<Option<Principal>, HttpRefusal> {
         if api_key::has_secret(&parts.headers) {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl Guard {
             return Ok(None);
         };
         origin::expect_own(parts)?;
-        session::expect_csrf(parts, &csrf)?;
+        sign_in::expect_csrf(parts, &csrf)?;
         Ok(Some(principal.signed_in(session)))
     }
 
@@ -112,18 +112,18 @@ impl Guard {
 
     /// True when this gateway may never be without keys: others can reach it, and nobody said that this is meant.
     pub fn needs_keys(&self) -> bool {
-        self.empty == WhenEmpty::Shut
+        self.empty == EmptyKeyPolicy::Shut
     }
 
     /// True when no key lets anybody in: the last one is gone, and without it everybody could come.
-    pub fn is_shut(&self) -> bool {
+    pub fn refuses_everyone(&self) -> bool {
         self.keys.load().is_shut()
     }
 
     /// Whether somebody who was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
         let keys = self.keys.load();
-        let is_same = |digest: Digest| keys.holder(digest).is_some_and(|now| now.is_like(principal));
+        let is_same = |digest: SecretDigest| keys.holder(digest).is_some_and(|now| now.is_like(principal));
         match (principal.session(), principal.digest()) {
             (Some(session), _) => self.sessions.key(&session).is_some_and(is_same),
             (None, Some(digest)) => is_same(digest) || self.is_of_token(principal),
@@ -157,7 +157,7 @@ impl Guard {
     }
 
     /// Refuses an order that another web page makes a browser send, unless the configuration names that page.
-    pub(crate) fn expect_own_page(&self, parts: &Parts) -> Result<(), Refusal> {
+    pub(crate) fn expect_own_page(&self, parts: &Parts) -> Result<(), HttpRefusal> {
         match self.origin.is_listed(parts) {
             true => Ok(()),
             false => origin::expect_own(parts),
@@ -165,7 +165,7 @@ impl Guard {
     }
 
     /// Signs the holder of a key in at the dashboard; `None` when there is no such key.
-    pub(crate) fn sign_in(&self, secret: &str) -> Option<(Principal, SignedIn)> {
+    pub(crate) fn sign_in(&self, secret: &str) -> Option<(Principal, SignInGrant)> {
         let keys = self.keys.load();
         let digest = keys.find(secret)?;
         let principal = keys.holder(digest)?;
@@ -174,17 +174,17 @@ impl Guard {
     }
 
     /// Ends a sign-in.
-    pub(crate) fn sign_out(&self, session: &SessionId) {
+    pub(crate) fn sign_out(&self, session: &SignInId) {
         self.sessions.end(session);
         self.replaced.send_replace(());
     }
 
     /// The word that unsafe requests of this sign-in must bring; `None` when it has ended. Asking counts as use.
-    pub(crate) fn csrf(&self, session: &SessionId) -> Option<Arc<str>> {
+    pub(crate) fn csrf(&self, session: &SignInId) -> Option<Arc<str>> {
         self.sessions.csrf(session)
     }
 
-    async fn identify(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    async fn identify(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
         if let Some(tokens) = &self.tokens
             && let Some(principal) = token::identify(&**tokens, headers).await?
         {
@@ -194,14 +194,14 @@ impl Guard {
     }
 
     /// Replaces the keys. Calls under way are not affected; connections of callers who have no key any more end.
-    pub fn replace_keys(&self, keys: Vec<api_key::Key>) {
+    pub fn replace_keys(&self, keys: Vec<api_key::ApiKey>) {
         let table = KeyTable::new(keys, self.empty).after(&self.keys.load());
         self.keys.store(Arc::new(table));
         self.replaced.send_replace(());
     }
 
     /// What the caller of this name may use; `None` when nothing restricts it.
-    pub fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
+    pub fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
         let of_token = self.tokens.as_ref().and_then(|tokens| tokens.permit(principal));
         of_token.or_else(|| self.keys.load().permit(principal))
     }

@@ -1,17 +1,17 @@
 //! Where faces meet servers: one set of names over all of them, and each call to the one it concerns.
 //!
-//! `merge` makes one `View` out of every server's catalog, with the lists written out ready to
+//! `merge` makes one `HubSnapshot` out of every server's catalog, with the lists written out ready to
 //! send; `route` finds the server behind a name or an address; `watch` notices changes and tells listeners.
 
 mod control;
 mod directory;
 mod list;
-mod merge;
 pub mod observe;
-mod one;
 pub mod page;
+pub mod presentation;
 mod route;
-pub mod shape;
+mod single_server;
+mod snapshot;
 mod watch;
 
 use std::collections::HashMap;
@@ -25,22 +25,22 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_client::server::roots;
 use tsugi_client::{Manager, Server};
-use tsugi_protocol::answer::{Answer, Call, Complete, Fault, Outcome, Reply};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{Answer, Call, CompletedResult, Fault, Outcome, Reply};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::{Era, Method};
-use tsugi_protocol::rpc::Notification;
+use tsugi_protocol::rpc::RpcNotification;
 use tsugi_schema::header_param::HeaderParams;
-use tsugi_schema::tool_name::Naming;
+use tsugi_schema::tool_name::ToolNaming;
 
-use crate::backend::{Backend, Control, Directory, Endpoint, Tools};
-use crate::dashboard::observe::Observe;
-use crate::guard::Guard;
-use crate::guard::permit::Permit;
-use crate::telemetry::Metrics;
-use list::List;
-use merge::View;
+use crate::backend::{Backend, Endpoint, ServerControl, ToolDirectory, ToolHeaders};
+use crate::dashboard::observe::ServerObserver;
+use crate::guard::AccessGuard;
+use crate::guard::permit::AccessPermit;
+use crate::telemetry::GatewayMetrics;
+use list::ListKind;
 use page::PageLimit;
-use shape::Shape;
+use presentation::ServerPresentation;
+use snapshot::HubSnapshot;
 
 /// How many changes a slow listener may be behind before it misses some.
 const CHANGES: usize = 256;
@@ -49,9 +49,9 @@ const CHANGES: usize = 256;
 #[derive(Debug, Clone)]
 pub struct HubConfig {
     /// How public names are formed.
-    pub naming: Naming,
+    pub naming: ToolNaming,
     /// What is changed about single servers, by name.
-    pub shapes: HashMap<String, Shape>,
+    pub shapes: HashMap<String, ServerPresentation>,
     /// The settings of single servers as people may read them, by name; secrets must be hidden already.
     pub settings: HashMap<String, Value>,
     /// How long after the start a list waits for servers that have not told theirs yet.
@@ -63,7 +63,7 @@ pub struct HubConfig {
 impl Default for HubConfig {
     fn default() -> Self {
         Self {
-            naming: Naming::Prefix,
+            naming: ToolNaming::Prefix,
             shapes: HashMap::new(),
             settings: HashMap::new(),
             settle: Duration::from_secs(3),
@@ -74,41 +74,41 @@ impl Default for HubConfig {
 
 impl HubConfig {
     /// How the public names of a server are formed.
-    pub(crate) fn naming_of(&self, server: &str) -> Naming {
-        self.shapes.get(server).and_then(Shape::naming).unwrap_or(self.naming)
+    pub(crate) fn naming_of(&self, server: &str) -> ToolNaming {
+        self.shapes.get(server).and_then(ServerPresentation::naming).unwrap_or(self.naming)
     }
 
     /// True when callers do not get a server's instructions.
     pub(crate) fn is_silent(&self, server: &str) -> bool {
-        self.shapes.get(server).is_some_and(Shape::is_silent)
+        self.shapes.get(server).is_some_and(ServerPresentation::is_silent)
     }
 }
 
 /// All servers of a manager as one. Cheap to clone.
 #[derive(Clone)]
-pub struct Hub(Arc<Inner>);
+pub struct Hub(Arc<HubState>);
 
-struct Inner {
+struct HubState {
     manager: Manager,
-    guard: Arc<Guard>,
-    view: Arc<Shared>,
-    metrics: Arc<Metrics>,
+    guard: Arc<AccessGuard>,
+    feed: Arc<SnapshotFeed>,
+    metrics: Arc<GatewayMetrics>,
     settled_by: Instant,
     watcher: AbortHandle,
 }
 
 /// What the watching task and the hub share.
-struct Shared {
+struct SnapshotFeed {
     config: ArcSwap<HubConfig>,
     /// Told when the servers are to be shown in another way.
     reconfigured: Notify,
-    view: ArcSwap<View>,
+    snapshot: ArcSwap<HubSnapshot>,
     /// Grows with every new view.
     renewed: signal::Sender<u64>,
-    changes: broadcast::Sender<Notification>,
+    changes: broadcast::Sender<RpcNotification>,
 }
 
-impl Drop for Inner {
+impl Drop for HubState {
     fn drop(&mut self) {
         self.watcher.abort();
     }
@@ -116,24 +116,24 @@ impl Drop for Inner {
 
 impl Hub {
     /// Shows the servers of `manager`. `guard` knows what each caller may use. Must be called within a runtime.
-    pub fn new(manager: Manager, config: HubConfig, guard: Arc<Guard>) -> Self {
-        let metrics: Arc<Metrics> = Arc::default();
+    pub fn new(manager: Manager, config: HubConfig, guard: Arc<AccessGuard>) -> Self {
+        let metrics: Arc<GatewayMetrics> = Arc::default();
         let settled_by = Instant::now() + config.settle;
-        let view = Arc::new(Shared {
-            view: ArcSwap::from_pointee(View::build(&manager.servers(), &config, &metrics)),
+        let view = Arc::new(SnapshotFeed {
+            snapshot: ArcSwap::from_pointee(HubSnapshot::build(&manager.servers(), &config, &metrics)),
             config: ArcSwap::from_pointee(config),
             reconfigured: Notify::new(),
             renewed: signal::Sender::new(0),
             changes: broadcast::channel(CHANGES).0,
         });
         let watcher = tokio::spawn(watch::run(manager.clone(), view.clone(), metrics.clone())).abort_handle();
-        Self(Arc::new(Inner { manager, guard, view, metrics, settled_by, watcher }))
+        Self(Arc::new(HubState { manager, guard, feed: view, metrics, settled_by, watcher }))
     }
 
     /// From now on shows the servers in this way. Whoever listens hears what differs; calls under way are not touched.
     pub fn reconfigure(&self, config: HubConfig) {
-        self.0.view.config.store(Arc::new(config));
-        self.0.view.reconfigured.notify_one();
+        self.0.feed.config.store(Arc::new(config));
+        self.0.feed.reconfigured.notify_one();
     }
 
     /// The manager of the servers.
@@ -142,8 +142,8 @@ impl Hub {
     }
 
     /// What is shown now.
-    pub(crate) fn view(&self) -> Arc<View> {
-        self.0.view.view.load_full()
+    pub(crate) fn view(&self) -> Arc<HubSnapshot> {
+        self.0.feed.snapshot.load_full()
     }
 
     /// Whether every server has told what it has, or had its time to.
@@ -152,8 +152,8 @@ impl Hub {
     }
 
     /// What is shown once every server has told what it has, or had its time to.
-    pub(crate) async fn settled_view(&self) -> Arc<View> {
-        let mut renewed = self.0.view.renewed.subscribe();
+    pub(crate) async fn settled_view(&self) -> Arc<HubSnapshot> {
+        let mut renewed = self.0.feed.renewed.subscribe();
         let waiting = async { while !self.view().is_complete && renewed.changed().await.is_ok() {} };
         // Whoever is late is announced by a change later.
         let _ = tokio::time::timeout_at(self.0.settled_by, waiting).await;
@@ -161,17 +161,21 @@ impl Hub {
     }
 
     /// What this caller may use; `None` means everything.
-    pub fn permit(&self, caller: &tsugi_protocol::answer::Caller) -> Option<Arc<Permit>> {
+    pub fn permit(&self, caller: &tsugi_protocol::answer::Caller) -> Option<Arc<AccessPermit>> {
         self.0.guard.permit(caller.principal())
     }
 
     /// How the servers are shown now.
     fn config(&self) -> arc_swap::Guard<Arc<HubConfig>> {
-        self.0.view.config.load()
+        self.0.feed.config.load()
     }
 
     /// Says something of what is shown, once every server has told what it has, or had its time to.
-    fn tell(&self, call: Call, say: impl Fn(&Hub, &View, &Call) -> Outcome + Send + 'static) -> Reply {
+    fn reply_when_settled(
+        &self,
+        call: Call,
+        say: impl Fn(&Hub, &HubSnapshot, &Call) -> Outcome + Send + 'static,
+    ) -> Reply {
         let view = self.view();
         if view.is_complete || Instant::now() >= self.0.settled_by {
             return Reply::ready(say(self, &view, &call));
@@ -183,7 +187,7 @@ impl Hub {
         })
     }
 
-    fn listed(&self, list: List, view: &View, call: &Call) -> Outcome {
+    fn list_page(&self, list: ListKind, view: &HubSnapshot, call: &Call) -> Outcome {
         match view.page(list, call, self.permit(&call.caller).as_deref()) {
             Ok(page) => Outcome::Complete(page),
             Err(fault) => Outcome::fault(fault),
@@ -191,7 +195,7 @@ impl Hub {
     }
 
     /// Who we are to this caller: servers of which it may use nothing are not spoken of.
-    fn discovered(&self, view: &View, call: &Call) -> Outcome {
+    fn discover_result(&self, view: &HubSnapshot, call: &Call) -> Outcome {
         complete(match self.permit(&call.caller) {
             None => view.discover.clone(),
             Some(permit) => view.discover_for(&permit, &self.config()),
@@ -200,12 +204,12 @@ impl Hub {
 
     /// Sends a call to the server it concerns, with that server's own name for its subject.
     fn forward(&self, call: Call) -> Reply {
-        let view = self.0.view.view.load();
+        let view = self.0.feed.snapshot.load();
         let permit = self.permit(&call.caller);
         match route::route(&view, &call, permit.as_deref()) {
             Ok(routed) => routed.answer(call),
-            Err(fault) => match route::untold(&view, &call, permit.as_deref()) {
-                Some(server) => self.forward_once_told(call, server, fault),
+            Err(fault) => match route::unlisted_server(&view, &call, permit.as_deref()) {
+                Some(server) => self.forward_once_listed(call, server, fault),
                 None if view.is_complete || Instant::now() >= self.0.settled_by => self.refuse(&call, fault),
                 None => self.forward_later(call),
             },
@@ -214,11 +218,11 @@ impl Hub {
 
     /// Routes again once the server that the name begins with has told what it has. It starts when it was not
     /// running; when it cannot, the caller hears why, and not that there is no such tool.
-    fn forward_once_told(&self, call: Call, server: Server, unknown: Fault) -> Reply {
+    fn forward_once_listed(&self, call: Call, server: Server, unknown: Fault) -> Reply {
         let hub = self.clone();
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             let limit = call.options.timeout.unwrap_or(hub.manager().options().timeout);
-            let mut renewed = hub.0.view.renewed.subscribe();
+            let mut renewed = hub.0.feed.renewed.subscribe();
             if let Err(fault) = server.settled(limit).await {
                 return hub.refuse(&call, fault);
             }
@@ -235,7 +239,7 @@ impl Hub {
     /// Routes again once the servers that are still starting have told what they have.
     fn forward_later(&self, call: Call) -> Reply {
         let hub = self.clone();
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             let view = hub.settled_view().await;
             match route::route(&view, &call, hub.permit(&call.caller).as_deref()) {
                 Ok(routed) => routed.answer(call),
@@ -251,17 +255,17 @@ impl Hub {
     }
 }
 
-fn complete(body: Object) -> Outcome {
-    Outcome::Complete(Complete { body, era: Era::Modern, server: None })
+fn complete(body: JsonObject) -> Outcome {
+    Outcome::Complete(CompletedResult { body, era: Era::Modern, server: None })
 }
 
 impl Answer for Hub {
     fn answer(&self, call: Call) -> Reply {
-        if let Some(list) = List::of(&call.method) {
-            return self.tell(call, move |hub, view, call| hub.listed(list, view, call));
+        if let Some(list) = ListKind::of(&call.method) {
+            return self.reply_when_settled(call, move |hub, view, call| hub.list_page(list, view, call));
         }
         match call.method {
-            Method::Discover => self.tell(call, Hub::discovered),
+            Method::Discover => self.reply_when_settled(call, Hub::discover_result),
             Method::Listen => watch::listen(self, call),
             Method::RootsChanged if call.meta.client.capabilities.announces_roots() => {
                 roots::changed(&self.view().servers, &call)
@@ -271,9 +275,9 @@ impl Answer for Hub {
     }
 }
 
-impl Tools for Hub {
+impl ToolHeaders for Hub {
     fn header_params(&self, tool: &str) -> Option<Arc<HeaderParams>> {
-        self.0.view.view.load().tools.get(tool)?.header_params.clone()
+        self.0.feed.snapshot.load().tools.get(tool)?.header_params.clone()
     }
 }
 
@@ -284,23 +288,23 @@ impl Backend for Hub {
 
     fn server(&self, name: &str) -> Option<Endpoint> {
         let server: Server = self.0.manager.server(name)?;
-        let one = Arc::new(one::OneServer::new(self.clone(), server));
+        let one = Arc::new(single_server::SingleServer::new(self.clone(), server));
         Some(Endpoint { answer: one.clone(), tools: one })
     }
 
-    fn guard(&self) -> Option<Arc<Guard>> {
+    fn guard(&self) -> Option<Arc<AccessGuard>> {
         Some(self.0.guard.clone())
     }
 
-    fn directory(&self) -> Option<&dyn Directory> {
+    fn directory(&self) -> Option<&dyn ToolDirectory> {
         Some(self)
     }
 
-    fn control(&self) -> Option<&dyn Control> {
+    fn control(&self) -> Option<&dyn ServerControl> {
         Some(self)
     }
 
-    fn observe(&self) -> Option<&dyn Observe> {
+    fn observe(&self) -> Option<&dyn ServerObserver> {
         Some(self)
     }
 
@@ -308,7 +312,7 @@ impl Backend for Hub {
         self.config().settings.get(server).cloned()
     }
 
-    fn metrics(&self) -> Arc<Metrics> {
+    fn metrics(&self) -> Arc<GatewayMetrics> {
         self.0.metrics.clone()
     }
 }

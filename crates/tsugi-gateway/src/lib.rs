@@ -11,17 +11,17 @@ pub mod config;
 pub mod dashboard;
 mod drain;
 pub mod face;
+pub mod gateway;
 pub mod guard;
 pub mod hub;
 mod listen;
 pub mod route;
-pub mod run;
 pub mod telemetry;
 
-pub use backend::{Backend, Control, Directory, Endpoint, Tools};
-pub use config::{Config, Limits};
+pub use backend::{Backend, Endpoint, ServerControl, ToolDirectory, ToolHeaders};
+pub use config::{GatewayConfig, GatewayLimits};
+pub use gateway::{Gateway, GatewayHandle, StartError};
 pub use hub::{Hub, HubConfig};
-pub use run::{Gateway, Handle, StartError};
 
 /// Compiles what the guide for programs shows.
 #[cfg(doctest)]

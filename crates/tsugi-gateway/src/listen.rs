@@ -1,7 +1,7 @@
 //! Sockets: bind, accept, and serve each connection until it ends or we do.
 
-mod head_clock;
-pub(crate) mod hush;
+mod header_timeout;
+pub(crate) mod wake_filter;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,29 +18,29 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config::{Config, Limits};
-use crate::drain::Drain;
-use crate::run::{Gateway, StartError};
-use head_clock::HeadClock;
-use hush::Ear;
+use crate::config::{GatewayConfig, GatewayLimits};
+use crate::drain::DrainState;
+use crate::gateway::{Gateway, StartError};
+use header_timeout::HeaderTimeout;
+use wake_filter::FilteredWaker;
 
 /// How long after an accept error the next try comes: out of files, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the other side of a connection may neither read nor answer.
 #[cfg(target_os = "linux")]
-const STALL: Duration = tsugi_protocol::codec::Limits::STALL;
+const STALL: Duration = tsugi_protocol::codec::InputLimits::STALL;
 /// How many the system's queue of connections may hold at most.
 const QUEUE: usize = 4096;
 /// How long a connection that was just opened may take to say what it wants when we close.
 const FIRST_WORD: Duration = Duration::from_millis(200);
 
 /// What all connections share.
-pub(crate) struct Listening {
+pub(crate) struct ConnectionAcceptor {
     gateway: Arc<Gateway>,
     room: Arc<Semaphore>,
 }
 
-impl Listening {
+impl ConnectionAcceptor {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let room = Arc::new(Semaphore::new(gateway.config().limits.connections));
         Self { room, gateway }
@@ -66,12 +66,12 @@ impl Listening {
             }
         }
         if self.gateway.config().inherited.is_none() {
-            self.empty(listener);
+            self.serve_queued(listener);
         }
     }
 
     /// Serves those who wait in the system's queue, too: closing it would break their connections without a word.
-    fn empty(self: Arc<Self>, listener: TcpListener) {
+    fn serve_queued(self: Arc<Self>, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
         for _ in 0..QUEUE {
             let (Ok(permit), Ok((stream, _))) = (self.room.clone().try_acquire_owned(), listener.accept()) else {
@@ -90,14 +90,14 @@ impl Listening {
         let (stream, _) = listener.accept().await?;
         // A small answer must not wait for the acknowledgment of the one before.
         stream.set_nodelay(true)?;
-        notice_the_dead(&stream)?;
+        set_dead_peer_timeout(&stream)?;
         Ok((stream, permit))
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let gateway = &self.gateway;
         let limits = &gateway.config().limits;
-        let clock = HeadClock::started(limits.head_timeout);
+        let clock = HeaderTimeout::start(limits.head_timeout);
         let is_used = AtomicBool::new(false);
         let service = service_fn(|request| {
             clock.stop();
@@ -108,10 +108,10 @@ impl Listening {
         let http = builder(limits, &clock);
         let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let ended = match until(connection.as_mut(), &clock, gateway.drain()).await {
-            Until::Ended(ended) => ended,
-            Until::Late => return,
-            Until::Closing => {
+        let ended = match serve_until(connection.as_mut(), &clock, gateway.drain()).await {
+            ServeEnd::Ended(ended) => ended,
+            ServeEnd::Late => return,
+            ServeEnd::Closing => {
                 // Whoever has not asked for anything yet is told that we stop, once it has.
                 let patience = if is_used.load(Ordering::Relaxed) { Duration::ZERO } else { FIRST_WORD };
                 if tokio::time::timeout(patience, connection.as_mut()).await.is_ok() {
@@ -131,7 +131,7 @@ impl Listening {
 }
 
 /// What comes first for a connection.
-enum Until<T> {
+enum ServeEnd<T> {
     /// It ended.
     Ended(T),
     /// It was silent for too long.
@@ -142,7 +142,11 @@ enum Until<T> {
 
 /// Serves a connection until one of these. It is written out, since waiting for the signal to close takes a lock
 /// that all connections share: it is waited for once, and then only looked at.
-async fn until<C: Future>(mut connection: Pin<&mut C>, clock: &HeadClock, drain: &Drain) -> Until<C::Output> {
+async fn serve_until<C: Future>(
+    mut connection: Pin<&mut C>,
+    clock: &HeaderTimeout,
+    drain: &DrainState,
+) -> ServeEnd<C::Output> {
     let mut late = std::pin::pin!(clock.is_late());
     let mut closing = std::pin::pin!(drain.closing().cancelled());
     let mut is_waiting = false;
@@ -150,25 +154,25 @@ async fn until<C: Future>(mut connection: Pin<&mut C>, clock: &HeadClock, drain:
     std::future::poll_fn(|context| {
         if !task.will_wake(context.waker()) {
             task.clone_from(context.waker());
-            ear = Ear::of(&task);
+            ear = FilteredWaker::of(&task);
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(&mut Context::from_waker(&ear)) {
-            return Poll::Ready(Until::Ended(ended));
+            return Poll::Ready(ServeEnd::Ended(ended));
         }
         if late.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Until::Late);
+            return Poll::Ready(ServeEnd::Late);
         }
         if (!std::mem::replace(&mut is_waiting, true) || drain.is_closing())
             && closing.as_mut().poll(context).is_ready()
         {
-            return Poll::Ready(Until::Closing);
+            return Poll::Ready(ServeEnd::Closing);
         }
         Poll::Pending
     })
     .await
 }
 
-fn builder(limits: &Limits, clock: &HeadClock) -> auto::Builder<TokioExecutor> {
+fn builder(limits: &GatewayLimits, clock: &HeaderTimeout) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // The number of headers stays at hyper's own limit of 100: setting it costs an allocation per request.
     builder.http1().timer(clock.clone()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head);
@@ -184,7 +188,7 @@ fn builder(limits: &Limits, clock: &HeadClock) -> auto::Builder<TokioExecutor> {
 /// Makes the system end connections whose other side vanished without a word or does not read: nothing is
 /// held for them for longer than this.
 #[cfg(target_os = "linux")]
-fn notice_the_dead(stream: &TcpStream) -> std::io::Result<()> {
+fn set_dead_peer_timeout(stream: &TcpStream) -> std::io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_tcp_user_timeout(stream, STALL.as_millis() as u32)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -199,7 +203,7 @@ fn notice_the_dead(_stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// Takes the inherited socket, or binds all addresses or none.
-pub(crate) async fn bind(config: &Config) -> Result<Vec<TcpListener>, StartError> {
+pub(crate) async fn bind(config: &GatewayConfig) -> Result<Vec<TcpListener>, StartError> {
     if let Some(inherited) = &config.inherited {
         let taken = inherited.try_clone().and_then(TcpListener::from_std);
         return taken.map(|listener| vec![listener]).map_err(StartError::Inherited);

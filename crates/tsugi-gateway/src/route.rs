@@ -2,9 +2,9 @@
 
 use http::Method;
 
-use crate::backend::Order;
-use crate::dashboard::View;
-use crate::dashboard::page::File;
+use crate::backend::ServerCommand;
+use crate::dashboard::DashboardView;
+use crate::dashboard::page::PageFile;
 
 /// A way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Route {
     /// The end of a server.
     RemoveServer,
     /// An order to a server.
-    Order(Order),
+    Order(ServerCommand),
     /// A server's log.
     Log,
     /// Numbers.
@@ -52,7 +52,7 @@ pub enum Route {
     /// Ready for calls.
     Readyz,
     /// A file of the dashboard.
-    Page(File),
+    Page(PageFile),
     /// Who is signed in at the dashboard.
     Session,
     /// Signing in at the dashboard.
@@ -60,7 +60,7 @@ pub enum Route {
     /// Signing out.
     SignOut,
     /// What the dashboard shows.
-    Dashboard(View),
+    Dashboard(DashboardView),
     /// A change on the board.
     BoardOrder,
     /// The board for readers without JavaScript.
@@ -93,13 +93,13 @@ impl Route {
 
     /// True for a GET that opens something which stays open, so that nothing can be said of it without opening it.
     fn is_stream(self) -> bool {
-        matches!(self, Route::McpGet | Route::Sse | Route::WebSocket | Route::Dashboard(View::Events))
+        matches!(self, Route::McpGet | Route::Sse | Route::WebSocket | Route::Dashboard(DashboardView::Events))
     }
 }
 
 /// How a route writes its own errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum ErrorStyle {
     /// As JSON-RPC errors.
     Rpc,
     /// As `{"success":false,"error":…}`.
@@ -108,7 +108,7 @@ pub enum Style {
 
 /// One line of the table. `{}` in a pattern stands for one segment of the path.
 #[derive(Debug)]
-pub struct Entry {
+pub struct RouteEntry {
     /// The verb.
     pub verb: Method,
     /// The path.
@@ -116,10 +116,10 @@ pub struct Entry {
     /// The way in.
     pub route: Route,
     /// How it writes its errors.
-    pub style: Style,
+    pub style: ErrorStyle,
 }
 
-impl Entry {
+impl RouteEntry {
     /// Whether it answers to a verb. Whoever asks for the head of what can be got is answered like one who gets it.
     fn answers_to(&self, verb: &Method) -> bool {
         self.verb == *verb || *verb == Method::HEAD && self.has_head()
@@ -130,78 +130,78 @@ impl Entry {
     }
 }
 
-const fn entry(verb: Method, pattern: &'static str, route: Route, style: Style) -> Entry {
-    Entry { verb, pattern, route, style }
+const fn entry(verb: Method, pattern: &'static str, route: Route, style: ErrorStyle) -> RouteEntry {
+    RouteEntry { verb, pattern, route, style }
 }
 
 /// Every route there is. The busiest come first, since the table is read from the top.
-pub static ROUTES: &[Entry] = &[
-    entry(Method::POST, "/mcp", Route::McpPost, Style::Rpc),
-    entry(Method::POST, "/servers/{}/mcp", Route::McpPost, Style::Rpc),
-    entry(Method::GET, "/mcp", Route::McpGet, Style::Rpc),
-    entry(Method::DELETE, "/mcp", Route::McpDelete, Style::Rpc),
-    entry(Method::GET, "/servers/{}/mcp", Route::McpGet, Style::Rpc),
-    entry(Method::DELETE, "/servers/{}/mcp", Route::McpDelete, Style::Rpc),
-    entry(Method::GET, "/sse", Route::Sse, Style::Rpc),
-    entry(Method::POST, "/messages", Route::SseMessages, Style::Rpc),
-    entry(Method::GET, "/ws", Route::WebSocket, Style::Rpc),
-    entry(Method::POST, "/rpc", Route::Rpc, Style::Rpc),
-    entry(Method::GET, "/mcp/tools", Route::Tools, Style::Rest),
-    entry(Method::POST, "/mcp/call", Route::Call, Style::Rest),
-    entry(Method::POST, "/mcp/batch", Route::Batch, Style::Rest),
-    entry(Method::POST, "/tools/{}/{}", Route::Operation, Style::Rest),
-    entry(Method::POST, "/tools/{}/{}/answer", Route::OperationAnswer, Style::Rest),
-    entry(Method::GET, "/openapi.json", Route::OpenApi, Style::Rest),
-    entry(Method::GET, "/servers", Route::Servers, Style::Rest),
-    entry(Method::POST, "/servers", Route::AddServer, Style::Rest),
-    entry(Method::DELETE, "/servers/{}", Route::RemoveServer, Style::Rest),
-    entry(Method::POST, "/servers/{}/start", Route::Order(Order::Start), Style::Rest),
-    entry(Method::POST, "/servers/{}/stop", Route::Order(Order::Stop), Style::Rest),
-    entry(Method::POST, "/servers/{}/restart", Route::Order(Order::Restart), Style::Rest),
-    entry(Method::GET, "/servers/{}/logs", Route::Log, Style::Rest),
-    entry(Method::GET, "/metrics", Route::Metrics, Style::Rest),
-    entry(Method::GET, "/readyz", Route::Readyz, Style::Rest),
-    entry(Method::GET, "/healthz", Route::Healthz, Style::Rest),
-    entry(Method::GET, "/", Route::Page(File::Index), Style::Rest),
-    entry(Method::GET, "/assets/app.js", Route::Page(File::Script), Style::Rest),
-    entry(Method::GET, "/api/session", Route::Session, Style::Rest),
-    entry(Method::POST, "/api/session", Route::SignIn, Style::Rest),
-    entry(Method::DELETE, "/api/session", Route::SignOut, Style::Rest),
-    entry(Method::GET, "/api/overview", Route::Dashboard(View::Overview), Style::Rest),
-    entry(Method::GET, "/api/servers/{}", Route::Dashboard(View::Server), Style::Rest),
-    entry(Method::GET, "/api/calls", Route::Dashboard(View::Calls), Style::Rest),
-    entry(Method::GET, "/api/calls/{}", Route::Dashboard(View::Call), Style::Rest),
-    entry(Method::GET, "/api/charts", Route::Dashboard(View::Charts), Style::Rest),
-    entry(Method::GET, "/api/board/{}", Route::Dashboard(View::Board), Style::Rest),
-    entry(Method::POST, "/api/board/{}", Route::BoardOrder, Style::Rest),
-    entry(Method::GET, "/board.html", Route::PlainBoard, Style::Rest),
-    entry(Method::POST, "/board.html", Route::PlainSignIn, Style::Rest),
-    entry(Method::GET, "/api/events", Route::Dashboard(View::Events), Style::Rest),
+pub static ROUTES: &[RouteEntry] = &[
+    entry(Method::POST, "/mcp", Route::McpPost, ErrorStyle::Rpc),
+    entry(Method::POST, "/servers/{}/mcp", Route::McpPost, ErrorStyle::Rpc),
+    entry(Method::GET, "/mcp", Route::McpGet, ErrorStyle::Rpc),
+    entry(Method::DELETE, "/mcp", Route::McpDelete, ErrorStyle::Rpc),
+    entry(Method::GET, "/servers/{}/mcp", Route::McpGet, ErrorStyle::Rpc),
+    entry(Method::DELETE, "/servers/{}/mcp", Route::McpDelete, ErrorStyle::Rpc),
+    entry(Method::GET, "/sse", Route::Sse, ErrorStyle::Rpc),
+    entry(Method::POST, "/messages", Route::SseMessages, ErrorStyle::Rpc),
+    entry(Method::GET, "/ws", Route::WebSocket, ErrorStyle::Rpc),
+    entry(Method::POST, "/rpc", Route::Rpc, ErrorStyle::Rpc),
+    entry(Method::GET, "/mcp/tools", Route::Tools, ErrorStyle::Rest),
+    entry(Method::POST, "/mcp/call", Route::Call, ErrorStyle::Rest),
+    entry(Method::POST, "/mcp/batch", Route::Batch, ErrorStyle::Rest),
+    entry(Method::POST, "/tools/{}/{}", Route::Operation, ErrorStyle::Rest),
+    entry(Method::POST, "/tools/{}/{}/answer", Route::OperationAnswer, ErrorStyle::Rest),
+    entry(Method::GET, "/openapi.json", Route::OpenApi, ErrorStyle::Rest),
+    entry(Method::GET, "/servers", Route::Servers, ErrorStyle::Rest),
+    entry(Method::POST, "/servers", Route::AddServer, ErrorStyle::Rest),
+    entry(Method::DELETE, "/servers/{}", Route::RemoveServer, ErrorStyle::Rest),
+    entry(Method::POST, "/servers/{}/start", Route::Order(ServerCommand::Start), ErrorStyle::Rest),
+    entry(Method::POST, "/servers/{}/stop", Route::Order(ServerCommand::Stop), ErrorStyle::Rest),
+    entry(Method::POST, "/servers/{}/restart", Route::Order(ServerCommand::Restart), ErrorStyle::Rest),
+    entry(Method::GET, "/servers/{}/logs", Route::Log, ErrorStyle::Rest),
+    entry(Method::GET, "/metrics", Route::Metrics, ErrorStyle::Rest),
+    entry(Method::GET, "/readyz", Route::Readyz, ErrorStyle::Rest),
+    entry(Method::GET, "/healthz", Route::Healthz, ErrorStyle::Rest),
+    entry(Method::GET, "/", Route::Page(PageFile::Index), ErrorStyle::Rest),
+    entry(Method::GET, "/assets/app.js", Route::Page(PageFile::Script), ErrorStyle::Rest),
+    entry(Method::GET, "/api/session", Route::Session, ErrorStyle::Rest),
+    entry(Method::POST, "/api/session", Route::SignIn, ErrorStyle::Rest),
+    entry(Method::DELETE, "/api/session", Route::SignOut, ErrorStyle::Rest),
+    entry(Method::GET, "/api/overview", Route::Dashboard(DashboardView::Overview), ErrorStyle::Rest),
+    entry(Method::GET, "/api/servers/{}", Route::Dashboard(DashboardView::Server), ErrorStyle::Rest),
+    entry(Method::GET, "/api/calls", Route::Dashboard(DashboardView::Calls), ErrorStyle::Rest),
+    entry(Method::GET, "/api/calls/{}", Route::Dashboard(DashboardView::Call), ErrorStyle::Rest),
+    entry(Method::GET, "/api/charts", Route::Dashboard(DashboardView::Charts), ErrorStyle::Rest),
+    entry(Method::GET, "/api/board/{}", Route::Dashboard(DashboardView::Board), ErrorStyle::Rest),
+    entry(Method::POST, "/api/board/{}", Route::BoardOrder, ErrorStyle::Rest),
+    entry(Method::GET, "/board.html", Route::PlainBoard, ErrorStyle::Rest),
+    entry(Method::POST, "/board.html", Route::PlainSignIn, ErrorStyle::Rest),
+    entry(Method::GET, "/api/events", Route::Dashboard(DashboardView::Events), ErrorStyle::Rest),
 ];
 
 /// What an address leads to.
 #[derive(Debug)]
-pub enum Found<'path> {
+pub enum RouteMatch<'path> {
     /// A route, with the segments that stand for `{}`.
-    Route(&'static Entry, Segments<'path>),
+    Route(&'static RouteEntry, PathSegments<'path>),
     /// The path is known, but not with this verb; these are the verbs it has.
-    OtherVerb(Style, String),
+    OtherVerb(ErrorStyle, String),
     /// Nothing.
     Nothing,
 }
 
-impl Found<'_> {
+impl RouteMatch<'_> {
     /// True where everybody is let in.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self, Found::Route(entry, _) if entry.route.is_open())
+        matches!(self, RouteMatch::Route(entry, _) if entry.route.is_open())
     }
 }
 
 /// The variable segments of a path, as written (percent-encoding and all).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Segments<'path>([Option<&'path str>; 2]);
+pub struct PathSegments<'path>([Option<&'path str>; 2]);
 
-impl<'path> Segments<'path> {
+impl<'path> PathSegments<'path> {
     /// The first variable segment.
     pub fn first(&self) -> Option<&'path str> {
         self.0[0]
@@ -214,30 +214,30 @@ impl<'path> Segments<'path> {
 }
 
 /// Looks up an address.
-pub fn find<'path>(verb: &Method, path: &'path str) -> Found<'path> {
+pub fn find<'path>(verb: &Method, path: &'path str) -> RouteMatch<'path> {
     for entry in ROUTES {
         if entry.answers_to(verb)
             && let Some(segments) = matches(entry.pattern, path)
         {
-            return Found::Route(entry, segments);
+            return RouteMatch::Route(entry, segments);
         }
     }
-    let others: Vec<&Entry> = ROUTES.iter().filter(|entry| matches(entry.pattern, path).is_some()).collect();
+    let others: Vec<&RouteEntry> = ROUTES.iter().filter(|entry| matches(entry.pattern, path).is_some()).collect();
     match others.first() {
-        None => Found::Nothing,
+        None => RouteMatch::Nothing,
         Some(first) => {
             let mut verbs: Vec<&str> = others.iter().map(|entry| entry.verb.as_str()).collect();
             verbs.extend(others.iter().any(|entry| entry.has_head()).then_some("HEAD"));
-            Found::OtherVerb(first.style, verbs.join(", "))
+            RouteMatch::OtherVerb(first.style, verbs.join(", "))
         }
     }
 }
 
-fn matches<'path>(pattern: &str, path: &'path str) -> Option<Segments<'path>> {
+fn matches<'path>(pattern: &str, path: &'path str) -> Option<PathSegments<'path>> {
     if !pattern.contains('{') {
-        return (pattern == path).then(Segments::default);
+        return (pattern == path).then(PathSegments::default);
     }
-    let mut found = Segments::default();
+    let mut found = PathSegments::default();
     let mut slots = found.0.iter_mut();
     let mut parts = path.split('/');
     for expected in pattern.split('/') {
@@ -258,7 +258,7 @@ mod tests {
 
     fn route(verb: Method, path: &str) -> Option<(Route, Option<&str>)> {
         match find(&verb, path) {
-            Found::Route(entry, segments) => Some((entry.route, segments.first())),
+            RouteMatch::Route(entry, segments) => Some((entry.route, segments.first())),
             _ => None,
         }
     }
@@ -274,11 +274,11 @@ mod tests {
 
     #[test]
     fn another_verb_names_those_that_are_allowed() {
-        let Found::OtherVerb(_, verbs) = find(&Method::PUT, "/mcp") else { panic!("the path is known") };
+        let RouteMatch::OtherVerb(_, verbs) = find(&Method::PUT, "/mcp") else { panic!("the path is known") };
         assert_eq!(verbs, "POST, GET, DELETE");
-        let Found::OtherVerb(_, verbs) = find(&Method::PUT, "/servers") else { panic!("the path is known") };
+        let RouteMatch::OtherVerb(_, verbs) = find(&Method::PUT, "/servers") else { panic!("the path is known") };
         assert_eq!(verbs, "GET, POST, HEAD");
-        assert!(matches!(find(&Method::PUT, "/nowhere"), Found::Nothing));
+        assert!(matches!(find(&Method::PUT, "/nowhere"), RouteMatch::Nothing));
     }
 
     #[test]

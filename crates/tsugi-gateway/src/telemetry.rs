@@ -3,4 +3,4 @@
 pub mod access_log;
 pub mod metrics;
 
-pub use metrics::Metrics;
+pub use metrics::GatewayMetrics;

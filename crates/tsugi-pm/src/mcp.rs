@@ -17,18 +17,18 @@ mod watch;
 
 use std::sync::Arc;
 
-use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
-use tsugi_protocol::serve::Server;
+use tsugi_protocol::mcp::cache_hints::{CacheHints, CacheScope};
+use tsugi_protocol::serve::InProcessServer;
 
-use self::actor::Actor;
-use self::service::Service;
+use self::actor::ServerActor;
+use self::service::PmService;
 use crate::action::Pm;
-use crate::domain::fault::Fault;
-use crate::domain::session::Host;
+use crate::domain::fault::PmFault;
+use crate::domain::session::SessionHost;
 use crate::domain::word::words;
 
 /// The lists change only with the program.
-const LISTS: Freshness = Freshness { ttl_ms: 3_600_000, scope: CacheScope::Public };
+const LISTS: CacheHints = CacheHints { ttl_ms: 3_600_000, scope: CacheScope::Public };
 
 words! {
     /// Which tools are offered. Fewer tools cost a model less attention.
@@ -76,29 +76,29 @@ impl Lang {
 
 /// How a server is made.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct PmServerSettings {
     /// Which tools.
     pub profile: Profile,
     /// In which language.
     pub lang: Lang,
     /// Who acts.
-    pub actor: Actor,
+    pub actor: ServerActor,
     /// The process that hosts new sessions, when one does.
-    pub host: Option<Host>,
+    pub host: Option<SessionHost>,
     /// What keeps its sessions alive.
     pub liveness: Liveness,
 }
 
-impl Settings {
+impl PmServerSettings {
     /// The usual tools in English, for this actor, hosted by no process.
-    pub fn new(actor: Actor) -> Self {
+    pub fn new(actor: ServerActor) -> Self {
         Self { profile: Profile::Core, lang: Lang::En, actor, host: None, liveness: Liveness::Process }
     }
 }
 
 /// Makes the server. Subscribers hear of every change from here on, also of those that other processes make.
-pub async fn server(pm: Pm, settings: Settings) -> Result<Arc<Server>, Fault> {
-    let service = Service::new(pm, settings);
+pub async fn server(pm: Pm, settings: PmServerSettings) -> Result<Arc<InProcessServer>, PmFault> {
+    let service = PmService::new(pm, settings);
     let server = offer(&service);
     watch::start(&service, &server);
     Ok(server)
@@ -109,8 +109,8 @@ pub fn outline(answer: &serde_json::Value) -> String {
     text::outline(answer)
 }
 
-fn offer(service: &Arc<Service>) -> Arc<Server> {
-    let mut builder = Server::builder("mcp-server-pm", env!("CARGO_PKG_VERSION"))
+fn offer(service: &Arc<PmService>) -> Arc<InProcessServer> {
+    let mut builder = InProcessServer::builder("mcp-server-pm", env!("CARGO_PKG_VERSION"))
         .title("tsugi project management")
         .instructions(text::instructions(service.lang()))
         .list_freshness(LISTS);

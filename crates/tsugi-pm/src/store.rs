@@ -21,23 +21,23 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use self::clock::Clock;
-use self::feed::Feed;
-use self::postgres::Postgres;
-use self::sqlite::Sqlite;
+use self::clock::TimeSource;
+use self::feed::EventFeed;
+use self::postgres::PostgresEngine;
+use self::sqlite::SqliteEngine;
 use self::tx::Tx;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 
 /// Where the database is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum StoreLocation {
     /// A SQLite file.
     Sqlite(PathBuf),
     /// A PostgreSQL address.
     Postgres(String),
 }
 
-impl Location {
+impl StoreLocation {
     /// Reads what a person writes after `--db`: a PostgreSQL address, or the path of a file.
     pub fn parse(text: &str) -> Self {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
@@ -49,15 +49,15 @@ impl Location {
 
 /// What the work done inside the database has cost, for tests that hold the cost flat.
 #[derive(Clone, Debug, Default)]
-pub struct Meter(Arc<Counts>);
+pub struct StoreMeter(Arc<StoreCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct StoreCounts {
     steps: AtomicU64,
     trips: AtomicU64,
 }
 
-impl Meter {
+impl StoreMeter {
     /// Steps of SQLite's virtual machine so far.
     pub fn steps(&self) -> u64 {
         self.0.steps.load(Ordering::Relaxed)
@@ -82,11 +82,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How to open a store.
 #[derive(Clone)]
-pub struct Options {
+pub struct StoreOptions {
     /// Where the database is.
-    pub location: Location,
+    pub location: StoreLocation,
     /// Whose time counts; unset means the database host's.
-    pub clock: Option<Arc<dyn Clock>>,
+    pub clock: Option<Arc<dyn TimeSource>>,
     /// Whether a SQLite file may lie on a network file system, whose locks cannot be trusted.
     pub allow_network_file_system: bool,
     /// Read connections (SQLite) or connections in all (PostgreSQL).
@@ -94,19 +94,19 @@ pub struct Options {
     /// The SQLite file layer, by name; tests put a faulty one underneath.
     pub vfs: Option<String>,
     /// Counts what the work costs.
-    pub meter: Option<Meter>,
+    pub meter: Option<StoreMeter>,
     /// How many migrations this binary knows; tests play an older binary.
     pub known_migrations: usize,
     /// How long a call waits, in line and for locks, before it hears `busy`.
     pub longest_wait: Duration,
 }
 
-impl Options {
+impl StoreOptions {
     /// The usual way to open a location.
-    pub fn new(location: Location) -> Self {
+    pub fn new(location: StoreLocation) -> Self {
         let connections = match location {
-            Location::Sqlite(_) => 3,
-            Location::Postgres(_) => 16,
+            StoreLocation::Sqlite(_) => 3,
+            StoreLocation::Postgres(_) => 16,
         };
         Self {
             location,
@@ -122,7 +122,7 @@ impl Options {
 
     /// With another clock.
     #[must_use]
-    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
+    pub fn with_clock(mut self, clock: impl TimeSource + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
@@ -130,7 +130,7 @@ impl Options {
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// A newer tsugi has been here.
     #[error("the database has schema {found}, this tsugi knows up to {known}")]
     Newer {
@@ -161,10 +161,10 @@ pub enum OpenError {
     },
     /// Anything else the database said.
     #[error("cannot open the database: {0}")]
-    Storage(#[from] Fault),
+    Storage(#[from] PmFault),
 }
 
-impl OpenError {
+impl StoreOpenError {
     /// What kind of refusal it is to a caller.
     pub fn code(&self) -> Code {
         match self {
@@ -188,7 +188,7 @@ impl OpenError {
 
 /// What a transaction may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum TxMode {
     /// Look. On PostgreSQL each statement sees what is committed when it begins.
     Read,
     /// Look at one moment from beginning to end.
@@ -198,29 +198,29 @@ enum Mode {
 }
 
 /// What a transaction answers, with its type left behind.
-type Boxed = Box<dyn Any + Send>;
+type BoxedResult = Box<dyn Any + Send>;
 
 /// What is done inside a transaction. The engines know only this: written for each use-case anew, their code would be
 /// half of the program, and a small server's memory is mostly the program.
-type Work = Box<dyn Fn(&mut Tx<'_>) -> Result<Boxed, Fault> + Send + Sync>;
+type TxWork = Box<dyn Fn(&mut Tx<'_>) -> Result<BoxedResult, PmFault> + Send + Sync>;
 
-enum Engine {
-    Sqlite(Box<Sqlite>),
-    Postgres(Postgres),
+enum StoreEngine {
+    Sqlite(Box<SqliteEngine>),
+    Postgres(PostgresEngine),
 }
 
 /// An open database. Cheap to clone; the last clone closes it.
 #[derive(Clone)]
-pub struct Store {
-    engine: Arc<Engine>,
+pub struct PmStore {
+    engine: Arc<StoreEngine>,
 }
 
-impl Store {
+impl PmStore {
     /// Opens a database, bringing its schema up to date.
-    pub async fn open(options: Options) -> Result<Self, OpenError> {
+    pub async fn open(options: StoreOptions) -> Result<Self, StoreOpenError> {
         let engine = match options.location.clone() {
-            Location::Sqlite(path) => Engine::Sqlite(Box::new(Sqlite::open(path, options).await?)),
-            Location::Postgres(address) => Engine::Postgres(Postgres::open(&address, options).await?),
+            StoreLocation::Sqlite(path) => StoreEngine::Sqlite(Box::new(SqliteEngine::open(path, options).await?)),
+            StoreLocation::Postgres(address) => StoreEngine::Postgres(PostgresEngine::open(&address, options).await?),
         };
         Ok(Self { engine: Arc::new(engine) })
     }
@@ -230,77 +230,77 @@ impl Store {
     /// The work may run several times when another transaction overtakes it, so it must have no effect of its own.
     /// Dropping the future does not stop the work: it commits or fails as if nobody had left. A store that is locked
     /// or overloaded for too long answers `busy`, and then nothing was done.
-    pub(crate) async fn write<T, W>(&self, work: W) -> Result<T, Fault>
+    pub(crate) async fn write<T, W>(&self, work: W) -> Result<T, PmFault>
     where
         T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, PmFault> + Send + Sync + 'static,
     {
-        self.run(Mode::Write, boxed(work)).await.map(unboxed)
+        self.run(TxMode::Write, boxed(work)).await.map(unboxed)
     }
 
     /// Runs work that only reads. On PostgreSQL each of its statements sees what is committed when it begins.
-    pub(crate) async fn read<T, W>(&self, work: W) -> Result<T, Fault>
+    pub(crate) async fn read<T, W>(&self, work: W) -> Result<T, PmFault>
     where
         T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, PmFault> + Send + Sync + 'static,
     {
-        self.run(Mode::Read, boxed(work)).await.map(unboxed)
+        self.run(TxMode::Read, boxed(work)).await.map(unboxed)
     }
 
     /// Runs work that reads a great deal, on one consistent view from beginning to end.
-    pub(crate) async fn snapshot<T, W>(&self, work: W) -> Result<T, Fault>
+    pub(crate) async fn snapshot<T, W>(&self, work: W) -> Result<T, PmFault>
     where
         T: Send + 'static,
-        W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+        W: Fn(&mut Tx<'_>) -> Result<T, PmFault> + Send + Sync + 'static,
     {
-        self.run(Mode::Snapshot, boxed(work)).await.map(unboxed)
+        self.run(TxMode::Snapshot, boxed(work)).await.map(unboxed)
     }
 
-    async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+    async fn run(&self, mode: TxMode, work: TxWork) -> Result<BoxedResult, PmFault> {
         match &*self.engine {
-            Engine::Sqlite(sqlite) => sqlite.run(mode, work).await,
-            Engine::Postgres(postgres) => postgres.run(mode, work).await,
+            StoreEngine::Sqlite(sqlite) => sqlite.run(mode, work).await,
+            StoreEngine::Postgres(postgres) => postgres.run(mode, work).await,
         }
     }
 
     /// Every event after `since_seq`, in order, none missing, as they come; also those of other processes.
-    pub fn subscribe(&self, since_seq: i64) -> Feed {
-        Feed::new(self.clone(), since_seq)
+    pub fn subscribe(&self, since_seq: i64) -> EventFeed {
+        EventFeed::new(self.clone(), since_seq)
     }
 
     /// Changes its value after every commit, here or elsewhere, that anybody could want to know of.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         match &*self.engine {
-            Engine::Sqlite(sqlite) => sqlite.changes(),
-            Engine::Postgres(postgres) => postgres.changes(),
+            StoreEngine::Sqlite(sqlite) => sqlite.changes(),
+            StoreEngine::Postgres(postgres) => postgres.changes(),
         }
     }
 
     /// How large the database and, on SQLite, its write-ahead log are, in bytes.
-    pub async fn size(&self) -> Result<(u64, u64), Fault> {
+    pub async fn size(&self) -> Result<(u64, u64), PmFault> {
         match &*self.engine {
-            Engine::Sqlite(sqlite) => Ok(sqlite.size()),
-            Engine::Postgres(postgres) => postgres.size().await.map(|size| (size, 0)),
+            StoreEngine::Sqlite(sqlite) => Ok(sqlite.size()),
+            StoreEngine::Postgres(postgres) => postgres.size().await.map(|size| (size, 0)),
         }
     }
 
     /// Asks the engine itself whether the database is sound; answers the complaints.
-    pub async fn check(&self) -> Result<Vec<String>, Fault> {
+    pub async fn check(&self) -> Result<Vec<String>, PmFault> {
         match &*self.engine {
-            Engine::Sqlite(sqlite) => sqlite.check().await,
-            Engine::Postgres(_) => Ok(Vec::new()),
+            StoreEngine::Sqlite(sqlite) => sqlite.check().await,
+            StoreEngine::Postgres(_) => Ok(Vec::new()),
         }
     }
 }
 
-fn boxed<T, W>(work: W) -> Work
+fn boxed<T, W>(work: W) -> TxWork
 where
     T: Send + 'static,
-    W: Fn(&mut Tx<'_>) -> Result<T, Fault> + Send + Sync + 'static,
+    W: Fn(&mut Tx<'_>) -> Result<T, PmFault> + Send + Sync + 'static,
 {
-    Box::new(move |tx| work(tx).map(|answer| Box::new(answer) as Boxed))
+    Box::new(move |tx| work(tx).map(|answer| Box::new(answer) as BoxedResult))
 }
 
-fn unboxed<T: 'static>(answer: Boxed) -> T {
+fn unboxed<T: 'static>(answer: BoxedResult) -> T {
     *answer.downcast().expect("work answers what it was asked for")
 }

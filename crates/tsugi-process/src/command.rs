@@ -11,13 +11,13 @@ use std::{
 };
 
 pub(crate) use environment::looks_secret;
-pub(crate) use resolve::{Resolved, TEMPORARY};
+pub(crate) use resolve::{ResolvedCommand, TEMPORARY};
 
-use crate::Policy;
+use crate::SandboxPolicy;
 
 /// Which of our own variables a child receives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Inherit {
+pub enum EnvInheritance {
     /// A short list of harmless ones: `PATH`, `HOME`, `LANG`, `LC_*`, `XDG_*` and their like.
     /// Tokens and keys in our environment are then not handed to servers by accident.
     #[default]
@@ -30,9 +30,9 @@ pub enum Inherit {
     Nothing,
 }
 
-/// A program to run as a [`Job`](crate::Job).
+/// A program to run as a [`SupervisedJob`](crate::SupervisedJob).
 #[derive(Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct JobCommand {
     /// A name looked up in the child's `PATH`, or a path.
     pub program: OsString,
     /// Arguments, without the program's own name.
@@ -40,23 +40,23 @@ pub struct Command {
     /// Variables set for the child, over inherited ones.
     pub env: BTreeMap<OsString, OsString>,
     /// Which of our own variables it receives.
-    pub inherit: Inherit,
+    pub inherit: EnvInheritance,
     /// Its working directory; ours if left out.
     pub cwd: Option<PathBuf>,
     /// What it may touch.
-    pub sandbox: Policy,
+    pub sandbox: SandboxPolicy,
 }
 
-impl Command {
+impl JobCommand {
     /// A command without arguments, with the usual environment.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Command {
+        JobCommand {
             program: program.into(),
             args: Vec::new(),
             env: BTreeMap::new(),
-            inherit: Inherit::default(),
+            inherit: EnvInheritance::default(),
             cwd: None,
-            sandbox: Policy::Off,
+            sandbox: SandboxPolicy::Off,
         }
     }
 
@@ -79,7 +79,7 @@ impl Command {
     }
 
     /// Chooses which of our own variables the child receives.
-    pub fn inherit(mut self, inherit: Inherit) -> Self {
+    pub fn inherit(mut self, inherit: EnvInheritance) -> Self {
         self.inherit = inherit;
         self
     }
@@ -91,7 +91,7 @@ impl Command {
     }
 
     /// Confines the child.
-    pub fn sandbox(mut self, policy: Policy) -> Self {
+    pub fn sandbox(mut self, policy: SandboxPolicy) -> Self {
         self.sandbox = policy;
         self
     }
@@ -108,7 +108,7 @@ impl Command {
     }
 }
 
-impl fmt::Debug for Command {
+impl fmt::Debug for JobCommand {
     /// Values of variables are left out: they are where secrets live.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&OsStr> = self.env.keys().map(OsString::as_os_str).collect();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn values_of_variables_are_not_printed() {
-        let command = Command::new("x").env("API_TOKEN", "hunter2hunter2").env("MODE", "quiet");
+        let command = JobCommand::new("x").env("API_TOKEN", "hunter2hunter2").env("MODE", "quiet");
         assert!(!format!("{command:?}").contains("hunter2"));
         assert_eq!(command.secrets(), ["hunter2hunter2"]);
     }

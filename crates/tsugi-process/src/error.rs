@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ProcessError {
     /// No such program, neither as a path nor in `PATH`.
     #[error("program not found: {program}")]
     NotFound {
@@ -65,26 +65,26 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl ProcessError {
     /// A sentence on what to try, where there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::NotFound { program, .. } => Some(not_found_hint(program)),
-            Error::NotExecutable { path } => {
+            ProcessError::NotFound { program, .. } => Some(not_found_hint(program)),
+            ProcessError::NotExecutable { path } => {
                 Some(format!("try `chmod +x {}`, or name its interpreter as the command", path.display()))
             }
-            Error::SandboxDenies { path, .. } => {
+            ProcessError::SandboxDenies { path, .. } => {
                 Some(format!("add {}, or the folder of its installation, to `read` of its `sandbox`", path.display()))
             }
-            Error::NoInterpreter { path } => {
+            ProcessError::NoInterpreter { path } => {
                 Some(format!("look at the first line of {} and install what it names", path.display()))
             }
-            Error::NoSuchDirectory { .. } => Some("create it, or correct `cwd`".to_owned()),
-            Error::BadText { .. } => None,
-            Error::Sandbox { .. } => {
+            ProcessError::NoSuchDirectory { .. } => Some("create it, or correct `cwd`".to_owned()),
+            ProcessError::BadText { .. } => None,
+            ProcessError::Sandbox { .. } => {
                 Some("change the policy, or set `required: false` to run with what can be enforced".to_owned())
             }
-            Error::Spawn { .. } => self
+            ProcessError::Spawn { .. } => self
                 .is_retryable()
                 .then(|| "the system is short of processes, memory or files; try again later".to_owned()),
         }
@@ -92,13 +92,13 @@ impl Error {
 
     /// Whether the same attempt may succeed later without any change.
     pub fn is_retryable(&self) -> bool {
-        let Error::Spawn { source, .. } = self else { return false };
+        let ProcessError::Spawn { source, .. } = self else { return false };
         let short_of = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
         source.raw_os_error().is_some_and(|code| short_of.contains(&code))
     }
 
     pub(crate) fn spawn(program: impl Into<String>, step: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Error::Spawn { program: program.into(), step: step.into(), source: source.into() }
+        ProcessError::Spawn { program: program.into(), step: step.into(), source: source.into() }
     }
 }
 
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_refused_fork_may_be_tried_again_and_a_missing_program_may_not() {
-        let refused = Error::spawn("x", "fork", io::Error::from_raw_os_error(libc::EAGAIN));
-        let missing = Error::NotFound { program: "x".into(), searched: vec![] };
+        let refused = ProcessError::spawn("x", "fork", io::Error::from_raw_os_error(libc::EAGAIN));
+        let missing = ProcessError::NotFound { program: "x".into(), searched: vec![] };
         assert!(refused.is_retryable() && refused.hint().is_some());
         assert!(!missing.is_retryable() && missing.hint().is_some());
     }

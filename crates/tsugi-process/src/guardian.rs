@@ -21,7 +21,7 @@
 //! Signals sent to us or to our terminal do not reach the guardian: it leads its own session and blocks all signals.
 //! Besides the guardian the child has a parent-death signal, since SIGKILL cannot be blocked by anyone.
 
-mod birth;
+mod child_start;
 mod control;
 pub(crate) mod hook;
 pub(crate) mod launch;

@@ -10,32 +10,32 @@ mod guarded;
 
 use serde::{Deserialize, Serialize};
 
-pub use control::Job;
-pub use state::{Cause, Exit, ExitReport, Phase};
+pub use control::SupervisedJob;
+pub use state::{ChildExit, ExitCause, ExitReport, JobPhase};
 
-use crate::{Grace, Redact};
+use crate::{SecretMask, StopGrace};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
 pub struct JobOptions {
     /// How long each step of stopping may take.
-    pub grace: Grace,
+    pub grace: StopGrace,
     /// Values to mask in what the child says, besides those of its own variables with a secret's name.
-    pub redact: Redact,
+    pub redact: SecretMask,
     /// Lines of stderr in an [`ExitReport`].
     pub tail_lines: usize,
 }
 
 impl Default for JobOptions {
     fn default() -> Self {
-        JobOptions { grace: Grace::default(), redact: Redact::default(), tail_lines: 20 }
+        JobOptions { grace: StopGrace::default(), redact: SecretMask::default(), tail_lines: 20 }
     }
 }
 
 /// What makes sure that no descendant of a job survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Tier {
+pub enum SupervisionTier {
     /// A namespace of process ids whose first process dies with the guardian: the kernel itself ends all others.
     PidNamespace,
     /// A guardian process to which all orphans are handed; it survives us by the time it needs to end them.
@@ -44,27 +44,27 @@ pub enum Tier {
     ProcessGroup,
 }
 
-impl Tier {
+impl SupervisionTier {
     /// The tier that a job without a sandbox gets here; found out once per process.
-    pub fn available() -> Tier {
+    pub fn available() -> SupervisionTier {
         #[cfg(target_os = "linux")]
         if crate::guardian::hook::is_usable() {
-            return Tier::Guardian;
+            return SupervisionTier::Guardian;
         }
-        Tier::ProcessGroup
+        SupervisionTier::ProcessGroup
     }
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Tier::PidNamespace => "pid-namespace",
-            Tier::Guardian => "guardian",
-            Tier::ProcessGroup => "process-group",
+            SupervisionTier::PidNamespace => "pid-namespace",
+            SupervisionTier::Guardian => "guardian",
+            SupervisionTier::ProcessGroup => "process-group",
         }
     }
 }
 
-impl std::fmt::Display for Tier {
+impl std::fmt::Display for SupervisionTier {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.name())
     }

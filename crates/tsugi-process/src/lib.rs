@@ -1,6 +1,6 @@
 //! Run a child process confined, watched and stoppable; the only crate with unsafe code.
 //!
-//! A [`Job`] is one supervised child.
+//! A [`SupervisedJob`] is one supervised child.
 //! Between it and us stands a small *guardian* process, which ends every descendant of the child
 //! when we ask for it, when the child itself ends, and when we die in whatever way.
 //!
@@ -15,31 +15,33 @@
 //! # }
 //! ```
 
-mod aside;
+mod blocking;
 mod command;
 mod error;
-mod footprint;
 mod inherited;
 mod job;
+mod memory_trim;
+mod orphans;
 mod output;
 mod pipes;
 mod sandbox;
 mod stop;
-mod stray;
+mod sysconf;
 mod tree;
-mod units;
 
 #[cfg(target_os = "linux")]
 mod guardian;
 
-pub use command::{Command, Inherit};
-pub use error::Error;
-pub use footprint::{forget_rare_code, return_large_blocks};
+pub use command::{EnvInheritance, JobCommand};
+pub use error::ProcessError;
 pub use inherited::inherited_listener;
-pub use job::{Cause, Exit, ExitReport, Job, JobOptions, Phase, Tier};
-pub use output::{Redact, Stderr};
-pub use pipes::Pipes;
-pub use sandbox::{Caches, Enforcement, Isolation, Memory, Net, Policy, Report, Rules};
-pub use stop::Grace;
-pub use stray::sweep_strays;
+pub use job::{ChildExit, ExitCause, ExitReport, JobOptions, JobPhase, SupervisedJob, SupervisionTier};
+pub use memory_trim::{forget_rare_code, return_large_blocks};
+pub use orphans::sweep_strays;
+pub use output::{SecretMask, StderrLog};
+pub use pipes::ChildPipes;
+pub use sandbox::{
+    CacheAccess, Enforcement, Isolation, MemorySize, NetworkAccess, SandboxPolicy, SandboxReport, SandboxRules,
+};
+pub use stop::StopGrace;
 pub use tree::ProcessInfo;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, sync::broadcast};
 
-pub use redact::Redact;
-use ring::Ring;
+pub use redact::SecretMask;
+use ring::ByteRing;
 
 /// Bytes kept per child.
 const KEPT_BYTES: usize = 64 * 1024;
@@ -21,21 +21,21 @@ const LINE_LIMIT: usize = 16 * 1024;
 
 /// A handle on what a child has said on stderr; cheap to clone, usable after the child is gone.
 #[derive(Debug, Clone)]
-pub struct Stderr {
-    shared: Arc<Shared>,
+pub struct StderrLog {
+    shared: Arc<StderrBuffer>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    ring: Mutex<Ring>,
+struct StderrBuffer {
+    ring: Mutex<ByteRing>,
     lines: broadcast::Sender<Arc<str>>,
-    redact: Redact,
+    redact: SecretMask,
 }
 
-impl Stderr {
-    pub(crate) fn new(redact: Redact) -> Self {
+impl StderrLog {
+    pub(crate) fn new(redact: SecretMask) -> Self {
         let (lines, _) = broadcast::channel(FOLLOWER_LINES);
-        Stderr { shared: Arc::new(Shared { ring: Mutex::new(Ring::new(KEPT_BYTES)), lines, redact }) }
+        StderrLog { shared: Arc::new(StderrBuffer { ring: Mutex::new(ByteRing::new(KEPT_BYTES)), lines, redact }) }
     }
 
     /// The last `count` lines at most, oldest first, masked and with control characters escaped.
@@ -114,20 +114,20 @@ impl Stderr {
 mod tests {
     use super::*;
 
-    fn said(redact: Redact, bytes: &[u8]) -> Stderr {
-        let stderr = Stderr::new(redact);
+    fn said(redact: SecretMask, bytes: &[u8]) -> StderrLog {
+        let stderr = StderrLog::new(redact);
         stderr.shared.ring.lock().push(bytes);
         stderr
     }
 
     #[test]
     fn the_tail_holds_the_last_lines_in_order() {
-        assert_eq!(said(Redact::default(), b"one\ntwo\nthree\n").tail(2), ["two", "three"]);
+        assert_eq!(said(SecretMask::default(), b"one\ntwo\nthree\n").tail(2), ["two", "three"]);
     }
 
     #[test]
     fn bytes_that_are_not_utf8_and_escape_codes_are_made_harmless() {
-        let shown = said(Redact::default(), b"\xff\x1b[31mred\n").tail(1);
+        let shown = said(SecretMask::default(), b"\xff\x1b[31mred\n").tail(1);
         assert_eq!(shown, ["\u{fffd}\\x1b[31mred"]);
     }
 
@@ -135,12 +135,12 @@ mod tests {
     fn half_a_line_at_the_beginning_is_not_shown_because_it_may_be_half_a_secret() {
         let mut flood = vec![b'x'; KEPT_BYTES];
         flood.extend_from_slice(b"\nlast\n");
-        assert_eq!(said(Redact::default(), &flood).tail(10), ["last"]);
+        assert_eq!(said(SecretMask::default(), &flood).tail(10), ["last"]);
     }
 
     #[tokio::test]
     async fn a_follower_gets_whole_masked_lines() {
-        let stderr = Stderr::new(Redact::new(["hunter2".to_owned()]));
+        let stderr = StderrLog::new(SecretMask::new(["hunter2".to_owned()]));
         let mut lines = stderr.subscribe();
         let mut partial = Vec::new();
         stderr.publish(&mut partial, b"the word is hun");

@@ -7,10 +7,10 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 /// Our ends of the child's stdin and stdout.
 ///
 /// They are plain pipes, so `try_write` and `try_read` work and a write of up to 4 KiB is never split.
-/// Dropping `stdin` is the child's end of input; do so before [`Job::stop`](crate::Job::stop),
+/// Dropping `stdin` is the child's end of input; do so before [`SupervisedJob::stop`](crate::SupervisedJob::stop),
 /// or the polite part of stopping is lost on the child.
 #[derive(Debug)]
-pub struct Pipes {
+pub struct ChildPipes {
     /// Writes to the child.
     pub stdin: Sender,
     /// Reads from the child.
@@ -28,13 +28,14 @@ pub(crate) struct ChildEnds {
 /// Makes all three pipes; the third part is our end of stderr.
 ///
 /// All ends are close-on-exec: another child started at the same moment never holds one open.
-pub(crate) fn open() -> io::Result<(Pipes, Receiver, ChildEnds)> {
+pub(crate) fn open() -> io::Result<(ChildPipes, Receiver, ChildEnds)> {
     let (stdin_read, stdin_write) = open_one()?;
     let (stdout_read, stdout_write) = open_one()?;
     let (stderr_read, stderr_write) = open_one()?;
     widen(&stdin_write);
     widen(&stdout_read);
-    let pipes = Pipes { stdin: Sender::from_owned_fd(stdin_write)?, stdout: Receiver::from_owned_fd(stdout_read)? };
+    let pipes =
+        ChildPipes { stdin: Sender::from_owned_fd(stdin_write)?, stdout: Receiver::from_owned_fd(stdout_read)? };
     let ends = ChildEnds { stdin: stdin_read, stdout: stdout_write, stderr: stderr_write };
     Ok((pipes, Receiver::from_owned_fd(stderr_read)?, ends))
 }

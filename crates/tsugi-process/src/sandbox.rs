@@ -10,8 +10,8 @@ pub(crate) mod linux;
 #[cfg(not(target_os = "linux"))]
 mod none;
 
-pub use policy::{Caches, Isolation, Memory, Net, Policy, Rules};
-pub use report::{Enforcement, Report};
+pub use policy::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy, SandboxRules};
+pub use report::{Enforcement, SandboxReport};
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Confinement, plan};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// How long each step of stopping may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grace {
+pub struct StopGrace {
     /// Between the end of input and SIGTERM.
     pub stdin: Duration,
     /// Between SIGTERM and SIGKILL.
@@ -15,13 +15,17 @@ pub struct Grace {
     pub leftover: Duration,
 }
 
-impl Default for Grace {
+impl Default for StopGrace {
     fn default() -> Self {
-        Grace { stdin: Duration::from_secs(2), terminate: Duration::from_secs(3), leftover: Duration::from_millis(300) }
+        StopGrace {
+            stdin: Duration::from_secs(2),
+            terminate: Duration::from_secs(3),
+            leftover: Duration::from_millis(300),
+        }
     }
 }
 
-impl Grace {
+impl StopGrace {
     /// The longest that stopping takes when every step is used up.
     pub fn total(&self) -> Duration {
         self.stdin + self.terminate
@@ -30,7 +34,7 @@ impl Grace {
 
 /// Where on the ladder a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum StopStage {
     /// Nobody has asked it to end.
     Running,
     /// Its input has ended.
@@ -43,7 +47,7 @@ pub(crate) enum Stage {
 
 /// What moves a job along the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Push {
+pub(crate) enum StopEvent {
     /// Stop politely.
     Stop,
     /// Nobody holds the job any more: its input has ended with its owner.
@@ -56,39 +60,39 @@ pub(crate) enum Push {
     Expired,
 }
 
-impl Stage {
+impl StopStage {
     /// The stage after `push`.
-    pub(crate) fn after(self, push: Push) -> Stage {
+    pub(crate) fn after(self, push: StopEvent) -> StopStage {
         match (self, push) {
-            (Stage::Killing, _) | (_, Push::Kill) => Stage::Killing,
-            (Stage::Terminating, Push::Expired) => Stage::Killing,
-            (Stage::Terminating, _) => Stage::Terminating,
-            (_, Push::Abandon | Push::MainExited) => Stage::Terminating,
-            (Stage::Draining, Push::Expired) => Stage::Terminating,
-            (Stage::Running, Push::Expired) => Stage::Running,
-            (_, Push::Stop) => Stage::Draining,
+            (StopStage::Killing, _) | (_, StopEvent::Kill) => StopStage::Killing,
+            (StopStage::Terminating, StopEvent::Expired) => StopStage::Killing,
+            (StopStage::Terminating, _) => StopStage::Terminating,
+            (_, StopEvent::Abandon | StopEvent::MainExited) => StopStage::Terminating,
+            (StopStage::Draining, StopEvent::Expired) => StopStage::Terminating,
+            (StopStage::Running, StopEvent::Expired) => StopStage::Running,
+            (_, StopEvent::Stop) => StopStage::Draining,
         }
     }
 }
 
 /// A stage with its deadline.
 #[derive(Debug)]
-pub(crate) struct Ladder {
-    pub(crate) stage: Stage,
+pub(crate) struct StopLadder {
+    pub(crate) stage: StopStage,
     pub(crate) deadline: Option<Instant>,
-    grace: Grace,
+    grace: StopGrace,
 }
 
-impl Ladder {
-    pub(crate) fn new(grace: Grace) -> Self {
-        Ladder { stage: Stage::Running, deadline: None, grace }
+impl StopLadder {
+    pub(crate) fn new(grace: StopGrace) -> Self {
+        StopLadder { stage: StopStage::Running, deadline: None, grace }
     }
 
     /// Moves on; gives the stage that was entered, if it is a new one.
-    pub(crate) fn push(&mut self, push: Push, now: Instant) -> Option<Stage> {
+    pub(crate) fn push(&mut self, push: StopEvent, now: Instant) -> Option<StopStage> {
         let before = self.stage;
         self.stage = before.after(push);
-        if push == Push::MainExited {
+        if push == StopEvent::MainExited {
             self.shorten(now + self.grace.leftover);
         }
         if before == self.stage {
@@ -99,28 +103,28 @@ impl Ladder {
     }
 
     /// Moves on if the time of this stage is used up.
-    pub(crate) fn tick(&mut self, now: Instant) -> Option<Stage> {
+    pub(crate) fn tick(&mut self, now: Instant) -> Option<StopStage> {
         let expired = self.deadline.is_some_and(|deadline| now >= deadline);
-        if expired { self.push(Push::Expired, now) } else { None }
+        if expired { self.push(StopEvent::Expired, now) } else { None }
     }
 
     fn shorten(&mut self, to: Instant) {
         self.deadline = self.deadline.map(|deadline| deadline.min(to));
     }
 
-    fn time_of(&self, push: Push) -> Option<Duration> {
+    fn time_of(&self, push: StopEvent) -> Option<Duration> {
         match (self.stage, push) {
-            (Stage::Running | Stage::Killing, _) => None,
-            (Stage::Draining, _) => Some(self.grace.stdin),
-            (Stage::Terminating, Push::MainExited) => Some(self.grace.leftover),
-            (Stage::Terminating, _) => Some(self.grace.terminate),
+            (StopStage::Running | StopStage::Killing, _) => None,
+            (StopStage::Draining, _) => Some(self.grace.stdin),
+            (StopStage::Terminating, StopEvent::MainExited) => Some(self.grace.leftover),
+            (StopStage::Terminating, _) => Some(self.grace.terminate),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Push::*, Stage::*, *};
+    use super::{StopEvent::*, StopStage::*, *};
 
     #[test]
     fn every_push_leads_where_the_table_says() {
@@ -142,7 +146,7 @@ mod tests {
     fn the_whole_ladder_takes_five_seconds() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut ladder = Ladder::new(Grace::default());
+        let mut ladder = StopLadder::new(StopGrace::default());
         assert_eq!(ladder.push(Stop, start), Some(Draining));
         assert_eq!(ladder.tick(at(1999)), None);
         assert_eq!(ladder.tick(at(2000)), Some(Terminating));
@@ -154,9 +158,9 @@ mod tests {
     #[test]
     fn leftovers_of_a_child_that_ended_get_only_a_moment() {
         let start = Instant::now();
-        let mut ladder = Ladder::new(Grace::default());
+        let mut ladder = StopLadder::new(StopGrace::default());
         ladder.push(Abandon, start);
         ladder.push(MainExited, start);
-        assert_eq!(ladder.tick(start + Grace::default().leftover), Some(Killing));
+        assert_eq!(ladder.tick(start + StopGrace::default().leftover), Some(Killing));
     }
 }

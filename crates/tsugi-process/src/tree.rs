@@ -9,7 +9,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::units;
+use crate::sysconf;
 
 /// One living process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -75,7 +75,7 @@ fn parse_ids(list: &str) -> Vec<u32> {
 fn parent_table() -> BTreeMap<u32, Vec<u32>> {
     let mut table: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for pid in all_ids() {
-        if let Some(stat) = Stat::read(pid) {
+        if let Some(stat) = ProcStat::read(pid) {
             table.entry(stat.parent).or_default().push(pid);
         }
     }
@@ -89,7 +89,7 @@ pub(crate) fn all_ids() -> Vec<u32> {
 }
 
 fn inspect(pid: u32) -> Option<ProcessInfo> {
-    let stat = Stat::read(pid).filter(Stat::is_alive)?;
+    let stat = ProcStat::read(pid).filter(ProcStat::is_alive)?;
     Some(ProcessInfo {
         pid,
         parent: stat.parent,
@@ -101,7 +101,7 @@ fn inspect(pid: u32) -> Option<ProcessInfo> {
 }
 
 fn ticks(count: u64) -> Duration {
-    Duration::from_millis(count * 1000 / units::ticks_per_second())
+    Duration::from_millis(count * 1000 / sysconf::ticks_per_second())
 }
 
 fn command_line(pid: u32) -> Option<String> {
@@ -112,7 +112,7 @@ fn command_line(pid: u32) -> Option<String> {
 
 /// What we need of `/proc/<pid>/stat`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
+pub(crate) struct ProcStat {
     pub(crate) name: String,
     state: char,
     pub(crate) parent: u32,
@@ -123,20 +123,20 @@ pub(crate) struct Stat {
     resident_pages: u64,
 }
 
-impl Stat {
-    pub(crate) fn read(pid: u32) -> Option<Stat> {
+impl ProcStat {
+    pub(crate) fn read(pid: u32) -> Option<ProcStat> {
         // Names may hold any bytes, so the file is not always UTF-8.
         let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Stat::parse(&String::from_utf8_lossy(&bytes))
+        ProcStat::parse(&String::from_utf8_lossy(&bytes))
     }
 
     /// The name stands in brackets and may itself hold brackets and blanks; see proc_pid_stat(5).
-    fn parse(text: &str) -> Option<Stat> {
+    fn parse(text: &str) -> Option<ProcStat> {
         let (head, rest) = text.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Stat {
+        Some(ProcStat {
             name: name.to_owned(),
             state: fields.first()?.chars().next()?,
             parent: number(1)? as u32,
@@ -150,7 +150,7 @@ impl Stat {
 
     /// Memory it holds.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.resident_pages * units::page_bytes()
+        self.resident_pages * sysconf::page_bytes()
     }
 
     /// Neither a zombie nor about to vanish.
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_name_with_brackets_and_blanks_does_not_confuse_the_reader() {
         let line = "42 (a) b (c) S 7 42 1 0 -1 0 0 0 0 0 30 12 0 0 20 0 1 0 555 1000 25 0 0";
-        let stat = Stat::parse(line).unwrap();
+        let stat = ProcStat::parse(line).unwrap();
         assert_eq!((stat.name.as_str(), stat.parent, stat.group), ("a) b (c", 7, 42));
         assert_eq!((stat.cpu_ticks, stat.start_ticks, stat.resident_pages), (42, 555, 25));
         assert!(stat.is_alive());
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn both_ways_of_reading_the_table_agree_on_our_parent() {
         let own = std::process::id();
-        let parent = Stat::read(own).unwrap().parent;
+        let parent = ProcStat::read(own).unwrap().parent;
         assert!(children_of(parent).contains(&own));
         assert!(parent_table()[&parent].contains(&own));
     }

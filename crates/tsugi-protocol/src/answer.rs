@@ -3,14 +3,16 @@
 pub mod call;
 pub mod fault;
 pub mod reply;
-pub mod session;
+pub mod session_lifetime;
 pub mod timeline;
 
 pub use call::{Call, CallOptions, CallParts, Caller};
-pub use fault::{Blame, Fault, FaultCode, ProcessEnd, SentState, Stage};
-pub use reply::{Complete, Event, Failure, InputRequired, Note, Notes, Outcome, Reply, Source};
-pub use session::Session;
-pub use timeline::Timeline;
+pub use fault::{Blame, CallStage, Fault, FaultCode, ProcessEnd, SentState};
+pub use reply::{
+    CallFailure, CallNote, CompletedResult, InputRequired, NoteSink, Outcome, Reply, ReplyEvent, ReplySource,
+};
+pub use session_lifetime::SessionLifetime;
+pub use timeline::CallTimeline;
 
 /// Everything that answers calls: a connection, a layer, the hub, an in-process server, a test fake.
 pub trait Answer: Send + Sync {

@@ -10,8 +10,8 @@ pub mod limit;
 pub mod line;
 pub mod sse;
 
-pub use framing::{Framing, Kind};
-pub use limit::Limits;
+pub use framing::{FramingDecoder, FramingKind};
+pub use limit::InputLimits;
 
 /// Why a piece of the stream was dropped. The stream goes on after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -9,8 +9,8 @@
 //! server's requests into questions and back, [`change`] handles what a server announces, and
 //! [`revision`] leaves out what an older revision cannot carry.
 
-pub mod change;
 pub mod detect;
+pub mod notification;
 pub mod revision;
 pub mod round_trip;
 pub mod session;
@@ -18,13 +18,13 @@ pub mod to_legacy;
 pub mod to_modern;
 
 use crate::answer::Call;
-use crate::json::Splice;
+use crate::json::ObjectWriter;
 use crate::mcp::{Era, Method};
 
 /// Writes a call as a request to a server of this era: the shape of everything we send upstream. Tools get a
 /// progress token of ours, the request's own number, so that a long call can report even when its caller does
 /// not ask.
-pub fn write_request(request: &mut Splice, id: u64, call: &Call, era: Era) {
+pub fn write_request(request: &mut ObjectWriter, id: u64, call: &Call, era: Era) {
     let token = (call.method == Method::ToolsCall || call.meta.progress_token.is_some()).then_some(id);
     request.written(b"\"jsonrpc\":\"2.0\"").number("id", id).string("method", call.method.as_str());
     match era {

@@ -1,8 +1,8 @@
 //! The vocabulary of MCP: methods, revisions, capabilities and typed views of what servers offer.
 
+pub mod cache_hints;
 pub mod capability;
 pub mod completion;
-pub mod freshness;
 pub mod input;
 pub mod log;
 pub mod meta;
@@ -13,6 +13,6 @@ pub mod subscription;
 pub mod tool;
 pub mod version;
 
-pub use capability::{Askable, ClientCapabilities, ClientProfile, ServerCapabilities, ServerIdentity};
+pub use capability::{AskableInputs, ClientCapabilities, ClientProfile, ServerCapabilities, ServerIdentity};
 pub use method::Method;
-pub use version::{Era, Version};
+pub use version::{Era, ProtocolVersion};

@@ -4,9 +4,9 @@ pub mod code;
 pub mod error;
 pub mod id;
 pub mod message;
-pub mod peek;
 pub mod pending;
+pub mod response_id;
 
 pub use error::RpcError;
-pub use id::Id;
-pub use message::{Body, Message, MessageError, Notification, Parsed, Request, Response};
+pub use id::RequestId;
+pub use message::{MessageError, ParsedMessage, ResponsePayload, RpcMessage, RpcNotification, RpcRequest, RpcResponse};

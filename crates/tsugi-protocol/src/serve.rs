@@ -22,36 +22,36 @@
 //! A server is an [`Answer`](crate::answer::Answer) in the modern form and nothing else: it has no
 //! connection, no session and no clock. Handlers run inside the reply, so dropping the reply drops the
 //! handler at its current `await`; a call without notes costs no channel and no task. A handler that
-//! needs the user ends with [`NeedInput`] and is called again with the answers, see [`Context`].
+//! needs the user ends with [`NeedInput`] and is called again with the answers, see [`HandlerContext`].
 
 mod arguments;
 mod builder;
 mod completion;
 mod context;
 mod error;
+mod handler_reply;
 mod input;
 mod listing;
 mod output;
-mod pattern;
 mod prompt;
 mod resource;
-mod running;
 mod schema;
 mod server;
 mod subscription;
 #[cfg(test)]
 mod tests;
 mod tool;
+mod uri_template;
 
-pub use builder::Builder;
-pub use completion::{CompletionRequest, Completions};
-pub use context::Context;
-pub use error::Error;
-pub use input::{Elicited, NeedInput};
-pub use output::{IntoOutput, Structured, Text, ToolOutput, block};
-pub use prompt::{BoundPrompt, Prompt, PromptOutput, Role};
-pub use resource::{BoundResource, BoundTemplate, Contents, Resource, Template};
+pub use builder::ServerBuilder;
+pub use completion::{CompletionRequest, CompletionValues};
+pub use context::HandlerContext;
+pub use error::HandlerError;
+pub use input::{ElicitationAnswer, NeedInput};
+pub use output::{IntoToolOutput, StructuredOutput, TextOutput, ToolOutput, block};
+pub use prompt::{BoundPrompt, PromptBuilder, PromptOutput, PromptRole};
+pub use resource::{BoundResource, BoundTemplate, ResourceBuilder, ResourceContents, TemplateBuilder};
 pub use schema::schema_of;
-pub use server::Server;
-pub use subscription::Notifier;
-pub use tool::{BoundTool, NoArguments, Tool};
+pub use server::InProcessServer;
+pub use subscription::ChangeNotifier;
+pub use tool::{BoundTool, NoArguments, ToolBuilder};

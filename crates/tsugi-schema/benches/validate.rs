@@ -4,19 +4,19 @@
 use serde_json::{Map, Value, json};
 use std::hint::black_box;
 use std::time::Instant;
-use tsugi_schema::validate::{Limits, Validator};
+use tsugi_schema::validate::{ValidationLimits, Validator};
 
 fn main() {
     let schema = schema();
     let value = value();
-    let validator = Validator::compile(&schema, Limits::default()).expect("the schema compiles");
+    let validator = Validator::compile(&schema, ValidationLimits::default()).expect("the schema compiles");
     assert!(validator.validate(&value).is_ok());
     let text = serde_json::value::to_raw_value(&value).expect("the value is JSON");
     let mut wrong = value.clone();
     wrong["property_7"] = json!([]);
 
     measure("compile, 20 properties", 200, || {
-        black_box(Validator::compile(&schema, Limits::default()).is_ok());
+        black_box(Validator::compile(&schema, ValidationLimits::default()).is_ok());
     });
     measure("validate, 20 properties", 100_000, || {
         black_box(validator.validate(black_box(&value)).is_ok());

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use std::io::Read;
-use tsugi_schema::dialect::{Dialect, NamedTool, OpenAiStyle, Options, tools_for};
+use tsugi_schema::dialect::{DialectOptions, NamedTool, OpenAiStyle, SchemaDialect, tools_for};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -15,9 +15,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .position(|argument| argument == "--for")
         .and_then(|index| arguments.get(index + 1))
         .ok_or("usage: convert --for gemini|gemini-classic|openai|anthropic|openapi [--chat] [--lines]")?;
-    let dialect = Dialect::from_name(name).ok_or_else(|| format!("unknown dialect {name:?}"))?;
+    let dialect = SchemaDialect::from_name(name).ok_or_else(|| format!("unknown dialect {name:?}"))?;
     let openai_style = if has("--chat") { OpenAiStyle::Chat } else { OpenAiStyle::Responses };
-    let options = Options { openai_style, ..Options::default() };
+    let options = DialectOptions { openai_style, ..DialectOptions::default() };
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let tools: Vec<Value> = serde_json::from_str(&text)?;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn print_lines(dialect: Dialect, tools: &[NamedTool<'_>], options: Options) {
+fn print_lines(dialect: SchemaDialect, tools: &[NamedTool<'_>], options: DialectOptions) {
     for tool in tools {
         let (together, converted) = tools_for(dialect, &[*tool], options);
         let losses = &converted[0].losses;

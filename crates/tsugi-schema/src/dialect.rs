@@ -5,6 +5,7 @@ mod emit;
 mod gemini;
 mod gemini_classic;
 mod google;
+mod loss_notes;
 mod openai;
 mod openapi;
 mod plan;
@@ -12,20 +13,19 @@ mod root;
 mod tools;
 mod types;
 mod union;
-mod words;
 
 pub use plan::ArgumentPlan;
 pub use tools::{NamedTool, tools_for};
 
 use serde_json::Value;
 
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
 use crate::tool_name;
 
 /// A provider's taste in schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dialect {
+pub enum SchemaDialect {
     /// Gemini's `parametersJsonSchema`.
     Gemini,
     /// Gemini's older `parameters`, the `types.Schema` of its SDK.
@@ -38,7 +38,7 @@ pub enum Dialect {
     OpenApi,
 }
 
-impl Dialect {
+impl SchemaDialect {
     /// All of them, for tables and tests.
     pub const ALL: [Self; 5] = [Self::Gemini, Self::GeminiClassic, Self::OpenAi, Self::Anthropic, Self::OpenApi];
 
@@ -76,7 +76,7 @@ pub enum OpenAiStyle {
 
 /// Whether OpenAI functions may be strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strictness {
+pub enum OpenAiStrictness {
     /// Strict where the schema allows it.
     #[default]
     WherePossible,
@@ -86,38 +86,38 @@ pub enum Strictness {
 
 /// Choices a caller may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct DialectOptions {
     /// How OpenAI functions are wrapped.
     pub openai_style: OpenAiStyle,
     /// Whether OpenAI functions may be strict.
-    pub strictness: Strictness,
+    pub strictness: OpenAiStrictness,
     /// Longest description of a tool, in characters; some deployments cap it at 1024.
     pub description_limit: Option<usize>,
 }
 
 /// A tool in one dialect.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Converted {
+pub struct ConvertedTool {
     /// The declaration, as the provider's SDK takes it.
     pub declaration: Value,
     /// What the declaration does not say.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<SchemaLoss>,
     /// How to turn the model's arguments back.
     pub plan: ArgumentPlan,
 }
 
 /// The parts of a declaration before they are put in the provider's frame.
 #[derive(Debug, Clone, PartialEq)]
-struct Parameters {
+struct DeclarationParts {
     schema: Value,
-    losses: Vec<Loss>,
+    losses: Vec<SchemaLoss>,
     plan: ArgumentPlan,
     is_strict: bool,
 }
 
 /// Says one tool in a dialect. Total: any JSON may come as `input_schema`.
-pub fn convert_tool(name: &str, description: &str, input_schema: &Value, dialect: Dialect) -> Converted {
-    convert_tool_with(name, description, input_schema, dialect, Options::default())
+pub fn convert_tool(name: &str, description: &str, input_schema: &Value, dialect: SchemaDialect) -> ConvertedTool {
+    convert_tool_with(name, description, input_schema, dialect, DialectOptions::default())
 }
 
 /// As [`convert_tool`], with choices.
@@ -125,43 +125,43 @@ pub fn convert_tool_with(
     name: &str,
     description: &str,
     input_schema: &Value,
-    dialect: Dialect,
-    options: Options,
-) -> Converted {
+    dialect: SchemaDialect,
+    options: DialectOptions,
+) -> ConvertedTool {
     let mut parameters = convert_parameters(input_schema, dialect, options);
     let name = fitting_name(name, &mut parameters.losses);
     let description = fitting_description(description, options, &mut parameters.losses);
     let declaration = tools::frame(&name, &description, &parameters, dialect, options);
-    Converted { declaration, losses: parameters.losses, plan: parameters.plan }
+    ConvertedTool { declaration, losses: parameters.losses, plan: parameters.plan }
 }
 
-fn convert_parameters(schema: &Value, dialect: Dialect, options: Options) -> Parameters {
+fn convert_parameters(schema: &Value, dialect: SchemaDialect, options: DialectOptions) -> DeclarationParts {
     match dialect {
-        Dialect::Gemini => gemini::convert(schema),
-        Dialect::GeminiClassic => gemini_classic::convert(schema),
-        Dialect::OpenAi => openai::convert(schema, options.strictness),
-        Dialect::Anthropic => anthropic::convert(schema),
-        Dialect::OpenApi => openapi::convert(schema),
+        SchemaDialect::Gemini => gemini::convert(schema),
+        SchemaDialect::GeminiClassic => gemini_classic::convert(schema),
+        SchemaDialect::OpenAi => openai::convert(schema, options.strictness),
+        SchemaDialect::Anthropic => anthropic::convert(schema),
+        SchemaDialect::OpenApi => openapi::convert(schema),
     }
 }
 
 /// Names come from [`tool_name::NameMap`] and fit; any other is made to fit, and said so.
-fn fitting_name(name: &str, losses: &mut Vec<Loss>) -> String {
+fn fitting_name(name: &str, losses: &mut Vec<SchemaLoss>) -> String {
     if tool_name::is_safe(name) {
         return name.to_owned();
     }
     let fitting = tool_name::fit(name);
     let note = format!("the name became {fitting}");
-    losses.push(Loss::new(&Pointer::root(), "name", Fate::Changed, note));
+    losses.push(SchemaLoss::new(&JsonPointer::root(), "name", LossFate::Changed, note));
     fitting
 }
 
-fn fitting_description(description: &str, options: Options, losses: &mut Vec<Loss>) -> String {
+fn fitting_description(description: &str, options: DialectOptions, losses: &mut Vec<SchemaLoss>) -> String {
     let limit = options.description_limit.unwrap_or(usize::MAX);
     let Some((end, _)) = description.char_indices().nth(limit) else {
         return description.to_owned();
     };
     let note = format!("cut after {limit} characters");
-    losses.push(Loss::new(&Pointer::root(), "description", Fate::Changed, note));
+    losses.push(SchemaLoss::new(&JsonPointer::root(), "description", LossFate::Changed, note));
     description[..end].to_owned()
 }

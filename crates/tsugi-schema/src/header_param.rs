@@ -5,10 +5,10 @@
 mod find;
 mod value;
 
-pub use find::{Reason, find};
-pub use value::{Mismatch, Unencodable, decode, encode_text};
+pub use find::{HeaderParamError, find};
+pub use value::{HeaderEncodeError, HeaderMismatch, decode, encode_text};
 
-use crate::pointer::Pointer;
+use crate::pointer::JsonPointer;
 use serde_json::Value;
 
 /// What all these headers begin with.
@@ -16,7 +16,7 @@ pub const PREFIX: &str = "Mcp-Param-";
 
 /// The types a mirrored argument may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum HeaderParamKind {
     /// `"type": "string"`.
     String,
     /// `"type": "integer"`.
@@ -33,9 +33,9 @@ pub struct HeaderParam {
     /// Property names from the arguments' root to the value.
     pub path: Vec<String>,
     /// The type that the schema gives the value.
-    pub kind: Kind,
+    pub kind: HeaderParamKind,
     /// Where in the schema the annotation stands.
-    pub pointer: Pointer,
+    pub pointer: JsonPointer,
 }
 
 /// The mirrored arguments of one tool.
@@ -58,19 +58,19 @@ impl HeaderParam {
     }
 
     /// The header's value for these arguments, or nothing when no header is to be sent.
-    pub fn encode(&self, arguments: &Value) -> Result<Option<String>, Unencodable> {
+    pub fn encode(&self, arguments: &Value) -> Result<Option<String>, HeaderEncodeError> {
         self.value(arguments).map(value::encode).transpose()
     }
 
     /// Checks a received header, or its absence, against the arguments in the body.
-    pub fn compare(&self, received: Option<&[u8]>, arguments: &Value) -> Result<(), Mismatch> {
+    pub fn compare(&self, received: Option<&[u8]>, arguments: &Value) -> Result<(), HeaderMismatch> {
         value::compare(received, self.value(arguments))
     }
 }
 
 impl HeaderParams {
     /// Reads the annotations of a tool's input schema, or says why the tool is invalid.
-    pub fn of(input_schema: &Value) -> Result<Self, Reason> {
+    pub fn of(input_schema: &Value) -> Result<Self, HeaderParamError> {
         find(input_schema).map(Self)
     }
 
@@ -90,7 +90,7 @@ impl HeaderParams {
     }
 
     /// Names and values of all headers to send with these arguments.
-    pub fn headers(&self, arguments: &Value) -> Result<Vec<(String, String)>, Unencodable> {
+    pub fn headers(&self, arguments: &Value) -> Result<Vec<(String, String)>, HeaderEncodeError> {
         let mut headers = Vec::with_capacity(self.0.len());
         for param in &self.0 {
             if let Some(value) = param.encode(arguments)? {

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::pointer::Pointer;
+use crate::pointer::JsonPointer;
 
 /// How a keyword applies the schema it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum KeywordReach {
     /// To the same value (`allOf`, `not`, `if` …).
     SameValue,
     /// To a part of the value (`properties`, `items` …).
@@ -16,7 +16,7 @@ pub enum Reach {
 }
 
 #[derive(Clone, Copy)]
-enum Shape {
+enum KeywordShape {
     Single,
     List,
     Map,
@@ -24,47 +24,47 @@ enum Shape {
 }
 
 /// Keywords of every draft, since a schema may be older than it says.
-const TABLE: &[(&str, Shape, Reach)] = &[
-    ("allOf", Shape::List, Reach::SameValue),
-    ("anyOf", Shape::List, Reach::SameValue),
-    ("oneOf", Shape::List, Reach::SameValue),
-    ("not", Shape::Single, Reach::SameValue),
-    ("if", Shape::Single, Reach::SameValue),
-    ("then", Shape::Single, Reach::SameValue),
-    ("else", Shape::Single, Reach::SameValue),
-    ("dependentSchemas", Shape::Map, Reach::SameValue),
-    ("dependencies", Shape::Map, Reach::SameValue),
-    ("extends", Shape::SingleOrList, Reach::SameValue),
-    ("properties", Shape::Map, Reach::Part),
-    ("patternProperties", Shape::Map, Reach::Part),
-    ("additionalProperties", Shape::Single, Reach::Part),
-    ("unevaluatedProperties", Shape::Single, Reach::Part),
-    ("propertyNames", Shape::Single, Reach::Part),
-    ("items", Shape::SingleOrList, Reach::Part),
-    ("prefixItems", Shape::List, Reach::Part),
-    ("additionalItems", Shape::Single, Reach::Part),
-    ("unevaluatedItems", Shape::Single, Reach::Part),
-    ("contains", Shape::Single, Reach::Part),
-    ("contentSchema", Shape::Single, Reach::Part),
-    ("$defs", Shape::Map, Reach::Definition),
-    ("definitions", Shape::Map, Reach::Definition),
+const TABLE: &[(&str, KeywordShape, KeywordReach)] = &[
+    ("allOf", KeywordShape::List, KeywordReach::SameValue),
+    ("anyOf", KeywordShape::List, KeywordReach::SameValue),
+    ("oneOf", KeywordShape::List, KeywordReach::SameValue),
+    ("not", KeywordShape::Single, KeywordReach::SameValue),
+    ("if", KeywordShape::Single, KeywordReach::SameValue),
+    ("then", KeywordShape::Single, KeywordReach::SameValue),
+    ("else", KeywordShape::Single, KeywordReach::SameValue),
+    ("dependentSchemas", KeywordShape::Map, KeywordReach::SameValue),
+    ("dependencies", KeywordShape::Map, KeywordReach::SameValue),
+    ("extends", KeywordShape::SingleOrList, KeywordReach::SameValue),
+    ("properties", KeywordShape::Map, KeywordReach::Part),
+    ("patternProperties", KeywordShape::Map, KeywordReach::Part),
+    ("additionalProperties", KeywordShape::Single, KeywordReach::Part),
+    ("unevaluatedProperties", KeywordShape::Single, KeywordReach::Part),
+    ("propertyNames", KeywordShape::Single, KeywordReach::Part),
+    ("items", KeywordShape::SingleOrList, KeywordReach::Part),
+    ("prefixItems", KeywordShape::List, KeywordReach::Part),
+    ("additionalItems", KeywordShape::Single, KeywordReach::Part),
+    ("unevaluatedItems", KeywordShape::Single, KeywordReach::Part),
+    ("contains", KeywordShape::Single, KeywordReach::Part),
+    ("contentSchema", KeywordShape::Single, KeywordReach::Part),
+    ("$defs", KeywordShape::Map, KeywordReach::Definition),
+    ("definitions", KeywordShape::Map, KeywordReach::Definition),
 ];
 
 /// A schema found directly inside another schema.
 #[derive(Debug, Clone)]
-pub struct Inner<'a> {
+pub struct SubSchema<'a> {
     /// The keyword that holds it.
     pub keyword: &'static str,
     /// How the keyword applies it.
-    pub reach: Reach,
+    pub reach: KeywordReach,
     /// Where it is.
-    pub pointer: Pointer,
+    pub pointer: JsonPointer,
     /// The schema itself.
     pub schema: &'a Value,
 }
 
 /// Lists the schemas directly inside `schema`, which itself is at `pointer`.
-pub fn inner_schemas<'a>(schema: &'a Map<String, Value>, pointer: &Pointer) -> Vec<Inner<'a>> {
+pub fn inner_schemas<'a>(schema: &'a Map<String, Value>, pointer: &JsonPointer) -> Vec<SubSchema<'a>> {
     let mut found = Vec::new();
     for &(keyword, shape, reach) in TABLE {
         let Some(held) = schema.get(keyword) else {
@@ -72,26 +72,26 @@ pub fn inner_schemas<'a>(schema: &'a Map<String, Value>, pointer: &Pointer) -> V
         };
         let place = pointer.child(keyword);
         for (pointer, schema) in held_schemas(held, shape, place) {
-            found.push(Inner { keyword, reach, pointer, schema });
+            found.push(SubSchema { keyword, reach, pointer, schema });
         }
     }
     found
 }
 
-fn held_schemas(held: &Value, shape: Shape, place: Pointer) -> Vec<(Pointer, &Value)> {
-    let list = |items: &'_ [Value]| -> Vec<Pointer> { (0..items.len()).map(|index| place.child(index)).collect() };
+fn held_schemas(held: &Value, shape: KeywordShape, place: JsonPointer) -> Vec<(JsonPointer, &Value)> {
+    let list = |items: &'_ [Value]| -> Vec<JsonPointer> { (0..items.len()).map(|index| place.child(index)).collect() };
     match (shape, held) {
-        (Shape::List | Shape::SingleOrList, Value::Array(items)) => {
+        (KeywordShape::List | KeywordShape::SingleOrList, Value::Array(items)) => {
             let places = list(items);
             let pairs = places.into_iter().zip(items);
             pairs.filter(|(_, item)| is_schema(item)).collect()
         }
-        (Shape::Map, Value::Object(entries)) => entries
+        (KeywordShape::Map, Value::Object(entries)) => entries
             .iter()
             .filter(|(_, entry)| is_schema(entry))
             .map(|(name, entry)| (place.child(name), entry))
             .collect(),
-        (Shape::Single | Shape::SingleOrList, single) if is_schema(single) => {
+        (KeywordShape::Single | KeywordShape::SingleOrList, single) if is_schema(single) => {
             vec![(place, single)]
         }
         _ => Vec::new(),
@@ -117,7 +117,7 @@ mod tests {
             "not": {},
             "dependencies": {"x": ["y"], "z": {}},
         });
-        let found = inner_schemas(schema.as_object().unwrap(), &Pointer::root());
+        let found = inner_schemas(schema.as_object().unwrap(), &JsonPointer::root());
         let places: Vec<_> = found.iter().map(|inner| inner.pointer.as_str()).collect();
         assert_eq!(
             places,

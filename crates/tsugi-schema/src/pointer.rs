@@ -6,9 +6,9 @@ use std::fmt;
 /// A place in a JSON document, written as a JSON Pointer; the empty pointer is the whole document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
-pub struct Pointer(String);
+pub struct JsonPointer(String);
 
-impl Pointer {
+impl JsonPointer {
     /// The whole document.
     pub fn root() -> Self {
         Self::default()
@@ -36,13 +36,13 @@ impl Pointer {
     }
 }
 
-impl From<&str> for Pointer {
+impl From<&str> for JsonPointer {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
-impl fmt::Display for Pointer {
+impl fmt::Display for JsonPointer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn steps_are_escaped_and_found_again() {
-        let pointer = Pointer::root().child("a/b").child("m~n").child(0);
+        let pointer = JsonPointer::root().child("a/b").child("m~n").child(0);
         assert_eq!(pointer.as_str(), "/a~1b/m~0n/0");
         assert_eq!(pointer.steps().collect::<Vec<_>>(), ["a/b", "m~n", "0"]);
         let document = serde_json::json!({"a/b": {"m~n": [7]}});

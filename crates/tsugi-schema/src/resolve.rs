@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use url::Url;
 
 use crate::keyword::inner_schemas;
-use crate::pointer::Pointer;
+use crate::pointer::JsonPointer;
 
 /// What a document is called when it does not say.
 const UNNAMED: &str = "json-schema:///";
@@ -31,25 +31,25 @@ pub enum ResolveError {
 
 /// A schema found by following a reference.
 #[derive(Debug, Clone)]
-pub struct Resolved<'a> {
+pub struct ResolvedSchema<'a> {
     /// Where it is in the document.
-    pub pointer: Pointer,
+    pub pointer: JsonPointer,
     /// The schema.
     pub schema: &'a Value,
 }
 
 /// A schema document with its named places.
 #[derive(Debug)]
-pub struct Document<'a> {
+pub struct SchemaDocument<'a> {
     root: &'a Value,
     base: Url,
     /// Places by absolute URI, with the fragment for anchors.
-    places: HashMap<String, Resolved<'a>>,
+    places: HashMap<String, ResolvedSchema<'a>>,
     /// The URI that references below a place are relative to, for places with an identifier of their own.
-    bases: HashMap<Pointer, Url>,
+    bases: HashMap<JsonPointer, Url>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> SchemaDocument<'a> {
     /// Reads the identifiers and anchors of a schema document.
     pub fn new(root: &'a Value) -> Self {
         let unnamed = Url::parse(UNNAMED).expect("the address of unnamed documents parses");
@@ -59,7 +59,7 @@ impl<'a> Document<'a> {
             .and_then(|id| unnamed.join(id).ok())
             .map_or(unnamed, without_fragment);
         let mut document = Self { root, base: base.clone(), places: HashMap::new(), bases: HashMap::new() };
-        document.index(root, &Pointer::root(), &base, 0);
+        document.index(root, &JsonPointer::root(), &base, 0);
         document
     }
 
@@ -69,7 +69,7 @@ impl<'a> Document<'a> {
     }
 
     /// Follows `reference` as written in the schema at `from`.
-    pub fn follow(&self, reference: &str, from: &Pointer) -> Result<Resolved<'a>, ResolveError> {
+    pub fn follow(&self, reference: &str, from: &JsonPointer) -> Result<ResolvedSchema<'a>, ResolveError> {
         let leaves = || ResolveError::Leaves { reference: reference.to_owned() };
         let target = self.base_at(from).join(reference).map_err(|_| leaves())?;
         let fragment = decoded_fragment(&target);
@@ -83,7 +83,7 @@ impl<'a> Document<'a> {
     }
 
     /// All places that a `$dynamicRef` to this anchor might mean.
-    pub fn dynamic_candidates(&self, anchor: &str) -> Vec<Resolved<'a>> {
+    pub fn dynamic_candidates(&self, anchor: &str) -> Vec<ResolvedSchema<'a>> {
         let suffix = format!("#{anchor}");
         self.places
             .iter()
@@ -92,10 +92,10 @@ impl<'a> Document<'a> {
             .collect()
     }
 
-    fn base_at(&self, from: &Pointer) -> &Url {
+    fn base_at(&self, from: &JsonPointer) -> &Url {
         let mut place = from.as_str();
         loop {
-            if let Some(base) = self.bases.get(&Pointer::from(place)) {
+            if let Some(base) = self.bases.get(&JsonPointer::from(place)) {
                 return base;
             }
             match place.rfind('/') {
@@ -105,8 +105,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn index(&mut self, schema: &'a Value, pointer: &Pointer, base: &Url, depth: usize) {
-        let here = Resolved { pointer: pointer.clone(), schema };
+    fn index(&mut self, schema: &'a Value, pointer: &JsonPointer, base: &Url, depth: usize) {
+        let here = ResolvedSchema { pointer: pointer.clone(), schema };
         if pointer.as_str().is_empty() {
             self.places.insert(base.to_string(), here.clone());
         }
@@ -122,7 +122,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn index_names(&mut self, schema: &Map<String, Value>, here: Resolved<'a>, base: &Url) -> Url {
+    fn index_names(&mut self, schema: &Map<String, Value>, here: ResolvedSchema<'a>, base: &Url) -> Url {
         let mut base = base.clone();
         if let Some(id) = identifier(schema).filter(|_| !here.pointer.as_str().is_empty()) {
             // Up to draft 7 an identifier that is only a fragment is an anchor.
@@ -144,7 +144,7 @@ impl<'a> Document<'a> {
         base
     }
 
-    fn index_anchor(&mut self, anchor: &str, here: &Resolved<'a>, base: &Url) {
+    fn index_anchor(&mut self, anchor: &str, here: &ResolvedSchema<'a>, base: &Url) {
         let mut address = base.clone();
         address.set_fragment(Some(anchor));
         self.places.insert(address.to_string(), here.clone());
@@ -171,9 +171,9 @@ fn decoded_fragment(url: &Url) -> Option<String> {
     Some(pairs.next().map_or_else(String::new, |(text, _)| text.into_owned()))
 }
 
-fn below<'a>(resource: &Resolved<'a>, path: &str) -> Option<Resolved<'a>> {
+fn below<'a>(resource: &ResolvedSchema<'a>, path: &str) -> Option<ResolvedSchema<'a>> {
     let schema = resource.schema.pointer(path)?;
-    Some(Resolved { pointer: Pointer::from(format!("{}{path}", resource.pointer).as_str()), schema })
+    Some(ResolvedSchema { pointer: JsonPointer::from(format!("{}{path}", resource.pointer).as_str()), schema })
 }
 
 #[cfg(test)]
@@ -182,7 +182,9 @@ mod tests {
     use serde_json::json;
 
     fn follow(document: &Value, reference: &str, from: &str) -> Result<String, ResolveError> {
-        Document::new(document).follow(reference, &Pointer::from(from)).map(|resolved| resolved.pointer.to_string())
+        SchemaDocument::new(document)
+            .follow(reference, &JsonPointer::from(from))
+            .map(|resolved| resolved.pointer.to_string())
     }
 
     #[test]

@@ -5,18 +5,18 @@
 
 mod flatten;
 mod inline;
-mod strip;
+mod normalize;
 
 pub use flatten::merge;
 pub(crate) use flatten::names as type_names;
 
 use serde_json::{Map, Value};
 
-use crate::loss::Loss;
+use crate::loss::SchemaLoss;
 
 /// What to do with references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum References {
+pub enum ReferenceHandling {
     /// Keep them where nothing stands beside them.
     Keep,
     /// Put the target in place of each; a recursive one is cut off and described.
@@ -25,18 +25,18 @@ pub enum References {
 
 /// A schema in plain form.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plain {
+pub struct PlainSchema {
     /// The schema itself; never a bare reference.
     pub root: Map<String, Value>,
     /// What its references point to, by name.
     pub definitions: Map<String, Value>,
     /// What could not be understood or kept.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<SchemaLoss>,
 }
 
 /// Rewrites a schema into plain form. Total: whatever JSON comes in, a schema comes out.
-pub fn rewrite(schema: &Value, references: References) -> Plain {
-    inline::Rewriter::new(schema, references).run()
+pub fn rewrite(schema: &Value, references: ReferenceHandling) -> PlainSchema {
+    inline::SchemaRewriter::new(schema, references).run()
 }
 
 /// Where a kept reference points to: the name in `$defs`.

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 /// Where a public tool name leads: a server and the name the server itself uses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Target {
+pub struct ToolTarget {
     /// The configured server.
     pub server: String,
     /// The tool as that server names it.
     pub tool: String,
 }
 
-impl Target {
+impl ToolTarget {
     /// Names a tool of a server.
     pub fn new(server: impl Into<String>, tool: impl Into<String>) -> Self {
         Self { server: server.into(), tool: tool.into() }
@@ -25,7 +25,7 @@ const KEPT: usize = 55;
 
 /// How public names are formed from a server and a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Naming {
+pub enum ToolNaming {
     /// `server__tool`, always.
     #[default]
     Prefix,
@@ -38,24 +38,24 @@ pub enum Naming {
 /// Public names and what they stand for. A name is looked up here and never parsed: `__` may occur in a tool's own name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameMap {
-    targets: HashMap<String, Target>,
-    names: HashMap<Target, String>,
+    targets: HashMap<String, ToolTarget>,
+    names: HashMap<ToolTarget, String>,
 }
 
 impl NameMap {
     /// Names all `targets`; the result depends on the set of targets, not on their order.
-    pub fn build(targets: impl IntoIterator<Item = Target>, naming: Naming) -> Self {
+    pub fn build(targets: impl IntoIterator<Item = ToolTarget>, naming: ToolNaming) -> Self {
         Self::build_within(targets, naming, MAX_NAME)
     }
 
     /// As [`NameMap::build`], with names of at most `longest` characters (16 or more).
-    pub fn build_within(targets: impl IntoIterator<Item = Target>, naming: Naming, longest: usize) -> Self {
+    pub fn build_within(targets: impl IntoIterator<Item = ToolTarget>, naming: ToolNaming, longest: usize) -> Self {
         Self::build_each(targets.into_iter().map(|target| (target, naming)), longest)
     }
 
     /// As [`NameMap::build_within`], where each tool says how it is to be named.
-    pub fn build_each(targets: impl IntoIterator<Item = (Target, Naming)>, longest: usize) -> Self {
-        let mut targets: Vec<(Target, Naming)> = targets.into_iter().collect();
+    pub fn build_each(targets: impl IntoIterator<Item = (ToolTarget, ToolNaming)>, longest: usize) -> Self {
+        let mut targets: Vec<(ToolTarget, ToolNaming)> = targets.into_iter().collect();
         targets.sort_by(|(one, _), (other, _)| one.cmp(other));
         targets.dedup_by(|(one, _), (other, _)| one == other);
         let wanted = wanted_names(&targets);
@@ -77,17 +77,17 @@ impl NameMap {
     }
 
     /// What a public name stands for.
-    pub fn target(&self, name: &str) -> Option<&Target> {
+    pub fn target(&self, name: &str) -> Option<&ToolTarget> {
         self.targets.get(name)
     }
 
     /// The public name of a tool.
-    pub fn name(&self, target: &Target) -> Option<&str> {
+    pub fn name(&self, target: &ToolTarget) -> Option<&str> {
         self.names.get(target).map(String::as_str)
     }
 
     /// All public names with their targets, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Target)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ToolTarget)> {
         self.targets.iter().map(|(name, target)| (name.as_str(), target))
     }
 
@@ -101,14 +101,14 @@ impl NameMap {
         self.targets.is_empty()
     }
 
-    fn insert(&mut self, name: String, target: Target) {
+    fn insert(&mut self, name: String, target: ToolTarget) {
         self.names.insert(target.clone(), name.clone());
         self.targets.insert(name, target);
     }
 
     /// A digest name that nothing uses yet. A plain name could spell another tool's alias, by malice or by chance,
     /// so the salt grows until the alias is free.
-    fn free_alias(&self, wanted: &str, target: &Target, longest: usize) -> String {
+    fn free_alias(&self, wanted: &str, target: &ToolTarget, longest: usize) -> String {
         let is_free = |alias: &String| !self.targets.contains_key(alias);
         (0u32..)
             .map(|salt| alias(wanted, target, salt, longest))
@@ -123,7 +123,7 @@ pub fn safe_name(server: &str, tool: &str) -> String {
     if wanted.len() <= MAX_NAME {
         return wanted;
     }
-    alias(&wanted, &Target::new(server, tool), 0, MAX_NAME)
+    alias(&wanted, &ToolTarget::new(server, tool), 0, MAX_NAME)
 }
 
 /// Makes one name fit by itself, for names that did not come from a [`NameMap`].
@@ -132,7 +132,7 @@ pub fn fit(name: &str) -> String {
     if wanted.len() <= MAX_NAME {
         return wanted;
     }
-    alias(&wanted, &Target::new("", name), 0, MAX_NAME)
+    alias(&wanted, &ToolTarget::new("", name), 0, MAX_NAME)
 }
 
 /// Replaces what no provider accepts, so that the text matches `^[A-Za-z_][A-Za-z0-9_-]*$`.
@@ -155,14 +155,14 @@ pub fn is_safe(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && sanitize(name) == name
 }
 
-fn wanted_names(targets: &[(Target, Naming)]) -> Vec<String> {
+fn wanted_names(targets: &[(ToolTarget, ToolNaming)]) -> Vec<String> {
     let bare: Vec<String> = targets.iter().map(|(target, _)| sanitize(&target.tool)).collect();
     // A tool that has its server's name in any case is in nobody's way.
-    let may_be_bare = targets.iter().zip(&bare).filter(|((_, naming), _)| *naming != Naming::Prefix);
+    let may_be_bare = targets.iter().zip(&bare).filter(|((_, naming), _)| *naming != ToolNaming::Prefix);
     let uses = count(may_be_bare.map(|(_, bare)| bare.as_str()));
-    let choose = |((target, naming), bare): (&(Target, Naming), &String)| match naming {
-        Naming::Bare => bare.clone(),
-        Naming::PrefixOnConflict if uses[bare.as_str()] == 1 => bare.clone(),
+    let choose = |((target, naming), bare): (&(ToolTarget, ToolNaming), &String)| match naming {
+        ToolNaming::Bare => bare.clone(),
+        ToolNaming::PrefixOnConflict if uses[bare.as_str()] == 1 => bare.clone(),
         _ => prefixed(&target.server, &target.tool),
     };
     targets.iter().zip(&bare).map(choose).collect()
@@ -181,7 +181,7 @@ fn count<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<&'a str, usize> {
 }
 
 /// First characters + `_` + 8 hexadecimal digits of SHA-256(`server\0tool`).
-fn alias(wanted: &str, target: &Target, salt: u32, longest: usize) -> String {
+fn alias(wanted: &str, target: &ToolTarget, salt: u32, longest: usize) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     context.update(target.server.as_bytes());
     context.update(b"\0");
@@ -199,24 +199,27 @@ fn alias(wanted: &str, target: &Target, salt: u32, longest: usize) -> String {
 mod tests {
     use super::*;
 
-    fn build(pairs: &[(&str, &str)], naming: Naming) -> NameMap {
-        NameMap::build(pairs.iter().map(|(server, tool)| Target::new(*server, *tool)), naming)
+    fn build(pairs: &[(&str, &str)], naming: ToolNaming) -> NameMap {
+        NameMap::build(pairs.iter().map(|(server, tool)| ToolTarget::new(*server, *tool)), naming)
     }
 
     #[test]
     fn each_tool_is_named_as_its_server_asks() {
-        let named =
-            [("a", "read", Naming::Prefix), ("b", "read", Naming::PrefixOnConflict), ("c", "list", Naming::Bare)];
-        let pairs = named.map(|(server, tool, naming)| (Target::new(server, tool), naming));
+        let named = [
+            ("a", "read", ToolNaming::Prefix),
+            ("b", "read", ToolNaming::PrefixOnConflict),
+            ("c", "list", ToolNaming::Bare),
+        ];
+        let pairs = named.map(|(server, tool, naming)| (ToolTarget::new(server, tool), naming));
         let map = NameMap::build_each(pairs, MAX_NAME);
-        let name = |server: &str, tool: &str| map.name(&Target::new(server, tool)).unwrap().to_owned();
+        let name = |server: &str, tool: &str| map.name(&ToolTarget::new(server, tool)).unwrap().to_owned();
         assert_eq!([name("a", "read"), name("b", "read"), name("c", "list")], ["a__read", "read", "list"]);
     }
 
     #[test]
     fn a_plain_tool_is_called_server_double_underscore_tool() {
-        let map = build(&[("files", "read")], Naming::Prefix);
-        assert_eq!(map.target("files__read"), Some(&Target::new("files", "read")));
+        let map = build(&[("files", "read")], ToolNaming::Prefix);
+        assert_eq!(map.target("files__read"), Some(&ToolTarget::new("files", "read")));
     }
 
     #[test]
@@ -240,10 +243,10 @@ mod tests {
     #[test]
     fn names_that_collide_all_get_a_digest_and_all_come_back() {
         let pairs = [("a", "b__c"), ("a__b", "c"), ("a", "b.c"), ("a", "b c")];
-        let map = build(&pairs, Naming::Prefix);
+        let map = build(&pairs, ToolNaming::Prefix);
         assert_eq!(map.len(), 4);
         for (server, tool) in pairs {
-            let target = Target::new(server, tool);
+            let target = ToolTarget::new(server, tool);
             let name = map.name(&target).unwrap();
             assert!(is_safe(name), "{name}");
             assert_eq!(map.target(name), Some(&target));
@@ -253,17 +256,17 @@ mod tests {
     #[test]
     fn a_tool_that_spells_anothers_alias_does_not_take_it() {
         let stolen = {
-            let map = build(&[("s", "a.b"), ("s", "a b")], Naming::Prefix);
-            map.name(&Target::new("s", "a.b")).unwrap().to_owned()
+            let map = build(&[("s", "a.b"), ("s", "a b")], ToolNaming::Prefix);
+            map.name(&ToolTarget::new("s", "a.b")).unwrap().to_owned()
         };
         let spelled = stolen.strip_prefix("s__").unwrap();
-        let map = build(&[("s", "a.b"), ("s", "a b"), ("s", spelled)], Naming::Prefix);
+        let map = build(&[("s", "a.b"), ("s", "a b"), ("s", spelled)], ToolNaming::Prefix);
         assert_eq!(map.len(), 3);
     }
 
     #[test]
     fn prefix_on_conflict_keeps_unique_names_bare() {
-        let map = build(&[("a", "read"), ("b", "read"), ("b", "write")], Naming::PrefixOnConflict);
+        let map = build(&[("a", "read"), ("b", "read"), ("b", "write")], ToolNaming::PrefixOnConflict);
         assert!(map.target("write").is_some());
         assert!(map.target("a__read").is_some() && map.target("b__read").is_some());
     }

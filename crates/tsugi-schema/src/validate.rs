@@ -4,26 +4,26 @@
 //! [`survey`] refuses schemas whose composition explodes on a single value, [`meter`] counts the work done on each
 //! value and stops it, and [`pattern`] runs regular expressions in linear time where they allow it.
 
+mod budget;
+mod cost;
 mod engine;
-mod fault;
-mod meter;
+mod fast_path;
+mod message;
 mod node;
 mod pattern;
-mod quick;
-mod survey;
-mod wording;
+mod violation;
 
-pub use fault::{Fault, Faults};
+pub use violation::{SchemaViolation, SchemaViolations};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-use crate::pointer::Pointer;
+use crate::pointer::JsonPointer;
 
 /// What a schema and a check may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ValidationLimits {
     /// Size of a schema as JSON text, in bytes.
     pub schema_bytes: usize,
     /// How deep schemas may be nested, directly or through references on one value.
@@ -42,7 +42,7 @@ pub struct Limits {
     pub faults: usize,
 }
 
-impl Default for Limits {
+impl Default for ValidationLimits {
     fn default() -> Self {
         Self {
             schema_bytes: 256 * 1024,
@@ -63,7 +63,7 @@ pub enum CompileError {
     /// The schema is not JSON text.
     #[error("schema is not valid JSON: {0}")]
     NotJson(String),
-    /// The schema goes beyond one of the [`Limits`].
+    /// The schema goes beyond one of the [`ValidationLimits`].
     #[error("schema is too costly: {what} is limited to {limit}")]
     TooCostly {
         /// What there is too much of.
@@ -75,7 +75,7 @@ pub enum CompileError {
     #[error("{pointer}: reference {reference:?} leaves the document")]
     ReferenceLeaves {
         /// Where the reference stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
         /// The reference as written.
         reference: String,
     },
@@ -83,7 +83,7 @@ pub enum CompileError {
     #[error("{pointer}: reference {reference:?} points to nothing")]
     ReferenceDangles {
         /// Where the reference stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
         /// The reference as written.
         reference: String,
     },
@@ -91,13 +91,13 @@ pub enum CompileError {
     #[error("{pointer}: the schema refers to itself without end")]
     EndlessReference {
         /// A place on the loop.
-        pointer: Pointer,
+        pointer: JsonPointer,
     },
     /// The document is no schema of its draft.
     #[error("{pointer}: {message}")]
     Invalid {
         /// Where.
-        pointer: Pointer,
+        pointer: JsonPointer,
         /// What is wrong.
         message: String,
     },
@@ -106,8 +106,8 @@ pub enum CompileError {
 /// A compiled schema; cloning shares it.
 #[derive(Clone)]
 pub struct Validator {
-    compiled: Arc<engine::Compiled>,
-    quick: Option<Arc<quick::Quick>>,
+    compiled: Arc<engine::CompiledSchema>,
+    quick: Option<Arc<fast_path::FastPath>>,
 }
 
 impl std::fmt::Debug for Validator {
@@ -118,13 +118,13 @@ impl std::fmt::Debug for Validator {
 
 impl Validator {
     /// Compiles a schema. An unknown `$schema` is ignored; a missing one means draft 2020-12.
-    pub fn compile(schema: &Value, limits: Limits) -> Result<Self, CompileError> {
-        let compiled = engine::Compiled::new(schema, limits)?;
-        Ok(Self { compiled: Arc::new(compiled), quick: quick::Quick::of(schema).map(Arc::new) })
+    pub fn compile(schema: &Value, limits: ValidationLimits) -> Result<Self, CompileError> {
+        let compiled = engine::CompiledSchema::new(schema, limits)?;
+        Ok(Self { compiled: Arc::new(compiled), quick: fast_path::FastPath::of(schema).map(Arc::new) })
     }
 
     /// Compiles a schema that is still text.
-    pub fn compile_raw(schema: &RawValue, limits: Limits) -> Result<Self, CompileError> {
+    pub fn compile_raw(schema: &RawValue, limits: ValidationLimits) -> Result<Self, CompileError> {
         if schema.get().len() > limits.schema_bytes {
             return Err(CompileError::TooCostly { what: "its size in bytes", limit: limits.schema_bytes });
         }
@@ -134,7 +134,7 @@ impl Validator {
     }
 
     /// Where patterns are not checked, and why: they are no regular expressions, or too large.
-    pub fn skipped(&self) -> &[(Pointer, String)] {
+    pub fn skipped(&self) -> &[(JsonPointer, String)] {
         self.compiled.skipped()
     }
 
@@ -144,22 +144,22 @@ impl Validator {
         text.len() <= self.compiled.limits().value_bytes && self.quick.as_ref().is_some_and(|quick| quick.accepts(text))
     }
 
-    /// Checks a value. Costs at most [`Limits::work`], and as much again to explain what is wrong.
-    pub fn validate(&self, value: &Value) -> Result<(), Faults> {
+    /// Checks a value. Costs at most [`ValidationLimits::work`], and as much again to explain what is wrong.
+    pub fn validate(&self, value: &Value) -> Result<(), SchemaViolations> {
         self.compiled.check(value)
     }
 
     /// Checks a value that is still text, parsing it once.
-    pub fn validate_raw(&self, value: &RawValue) -> Result<(), Faults> {
+    pub fn validate_raw(&self, value: &RawValue) -> Result<(), SchemaViolations> {
         self.parse_and_validate(value).map(drop)
     }
 
     /// As [`Validator::validate_raw`], handing out what was parsed so that nobody needs to parse it again.
-    pub fn parse_and_validate(&self, value: &RawValue) -> Result<Value, Faults> {
+    pub fn parse_and_validate(&self, value: &RawValue) -> Result<Value, SchemaViolations> {
         if value.get().len() > self.compiled.limits().value_bytes {
-            return Err(Faults::too_large(self.compiled.limits().value_bytes));
+            return Err(SchemaViolations::too_large(self.compiled.limits().value_bytes));
         }
-        let value: Value = serde_json::from_str(value.get()).map_err(|error| Faults::not_json(&error))?;
+        let value: Value = serde_json::from_str(value.get()).map_err(|error| SchemaViolations::not_json(&error))?;
         self.validate(&value)?;
         Ok(value)
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::rpc::RpcError;
 
 use crate::scripted::Scripted;
@@ -142,9 +142,10 @@ impl Answer for Careless {
 
 fn outcome(result: Result<Value, String>) -> Outcome {
     match result {
-        Ok(result) => Outcome::complete(Object::from(result)),
+        Ok(result) => Outcome::complete(JsonObject::from(result)),
         Err(text) => {
-            match serde_json::from_str::<Value>(&text).ok().and_then(|error| RpcError::from_raw(&Raw::from(error))) {
+            match serde_json::from_str::<Value>(&text).ok().and_then(|error| RpcError::from_raw(&RawJson::from(error)))
+            {
                 Some(error) => Outcome::error(error),
                 None => Outcome::fault(Fault::new(FaultCode::ExecutionFailed, text)),
             }

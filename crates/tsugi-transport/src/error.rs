@@ -7,7 +7,7 @@ use std::time::Duration;
 #[error("{message}")]
 pub struct TransportError {
     /// What kind of failure.
-    pub kind: ErrorKind,
+    pub kind: TransportErrorKind,
     /// In words, with the cause.
     pub message: String,
     /// What to try, where there is something.
@@ -18,7 +18,7 @@ pub struct TransportError {
 
 /// Kinds of failure that a caller treats differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ErrorKind {
+pub enum TransportErrorKind {
     /// The program could not be started.
     Spawn {
         /// Whether the same attempt may succeed later without anybody's help.
@@ -43,12 +43,12 @@ pub enum ErrorKind {
 
 impl TransportError {
     /// A failure before anything could have been sent.
-    pub fn unsent(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub fn unsent(kind: TransportErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None, may_be_sent: false }
     }
 
     /// A failure after something may have been sent.
-    pub fn sent(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub fn sent(kind: TransportErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None, may_be_sent: true }
     }
 

@@ -7,5 +7,5 @@ mod pool;
 mod response;
 
 pub use client::{HttpClient, HttpTarget};
-pub(crate) use connector::Connector;
-pub use response::{EventStream, HttpResponse, Kind};
+pub(crate) use connector::UpstreamConnector;
+pub use response::{BodyKind, EventStream, HttpResponse};

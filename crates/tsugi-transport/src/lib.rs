@@ -11,5 +11,5 @@ pub mod sse;
 pub mod stdio;
 pub mod ws;
 
-pub use error::{ErrorKind, TransportError};
-pub use link::{Flush, Inbox, Link, Outbox, Received};
+pub use error::{TransportError, TransportErrorKind};
+pub use link::{FlushMode, Inbox, Link, LinkEvent, Outbox};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tsugi_protocol::codec::framing::Kind;
+use tsugi_protocol::codec::framing::FramingKind;
 
 use crate::error::TransportError;
 use crate::stdio::{PipeReader, PipeWriter};
@@ -15,12 +15,12 @@ pub struct Link {
     /// Where messages from the server come from.
     pub inbox: Inbox,
     /// The server's process, when this wire started one.
-    pub job: Option<tsugi_process::Job>,
+    pub job: Option<tsugi_process::SupervisedJob>,
 }
 
 /// When a message should leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
+pub enum FlushMode {
     /// At once: right when few calls are in flight.
     Now,
     /// With others that are just being written: right when many are.
@@ -47,7 +47,7 @@ pub enum SendError {
 
 impl Outbox {
     /// Takes one message, which must not contain line ends.
-    pub fn send(&self, message: &[u8], flush: Flush) -> Result<(), SendError> {
+    pub fn send(&self, message: &[u8], flush: FlushMode) -> Result<(), SendError> {
         match self {
             Outbox::Pipe(writer) => writer.send(message, flush),
             Outbox::Queue(queue) => queue.try_send(Bytes::copy_from_slice(message)).map_err(|error| match error {
@@ -75,18 +75,18 @@ impl Outbox {
 
     /// Resolves when the server has closed its input: what is sent from then on is not heard. For wires with one
     /// end for both directions it never does, since their inbox ends at the same time.
-    pub async fn deaf(&self) {
+    pub async fn input_closed(&self) {
         match self {
-            Outbox::Pipe(writer) => writer.deaf().await,
+            Outbox::Pipe(writer) => writer.reader_closed().await,
             Outbox::Queue(_) => std::future::pending().await,
         }
     }
 
     /// How messages are cut out of the stream, as far as that is known.
-    pub fn framing(&self) -> Kind {
+    pub fn framing(&self) -> FramingKind {
         match self {
             Outbox::Pipe(writer) => writer.framing(),
-            Outbox::Queue(_) => Kind::Line,
+            Outbox::Queue(_) => FramingKind::Line,
         }
     }
 
@@ -115,12 +115,12 @@ pub enum Inbox {
     /// From a task that owns the wire.
     Queue(mpsc::Receiver<Result<Bytes, TransportError>>),
     /// From a task that posts messages one by one, and may have to say that one could not be posted.
-    Posting(mpsc::Receiver<Result<Received, TransportError>>),
+    Posting(mpsc::Receiver<Result<LinkEvent, TransportError>>),
 }
 
 /// One thing that comes out of an inbox.
 #[derive(Debug)]
-pub enum Received {
+pub enum LinkEvent {
     /// A whole message.
     Message(Bytes),
     /// A message that cannot be taken; these are its first bytes. The stream goes on after it.
@@ -132,10 +132,10 @@ pub enum Received {
 impl Inbox {
     /// Appends at least one thing to `batch`, and as many more as have arrived already.
     /// `Err(None)` is the end of the stream. Dropping the future loses nothing.
-    pub async fn receive(&mut self, batch: &mut Vec<Received>) -> Result<(), Option<TransportError>> {
+    pub async fn receive(&mut self, batch: &mut Vec<LinkEvent>) -> Result<(), Option<TransportError>> {
         match self {
             Inbox::Pipe(reader) => reader.receive(batch).await,
-            Inbox::Queue(queue) => receive_queued(queue, batch, Received::Message).await,
+            Inbox::Queue(queue) => receive_queued(queue, batch, LinkEvent::Message).await,
             Inbox::Posting(queue) => receive_queued(queue, batch, |received| received).await,
         }
     }
@@ -143,8 +143,8 @@ impl Inbox {
 
 async fn receive_queued<T>(
     queue: &mut mpsc::Receiver<Result<T, TransportError>>,
-    batch: &mut Vec<Received>,
-    received: impl Fn(T) -> Received,
+    batch: &mut Vec<LinkEvent>,
+    received: impl Fn(T) -> LinkEvent,
 ) -> Result<(), Option<TransportError>> {
     match queue.recv().await {
         Some(Ok(message)) => batch.push(received(message)),

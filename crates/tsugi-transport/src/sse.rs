@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::rpc::{Id, Message, Notification, peek};
+use tsugi_protocol::rpc::{RequestId, RpcMessage, RpcNotification, response_id};
 use url::Url;
 
-use crate::error::{ErrorKind, TransportError};
-use crate::http::{EventStream, HttpClient, HttpResponse, HttpTarget, Kind};
-use crate::link::{Inbox, Link, Outbox, Received};
+use crate::error::{TransportError, TransportErrorKind};
+use crate::http::{BodyKind, EventStream, HttpClient, HttpResponse, HttpTarget};
+use crate::link::{Inbox, Link, LinkEvent, Outbox};
 
 /// How long the `endpoint` event may take. Servers that send none get `/sse` → `/messages`.
 const ENDPOINT_LIMIT: Duration = Duration::from_secs(3);
@@ -35,23 +35,23 @@ pub async fn connect(target: HttpTarget) -> Result<Link, TransportError> {
     let client = HttpClient::new(target);
     let opening = tokio::time::timeout(OPEN_LIMIT, client.get(HeaderMap::new()));
     let response = opening.await.map_err(|_| {
-        TransportError::unsent(ErrorKind::Connect, "the server did not begin its event stream within 10 s")
+        TransportError::unsent(TransportErrorKind::Connect, "the server did not begin its event stream within 10 s")
     })??;
     let mut events = expect_events(response)?;
     let (endpoint, first) = match tokio::time::timeout(ENDPOINT_LIMIT, first_of(&mut events)).await {
-        Ok(Opening::Endpoint(data)) => (resolve(client.url(), &data)?, None),
-        Ok(Opening::Message(data)) => (conventional(client.url())?, Some(data)),
-        Ok(Opening::Broken(error)) => return Err(error),
+        Ok(SseOpening::Endpoint(data)) => (resolve(client.url(), &data)?, None),
+        Ok(SseOpening::Message(data)) => (conventional(client.url())?, Some(data)),
+        Ok(SseOpening::Broken(error)) => return Err(error),
         Err(_) => (conventional(client.url())?, None),
     };
     let poster = client.at(endpoint).ok_or_else(|| {
-        TransportError::unsent(ErrorKind::Protocol, "the server names an address of another origin to post to")
+        TransportError::unsent(TransportErrorKind::Protocol, "the server names an address of another origin to post to")
     })?;
     Ok(start(poster, events, first))
 }
 
 /// What a stream begins with.
-enum Opening {
+enum SseOpening {
     /// Where to post.
     Endpoint(Bytes),
     /// A message, so that the server will not say where to post.
@@ -62,16 +62,16 @@ enum Opening {
 
 /// Reads on to the first event that means something. Servers say before it how often to connect again, give ids to
 /// nothing, or show that they are alive.
-async fn first_of(events: &mut EventStream) -> Opening {
+async fn first_of(events: &mut EventStream) -> SseOpening {
     loop {
         match events.next().await {
-            Some(Ok(event)) if event.event.as_deref() == Some("endpoint") => return Opening::Endpoint(event.data),
-            Some(Ok(event)) if event.is_message() && !event.data.is_empty() => return Opening::Message(event.data),
+            Some(Ok(event)) if event.event.as_deref() == Some("endpoint") => return SseOpening::Endpoint(event.data),
+            Some(Ok(event)) if event.is_message() && !event.data.is_empty() => return SseOpening::Message(event.data),
             Some(Ok(_)) => {}
-            Some(Err(error)) => return Opening::Broken(error),
+            Some(Err(error)) => return SseOpening::Broken(error),
             None => {
                 let why = "the event stream ended before it said where to post messages";
-                return Opening::Broken(TransportError::unsent(ErrorKind::Protocol, why));
+                return SseOpening::Broken(TransportError::unsent(TransportErrorKind::Protocol, why));
             }
         }
     }
@@ -81,8 +81,8 @@ fn expect_events(response: HttpResponse) -> Result<EventStream, TransportError> 
     if !response.status.is_success() {
         return Err(response.status_error());
     }
-    if response.kind() != Kind::Events {
-        return Err(TransportError::unsent(ErrorKind::Protocol, "the server's answer is not an event stream"));
+    if response.kind() != BodyKind::Events {
+        return Err(TransportError::unsent(TransportErrorKind::Protocol, "the server's answer is not an event stream"));
     }
     response.events()
 }
@@ -90,7 +90,7 @@ fn expect_events(response: HttpResponse) -> Result<EventStream, TransportError> 
 fn resolve(base: &Url, data: &Bytes) -> Result<Url, TransportError> {
     let text = String::from_utf8_lossy(data);
     base.join(text.trim()).map_err(|error| {
-        TransportError::unsent(ErrorKind::Protocol, format!("the endpoint {text:?} is no address: {error}"))
+        TransportError::unsent(TransportErrorKind::Protocol, format!("the endpoint {text:?} is no address: {error}"))
     })
 }
 
@@ -98,7 +98,10 @@ fn resolve(base: &Url, data: &Bytes) -> Result<Url, TransportError> {
 fn conventional(base: &Url) -> Result<Url, TransportError> {
     let path = base.path().strip_suffix("/sse").map(|front| format!("{front}/messages"));
     let Some(path) = path else {
-        return Err(TransportError::unsent(ErrorKind::Protocol, "the server never said where to post messages"));
+        return Err(TransportError::unsent(
+            TransportErrorKind::Protocol,
+            "the server never said where to post messages",
+        ));
     };
     let mut url = base.clone();
     url.set_path(&path);
@@ -108,7 +111,7 @@ fn conventional(base: &Url) -> Result<Url, TransportError> {
 fn start(poster: HttpClient, events: EventStream, first: Option<Bytes>) -> Link {
     let (outbox, outgoing) = mpsc::channel(QUEUE);
     let (incoming, inbox) = mpsc::channel(QUEUE);
-    let posts = Posts::default();
+    let posts = PendingPosts::default();
     tokio::spawn(async move {
         tokio::select! {
             () = receive(events, first, incoming.clone(), posts.clone()) => {}
@@ -118,21 +121,21 @@ fn start(poster: HttpClient, events: EventStream, first: Option<Bytes>) -> Link 
     Link { outbox: Outbox::Queue(outbox), inbox: Inbox::Posting(inbox), job: None }
 }
 
-type Incoming = mpsc::Sender<Result<Received, TransportError>>;
+type IncomingSender = mpsc::Sender<Result<LinkEvent, TransportError>>;
 
-async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incoming, posts: Posts) {
+async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: IncomingSender, posts: PendingPosts) {
     if let Some(data) = first {
-        let _ = incoming.send(Ok(Received::Message(data))).await;
+        let _ = incoming.send(Ok(LinkEvent::Message(data))).await;
     }
     while let Some(event) = events.next().await {
         let is_end = event.is_err();
         let message = match event {
             Ok(event) if event.data.is_empty() || !event.is_message() => continue,
             Ok(event) => {
-                if let Some(id) = peek::response_id(&event.data) {
-                    posts.end(id, Over::Answered);
+                if let Some(id) = response_id::response_id(&event.data) {
+                    posts.end(id, PostEnd::Answered);
                 }
-                Ok(Received::Message(event.data))
+                Ok(LinkEvent::Message(event.data))
             }
             Err(error) => Err(error),
         };
@@ -144,18 +147,18 @@ async fn receive(mut events: EventStream, first: Option<Bytes>, incoming: Incomi
 
 /// The posts of requests that are on their way, so that their end can be told to them.
 #[derive(Clone, Default)]
-struct Posts(Arc<Mutex<HashMap<u64, oneshot::Sender<Over>>>>);
+struct PendingPosts(Arc<Mutex<HashMap<u64, oneshot::Sender<PostEnd>>>>);
 
 /// Why a post does not matter any more.
-enum Over {
+enum PostEnd {
     /// The request was answered on the stream.
     Answered,
     /// The call was given up.
     Cancelled,
 }
 
-impl Posts {
-    fn begin(&self, id: u64) -> oneshot::Receiver<Over> {
+impl PendingPosts {
+    fn begin(&self, id: u64) -> oneshot::Receiver<PostEnd> {
         let (sender, over) = oneshot::channel();
         self.0.lock().insert(id, sender);
         over
@@ -165,7 +168,7 @@ impl Posts {
         self.0.lock().remove(&id);
     }
 
-    fn end(&self, id: u64, why: Over) {
+    fn end(&self, id: u64, why: PostEnd) {
         if let Some(sender) = self.0.lock().remove(&id) {
             let _ = sender.send(why);
         }
@@ -175,19 +178,24 @@ impl Posts {
 /// Posts messages. Requests go side by side, since a server may hold the answer to the POST until it is
 /// done. Notifications and responses go one after the other, so that their order is kept, and overtake requests that
 /// wait: among them are those that give requests up. What is on its way ends with the stream.
-async fn post_all(poster: HttpClient, mut outgoing: mpsc::Receiver<Bytes>, incoming: Incoming, posts: Posts) {
+async fn post_all(
+    poster: HttpClient,
+    mut outgoing: mpsc::Receiver<Bytes>,
+    incoming: IncomingSender,
+    posts: PendingPosts,
+) {
     let mut posting = JoinSet::new();
     let room = Arc::new(Semaphore::new(MAX_POSTS));
     let (aside, waiting) = mpsc::channel(QUEUE);
     posting.spawn(post_aside(poster.clone(), waiting));
     while let Some(message) = outgoing.recv().await {
         while posting.try_join_next().is_some() {}
-        match Message::parse(message.clone()) {
-            Ok(Message::Request(_)) if posting.len() >= MAX_WAITING => {
-                let full = TransportError::unsent(ErrorKind::Lost, "the server does not accept messages");
-                let _ = incoming.try_send(Ok(Received::Undelivered(message, full)));
+        match RpcMessage::parse(message.clone()) {
+            Ok(RpcMessage::Request(_)) if posting.len() >= MAX_WAITING => {
+                let full = TransportError::unsent(TransportErrorKind::Lost, "the server does not accept messages");
+                let _ = incoming.try_send(Ok(LinkEvent::Undelivered(message, full)));
             }
-            Ok(Message::Request(request)) => {
+            Ok(RpcMessage::Request(request)) => {
                 let id = request.id.as_u64().expect("the requests of a connection are numbered");
                 let over = posts.begin(id);
                 let (poster, incoming, posts, room) = (poster.clone(), incoming.clone(), posts.clone(), room.clone());
@@ -197,9 +205,9 @@ async fn post_all(poster: HttpClient, mut outgoing: mpsc::Receiver<Bytes>, incom
                 });
             }
             // Requests must not come before it.
-            Ok(Message::Notification(note)) if note.method == Method::Initialized => accept(&poster, message).await,
-            Ok(Message::Notification(note)) if note.method == Method::Cancelled => {
-                cancelled(&note).inspect(|id| posts.end(*id, Over::Cancelled));
+            Ok(RpcMessage::Notification(note)) if note.method == Method::Initialized => accept(&poster, message).await,
+            Ok(RpcMessage::Notification(note)) if note.method == Method::Cancelled => {
+                cancelled(&note).inspect(|id| posts.end(*id, PostEnd::Cancelled));
                 let _ = aside.try_send(message);
             }
             // A server that has not accepted so many hears nothing any more.
@@ -208,8 +216,8 @@ async fn post_all(poster: HttpClient, mut outgoing: mpsc::Receiver<Bytes>, incom
     }
 }
 
-fn cancelled(note: &Notification) -> Option<u64> {
-    Id::from_raw(note.params_object().get("requestId")?)?.as_u64()
+fn cancelled(note: &RpcNotification) -> Option<u64> {
+    RequestId::from_raw(note.params_object().get("requestId")?)?.as_u64()
 }
 
 async fn post_aside(poster: HttpClient, mut waiting: mpsc::Receiver<Bytes>) {
@@ -227,9 +235,9 @@ async fn accept(poster: &HttpClient, message: Bytes) {
 async fn post_request(
     poster: HttpClient,
     message: Bytes,
-    incoming: Incoming,
+    incoming: IncomingSender,
     room: Arc<Semaphore>,
-    mut over: oneshot::Receiver<Over>,
+    mut over: oneshot::Receiver<PostEnd>,
 ) {
     let permit = tokio::select! {
         permit = room.acquire_owned() => permit,
@@ -241,14 +249,14 @@ async fn post_request(
         why = &mut over => {
             drop(permit);
             // The server may be about to accept what it has answered; the connection is then used again.
-            if let Ok(Over::Answered) = why {
+            if let Ok(PostEnd::Answered) = why {
                 let _ = tokio::time::timeout(ACCEPT_LIMIT, posting).await;
             }
             return;
         }
     };
     if let Err(error) = posted {
-        let _ = incoming.send(Ok(Received::Undelivered(message, error))).await;
+        let _ = incoming.send(Ok(LinkEvent::Undelivered(message, error))).await;
     }
 }
 

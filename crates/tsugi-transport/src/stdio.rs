@@ -1,31 +1,31 @@
 //! Messages over the standard streams of a child process.
 
-mod buffers;
+mod read_buffers;
 mod reader;
 mod writer;
 
 pub use reader::PipeReader;
 pub use writer::PipeWriter;
 
-use tsugi_process::{Command, Job, JobOptions};
-use tsugi_protocol::codec::framing::Kind;
+use tsugi_process::{JobCommand, JobOptions, SupervisedJob};
+use tsugi_protocol::codec::framing::FramingKind;
 
-use crate::error::{ErrorKind, TransportError, chain};
+use crate::error::{TransportError, TransportErrorKind, chain};
 use crate::link::{Inbox, Link, Outbox};
 use reader::SharedFraming;
 
 /// Starts the program and connects to its standard streams. The program runs when this returns;
 /// whether it speaks MCP is for the handshake to find out. `framing` is how messages are sent to it until it has
 /// shown how it sends its own.
-pub async fn connect(command: Command, options: JobOptions, framing: Kind) -> Result<Link, TransportError> {
-    let (job, pipes) = Job::spawn(command, options).await.map_err(spawn_error)?;
+pub async fn connect(command: JobCommand, options: JobOptions, framing: FramingKind) -> Result<Link, TransportError> {
+    let (job, pipes) = SupervisedJob::spawn(command, options).await.map_err(spawn_error)?;
     let framing = SharedFraming::guess(framing);
     let writer = PipeWriter::spawn(pipes.stdin, framing.clone());
     let reader = PipeReader::new(pipes.stdout, framing);
     Ok(Link { outbox: Outbox::Pipe(writer), inbox: Inbox::Pipe(reader), job: Some(job) })
 }
 
-fn spawn_error(error: tsugi_process::Error) -> TransportError {
-    let kind = ErrorKind::Spawn { may_pass: error.is_retryable() };
+fn spawn_error(error: tsugi_process::ProcessError) -> TransportError {
+    let kind = TransportErrorKind::Spawn { may_pass: error.is_retryable() };
     TransportError::unsent(kind, chain(&error)).with_hint(error.hint())
 }

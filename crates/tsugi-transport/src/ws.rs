@@ -17,9 +17,9 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tower_service::Service;
 
-use crate::error::{ErrorKind, TransportError, chain};
+use crate::error::{TransportError, TransportErrorKind, chain};
 use crate::http::headers::retry_after;
-use crate::http::{Connector, HttpTarget};
+use crate::http::{HttpTarget, UpstreamConnector};
 use crate::link::{Inbox, Link, Outbox};
 
 /// A message larger than this ends the connection.
@@ -39,15 +39,15 @@ const QUEUE: usize = 256;
 pub async fn connect(target: &HttpTarget) -> Result<Link, TransportError> {
     match tokio::time::timeout(CONNECT_LIMIT, open(target)).await {
         Ok(connected) => connected,
-        Err(_) => Err(TransportError::unsent(ErrorKind::Connect, "no WebSocket connection within 5 s")),
+        Err(_) => Err(TransportError::unsent(TransportErrorKind::Connect, "no WebSocket connection within 5 s")),
     }
 }
 
 async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
     let request = upgrade_request(target)?;
-    let stream = Connector::for_upgrades().call(beneath(target)?).await.map_err(|error| {
+    let stream = UpstreamConnector::for_upgrades().call(beneath(target)?).await.map_err(|error| {
         let host = target.url.host_str().unwrap_or_default();
-        TransportError::unsent(ErrorKind::Connect, format!("cannot connect to {host}: {}", chain(&*error)))
+        TransportError::unsent(TransportErrorKind::Connect, format!("cannot connect to {host}: {}", chain(&*error)))
     })?;
     upgrade(request, TokioIo::new(stream)).await
 }
@@ -56,13 +56,13 @@ async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
 fn beneath(target: &HttpTarget) -> Result<Uri, TransportError> {
     let address = target.url.as_str();
     let http = address.strip_prefix("ws").map(|rest| format!("http{rest}"));
-    let refused = || TransportError::unsent(ErrorKind::Connect, format!("{address} is no WebSocket address"));
+    let refused = || TransportError::unsent(TransportErrorKind::Connect, format!("{address} is no WebSocket address"));
     http.and_then(|http| http.parse().ok()).ok_or_else(refused)
 }
 
 fn upgrade_request(target: &HttpTarget) -> Result<Request<()>, TransportError> {
     let mut request = target.url.as_str().into_client_request().map_err(|error| {
-        TransportError::unsent(ErrorKind::Connect, format!("the address cannot be used: {}", chain(&error)))
+        TransportError::unsent(TransportErrorKind::Connect, format!("the address cannot be used: {}", chain(&error)))
     })?;
     request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
     for (name, value) in &target.headers {
@@ -107,7 +107,7 @@ fn check(response: &Response, key: &str) -> Result<(), TransportError> {
     let headers = response.headers();
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let retry_after = retry_after(headers, SystemTime::now());
-        let kind = ErrorKind::Status { status: response.status().as_u16(), retry_after };
+        let kind = TransportErrorKind::Status { status: response.status().as_u16(), retry_after };
         return Err(TransportError::unsent(kind, format!("the server answered {} to the upgrade", response.status())));
     }
     if !has_word(headers, "upgrade", "websocket") || !has_word(headers, "connection", "upgrade") {
@@ -128,7 +128,7 @@ fn has_word(headers: &HeaderMap, name: &str, word: &str) -> bool {
 }
 
 fn not_upgraded(why: impl std::fmt::Display) -> TransportError {
-    TransportError::unsent(ErrorKind::Connect, format!("the WebSocket handshake failed: {why}"))
+    TransportError::unsent(TransportErrorKind::Connect, format!("the WebSocket handshake failed: {why}"))
 }
 
 /// Owns the socket: sends what is queued, hands over what arrives, ends with either side.
@@ -174,7 +174,8 @@ async fn carry<S>(
 }
 
 fn frame_error(error: &WsError) -> TransportError {
-    let kind = if matches!(error, WsError::Capacity(_)) { ErrorKind::TooLarge } else { ErrorKind::Lost };
+    let kind =
+        if matches!(error, WsError::Capacity(_)) { TransportErrorKind::TooLarge } else { TransportErrorKind::Lost };
     TransportError::sent(kind, format!("the WebSocket broke: {}", chain(error)))
 }
 
@@ -184,7 +185,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::link::Received;
+    use crate::link::LinkEvent;
 
     #[tokio::test]
     async fn a_refused_upgrade_says_how_long_the_server_asks_to_wait() {
@@ -197,7 +198,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
         let error = connect(&HttpTarget { url, headers: Default::default() }).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Status { status: 503, retry_after: Some(Duration::from_secs(9)) });
+        assert_eq!(error.kind, TransportErrorKind::Status { status: 503, retry_after: Some(Duration::from_secs(9)) });
     }
 
     #[tokio::test]
@@ -265,7 +266,7 @@ mod tests {
         let mut batch = Vec::new();
         // The stream ends right after the frame, which may be told with it.
         let _ = link.inbox.receive(&mut batch).await;
-        let Received::Message(message) = &batch[0] else { panic!("{batch:?}") };
+        let LinkEvent::Message(message) = &batch[0] else { panic!("{batch:?}") };
         assert_eq!(&message[..], b"{}");
     }
 }

@@ -1,11 +1,11 @@
 //! Puts the parts together: configuration, servers, streams and signals, for one run of one command.
 
+mod ad_hoc;
 pub(crate) mod gateway;
 mod interrupt;
 mod offer;
 mod select;
 mod server;
-mod spot;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,29 +13,29 @@ use std::time::Duration;
 
 use serde_json::json;
 use tsugi_client::config::{LimitPolicy, own_profile};
-use tsugi_client::seal::Sealer;
-use tsugi_client::{Manager, Options, Server, ServerConfig};
-use tsugi_process::Redact;
+use tsugi_client::seal::StateSealer;
+use tsugi_client::{Manager, ManagerOptions, Server, ServerConfig};
+use tsugi_process::SecretMask;
 use tsugi_protocol::answer::Fault;
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
 
-use crate::args::{Cli, Common};
-use crate::builtin::pm::Boards;
+use crate::builtin::pm::PmBoards;
+use crate::cli::{CommandLine, GlobalFlags};
 use crate::command;
-use crate::config::document::{Document, Format};
+use crate::config::document::{ConfigDocument, DocumentFormat};
 use crate::config::env::XDG_STATE_HOME;
-use crate::config::layer::{self, Loaded, Origin, Surroundings, Wish};
-use crate::config::problem::Problems;
+use crate::config::layer::{self, ConfigOrigin, ConfigSelection, LaunchContext, LoadedConfig};
+use crate::config::problem::ConfigProblems;
 use crate::config::resolve;
 use crate::config::secret::Secret;
-use crate::config::settings::{ServerSettings, Settings};
-use crate::failure::Failure;
-use crate::keys::KeyFile;
-use crate::output::Output;
-use crate::report::{self, exit::Exit};
-use crate::{talk, terminal};
-use interrupt::Interrupts;
+use crate::config::settings::{CheckedSettings, ServerSettings};
+use crate::failure::CommandFailure;
+use crate::key_file::KeyFile;
+use crate::output::CommandOutput;
+use crate::report::{self, exit::CommandExit};
+use crate::{interactive_call, terminal};
+use interrupt::InterruptSignals;
 
 pub(crate) use offer::{is_offered, is_shown_as, offers, own_name, shown, shown_name};
 pub(crate) use select::{named, select};
@@ -50,118 +50,123 @@ const BUILTINS_OF_GATEWAY: &str = "servers: [{name: demo, builtin: demo}, {name:
 
 /// One run of one command.
 pub(crate) struct App {
-    pub(crate) output: Output,
-    pub(crate) common: Common,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) output: CommandOutput,
+    pub(crate) common: GlobalFlags,
+    pub(crate) context: LaunchContext,
     /// Made when servers are started, and stopped at the end in any case.
     manager: OnceLock<Manager>,
     /// How long a server may take to be ready, where the command line says it.
     patience: OnceLock<Duration>,
     /// What servers hear that ask for roots before anything is called, where the command line says it.
-    roots: OnceLock<Raw>,
+    roots: OnceLock<RawJson>,
     /// Whether it runs until someone ends it.
     is_service: bool,
     /// The project servers among the built-in ones.
-    pub(crate) boards: Arc<Boards>,
+    pub(crate) boards: Arc<PmBoards>,
 }
 
 /// The servers that a command works with.
 #[derive(Default)]
-pub(crate) struct Started {
+pub(crate) struct CommandServers {
     pub(crate) servers: Vec<Server>,
     /// Those that cannot even be tried.
     pub(crate) failed: Vec<Fault>,
 }
 
 /// Runs the command until it ends or someone interrupts it. No process of ours is left when this returns.
-pub(crate) async fn run(cli: Cli) -> Exit {
-    let surroundings = match Surroundings::of_process() {
+pub(crate) async fn run(cli: CommandLine) -> CommandExit {
+    let surroundings = match LaunchContext::of_process() {
         Ok(surroundings) => surroundings,
         Err(error) => return cannot_start(&error),
     };
-    let output = Output::of_process(cli.command.form(), &surroundings.environment);
+    let output = CommandOutput::of_process(cli.command.form(), &surroundings.environment);
     let is_service = cli.command.is_service();
     let (manager, patience, roots, boards) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Arc::default());
-    let app = App { output, common: cli.common, surroundings, manager, patience, roots, is_service, boards };
-    let mut interrupts = match Interrupts::listen() {
+    let app = App { output, common: cli.common, context: surroundings, manager, patience, roots, is_service, boards };
+    let mut interrupts = match InterruptSignals::listen() {
         Ok(interrupts) => interrupts,
         Err(error) => return cannot_start(&error),
     };
     let outcome = tokio::select! {
         outcome = command::run(&app, cli.command) => outcome,
-        () = interrupts.next(), if !is_service => Err(Failure::Interrupted),
+        () = interrupts.next(), if !is_service => Err(CommandFailure::Interrupted),
     };
     terminal::restore();
-    let exit = outcome.unwrap_or_else(|failure| failure.tell(&app.output));
+    let exit = outcome.unwrap_or_else(|failure| failure.report(&app.output));
     app.stop(&mut interrupts).await;
     exit
 }
 
 /// The system does not let us begin.
-pub(crate) fn cannot_start(error: &std::io::Error) -> Exit {
-    let output = Output::of_process(crate::output::Form::Text, &Default::default());
-    output.say(|paint| format!("{}: tsugi cannot start: {error}", paint.error("error")));
-    Exit::Failed
+pub(crate) fn cannot_start(error: &std::io::Error) -> CommandExit {
+    let output = CommandOutput::of_process(crate::output::OutputFormat::Text, &Default::default());
+    output.message(|paint| format!("{}: tsugi cannot start: {error}", paint.error("error")));
+    CommandExit::Failed
 }
 
 impl App {
     /// The configuration that holds, with what the command line adds to it. Its warnings are told.
-    pub(crate) fn configuration(&self) -> Result<Loaded, Failure> {
-        let mut loaded = layer::load(&self.wish(), &self.surroundings)?;
+    pub(crate) fn configuration(&self) -> Result<LoadedConfig, CommandFailure> {
+        let mut loaded = layer::load(&self.wish(), &self.context)?;
         self.warn(&loaded);
-        spot::apply(&mut loaded, &self.common, &self.surroundings.environment)?;
-        if loaded.origin == Origin::Nothing {
+        ad_hoc::apply(&mut loaded, &self.common, &self.context.environment)?;
+        if loaded.origin == ConfigOrigin::Nothing {
             self.use_builtins(&mut loaded.settings)?;
         }
         Ok(loaded)
     }
 
     /// What the command line says about the configuration.
-    pub(crate) fn wish(&self) -> Wish {
-        Wish { config: self.common.config.clone(), command: self.common.command.clone(), url: self.common.url.clone() }
+    pub(crate) fn wish(&self) -> ConfigSelection {
+        ConfigSelection {
+            config: self.common.config.clone(),
+            command: self.common.command.clone(),
+            url: self.common.url.clone(),
+        }
     }
 
-    fn warn(&self, loaded: &Loaded) {
+    fn warn(&self, loaded: &LoadedConfig) {
         if !self.common.quiet && !loaded.warnings.is_empty() {
-            self.output.say(|paint| report::warnings(&loaded.warnings, paint));
+            self.output.message(|paint| report::warnings(&loaded.warnings, paint));
         }
     }
 
     /// Says which servers are switched off and what they lack: for the commands that look how things stand.
-    pub(crate) fn tell_dormant(&self, loaded: &Loaded) {
+    pub(crate) fn report_dormant(&self, loaded: &LoadedConfig) {
         if !self.common.quiet && !loaded.dormant.is_empty() {
-            self.output.say(|paint| report::warnings(&loaded.dormant, paint));
+            self.output.message(|paint| report::warnings(&loaded.dormant, paint));
         }
     }
 
     /// Without any configuration there is still something to try.
-    fn use_builtins(&self, settings: &mut Settings) -> Result<(), Failure> {
+    fn use_builtins(&self, settings: &mut CheckedSettings) -> Result<(), CommandFailure> {
         let (text, names) = match self.state_directory().filter(|_| self.is_service) {
             Some(_) => (BUILTINS_OF_GATEWAY, "the built-in servers `demo` and `pm`"),
             None => (BUILTINS, "the built-in server `demo`"),
         };
-        let document = Document::parse("(built in)".as_ref(), text.to_owned(), Format::Yaml).map_err(Problems)?;
-        *settings = resolve::resolve(&document, &self.surroundings.environment)?.settings;
+        let document = ConfigDocument::parse("(built in)".as_ref(), text.to_owned(), DocumentFormat::Yaml)
+            .map_err(ConfigProblems)?;
+        *settings = resolve::resolve(&document, &self.context.environment)?.settings;
         if !self.common.quiet {
-            self.output.say(|paint| paint.faint(format!("no configuration found; using {names}")));
+            self.output.message(|paint| paint.faint(format!("no configuration found; using {names}")));
         }
         Ok(())
     }
 
     /// Starts these servers, in parallel; does not wait for them.
-    pub(crate) fn start(&self, settings: &Settings, wanted: &[&ServerSettings]) -> Started {
+    pub(crate) fn start(&self, settings: &CheckedSettings, wanted: &[&ServerSettings]) -> CommandServers {
         self.start_as(settings, wanted, profile(false))
     }
 
     /// Starts these servers under a profile: who asks, and what may be asked back.
     pub(crate) fn start_as(
         &self,
-        settings: &Settings,
+        settings: &CheckedSettings,
         wanted: &[&ServerSettings],
         profile: Arc<ClientProfile>,
-    ) -> Started {
+    ) -> CommandServers {
         let manager = self.manager(settings, profile);
-        let mut started = Started::default();
+        let mut started = CommandServers::default();
         for server in wanted {
             let config = self.server_config(settings, server);
             match config.and_then(|config| manager.register(config)) {
@@ -173,13 +178,17 @@ impl App {
     }
 
     /// The manager of this run, without servers the first time it is asked for.
-    pub(crate) fn manager(&self, settings: &Settings, profile: Arc<ClientProfile>) -> &Manager {
+    pub(crate) fn manager(&self, settings: &CheckedSettings, profile: Arc<ClientProfile>) -> &Manager {
         self.manager.get_or_init(|| Manager::new(self.options(settings, profile)))
     }
 
     /// The library's settings for a server.
-    pub(crate) fn server_config(&self, settings: &Settings, server: &ServerSettings) -> Result<ServerConfig, Fault> {
-        let redact = Redact::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
+    pub(crate) fn server_config(
+        &self,
+        settings: &CheckedSettings,
+        server: &ServerSettings,
+    ) -> Result<ServerConfig, Fault> {
+        let redact = SecretMask::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
         let config = server::config(server, redact, &self.boards).map_err(|fault| fault.on_server(&server.name))?;
         // Who says how long it may take means every server.
         let handshake_timeout = config.handshake_timeout.filter(|_| self.patience.get().is_none());
@@ -191,8 +200,8 @@ impl App {
         self.state_directory().map(|directory| KeyFile::in_directory(&directory))
     }
 
-    fn options(&self, settings: &Settings, profile: Arc<ClientProfile>) -> Options {
-        Options {
+    fn options(&self, settings: &CheckedSettings, profile: Arc<ClientProfile>) -> ManagerOptions {
+        ManagerOptions {
             max_parallel: settings.options.max_parallel,
             limit: Some(LimitPolicy { in_flight: settings.options.max_in_flight, ..LimitPolicy::default() }),
             max_connections: settings.options.max_connections,
@@ -202,14 +211,14 @@ impl App {
             profile,
             roots: self.roots.get().cloned(),
             sealer: sealer(settings.gateway.seal_key.as_ref()),
-            handshake_timeout: self.patience.get().copied().unwrap_or(Options::default().handshake_timeout),
-            ..Options::default()
+            handshake_timeout: self.patience.get().copied().unwrap_or(ManagerOptions::default().handshake_timeout),
+            ..ManagerOptions::default()
         }
     }
 
     /// Where what was found out is kept.
     pub(crate) fn state_directory(&self) -> Option<PathBuf> {
-        let environment = &self.surroundings.environment;
+        let environment = &self.context.environment;
         let base = match environment.filled(XDG_STATE_HOME.name) {
             Some(base) => PathBuf::from(base),
             None => Path::new(environment.filled("HOME")?).join(".local/state"),
@@ -218,8 +227,8 @@ impl App {
     }
 
     /// The names of `--server`; a server on the spot took its name from there already.
-    pub(crate) fn chosen(&self, loaded: &Loaded) -> &[String] {
-        if loaded.origin == Origin::Spot { &[] } else { &self.common.servers }
+    pub(crate) fn chosen(&self, loaded: &LoadedConfig) -> &[String] {
+        if loaded.origin == ConfigOrigin::AdHoc { &[] } else { &self.common.servers }
     }
 
     /// Sets how long a server may take to be ready; before any is started.
@@ -230,7 +239,7 @@ impl App {
     /// Sets the directories that servers are told; before any is started.
     pub(crate) fn set_roots(&self, roots: &[PathBuf]) {
         if !roots.is_empty() {
-            let _ = self.roots.set(talk::roots(roots));
+            let _ = self.roots.set(interactive_call::roots(roots));
         }
     }
 
@@ -239,7 +248,7 @@ impl App {
     pub(crate) fn patience(&self, server: &ServerConfig) -> Duration {
         let own = server.handshake_timeout;
         let limit = own.or_else(|| self.manager.get().map(|manager| manager.options().handshake_timeout));
-        limit.unwrap_or_else(|| Options::default().handshake_timeout) + LAST_WORDS
+        limit.unwrap_or_else(|| ManagerOptions::default().handshake_timeout) + LAST_WORDS
     }
 
     /// Whether someone is there to be asked, and wants to be.
@@ -248,7 +257,7 @@ impl App {
     }
 
     /// Stops every server. Whoever interrupts again does not want to wait: then the guardians do the rest.
-    async fn stop(&self, interrupts: &mut Interrupts) {
+    async fn stop(&self, interrupts: &mut InterruptSignals) {
         let Some(manager) = self.manager.get() else { return };
         tokio::select! {
             () = manager.stop() => {}
@@ -258,14 +267,14 @@ impl App {
 }
 
 /// What seals the state of calls that wait for input: the key of the configuration, or one that ends with us.
-fn sealer(key: Option<&Secret>) -> Arc<Sealer> {
-    let Some(key) = key else { return Arc::new(Sealer::random()) };
+fn sealer(key: Option<&Secret>) -> Arc<StateSealer> {
+    let Some(key) = key else { return Arc::new(StateSealer::random()) };
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     // So that the same text used elsewhere is not the same key.
     context.update(b"tsugi requestState\0");
     context.update(key.expose().as_bytes());
     let digest = context.finish();
-    Arc::new(Sealer::with_key(digest.as_ref().try_into().expect("SHA-256 has 32 bytes")))
+    Arc::new(StateSealer::with_key(digest.as_ref().try_into().expect("SHA-256 has 32 bytes")))
 }
 
 /// Who we are, and what servers may ask for: the user always, roots if there are any, a model never.
@@ -274,7 +283,7 @@ pub(crate) fn profile(has_roots: bool) -> Arc<ClientProfile> {
     if has_roots {
         capabilities["roots"] = json!({});
     }
-    Arc::new(own_profile(ClientCapabilities::from_object(Object::from(capabilities))))
+    Arc::new(own_profile(ClientCapabilities::from_object(JsonObject::from(capabilities))))
 }
 
 /// Who a gateway is to its servers: what they may ask for is up to each caller, so all of it.

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files;
+use crate::atomic_file;
 
 /// The list of what is kept.
 const INDEX: &str = "index.json";
 
 /// Where the files are kept.
-pub(crate) struct Backups {
+pub(crate) struct ClientBackups {
     directory: PathBuf,
 }
 
 /// A file that was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct ClientBackup {
     /// The file.
     pub(crate) path: PathBuf,
     /// Whose it is.
@@ -31,21 +31,21 @@ pub(crate) struct Kept {
 
 /// What came of bringing a file back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Restored {
+pub(crate) enum RestoreOutcome {
     /// It is as it was before.
     Back,
     /// Somebody changed it after us, so it was left alone.
     ChangedSince,
 }
 
-impl Backups {
+impl ClientBackups {
     /// In this state directory.
     pub(crate) fn in_directory(state: &Path) -> Self {
-        Backups { directory: state.join("backups") }
+        ClientBackups { directory: state.join("backups") }
     }
 
     /// What is kept, oldest first.
-    pub(crate) fn list(&self) -> io::Result<Vec<Kept>> {
+    pub(crate) fn list(&self) -> io::Result<Vec<ClientBackup>> {
         match fs::read(self.directory.join(INDEX)) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -60,33 +60,33 @@ impl Backups {
             Some(earlier) => earlier.written = digest(new),
             None => {
                 let backup = backup_name(path);
-                files::keep_private(&self.directory.join(&backup), old)?;
+                atomic_file::write_private(&self.directory.join(&backup), old)?;
                 let (path, program) = (path.to_owned(), program.to_owned());
-                kept.push(Kept { path, program, backup, written: digest(new) });
+                kept.push(ClientBackup { path, program, backup, written: digest(new) });
             }
         }
         self.write(&kept)?;
-        files::replace(path, new)
+        atomic_file::replace(path, new)
     }
 
     /// Brings one file back and forgets it. With `force` also one that somebody changed after us.
-    pub(crate) fn restore(&self, kept: &Kept, force: bool) -> io::Result<Restored> {
+    pub(crate) fn restore(&self, kept: &ClientBackup, force: bool) -> io::Result<RestoreOutcome> {
         let backup = self.directory.join(&kept.backup);
         let original = fs::read(&backup)?;
         let now = fs::read(&kept.path).unwrap_or_default();
         let is_ours = digest(&now) == kept.written || now == original;
         if !is_ours && !force {
-            return Ok(Restored::ChangedSince);
+            return Ok(RestoreOutcome::ChangedSince);
         }
-        files::replace(&kept.path, &original)?;
-        let rest: Vec<Kept> = self.list()?.into_iter().filter(|other| other != kept).collect();
+        atomic_file::replace(&kept.path, &original)?;
+        let rest: Vec<ClientBackup> = self.list()?.into_iter().filter(|other| other != kept).collect();
         self.write(&rest)?;
         fs::remove_file(backup)?;
-        Ok(Restored::Back)
+        Ok(RestoreOutcome::Back)
     }
 
-    fn write(&self, kept: &[Kept]) -> io::Result<()> {
-        files::keep_private(&self.directory.join(INDEX), &serde_json::to_vec_pretty(kept)?)
+    fn write(&self, kept: &[ClientBackup]) -> io::Result<()> {
+        atomic_file::write_private(&self.directory.join(INDEX), &serde_json::to_vec_pretty(kept)?)
     }
 }
 
@@ -108,14 +108,14 @@ mod tests {
     #[test]
     fn a_file_comes_back_byte_for_byte_also_after_two_changes() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, backups) = (folder.path().join("mcp.json"), Backups::in_directory(folder.path()));
+        let (path, backups) = (folder.path().join("mcp.json"), ClientBackups::in_directory(folder.path()));
         let original = b"{ // \xff mine\r\n}".to_vec();
         fs::write(&path, &original).unwrap();
         backups.change(&path, "Cursor", &original, b"one").unwrap();
         backups.change(&path, "Cursor", b"one", b"two").unwrap();
         let kept = backups.list().unwrap();
         assert_eq!((kept.len(), fs::read(&path).unwrap().as_slice()), (1, &b"two"[..]));
-        assert_eq!(backups.restore(&kept[0], false).unwrap(), Restored::Back);
+        assert_eq!(backups.restore(&kept[0], false).unwrap(), RestoreOutcome::Back);
         assert_eq!(fs::read(&path).unwrap(), original);
         assert!(backups.list().unwrap().is_empty());
     }
@@ -123,14 +123,14 @@ mod tests {
     #[test]
     fn what_somebody_changed_since_is_left_alone_unless_forced() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, backups) = (folder.path().join("mcp.json"), Backups::in_directory(folder.path()));
+        let (path, backups) = (folder.path().join("mcp.json"), ClientBackups::in_directory(folder.path()));
         fs::write(&path, "mine").unwrap();
         backups.change(&path, "Cursor", b"mine", b"ours").unwrap();
         fs::write(&path, "mine again").unwrap();
         let kept = backups.list().unwrap().remove(0);
-        assert_eq!(backups.restore(&kept, false).unwrap(), Restored::ChangedSince);
+        assert_eq!(backups.restore(&kept, false).unwrap(), RestoreOutcome::ChangedSince);
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine again");
-        assert_eq!(backups.restore(&kept, true).unwrap(), Restored::Back);
+        assert_eq!(backups.restore(&kept, true).unwrap(), RestoreOutcome::Back);
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     }
 }

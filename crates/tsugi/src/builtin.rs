@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tsugi_protocol::answer::{Answer, Fault};
 
-use crate::config::secret::Text;
-use crate::config::settings::{Builtin, BuiltinTarget};
+use crate::config::secret::MaskedText;
+use crate::config::settings::{BuiltinServer, BuiltinTarget};
 
 /// Makes the built-in server of this name; project servers are remembered in `boards`.
-pub(crate) fn make(name: &str, target: &BuiltinTarget, boards: &pm::Boards) -> Result<Arc<dyn Answer>, Fault> {
+pub(crate) fn make(name: &str, target: &BuiltinTarget, boards: &pm::PmBoards) -> Result<Arc<dyn Answer>, Fault> {
     match target.builtin {
-        Builtin::Demo => Ok(demo::server()),
-        Builtin::Pm => boards.server_of(name, &target.args.iter().map(Text::expose).collect::<Vec<_>>()),
+        BuiltinServer::Demo => Ok(demo::server()),
+        BuiltinServer::Pm => boards.server_of(name, &target.args.iter().map(MaskedText::expose).collect::<Vec<_>>()),
     }
 }

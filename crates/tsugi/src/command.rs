@@ -26,41 +26,41 @@ pub(crate) mod stdio;
 pub(crate) mod tools;
 
 mod input;
-mod show;
+mod result_text;
 
 use crate::app::App;
-use crate::args::Command;
-use crate::failure::Failure;
-use crate::report::exit::Exit;
+use crate::cli::CliCommand;
+use crate::failure::CommandFailure;
+use crate::report::exit::CommandExit;
 
 /// Runs one subcommand.
-pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, CommandFailure> {
     match command {
-        Command::Serve(args) => serve::run(app, &args).await,
-        Command::Stdio(args) => stdio::run(app, &args).await,
-        Command::Status(args) => status::run(app, &args).await,
-        Command::Logs(args) => logs::run(app, &args).await,
-        Command::Restart(args) => restart::run(app, &args).await,
-        Command::Key(args) => key::run(app, &args),
-        Command::Tools(args) => tools::run(app, &args).await,
-        Command::Call(args) => call::run(app, args).await,
-        Command::Batch(args) => batch::run(app, &args).await,
-        Command::Prompts(args) => prompts::run(app, &args).await,
-        Command::Prompt(args) => prompt::run(app, args).await,
-        Command::Resources(args) => resources::run(app, &args).await,
-        Command::Read(args) => read::run(app, args).await,
-        Command::Servers(args) => servers::run(app, &args).await,
-        Command::Check(args) => check::run(app, &args).await,
-        Command::Doctor(args) => doctor::run(app, &args).await,
-        Command::Import(args) => import::run(app, &args),
-        Command::Export(args) => export::run(app, &args),
-        Command::Init(args) => init::run(app, &args),
-        Command::Restore(args) => restore::run(app, &args),
-        Command::Add(args) => add::run(app, &args),
-        Command::Remove(args) => remove::run(app, &args),
-        Command::Pm(args) => pm::run(app, args).await,
-        Command::Completions(args) => completions::run(app, &args),
-        Command::Man(args) => completions::manual(app, &args),
+        CliCommand::Serve(args) => serve::run(app, &args).await,
+        CliCommand::Stdio(args) => stdio::run(app, &args).await,
+        CliCommand::Status(args) => status::run(app, &args).await,
+        CliCommand::Logs(args) => logs::run(app, &args).await,
+        CliCommand::Restart(args) => restart::run(app, &args).await,
+        CliCommand::Key(args) => key::run(app, &args),
+        CliCommand::Tools(args) => tools::run(app, &args).await,
+        CliCommand::Call(args) => call::run(app, args).await,
+        CliCommand::Batch(args) => batch::run(app, &args).await,
+        CliCommand::Prompts(args) => prompts::run(app, &args).await,
+        CliCommand::Prompt(args) => prompt::run(app, args).await,
+        CliCommand::Resources(args) => resources::run(app, &args).await,
+        CliCommand::Read(args) => read::run(app, args).await,
+        CliCommand::Servers(args) => servers::run(app, &args).await,
+        CliCommand::Check(args) => check::run(app, &args).await,
+        CliCommand::Doctor(args) => doctor::run(app, &args).await,
+        CliCommand::Import(args) => import::run(app, &args),
+        CliCommand::Export(args) => export::run(app, &args),
+        CliCommand::Init(args) => init::run(app, &args),
+        CliCommand::Restore(args) => restore::run(app, &args),
+        CliCommand::Add(args) => add::run(app, &args),
+        CliCommand::Remove(args) => remove::run(app, &args),
+        CliCommand::Pm(args) => pm::run(app, args).await,
+        CliCommand::Completions(args) => completions::run(app, &args),
+        CliCommand::Man(args) => completions::manual(app, &args),
     }
 }
 

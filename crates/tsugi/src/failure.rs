@@ -2,27 +2,27 @@
 
 use std::io;
 
-use tsugi_protocol::answer::{Failure as CallFailure, Fault};
+use tsugi_protocol::answer::{CallFailure, Fault};
 use tsugi_protocol::rpc::{RpcError, code};
 
-use crate::config::problem::{Problem, Problems};
-use crate::output::Output;
-use crate::output::style::Paint;
-use crate::report::{self, exit::Exit};
+use crate::config::problem::{ConfigProblem, ConfigProblems};
+use crate::output::CommandOutput;
+use crate::output::style::TextPaint;
+use crate::report::{self, exit::CommandExit};
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandFailure {
     /// The configuration cannot be used.
-    Problems(Problems),
+    Problems(ConfigProblems),
     /// What was typed cannot be used.
-    Usage(Box<Usage>),
+    Usage(Box<UsageError>),
     /// The way to a server failed, or there is no such thing.
     Fault(Box<Fault>),
     /// A server answered with an error.
-    Answered(Box<Answered>),
+    Upstream(Box<UpstreamError>),
     /// Everything was said already.
-    Said(Exit),
+    Reported(CommandExit),
     /// Whoever reads our output went away, or it cannot be written.
     Output(io::Error),
     /// The person pressed Ctrl-C, or someone asked us to end.
@@ -31,7 +31,7 @@ pub(crate) enum Failure {
 
 /// What was typed cannot be used.
 #[derive(Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct UsageError {
     /// What is wrong, lower case, without a final stop.
     pub(crate) message: String,
     /// Details, one per line.
@@ -42,21 +42,21 @@ pub(crate) struct Usage {
 
 /// An error in a server's own words.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct UpstreamError {
     /// What was asked, such as `demo/echo`.
     pub(crate) subject: String,
     pub(crate) error: RpcError,
 }
 
-impl Failure {
+impl CommandFailure {
     /// What was typed cannot be used.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Failure::Usage(Box::new(Usage { message: message.into(), ..Usage::default() }))
+        CommandFailure::Usage(Box::new(UsageError { message: message.into(), ..UsageError::default() }))
     }
 
     /// With advice, where it is a matter of usage.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        if let Failure::Usage(usage) = &mut self {
+        if let CommandFailure::Usage(usage) = &mut self {
             usage.hint = Some(hint.into());
         }
         self
@@ -64,7 +64,7 @@ impl Failure {
 
     /// With details, where it is a matter of usage.
     pub(crate) fn with_details(mut self, details: Vec<String>) -> Self {
-        if let Failure::Usage(usage) = &mut self {
+        if let CommandFailure::Usage(usage) = &mut self {
             usage.details = details;
         }
         self
@@ -73,56 +73,56 @@ impl Failure {
     /// A call about `subject` that failed.
     pub(crate) fn of_call(subject: &str, failure: CallFailure) -> Self {
         match failure {
-            CallFailure::Fault(fault) => Failure::Fault(fault),
+            CallFailure::Fault(fault) => CommandFailure::Fault(fault),
             CallFailure::Upstream(error) => {
-                Failure::Answered(Box::new(Answered { subject: subject.to_owned(), error: *error }))
+                CommandFailure::Upstream(Box::new(UpstreamError { subject: subject.to_owned(), error: *error }))
             }
         }
     }
 
     /// Says it, and gives the code to end with.
-    pub(crate) fn tell(&self, output: &Output) -> Exit {
+    pub(crate) fn report(&self, output: &CommandOutput) -> CommandExit {
         if !self.is_silent() {
-            output.say(|paint| self.text(paint));
+            output.message(|paint| self.text(paint));
         }
         self.exit()
     }
 
     fn is_silent(&self) -> bool {
         match self {
-            Failure::Said(_) => true,
-            Failure::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            CommandFailure::Reported(_) => true,
+            CommandFailure::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
             _ => false,
         }
     }
 
-    fn text(&self, paint: Paint) -> String {
+    fn text(&self, paint: TextPaint) -> String {
         match self {
-            Failure::Problems(problems) => report::problems(problems, paint),
-            Failure::Usage(usage) => usage.text(paint),
-            Failure::Fault(fault) => report::fault(fault, paint),
-            Failure::Answered(answered) => answered.text(paint),
-            Failure::Output(error) => format!("{}: the output cannot be written: {error}", paint.error("error")),
-            Failure::Interrupted => paint.faint("interrupted"),
-            Failure::Said(_) => String::new(),
+            CommandFailure::Problems(problems) => report::problems(problems, paint),
+            CommandFailure::Usage(usage) => usage.text(paint),
+            CommandFailure::Fault(fault) => report::fault(fault, paint),
+            CommandFailure::Upstream(answered) => answered.text(paint),
+            CommandFailure::Output(error) => format!("{}: the output cannot be written: {error}", paint.error("error")),
+            CommandFailure::Interrupted => paint.faint("interrupted"),
+            CommandFailure::Reported(_) => String::new(),
         }
     }
 
-    fn exit(&self) -> Exit {
+    fn exit(&self) -> CommandExit {
         match self {
-            Failure::Problems(_) | Failure::Usage(_) => Exit::Usage,
-            Failure::Fault(fault) => Exit::of_fault(fault),
-            Failure::Answered(_) => Exit::Failed,
-            Failure::Said(exit) => *exit,
-            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
-            Failure::Output(_) => Exit::Failed,
-            Failure::Interrupted => Exit::Interrupted,
+            CommandFailure::Problems(_) | CommandFailure::Usage(_) => CommandExit::Usage,
+            CommandFailure::Fault(fault) => CommandExit::of_fault(fault),
+            CommandFailure::Upstream(_) => CommandExit::Failed,
+            CommandFailure::Reported(exit) => *exit,
+            CommandFailure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => CommandExit::Success,
+            CommandFailure::Output(_) => CommandExit::Failed,
+            CommandFailure::Interrupted => CommandExit::Interrupted,
         }
     }
 }
 
-impl Usage {
-    fn text(&self, paint: Paint) -> String {
+impl UsageError {
+    fn text(&self, paint: TextPaint) -> String {
         let mut lines = vec![format!("{}: {}", paint.error("error"), self.message)];
         lines.extend(self.details.iter().map(|detail| format!("  {detail}")));
         lines.extend(self.hint.iter().map(|hint| format!("{}: {hint}", paint.hint("hint"))));
@@ -130,7 +130,7 @@ impl Usage {
     }
 }
 
-impl Answered {
+impl UpstreamError {
     /// What to try against errors that the command itself can do something about.
     fn hint(&self) -> Option<&'static str> {
         let lacks = |capability: &str| self.error.data().is_some_and(|data| data.as_str().contains(capability));
@@ -144,7 +144,7 @@ impl Answered {
     }
 
     /// The server's words, its number, and its data as far as a person can use it.
-    fn text(&self, paint: Paint) -> String {
+    fn text(&self, paint: TextPaint) -> String {
         let (label, error) = (paint.error("error"), &self.error);
         let mut text = format!("{label}: {}: {} ({})", self.subject, printable(&error.message()), error.code());
         if let Some(data) = error.data().filter(|data| !data.is_null()) {
@@ -163,7 +163,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// A server that failed while the work goes on without it.
-pub(crate) fn warning(fault: &Fault, paint: Paint) -> String {
+pub(crate) fn warning(fault: &Fault, paint: TextPaint) -> String {
     let text = report::fault(fault, paint);
     let plain = format!("{}:", paint.error("error"));
     match text.strip_prefix(&plain) {
@@ -172,26 +172,26 @@ pub(crate) fn warning(fault: &Fault, paint: Paint) -> String {
     }
 }
 
-impl From<Problems> for Failure {
-    fn from(problems: Problems) -> Self {
-        Failure::Problems(problems)
+impl From<ConfigProblems> for CommandFailure {
+    fn from(problems: ConfigProblems) -> Self {
+        CommandFailure::Problems(problems)
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        Failure::Problems(problem.into())
+impl From<ConfigProblem> for CommandFailure {
+    fn from(problem: ConfigProblem) -> Self {
+        CommandFailure::Problems(problem.into())
     }
 }
 
-impl From<Fault> for Failure {
+impl From<Fault> for CommandFailure {
     fn from(fault: Fault) -> Self {
-        Failure::Fault(Box::new(fault))
+        CommandFailure::Fault(Box::new(fault))
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandFailure {
     fn from(error: io::Error) -> Self {
-        Failure::Output(error)
+        CommandFailure::Output(error)
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::Cli;
+use crate::cli::CommandLine;
 use crate::config::env::{TSUGI_LOG, TSUGI_LOG_FORMAT};
-use crate::willing::Willing;
+use crate::lossy_stderr::LossyStderr;
 
 /// What a log line looks like: words for people, or one JSON object for programs.
 // The variants are not documented singly: clap would then print the help of every command in its long form.
@@ -19,14 +19,14 @@ pub(crate) enum LogFormat {
 }
 
 /// Starts the log of this process.
-pub(crate) fn start(cli: &Cli) {
+pub(crate) fn start(cli: &CommandLine) {
     let common = &cli.common;
     let filter = EnvFilter::try_from_env(TSUGI_LOG.name)
         .unwrap_or_else(|_| EnvFilter::new(level(common.quiet, common.verbose, cli.command.is_service())));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // A call never waits for whoever reads the log.
-        .with_writer(|| Willing::new(Duration::ZERO))
+        .with_writer(|| LossyStderr::new(Duration::ZERO))
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
     match format(common.log_format, std::env::var(TSUGI_LOG_FORMAT.name).ok().as_deref()) {

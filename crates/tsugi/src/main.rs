@@ -1,28 +1,28 @@
 //! The command: read configuration, put the parts together, run, report.
 
 mod app;
-mod args;
-mod arguments;
+mod atomic_file;
 mod backup;
 mod builtin;
+mod cli;
 mod command;
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "the reference pages, which tests write, say what nothing else reads")
 )]
 mod config;
-mod control;
 mod doctor;
 mod failure;
-mod files;
-mod find;
-mod keys;
+mod gateway_client;
+mod interactive_call;
+mod key_file;
+mod locate;
 mod logging;
+mod lossy_stderr;
 mod output;
 mod report;
-mod talk;
 mod terminal;
-mod willing;
+mod tool_arguments;
 
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
-    let cli = args::parse();
+    let cli = cli::parse();
     logging::start(&cli);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if !cli.command.is_service() {

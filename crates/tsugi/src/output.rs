@@ -11,18 +11,18 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::config::env::{CLICOLOR_FORCE, Environment, NO_COLOR};
-use progress::Progress;
-use style::Paint;
-use table::Table;
+use progress::ProgressLine;
+use style::TextPaint;
+use table::TextTable;
 
-use crate::willing::Willing;
+use crate::lossy_stderr::LossyStderr;
 
 /// How long talk waits for whoever reads it: a service whose reader is stuck must still stop when it is told to.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     /// For people.
     Text,
     /// `--json`: data only, for programs.
@@ -30,24 +30,24 @@ pub(crate) enum Form {
 }
 
 /// The two streams of the command.
-pub(crate) struct Output {
-    form: Form,
-    data: Stream,
-    talk: Stream,
+pub(crate) struct CommandOutput {
+    form: OutputFormat,
+    data: OutputStream,
+    talk: OutputStream,
 }
 
 /// One stream.
-pub(crate) struct Stream {
+pub(crate) struct OutputStream {
     writer: Mutex<Box<dyn Write + Send>>,
     /// Whether a person watches.
     watched: bool,
-    paint: Paint,
+    paint: TextPaint,
 }
 
-impl Stream {
+impl OutputStream {
     /// A stream; colours follow the environment.
     pub(crate) fn new(writer: Box<dyn Write + Send>, watched: bool, environment: &Environment) -> Self {
-        Stream { writer: Mutex::new(writer), watched, paint: Paint::new(wants_colour(environment, watched)) }
+        OutputStream { writer: Mutex::new(writer), watched, paint: TextPaint::new(wants_colour(environment, watched)) }
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
@@ -67,43 +67,43 @@ fn wants_colour(environment: &Environment, watched: bool) -> bool {
     environment.filled(NO_COLOR.name).is_none() && (forced || (watched && !dumb))
 }
 
-impl Output {
+impl CommandOutput {
     /// The streams of this process.
-    pub(crate) fn of_process(form: Form, environment: &Environment) -> Self {
-        let data = Stream::new(Box::new(io::stdout()), io::stdout().is_terminal(), environment);
-        let talk = Stream::new(Box::new(Willing::new(PATIENCE)), io::stderr().is_terminal(), environment);
-        Output::new(form, data, talk)
+    pub(crate) fn of_process(form: OutputFormat, environment: &Environment) -> Self {
+        let data = OutputStream::new(Box::new(io::stdout()), io::stdout().is_terminal(), environment);
+        let talk = OutputStream::new(Box::new(LossyStderr::new(PATIENCE)), io::stderr().is_terminal(), environment);
+        CommandOutput::new(form, data, talk)
     }
 
     /// These streams.
-    pub(crate) fn new(form: Form, data: Stream, talk: Stream) -> Self {
-        Output { form, data, talk }
+    pub(crate) fn new(form: OutputFormat, data: OutputStream, talk: OutputStream) -> Self {
+        CommandOutput { form, data, talk }
     }
 
     /// How data is to be printed.
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> OutputFormat {
         self.form
     }
 
     /// Whether someone is there to be asked.
     pub(crate) fn is_interactive(&self) -> bool {
-        self.talk.watched && self.form == Form::Text && io::stdin().is_terminal()
+        self.talk.watched && self.form == OutputFormat::Text && io::stdin().is_terminal()
     }
 
     /// Prints data. On a terminal, control characters are shown instead of obeyed, since the data is a
     /// server's; in a pipe every byte goes through. A reader that went away is an error to stop on.
     pub(crate) fn data(&self, text: &str) -> io::Result<()> {
-        if self.data.watched { self.data.write(&harmless(text)) } else { self.data.write(text) }
+        if self.data.watched { self.data.write(&without_control_characters(text)) } else { self.data.write(text) }
     }
 
     /// Prints data in colours of ours; whatever a server said in it must have been made harmless.
-    pub(crate) fn painted(&self, make: impl FnOnce(Paint) -> String) -> io::Result<()> {
+    pub(crate) fn painted(&self, make: impl FnOnce(TextPaint) -> String) -> io::Result<()> {
         self.data.write(&make(self.data.paint))
     }
 
     /// Prints what we laid out ourselves, in colours where they are wanted. What is somebody else's in it must have
     /// been made harmless.
-    pub(crate) fn page(&self, make: impl FnOnce(Paint) -> String) -> io::Result<()> {
+    pub(crate) fn page(&self, make: impl FnOnce(TextPaint) -> String) -> io::Result<()> {
         self.data.write(&make(self.data.paint))
     }
 
@@ -126,23 +126,23 @@ impl Output {
     }
 
     /// Prints a table, as wide as it may be.
-    pub(crate) fn table(&self, table: &Table) -> io::Result<()> {
+    pub(crate) fn table(&self, table: &TextTable) -> io::Result<()> {
         self.data.write(&table.render(self.data.paint, self.data.watched))
     }
 
     /// Says something to whoever watches. If nobody can hear it, nothing is lost.
-    pub(crate) fn say(&self, make: impl FnOnce(Paint) -> String) {
+    pub(crate) fn message(&self, make: impl FnOnce(TextPaint) -> String) {
         let _ = self.talk.write(&make(self.talk.paint));
     }
 
     /// Progress of long work; silent unless a person watches.
-    pub(crate) fn progress(&self, message: &str, steps: Option<u64>) -> Progress {
-        Progress::new(self.talk.watched && self.form == Form::Text, message, steps)
+    pub(crate) fn progress(&self, message: &str, steps: Option<u64>) -> ProgressLine {
+        ProgressLine::new(self.talk.watched && self.form == OutputFormat::Text, message, steps)
     }
 }
 
 /// The text with control characters made visible.
-fn harmless(text: &str) -> String {
+fn without_control_characters(text: &str) -> String {
     let shown = |character: char| match character {
         '\n' | '\t' => character,
         other if other.is_control() => '\u{fffd}',
@@ -159,15 +159,15 @@ pub(crate) mod tests {
 
     /// A place to look at what was written.
     #[derive(Clone, Default)]
-    pub(crate) struct Buffer(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct CaptureBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Buffer {
+    impl CaptureBuffer {
         pub(crate) fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
     }
 
-    impl Write for Buffer {
+    impl Write for CaptureBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -178,18 +178,18 @@ pub(crate) mod tests {
         }
     }
 
-    fn output(watched: bool) -> (Output, Buffer, Buffer) {
-        let (data, talk) = (Buffer::default(), Buffer::default());
+    fn output(watched: bool) -> (CommandOutput, CaptureBuffer, CaptureBuffer) {
+        let (data, talk) = (CaptureBuffer::default(), CaptureBuffer::default());
         let environment = Environment::default();
-        let stream = |buffer: &Buffer| Stream::new(Box::new(buffer.clone()), watched, &environment);
-        (Output::new(Form::Text, stream(&data), stream(&talk)), data, talk)
+        let stream = |buffer: &CaptureBuffer| OutputStream::new(Box::new(buffer.clone()), watched, &environment);
+        (CommandOutput::new(OutputFormat::Text, stream(&data), stream(&talk)), data, talk)
     }
 
     #[test]
     fn data_goes_to_one_stream_and_talk_to_the_other() {
         let (output, data, talk) = output(false);
         output.data("result").unwrap();
-        output.say(|_| "connected".to_owned());
+        output.message(|_| "connected".to_owned());
         assert_eq!((data.text().as_str(), talk.text().as_str()), ("result\n", "connected\n"));
     }
 

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 
 use tsugi_protocol::answer::{Fault, SentState};
 
-use crate::config::problem::{Problem, Problems};
-use crate::output::style::Paint;
+use crate::config::problem::{ConfigProblem, ConfigProblems};
+use crate::output::style::TextPaint;
 
 /// The problems of a configuration, each with its place and its hint, and how many there are.
-pub(crate) fn problems(problems: &Problems, paint: Paint) -> String {
+pub(crate) fn problems(problems: &ConfigProblems, paint: TextPaint) -> String {
     let mut text: Vec<String> =
         problems.0.iter().map(|problem| labelled(&paint.error("error"), problem, paint)).collect();
     if problems.0.len() > 1 {
@@ -20,13 +20,13 @@ pub(crate) fn problems(problems: &Problems, paint: Paint) -> String {
 }
 
 /// What should be looked at, although it can be used.
-pub(crate) fn warnings(warnings: &[Problem], paint: Paint) -> String {
+pub(crate) fn warnings(warnings: &[ConfigProblem], paint: TextPaint) -> String {
     let text: Vec<String> =
         warnings.iter().map(|warning| labelled(&paint.warning("warning"), warning, paint)).collect();
     text.join("\n\n")
 }
 
-fn labelled(label: &str, problem: &Problem, paint: Paint) -> String {
+fn labelled(label: &str, problem: &ConfigProblem, paint: TextPaint) -> String {
     let text = problem.to_string();
     let paint_line = |line: &str| match line.strip_prefix("hint: ") {
         Some(hint) => format!("{}: {hint}", paint.hint("hint")),
@@ -37,7 +37,7 @@ fn labelled(label: &str, problem: &Problem, paint: Paint) -> String {
 }
 
 /// A failure of a call: what happened, to which thing, what the process said last, and what to try.
-pub(crate) fn fault(fault: &Fault, paint: Paint) -> String {
+pub(crate) fn fault(fault: &Fault, paint: TextPaint) -> String {
     let mut text = format!("{}: {}", paint.error("error"), headline(fault));
     let facts = format!("{}{}", fault.code.as_str(), effect(fault));
     let _ = write!(text, "\n  {}", paint.faint(facts));
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: fn() -> Paint = || Paint::new(false);
+    const PLAIN: fn() -> TextPaint = || TextPaint::new(false);
 
     #[test]
     fn a_fault_says_what_happened_to_which_thing_and_what_to_try() {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn problems_are_counted_and_hints_stand_on_their_own_line() {
-        let list = Problems(vec![Problem::new("one").with_hint("try"), Problem::new("two")]);
+        let list = ConfigProblems(vec![ConfigProblem::new("one").with_hint("try"), ConfigProblem::new("two")]);
         assert_eq!(problems(&list, PLAIN()), "error: one\nhint: try\n\nerror: two\n\nerror: 2 problems");
         assert_eq!(warnings(&list.0[..1], PLAIN()), "warning: one\nhint: try");
     }

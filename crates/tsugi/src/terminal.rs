@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
-use form::{Field, Form};
-use prompt::Prompt;
+use crate::failure::CommandFailure;
+use form::{FormField, QuestionForm};
+use prompt::TerminalPrompt;
 
 /// What a person did with a question.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Reaction {
+pub(crate) enum UserReaction {
     /// Answered it; a form has content.
     Accept(Option<Map<String, Value>>),
     /// Said no.
@@ -32,15 +32,15 @@ static BEFORE: OnceLock<Termios> = OnceLock::new();
 /// the command.
 pub(crate) async fn blocking<T: Send + 'static>(
     dialogue: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, Failure> {
+) -> Result<T, CommandFailure> {
     if let Ok(state) = tcgetattr(io::stdin()) {
         let _ = BEFORE.set(state);
     }
     match tokio::task::spawn_blocking(dialogue).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => Err(Failure::Interrupted),
-        Ok(Err(error)) => Err(Failure::usage(format!("the terminal cannot be read: {error}"))),
-        Err(error) => Err(Failure::usage(format!("the terminal cannot be read: {error}"))),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => Err(CommandFailure::Interrupted),
+        Ok(Err(error)) => Err(CommandFailure::usage(format!("the terminal cannot be read: {error}"))),
+        Err(error) => Err(CommandFailure::usage(format!("the terminal cannot be read: {error}"))),
     }
 }
 
@@ -53,24 +53,24 @@ pub(crate) fn restore() {
 }
 
 /// A server's form, filled in field by field.
-pub(crate) fn fill_in(server: &str, message: &str, form: &Form) -> io::Result<Reaction> {
-    let prompt = Prompt::new();
+pub(crate) fn fill_in(server: &str, message: &str, form: &QuestionForm) -> io::Result<UserReaction> {
+    let prompt = TerminalPrompt::new();
     prompt.say(&format!("{server} asks: {message}"))?;
     match prompt.consent(if form.fields.is_empty() { "agree" } else { "answer" })? {
-        Reaction::Accept(_) => Ok(Reaction::Accept(Some(prompt.fields(&form.fields)?))),
+        UserReaction::Accept(_) => Ok(UserReaction::Accept(Some(prompt.fields(&form.fields)?))),
         refused => Ok(refused),
     }
 }
 
 /// An address that the server wants visited. It is shown in full and never opened by itself
 /// ([Safe URL Handling](https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling)).
-pub(crate) fn visit(server: &str, message: &str, url: &str) -> io::Result<Reaction> {
-    let prompt = Prompt::new();
+pub(crate) fn visit(server: &str, message: &str, url: &str) -> io::Result<UserReaction> {
+    let prompt = TerminalPrompt::new();
     prompt.say(&format!("{server} asks: {message}\nPlease visit {url}"))?;
     prompt.consent("go on")
 }
 
 /// Values of the fields, asked one by one.
-pub(crate) fn ask(fields: &[Field]) -> io::Result<Map<String, Value>> {
-    Prompt::new().fields(fields)
+pub(crate) fn ask(fields: &[FormField]) -> io::Result<Map<String, Value>> {
+    TerminalPrompt::new().fields(fields)
 }

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tsugi_protocol::era::session;
-use tsugi_protocol::json::{Object, Raw, Splice};
-use tsugi_protocol::mcp::freshness::Freshness;
-use tsugi_protocol::mcp::prompt::Prompt;
-use tsugi_protocol::mcp::resource::Resource;
-use tsugi_protocol::mcp::tool::Tool;
-use tsugi_protocol::mcp::{ServerIdentity, Version};
+use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
+use tsugi_protocol::mcp::cache_hints::CacheHints;
+use tsugi_protocol::mcp::prompt::PromptDescription;
+use tsugi_protocol::mcp::resource::ResourceDescription;
+use tsugi_protocol::mcp::tool::ToolDescription;
+use tsugi_protocol::mcp::{ProtocolVersion, ServerIdentity};
 
-use super::{Catalog, Listing};
-use crate::config::Target;
-use crate::connection::memory::fingerprint_of_account;
+use super::{Catalog, CatalogList};
+use crate::config::ConnectTarget;
+use crate::connection::era_cache::fingerprint_of_account;
 
 /// Larger lists are not kept.
 const LARGEST: usize = 8 << 20;
@@ -24,23 +24,23 @@ const MOST: usize = 200;
 
 /// The manifests. Without a directory nothing is kept.
 #[derive(Debug)]
-pub(crate) struct Manifests(Option<PathBuf>);
+pub(crate) struct ManifestStore(Option<PathBuf>);
 
-impl Manifests {
+impl ManifestStore {
     /// In this state directory.
     pub(crate) fn open(state_dir: Option<&PathBuf>) -> Self {
         Self(state_dir.map(|directory| directory.join("manifests")))
     }
 
     /// What this server offered when it was last connected.
-    pub(crate) fn load(&self, name: &str, target: &Target) -> Option<Catalog> {
+    pub(crate) fn load(&self, name: &str, target: &ConnectTarget) -> Option<Catalog> {
         let bytes = std::fs::read(self.file(name, target)?).ok().filter(|bytes| bytes.len() <= LARGEST)?;
-        read(&Object::parse(bytes.into()).ok()?)
+        read(&JsonObject::parse(bytes.into()).ok()?)
     }
 
     /// Keeps what a server offers. A list that could not be fetched is not kept, and what cannot be written is fetched
     /// again next time.
-    pub(crate) fn save(&self, name: &str, target: &Target, catalog: &Catalog) {
+    pub(crate) fn save(&self, name: &str, target: &ConnectTarget, catalog: &Catalog) {
         let Some(file) = self.file(name, target) else { return };
         let text = write(catalog);
         let is_known = || std::fs::read(&file).is_ok_and(|known| known == *text.bytes());
@@ -54,15 +54,15 @@ impl Manifests {
     }
 
     /// A file for each name and target, so that another account or another version is another server.
-    fn file(&self, name: &str, target: &Target) -> Option<PathBuf> {
+    fn file(&self, name: &str, target: &ConnectTarget) -> Option<PathBuf> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = name.chars().map(plain).take(64).collect();
         Some(self.0.as_ref()?.join(format!("{name}-{}.json", fingerprint_of_account(target)?)))
     }
 }
 
-fn write(catalog: &Catalog) -> Raw {
-    let mut manifest = Splice::with_capacity(4096);
+fn write(catalog: &Catalog) -> RawJson {
+    let mut manifest = ObjectWriter::with_capacity(4096);
     manifest.raw("identity", &session::discover_result(&catalog.identity).raw());
     manifest.string("version", catalog.identity.version.as_str());
     manifest.raw("tools", &catalog.tools.result.raw());
@@ -72,27 +72,27 @@ fn write(catalog: &Catalog) -> Raw {
     manifest.finish()
 }
 
-fn read(manifest: &Object) -> Option<Catalog> {
+fn read(manifest: &JsonObject) -> Option<Catalog> {
     let identity = session::read_discover_result(&manifest.get_object("identity")?).ok()?;
-    let version = Version::parse(&manifest.get_str("version")?)?;
+    let version = ProtocolVersion::parse(&manifest.get_str("version")?)?;
     let identity = Arc::new(ServerIdentity { version, ..identity });
     Some(Catalog {
-        tools: listing(manifest, "tools", "tools", Tool::from_raw)?,
-        resources: listing(manifest, "resources", "resources", Resource::from_raw)?,
-        templates: listing(manifest, "templates", "resourceTemplates", Resource::template_from_raw)?,
-        prompts: listing(manifest, "prompts", "prompts", Prompt::from_raw)?,
+        tools: listing(manifest, "tools", "tools", ToolDescription::from_raw)?,
+        resources: listing(manifest, "resources", "resources", ResourceDescription::from_raw)?,
+        templates: listing(manifest, "templates", "resourceTemplates", ResourceDescription::template_from_raw)?,
+        prompts: listing(manifest, "prompts", "prompts", PromptDescription::from_raw)?,
         ..Catalog::empty(identity)
     })
 }
 
-fn listing<T>(manifest: &Object, list: &str, key: &str, read: fn(&Raw) -> Option<T>) -> Option<Listing<T>> {
+fn listing<T>(manifest: &JsonObject, list: &str, key: &str, read: fn(&RawJson) -> Option<T>) -> Option<CatalogList<T>> {
     let result = manifest.get_object(list)?;
-    let items: Vec<Raw> = match result.get(key) {
+    let items: Vec<RawJson> = match result.get(key) {
         Some(items) => items.to().ok()?,
         None => Vec::new(),
     };
     let items = items.iter().filter_map(read).collect();
-    Some(Listing { items, freshness: Freshness::of(&result), result, ..Listing::default() })
+    Some(CatalogList { items, freshness: CacheHints::of(&result), result, ..CatalogList::default() })
 }
 
 /// Nobody else may read what a person's servers offer.
@@ -116,33 +116,33 @@ fn make_room(directory: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use tsugi_process::Command;
-    use tsugi_protocol::json::Object;
+    use tsugi_process::JobCommand;
+    use tsugi_protocol::json::JsonObject;
 
     use super::*;
 
     fn catalog() -> Catalog {
         let discover = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x","version":"1"}}}"#;
-        let identity = session::read_discover_result(&Object::parse(discover.into()).unwrap()).unwrap();
+        let identity = session::read_discover_result(&JsonObject::parse(discover.into()).unwrap()).unwrap();
         let list =
             r#"{"resultType":"complete","tools":[{"name":"a","inputSchema":{"type":"object"},"odd":1}],"ttlMs":0}"#;
-        let manifest = Object::parse(format!(r#"{{"tools":{list}}}"#).into()).unwrap();
-        let tools = listing(&manifest, "tools", "tools", Tool::from_raw).unwrap();
+        let manifest = JsonObject::parse(format!(r#"{{"tools":{list}}}"#).into()).unwrap();
+        let tools = listing(&manifest, "tools", "tools", ToolDescription::from_raw).unwrap();
         Catalog { tools, ..Catalog::empty(Arc::new(identity)) }
     }
 
     #[test]
     fn what_a_server_offered_is_read_again_byte_for_byte_and_only_for_the_same_server() {
         let folder = tempfile::tempdir().unwrap();
-        let manifests = Manifests::open(Some(&folder.path().to_owned()));
-        let target = Target::stdio(Command::new("server").arg("--token=hunter2"));
+        let manifests = ManifestStore::open(Some(&folder.path().to_owned()));
+        let target = ConnectTarget::stdio(JobCommand::new("server").arg("--token=hunter2"));
         manifests.save("one", &target, &catalog());
         let read = manifests.load("one", &target).expect("it was kept");
         assert_eq!(read.tools.result.bytes(), catalog().tools.result.bytes());
         assert_eq!((read.tools.items.len(), read.tools.items[0].name()), (1, "a"));
         assert_eq!(read.identity.display_name().as_deref(), Some("x"));
         assert!(manifests.load("two", &target).is_none());
-        assert!(manifests.load("one", &Target::stdio(Command::new("server"))).is_none());
+        assert!(manifests.load("one", &ConnectTarget::stdio(JobCommand::new("server"))).is_none());
         let names: Vec<String> = std::fs::read_dir(folder.path().join("manifests"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -153,13 +153,13 @@ mod tests {
     #[test]
     fn another_account_is_another_server() {
         let folder = tempfile::tempdir().unwrap();
-        let manifests = Manifests::open(Some(&folder.path().to_owned()));
-        let program = |token: &str| Target::stdio(Command::new("server").env("TOKEN", token));
+        let manifests = ManifestStore::open(Some(&folder.path().to_owned()));
+        let program = |token: &str| ConnectTarget::stdio(JobCommand::new("server").env("TOKEN", token));
         let address = |token: &'static str| {
             let mut value = http::HeaderValue::from_static(token);
             value.set_sensitive(true);
             let headers = http::HeaderMap::from_iter([(http::header::AUTHORIZATION, value)]);
-            Target::url("http://127.0.0.1:1/mcp".parse().unwrap(), headers).unwrap()
+            ConnectTarget::url("http://127.0.0.1:1/mcp".parse().unwrap(), headers).unwrap()
         };
         for (ann, bob) in [(program("ann"), program("bob")), (address("ann"), address("bob"))] {
             manifests.save("one", &ann, &catalog());
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn a_damaged_manifest_counts_as_none() {
         let folder = tempfile::tempdir().unwrap();
-        let manifests = Manifests::open(Some(&folder.path().to_owned()));
-        let target = Target::stdio(Command::new("server"));
+        let manifests = ManifestStore::open(Some(&folder.path().to_owned()));
+        let target = ConnectTarget::stdio(JobCommand::new("server"));
         manifests.save("one", &target, &catalog());
         let file = manifests.file("one", &target).unwrap();
         for text in ["", "{", "{}", "[]", r#"{"identity":{},"tools":{"tools":7}}"#] {

@@ -6,7 +6,7 @@ use tsugi_protocol::answer::FaultCode;
 
 /// What happens to a value that does not fit its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strictness {
+pub enum ValidationMode {
     /// It is not looked at.
     Off,
     /// It passes, and the log says so.
@@ -20,14 +20,14 @@ pub enum Strictness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValidatePolicy {
     /// Arguments, before they are sent.
-    pub arguments: Strictness,
+    pub arguments: ValidationMode,
     /// Structured results, where the tool says what they look like.
-    pub results: Strictness,
+    pub results: ValidationMode,
 }
 
 impl Default for ValidatePolicy {
     fn default() -> Self {
-        Self { arguments: Strictness::Enforce, results: Strictness::Warn }
+        Self { arguments: ValidationMode::Enforce, results: ValidationMode::Warn }
     }
 }
 
@@ -120,7 +120,7 @@ impl Default for BreakerPolicy {
 
 /// How many of a server run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Instances {
+pub enum InstancePolicy {
     /// One for everybody.
     #[default]
     Shared,
@@ -132,7 +132,7 @@ pub enum Instances {
 
 /// A switch that may be left to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Switch {
+pub enum AutoSwitch {
     /// As the tool's hints say.
     #[default]
     Auto,

@@ -50,7 +50,7 @@ pub struct Backoff {
 
 /// What to do after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BackoffVerdict {
     /// Try again after this long.
     RetryAfter(Duration),
     /// A crash loop: leave it alone this long, then probe once.
@@ -71,7 +71,7 @@ impl Backoff {
     }
 
     /// The attempt failed, or the connection broke.
-    pub fn failed(&mut self, now: Instant) -> Verdict {
+    pub fn failed(&mut self, now: Instant) -> BackoffVerdict {
         if self.connected_at.take().is_some_and(|since| now.duration_since(since) >= self.policy.healthy_after) {
             self.failures = 0;
             self.recent.clear();
@@ -82,12 +82,12 @@ impl Backoff {
             self.recent.pop_front();
         }
         if self.policy.max_retries.is_some_and(|most| self.failures > most) {
-            return Verdict::GiveUp;
+            return BackoffVerdict::GiveUp;
         }
         if self.recent.len() >= self.policy.burst {
-            return Verdict::Pause(self.policy.pause);
+            return BackoffVerdict::Pause(self.policy.pause);
         }
-        Verdict::RetryAfter(self.jittered())
+        BackoffVerdict::RetryAfter(self.jittered())
     }
 
     /// Forgets the past: somebody asked for a fresh start.
@@ -123,7 +123,7 @@ mod tests {
         let mut backoff = Backoff::new(spread(BackoffPolicy::default()));
         let mut longest_seen = Duration::ZERO;
         for attempt in 0u32..40 {
-            let Verdict::RetryAfter(wait) = backoff.failed(now) else { panic!("no retry") };
+            let BackoffVerdict::RetryAfter(wait) = backoff.failed(now) else { panic!("no retry") };
             let ceiling = Duration::from_millis(100).saturating_mul(1 << attempt.min(16)).min(Duration::from_secs(30));
             assert!(wait <= ceiling, "attempt {attempt}: {wait:?} > {ceiling:?}");
             longest_seen = longest_seen.max(wait);
@@ -136,19 +136,19 @@ mod tests {
         let start = Instant::now();
         let mut backoff = Backoff::new(BackoffPolicy::default());
         for second in 0..4 {
-            assert!(matches!(backoff.failed(start + Duration::from_secs(second)), Verdict::RetryAfter(_)));
+            assert!(matches!(backoff.failed(start + Duration::from_secs(second)), BackoffVerdict::RetryAfter(_)));
         }
-        assert_eq!(backoff.failed(start + Duration::from_secs(4)), Verdict::Pause(Duration::from_secs(60)));
+        assert_eq!(backoff.failed(start + Duration::from_secs(4)), BackoffVerdict::Pause(Duration::from_secs(60)));
     }
 
     #[test]
     fn a_connection_that_held_for_a_minute_starts_afresh() {
         let start = Instant::now();
         let mut backoff = Backoff::new(BackoffPolicy { max_retries: Some(1), ..BackoffPolicy::default() });
-        assert!(matches!(backoff.failed(start), Verdict::RetryAfter(_)));
+        assert!(matches!(backoff.failed(start), BackoffVerdict::RetryAfter(_)));
         backoff.connected(start);
-        assert!(matches!(backoff.failed(start + Duration::from_secs(61)), Verdict::RetryAfter(_)));
+        assert!(matches!(backoff.failed(start + Duration::from_secs(61)), BackoffVerdict::RetryAfter(_)));
         backoff.connected(start + Duration::from_secs(62));
-        assert_eq!(backoff.failed(start + Duration::from_secs(63)), Verdict::GiveUp);
+        assert_eq!(backoff.failed(start + Duration::from_secs(63)), BackoffVerdict::GiveUp);
     }
 }

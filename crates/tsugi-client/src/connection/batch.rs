@@ -2,7 +2,7 @@
 //! ([Batching](https://modelcontextprotocol.io/specification/2025-03-26/basic#batching)), taken apart.
 
 use bytes::Bytes;
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 
 /// The messages of a batch; `None` when the text is none, such as a single message or `[info] ready`.
 /// A batch within a batch is not taken apart.
@@ -10,9 +10,9 @@ pub(crate) fn messages(text: &Bytes) -> Option<Vec<Bytes>> {
     if text.first() != Some(&b'[') {
         return None;
     }
-    let items = Raw::parse(text.clone()).ok()?.items()?;
+    let items = RawJson::parse(text.clone()).ok()?.items()?;
     items.iter().all(|item| item.bytes().first() == Some(&b'{')).then(|| {
-        let bytes = |item: &Raw| item.bytes().clone();
+        let bytes = |item: &RawJson| item.bytes().clone();
         items.iter().map(bytes).collect()
     })
 }

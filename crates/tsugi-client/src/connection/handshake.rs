@@ -7,17 +7,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Fault, FaultCode, Stage};
-use tsugi_protocol::codec::framing::Kind;
+use tsugi_protocol::answer::{CallStage, Fault, FaultCode};
+use tsugi_protocol::codec::framing::FramingKind;
 use tsugi_protocol::era::{detect, session};
-use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::{Era, Method, ServerIdentity, Version};
-use tsugi_protocol::rpc::{Body, Notification, code};
+use tsugi_protocol::mcp::{Era, Method, ProtocolVersion, ServerIdentity};
+use tsugi_protocol::rpc::{ResponsePayload, RpcNotification, code};
 
-use super::context::Context;
-use super::memory::Known;
-use super::mux::Mux;
+use super::context::ConnectionContext;
+use super::era_cache::KnownEra;
+use super::stream::StreamConnection;
 use crate::config::EraChoice;
 
 /// How long a server may say nothing to `initialize` before it is greeted with `Content-Length` too.
@@ -27,24 +27,24 @@ const GUESS_LIMIT: Duration = Duration::from_secs(10);
 
 /// What is known before the first message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct HandshakeTerms {
     /// What the user chose.
     pub(crate) choice: EraChoice,
     /// What was found out last time.
     pub(crate) remembered: Option<Era>,
     /// How messages are sent to a child until it has shown how it sends its own.
-    pub(crate) framing: Kind,
+    pub(crate) framing: FramingKind,
 }
 
-impl Terms {
-    pub(crate) fn new(choice: EraChoice, known: Option<Known>) -> Self {
-        let framing = known.map_or(Kind::Line, |known| known.framing);
+impl HandshakeTerms {
+    pub(crate) fn new(choice: EraChoice, known: Option<KnownEra>) -> Self {
+        let framing = known.map_or(FramingKind::Line, |known| known.framing);
         Self { choice, remembered: known.map(|known| known.era), framing }
     }
 
     /// True when it is only tried whether the server wants to be spoken to in this way.
     fn is_guess(self) -> bool {
-        self.framing == Kind::ContentLength && self.remembered.is_none()
+        self.framing == FramingKind::ContentLength && self.remembered.is_none()
     }
 
     /// The era to open with; `None` means to ask.
@@ -58,15 +58,19 @@ impl Terms {
 }
 
 /// Agrees with a server on a stream. The whole of it is bounded by the handshake timeout.
-pub(crate) async fn over_stream(context: &Context, mux: &Mux, terms: Terms) -> Result<ServerIdentity, Fault> {
+pub(crate) async fn over_stream(
+    context: &ConnectionContext,
+    mux: &StreamConnection,
+    terms: HandshakeTerms,
+) -> Result<ServerIdentity, Fault> {
     let limit = context.options.handshake_timeout;
     let limit = if terms.is_guess() { limit.min(GUESS_LIMIT) } else { limit };
     let end = Instant::now() + limit;
     match tokio::time::timeout_at(end, agree_in_lines_or_counted(context, mux, terms, end)).await {
-        Ok(agreed) => agreed.map_err(|fault| fault.at(Stage::Handshake)),
+        Ok(agreed) => agreed.map_err(|fault| fault.at(CallStage::Handshake)),
         Err(_) => Err(context
             .fault(FaultCode::Timeout, format!("no answer to the handshake within {} s", limit.as_secs()))
-            .at(Stage::Handshake)
+            .at(CallStage::Handshake)
             .with_hint("does the program speak MCP on its standard output? run it by hand and look")),
     }
 }
@@ -74,9 +78,9 @@ pub(crate) async fn over_stream(context: &Context, mux: &Mux, terms: Terms) -> R
 /// Agrees. A server that has read everything and says nothing may be one that waits for `Content-Length`: it is
 /// greeted once more, in that way, and the first answer counts. Nothing is taken from one that is only slow.
 async fn agree_in_lines_or_counted(
-    context: &Context,
-    mux: &Mux,
-    terms: Terms,
+    context: &ConnectionContext,
+    mux: &StreamConnection,
+    terms: HandshakeTerms,
     end: Instant,
 ) -> Result<ServerIdentity, Fault> {
     let mut agreeing = pin!(agree(context, mux, terms, end));
@@ -95,30 +99,35 @@ async fn agree_in_lines_or_counted(
     }
 }
 
-async fn agree(context: &Context, mux: &Mux, terms: Terms, end: Instant) -> Result<ServerIdentity, Fault> {
+async fn agree(
+    context: &ConnectionContext,
+    mux: &StreamConnection,
+    terms: HandshakeTerms,
+    end: Instant,
+) -> Result<ServerIdentity, Fault> {
     match terms.opening() {
         Some(Era::Legacy) => initialize(context, mux).await,
         Some(Era::Modern) => match probe(context, mux).await? {
-            Probe::Agreed(identity) => Ok(*identity),
-            Probe::Legacy if terms.choice == EraChoice::Modern => Err(not_modern(context)),
-            Probe::Legacy => initialize(context, mux).await,
+            StreamProbe::Agreed(identity) => Ok(*identity),
+            StreamProbe::Legacy if terms.choice == EraChoice::Modern => Err(not_modern(context)),
+            StreamProbe::Legacy => initialize(context, mux).await,
         },
         None => find_out(context, mux, end).await,
     }
 }
 
-pub(crate) fn not_modern(context: &Context) -> Fault {
+pub(crate) fn not_modern(context: &ConnectionContext) -> Fault {
     context
         .fault(FaultCode::ConnectionFailed, "the server does not speak a modern revision")
         .with_hint("leave `era` out to let tsugi find out")
 }
 
 /// Asks; after the probe's own limit the legacy handshake begins beside it, and the first good answer wins.
-async fn find_out(context: &Context, mux: &Mux, end: Instant) -> Result<ServerIdentity, Fault> {
+async fn find_out(context: &ConnectionContext, mux: &StreamConnection, end: Instant) -> Result<ServerIdentity, Fault> {
     let mut probing = pin!(probe(context, mux));
     match tokio::time::timeout(context.options.probe_timeout, &mut probing).await {
-        Ok(Ok(Probe::Agreed(identity))) => return Ok(*identity),
-        Ok(Ok(Probe::Legacy)) => return initialize(context, mux).await,
+        Ok(Ok(StreamProbe::Agreed(identity))) => return Ok(*identity),
+        Ok(Ok(StreamProbe::Legacy)) => return initialize(context, mux).await,
         Ok(Err(fault)) => return Err(fault),
         Err(_) => {}
     }
@@ -126,8 +135,8 @@ async fn find_out(context: &Context, mux: &Mux, end: Instant) -> Result<ServerId
     let refusal = tokio::select! {
         biased;
         probed = &mut probing => return match probed {
-            Ok(Probe::Agreed(identity)) => Ok(*identity),
-            Ok(Probe::Legacy) => initializing.await,
+            Ok(StreamProbe::Agreed(identity)) => Ok(*identity),
+            Ok(StreamProbe::Legacy) => initializing.await,
             Err(fault) => Err(fault),
         },
         initialized = &mut initializing => match initialized {
@@ -138,77 +147,77 @@ async fn find_out(context: &Context, mux: &Mux, end: Instant) -> Result<ServerId
     // A slow modern server refuses `initialize`, in words of its own, and may still answer the probe
     // ([Compatibility Matrix](https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#compatibility-matrix)).
     match tokio::time::timeout_at(end, probing).await {
-        Ok(Ok(Probe::Agreed(identity))) => Ok(*identity),
+        Ok(Ok(StreamProbe::Agreed(identity))) => Ok(*identity),
         _ => Err(refusal),
     }
 }
 
-enum Probe {
+enum StreamProbe {
     Agreed(Box<ServerIdentity>),
     Legacy,
 }
 
-async fn probe(context: &Context, mux: &Mux) -> Result<Probe, Fault> {
+async fn probe(context: &ConnectionContext, mux: &StreamConnection) -> Result<StreamProbe, Fault> {
     let body = mux.request(&Method::Discover, Some(&discover_params(context))).await?;
     match detect::of_probe(&body) {
-        detect::Verdict::Modern(identity) => Ok(Probe::Agreed(Box::new(identity))),
-        detect::Verdict::Legacy => Ok(Probe::Legacy),
-        detect::Verdict::ModernOther { supported } if has_legacy(&supported) => Ok(Probe::Legacy),
-        detect::Verdict::ModernOther { supported } => Err(no_common_version(context, &supported)),
+        detect::EraVerdict::Modern(identity) => Ok(StreamProbe::Agreed(Box::new(identity))),
+        detect::EraVerdict::Legacy => Ok(StreamProbe::Legacy),
+        detect::EraVerdict::ModernOther { supported } if has_legacy(&supported) => Ok(StreamProbe::Legacy),
+        detect::EraVerdict::ModernOther { supported } => Err(no_common_version(context, &supported)),
     }
 }
 
 pub(crate) fn has_legacy(supported: &[String]) -> bool {
-    supported.iter().filter_map(|version| Version::parse(version)).any(|version| version.era() == Era::Legacy)
+    supported.iter().filter_map(|version| ProtocolVersion::parse(version)).any(|version| version.era() == Era::Legacy)
 }
 
-pub(crate) fn no_common_version(context: &Context, supported: &[String]) -> Fault {
+pub(crate) fn no_common_version(context: &ConnectionContext, supported: &[String]) -> Fault {
     let theirs = if supported.is_empty() { "none that it names".to_owned() } else { supported.join(", ") };
     context.fault(FaultCode::ConnectionFailed, format!("no protocol revision in common; the server speaks {theirs}"))
 }
 
 /// The parameters of `server/discover`.
-pub(crate) fn discover_params(context: &Context) -> Raw {
-    let mut params = Splice::with_capacity(256);
+pub(crate) fn discover_params(context: &ConnectionContext) -> RawJson {
+    let mut params = ObjectWriter::with_capacity(256);
     let own = RequestMeta::of_client(context.options.profile.clone());
     params.object("_meta", |meta| own.write_modern(meta, None));
     params.finish()
 }
 
 /// The legacy handshake.
-async fn initialize(context: &Context, mux: &Mux) -> Result<ServerIdentity, Fault> {
+async fn initialize(context: &ConnectionContext, mux: &StreamConnection) -> Result<ServerIdentity, Fault> {
     let params = session::initialize_params(&context.options.profile, context.options.legacy_version);
     let body = mux.request(&Method::Initialize, Some(&params)).await?;
-    if let Body::Error(error) = &body
+    if let ResponsePayload::Error(error) = &body
         && error.code() == code::UNSUPPORTED_VERSION
     {
         // A modern server that was too slow for the probe.
         return match probe(context, mux).await? {
-            Probe::Agreed(identity) => Ok(*identity),
-            Probe::Legacy => Err(refused(context, &body)),
+            StreamProbe::Agreed(identity) => Ok(*identity),
+            StreamProbe::Legacy => Err(refused(context, &body)),
         };
     }
     let identity = read_initialized(context, &body)?;
-    mux.notify(&Notification::new(Method::Initialized, None));
+    mux.notify(&RpcNotification::new(Method::Initialized, None));
     Ok(identity)
 }
 
 /// Reads the answer to `initialize`.
-pub(crate) fn read_initialized(context: &Context, body: &Body) -> Result<ServerIdentity, Fault> {
-    let Body::Result(result) = body else { return Err(refused(context, body)) };
+pub(crate) fn read_initialized(context: &ConnectionContext, body: &ResponsePayload) -> Result<ServerIdentity, Fault> {
+    let ResponsePayload::Result(result) = body else { return Err(refused(context, body)) };
     let unacceptable =
         |why: &str| context.fault(FaultCode::InvalidResponse, format!("the answer to initialize: {why}"));
-    let result = Object::of(result).ok_or_else(|| unacceptable("not an object"))?;
+    let result = JsonObject::of(result).ok_or_else(|| unacceptable("not an object"))?;
     session::read_initialize_result(&result).map_err(|why| match result.get_str("protocolVersion") {
         Some(version) => unacceptable(&format!("{why}: {version}")),
         None => unacceptable(why),
     })
 }
 
-fn refused(context: &Context, body: &Body) -> Fault {
+fn refused(context: &ConnectionContext, body: &ResponsePayload) -> Fault {
     let why = match body {
-        Body::Error(error) => format!("{} ({})", error.message(), error.code()),
-        Body::Result(_) => "an answer that is none".to_owned(),
+        ResponsePayload::Error(error) => format!("{} ({})", error.message(), error.code()),
+        ResponsePayload::Result(_) => "an answer that is none".to_owned(),
     };
     context.fault(FaultCode::ConnectionFailed, format!("the server refused the handshake: {why}"))
 }

@@ -4,20 +4,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use tsugi_protocol::answer::{Answer, Call, Event, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Answer, Call, Outcome, Reply, ReplyEvent, ReplySource};
 use tsugi_protocol::mcp::ServerIdentity;
 
-use super::context::Context;
+use super::context::ConnectionContext;
 
 /// A server in this process.
-pub(crate) struct InProcess {
-    context: Arc<Context>,
+pub(crate) struct InProcessConnection {
+    context: Arc<ConnectionContext>,
     server: Arc<dyn Answer>,
     identity: Arc<ServerIdentity>,
 }
 
-impl InProcess {
-    pub(crate) fn new(context: Arc<Context>, server: Arc<dyn Answer>, identity: ServerIdentity) -> Self {
+impl InProcessConnection {
+    pub(crate) fn new(context: Arc<ConnectionContext>, server: Arc<dyn Answer>, identity: ServerIdentity) -> Self {
         Self { context, server, identity: Arc::new(identity) }
     }
 
@@ -26,41 +26,41 @@ impl InProcess {
     }
 }
 
-impl Answer for InProcess {
+impl Answer for InProcessConnection {
     /// State is sealed on its way out and opened on its way back, as that of any other server.
     fn answer(&self, call: Call) -> Reply {
         if !call.method.may_ask() {
             return self.server.answer(call);
         }
-        let call = match self.context.take_up(call) {
+        let call = match self.context.resume_or_pass(call) {
             Ok(call) => call,
             Err(reply) => return reply,
         };
         let asked = call.clone();
         match self.server.answer(call).into_ready() {
             Ok(outcome) => Reply::ready(seal(&self.context, &asked, outcome)),
-            Err(reply) => Reply::from_source(Sealing { context: self.context.clone(), call: asked, reply }),
+            Err(reply) => Reply::from_source(SealingReply { context: self.context.clone(), call: asked, reply }),
         }
     }
 }
 
-fn seal(context: &Context, call: &Call, outcome: Outcome) -> Outcome {
+fn seal(context: &ConnectionContext, call: &Call, outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::InputRequired(asked) => Outcome::InputRequired(context.seal_state(call, asked)),
         other => other,
     }
 }
 
-struct Sealing {
-    context: Arc<Context>,
+struct SealingReply {
+    context: Arc<ConnectionContext>,
     call: Call,
     reply: Reply,
 }
 
-impl Source for Sealing {
-    fn poll_event(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Event> {
+impl ReplySource for SealingReply {
+    fn poll_event(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<ReplyEvent> {
         Poll::Ready(match ready!(self.reply.poll_event(task)) {
-            Event::Done(outcome) => Event::Done(seal(&self.context, &self.call, outcome)),
+            ReplyEvent::Done(outcome) => ReplyEvent::Done(seal(&self.context, &self.call, outcome)),
             note => note,
         })
     }

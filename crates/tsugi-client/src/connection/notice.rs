@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::rpc::Notification;
+use tsugi_protocol::rpc::RpcNotification;
 
 /// How many changed resources are remembered by name.
 const MAX_UPDATED: usize = 1024;
 
 /// Something a server told outside any call.
 #[derive(Debug, Clone)]
-pub(crate) enum Notice {
+pub(crate) enum ServerNotice {
     /// Its tools changed.
     Tools,
     /// Its prompts changed.
@@ -27,14 +27,14 @@ pub(crate) enum Notice {
     Missed,
 }
 
-impl Notice {
+impl ServerNotice {
     /// What a notification tells, when it is a change.
-    pub(crate) fn of(notification: &Notification) -> Option<Self> {
+    pub(crate) fn of(notification: &RpcNotification) -> Option<Self> {
         Some(match notification.method {
-            Method::ToolsChanged => Notice::Tools,
-            Method::PromptsChanged => Notice::Prompts,
-            Method::ResourcesChanged => Notice::Resources,
-            Method::ResourceUpdated => Notice::Updated(notification.params_object().get_str("uri")?.into_owned()),
+            Method::ToolsChanged => ServerNotice::Tools,
+            Method::PromptsChanged => ServerNotice::Prompts,
+            Method::ResourcesChanged => ServerNotice::Resources,
+            Method::ResourceUpdated => ServerNotice::Updated(notification.params_object().get_str("uri")?.into_owned()),
             _ => return None,
         })
     }
@@ -42,7 +42,7 @@ impl Notice {
 
 /// All that was told since somebody looked.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct PendingNotices {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
@@ -53,38 +53,38 @@ pub(crate) struct Told {
     pub(crate) is_missed: bool,
 }
 
-impl Told {
-    fn add(&mut self, notice: Notice) {
+impl PendingNotices {
+    fn add(&mut self, notice: ServerNotice) {
         match notice {
-            Notice::Tools => self.tools = true,
-            Notice::Prompts => self.prompts = true,
-            Notice::Resources => self.resources = true,
-            Notice::Updated(_) if self.updated.len() >= MAX_UPDATED => self.any_updated = true,
-            Notice::Updated(uri) => drop(self.updated.insert(uri)),
-            Notice::Renewed => self.is_renewed = true,
-            Notice::Missed => self.is_missed = true,
+            ServerNotice::Tools => self.tools = true,
+            ServerNotice::Prompts => self.prompts = true,
+            ServerNotice::Resources => self.resources = true,
+            ServerNotice::Updated(_) if self.updated.len() >= MAX_UPDATED => self.any_updated = true,
+            ServerNotice::Updated(uri) => drop(self.updated.insert(uri)),
+            ServerNotice::Renewed => self.is_renewed = true,
+            ServerNotice::Missed => self.is_missed = true,
         }
     }
 }
 
 /// What servers told and one task looks at. What is told twice before that is looked at once.
 #[derive(Debug, Default)]
-pub(crate) struct Notices {
-    told: Mutex<Told>,
+pub(crate) struct NoticeInbox {
+    told: Mutex<PendingNotices>,
     added: Notify,
 }
 
-impl Notices {
-    pub(crate) fn tell(&self, notice: Notice) {
+impl NoticeInbox {
+    pub(crate) fn publish(&self, notice: ServerNotice) {
         self.told.lock().add(notice);
         self.added.notify_one();
     }
 
     /// Waits until something was told, and takes all of it. Dropping the future loses nothing.
-    pub(crate) async fn take(&self) -> Told {
+    pub(crate) async fn take(&self) -> PendingNotices {
         loop {
             let told = std::mem::take(&mut *self.told.lock());
-            if told != Told::default() {
+            if told != PendingNotices::default() {
                 return told;
             }
             self.added.notified().await;
@@ -98,12 +98,12 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_that_was_told_is_lost_however_much_it_is() {
-        let notices = Notices::default();
+        let notices = NoticeInbox::default();
         for number in 0..10_000 {
-            notices.tell(Notice::Tools);
-            notices.tell(Notice::Updated(format!("test://{}", number % 1000)));
+            notices.publish(ServerNotice::Tools);
+            notices.publish(ServerNotice::Updated(format!("test://{}", number % 1000)));
         }
-        notices.tell(Notice::Renewed);
+        notices.publish(ServerNotice::Renewed);
         let told = notices.take().await;
         assert!(told.tools && told.is_renewed && !told.any_updated && !told.prompts);
         assert_eq!(told.updated.len(), 1000);
@@ -111,20 +111,20 @@ mod tests {
 
     #[tokio::test]
     async fn more_resources_than_are_remembered_by_name_count_as_any() {
-        let notices = Notices::default();
-        (0..=MAX_UPDATED).for_each(|number| notices.tell(Notice::Updated(format!("test://{number}"))));
+        let notices = NoticeInbox::default();
+        (0..=MAX_UPDATED).for_each(|number| notices.publish(ServerNotice::Updated(format!("test://{number}"))));
         let told = notices.take().await;
         assert_eq!((told.updated.len(), told.any_updated), (MAX_UPDATED, true));
     }
 
     #[tokio::test]
     async fn what_is_told_between_two_looks_wakes_the_one_who_looks() {
-        let notices = Notices::default();
-        notices.tell(Notice::Prompts);
+        let notices = NoticeInbox::default();
+        notices.publish(ServerNotice::Prompts);
         assert!(notices.take().await.prompts);
         let mut looking = std::pin::pin!(notices.take());
         assert!(futures_util::poll!(&mut looking).is_pending());
-        notices.tell(Notice::Missed);
+        notices.publish(ServerNotice::Missed);
         assert!(looking.await.is_missed);
     }
 }

@@ -9,15 +9,15 @@ use rand::RngExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tsugi_protocol::answer::Reply;
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::input::Question;
-use tsugi_protocol::rpc::{Id, Request, Response, RpcError, code};
+use tsugi_protocol::rpc::{RequestId, RpcError, RpcRequest, RpcResponse, code};
 
 /// How many calls of one server may wait at once.
 const MAX_PARKED: usize = 1024;
 
 /// What remains of a call that was parked.
-pub(crate) trait Resume: Send {
+pub(crate) trait ParkedRest: Send {
     /// The call's number, on a connection where it may turn out that the question was another call's.
     fn key(&self) -> Option<u64> {
         None
@@ -31,19 +31,19 @@ pub(crate) trait Resume: Send {
 
     /// Answers the server's questions and goes on with the call. What its caller left unanswered is asked again; without
     /// any of both it only goes on.
-    fn resume(self: Box<Self>, answers: Vec<Response>, unanswered: Vec<Asked>) -> Reply;
+    fn resume(self: Box<Self>, answers: Vec<RpcResponse>, unanswered: Vec<OpenQuestion>) -> Reply;
 
     /// Tells the server that nobody will answer, and gives the call up.
-    fn abandon(self: Box<Self>, refusals: Vec<Response>);
+    fn abandon(self: Box<Self>, refusals: Vec<RpcResponse>);
 }
 
 /// A question that a call waits with.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct OpenQuestion {
     /// As the caller is asked.
     pub(crate) question: Question,
     /// As the server asked.
-    pub(crate) request: Request,
+    pub(crate) request: RpcRequest,
     /// True when the wire does not say whose it is.
     pub(crate) is_guess: bool,
 }
@@ -51,8 +51,8 @@ pub(crate) struct Asked {
 /// A call that waits. Dropping it abandons the call.
 pub(crate) struct ParkedCall {
     /// Its open questions; those that turned out to be another call's, or were taken back, are gone.
-    asked: Vec<Asked>,
-    rest: Option<Box<dyn Resume>>,
+    asked: Vec<OpenQuestion>,
+    rest: Option<Box<dyn ParkedRest>>,
     expires: Instant,
 }
 
@@ -63,7 +63,7 @@ impl std::fmt::Debug for ParkedCall {
 }
 
 impl ParkedCall {
-    pub(crate) fn new(asked: Vec<Asked>, rest: Box<dyn Resume>, lifetime: Duration) -> Self {
+    pub(crate) fn new(asked: Vec<OpenQuestion>, rest: Box<dyn ParkedRest>, lifetime: Duration) -> Self {
         Self { asked, rest: Some(rest), expires: Instant::now() + lifetime }
     }
 
@@ -73,7 +73,7 @@ impl ParkedCall {
     }
 
     /// Forgets the question with this id of the server's, if it is this call's. Nobody answers it any more.
-    fn withdraw(&mut self, connection: usize, id: &Id) -> bool {
+    fn withdraw(&mut self, connection: usize, id: &RequestId) -> bool {
         let Some(rest) = self.rest.as_mut().filter(|rest| rest.connection() == connection) else { return false };
         let Some(index) = self.asked.iter().position(|asked| asked.request.id == *id) else { return false };
         self.asked.remove(index);
@@ -89,12 +89,12 @@ impl ParkedCall {
     }
 
     /// Goes on with the call; `answers` is what its caller says to the questions.
-    pub(crate) fn resume(mut self, answers: &Object) -> Reply {
+    pub(crate) fn resume(mut self, answers: &JsonObject) -> Reply {
         let rest = self.rest.take().expect("a parked call is resumed once");
         let (mut responses, mut unanswered) = (Vec::new(), Vec::new());
         for asked in std::mem::take(&mut self.asked) {
             match answers.get(&asked.question.key) {
-                Some(answer) => responses.push(Response::result(asked.request.id, answer)),
+                Some(answer) => responses.push(RpcResponse::result(asked.request.id, answer)),
                 None => unanswered.push(asked),
             }
         }
@@ -107,18 +107,18 @@ impl Drop for ParkedCall {
         let Some(rest) = self.rest.take() else { return };
         let refusal = RpcError::new(code::INTERNAL_ERROR, "nobody answered in time");
         let asked = std::mem::take(&mut self.asked).into_iter();
-        rest.abandon(asked.map(|asked| Response::error(Some(asked.request.id), refusal.clone())).collect());
+        rest.abandon(asked.map(|asked| RpcResponse::error(Some(asked.request.id), refusal.clone())).collect());
     }
 }
 
 /// The calls of one server that wait, by a number that cannot be guessed.
 #[derive(Debug, Default)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedCalls {
     calls: Mutex<HashMap<u64, ParkedCall>>,
     added: Notify,
 }
 
-impl Parked {
+impl ParkedCalls {
     /// Keeps a call; `None` when too many wait, which abandons it.
     pub(crate) fn insert(&self, call: ParkedCall) -> Option<u64> {
         let number = rand::rng().random();
@@ -141,7 +141,7 @@ impl Parked {
     }
 
     /// The questions of the call with this number on its connection, which turned out to be another call's.
-    pub(crate) fn misplaced(&self, key: u64) -> Vec<Asked> {
+    pub(crate) fn misplaced(&self, key: u64) -> Vec<OpenQuestion> {
         let mut calls = self.calls.lock();
         let is_it = |call: &&mut ParkedCall| call.rest.as_ref().is_some_and(|rest| rest.key() == Some(key));
         calls.values_mut().find(is_it).map(|call| std::mem::take(&mut call.asked)).unwrap_or_default()
@@ -150,7 +150,7 @@ impl Parked {
     /// The server on this connection has taken back the question with this id. Its call goes on: whoever comes back
     /// for it gets what the server makes of it, and the answer to the question is not sent
     /// ([Cancellation](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation)).
-    pub(crate) fn withdraw(&self, connection: usize, id: &Id) {
+    pub(crate) fn withdraw(&self, connection: usize, id: &RequestId) {
         self.calls.lock().values_mut().any(|call| call.withdraw(connection, id));
     }
 

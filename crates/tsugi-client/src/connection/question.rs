@@ -22,11 +22,11 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tsugi_protocol::answer::Caller;
-use tsugi_protocol::rpc::{Id, Request};
+use tsugi_protocol::rpc::{RequestId, RpcRequest};
 
 /// A call in flight that may be the one that asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Candidate {
+pub(crate) struct QuestionCandidate {
     /// The call's number; smaller is older.
     pub(crate) key: u64,
     /// Whose it is.
@@ -37,7 +37,7 @@ pub(crate) struct Candidate {
 
 /// To whom a question goes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum QuestionOwner {
     /// To this call.
     Call(u64),
     /// To nobody: no call is in flight.
@@ -47,33 +47,33 @@ pub(crate) enum Owner {
 }
 
 /// Decides by rules 1 to 4. `token` is the progress token in the question, if it has one of ours.
-pub(crate) fn owner(token: Option<u64>, candidates: &[Candidate]) -> Owner {
+pub(crate) fn owner(token: Option<u64>, candidates: &[QuestionCandidate]) -> QuestionOwner {
     if let Some(candidate) = candidates.iter().find(|candidate| Some(candidate.key) == token) {
-        return Owner::Call(candidate.key);
+        return QuestionOwner::Call(candidate.key);
     }
     match candidates {
-        [] => Owner::Nobody,
-        [only] => Owner::Call(only.key),
+        [] => QuestionOwner::Nobody,
+        [only] => QuestionOwner::Call(only.key),
         [first, rest @ ..] if rest.iter().all(|other| other.caller == first.caller) => {
             let free = candidates.iter().filter(|candidate| !candidate.is_asking).map(|candidate| candidate.key);
             let newest = candidates.iter().map(|candidate| candidate.key).max();
-            Owner::Call(free.min().or(newest).unwrap_or(first.key))
+            QuestionOwner::Call(free.min().or(newest).unwrap_or(first.key))
         }
-        _ => Owner::Held,
+        _ => QuestionOwner::Held,
     }
 }
 
 /// Questions that cannot be given to a call yet.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Mutex<VecDeque<Request>>);
+pub(crate) struct HeldQuestions(Mutex<VecDeque<RpcRequest>>);
 
-impl Held {
-    pub(crate) fn push(&self, question: Request) {
+impl HeldQuestions {
+    pub(crate) fn push(&self, question: RpcRequest) {
         self.0.lock().push_back(question);
     }
 
     /// Forgets a question that the server has taken back; `false` when it is not here.
-    pub(crate) fn remove(&self, id: &Id) -> bool {
+    pub(crate) fn remove(&self, id: &RequestId) -> bool {
         let mut held = self.0.lock();
         let before = held.len();
         held.retain(|question| question.id != *id);
@@ -85,14 +85,14 @@ impl Held {
     }
 
     /// Questions whose owner has become clear, with it; and those that nobody can ever tell.
-    pub(crate) fn settle(&self, candidates: &[Candidate]) -> (Vec<(u64, Request)>, Vec<Request>) {
+    pub(crate) fn settle(&self, candidates: &[QuestionCandidate]) -> (Vec<(u64, RpcRequest)>, Vec<RpcRequest>) {
         let mut held = self.0.lock();
         let waiting = held.len();
         match owner(None, candidates) {
-            Owner::Call(key) => (held.drain(..).map(|question| (key, question)).collect(), Vec::new()),
-            Owner::Nobody => (Vec::new(), held.drain(..).collect()),
-            Owner::Held if waiting >= candidates.len() => (Vec::new(), held.drain(..).collect()),
-            Owner::Held => (Vec::new(), Vec::new()),
+            QuestionOwner::Call(key) => (held.drain(..).map(|question| (key, question)).collect(), Vec::new()),
+            QuestionOwner::Nobody => (Vec::new(), held.drain(..).collect()),
+            QuestionOwner::Held if waiting >= candidates.len() => (Vec::new(), held.drain(..).collect()),
+            QuestionOwner::Held => (Vec::new(), Vec::new()),
         }
     }
 }
@@ -102,42 +102,42 @@ mod tests {
     use super::*;
     use tsugi_protocol::mcp::Method;
 
-    fn candidate(key: u64, caller: &str) -> Candidate {
-        Candidate { key, caller: Caller::new(caller), is_asking: false }
+    fn candidate(key: u64, caller: &str) -> QuestionCandidate {
+        QuestionCandidate { key, caller: Caller::new(caller), is_asking: false }
     }
 
-    fn question(id: u64) -> Request {
-        Request::new(Id::number(id), Method::Elicit, None)
+    fn question(id: u64) -> RpcRequest {
+        RpcRequest::new(RequestId::number(id), Method::Elicit, None)
     }
 
     #[test]
     fn a_token_decides_before_anything_else() {
         let calls = [candidate(1, "ann"), candidate(2, "bob")];
-        assert_eq!(owner(Some(2), &calls), Owner::Call(2));
-        assert_eq!(owner(Some(9), &calls), Owner::Held);
+        assert_eq!(owner(Some(2), &calls), QuestionOwner::Call(2));
+        assert_eq!(owner(Some(9), &calls), QuestionOwner::Held);
     }
 
     #[test]
     fn a_single_call_is_the_one() {
-        assert_eq!(owner(None, &[candidate(5, "ann")]), Owner::Call(5));
-        assert_eq!(owner(None, &[]), Owner::Nobody);
+        assert_eq!(owner(None, &[candidate(5, "ann")]), QuestionOwner::Call(5));
+        assert_eq!(owner(None, &[]), QuestionOwner::Nobody);
     }
 
     #[test]
     fn calls_of_one_caller_take_questions_oldest_first() {
         let mut calls = [candidate(7, "ann"), candidate(3, "ann")];
-        assert_eq!(owner(None, &calls), Owner::Call(3));
+        assert_eq!(owner(None, &calls), QuestionOwner::Call(3));
         calls[1].is_asking = true;
-        assert_eq!(owner(None, &calls), Owner::Call(7));
+        assert_eq!(owner(None, &calls), QuestionOwner::Call(7));
         calls[0].is_asking = true;
-        assert_eq!(owner(None, &calls), Owner::Call(7), "the newest asks several things at once");
+        assert_eq!(owner(None, &calls), QuestionOwner::Call(7), "the newest asks several things at once");
     }
 
     #[test]
     fn between_two_callers_the_question_waits_until_one_call_is_left() {
-        let held = Held::default();
+        let held = HeldQuestions::default();
         let calls = [candidate(1, "ann"), candidate(2, "bob")];
-        assert_eq!(owner(None, &calls), Owner::Held);
+        assert_eq!(owner(None, &calls), QuestionOwner::Held);
         held.push(question(40));
         assert!(held.settle(&calls).0.is_empty());
         let (settled, refused) = held.settle(&calls[1..]);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn two_questions_of_two_callers_are_refused_rather_than_crossed() {
-        let held = Held::default();
+        let held = HeldQuestions::default();
         let calls = [candidate(1, "ann"), candidate(2, "bob")];
         held.push(question(40));
         held.push(question(41));

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum ConnectionState {
     /// Not connected, and nobody wants it to be.
     Disconnected,
     /// The wire is being made.
@@ -23,7 +23,7 @@ pub enum State {
 
 /// What can happen to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Happening {
+pub enum ConnectionEvent {
     /// Somebody wants it connected.
     Wanted,
     /// The wire stands.
@@ -40,11 +40,11 @@ pub enum Happening {
     Closed,
 }
 
-impl State {
+impl ConnectionState {
     /// The state after `happening`; `None` when it cannot happen in this state.
-    pub fn after(self, happening: Happening) -> Option<State> {
-        use Happening::*;
-        use State::*;
+    pub fn after(self, happening: ConnectionEvent) -> Option<ConnectionState> {
+        use ConnectionEvent::*;
+        use ConnectionState::*;
         Some(match (self, happening) {
             (Disconnected | Failed, Wanted) => Connecting,
             (Connecting, WireUp) => Initializing,
@@ -63,18 +63,18 @@ impl State {
     /// The word for people and for JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Disconnected => "disconnected",
-            State::Connecting => "connecting",
-            State::Initializing => "initializing",
-            State::Connected => "connected",
-            State::Reconnecting => "reconnecting",
-            State::Draining => "draining",
-            State::Failed => "failed",
+            ConnectionState::Disconnected => "disconnected",
+            ConnectionState::Connecting => "connecting",
+            ConnectionState::Initializing => "initializing",
+            ConnectionState::Connected => "connected",
+            ConnectionState::Reconnecting => "reconnecting",
+            ConnectionState::Draining => "draining",
+            ConnectionState::Failed => "failed",
         }
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -82,15 +82,16 @@ impl fmt::Display for State {
 
 #[cfg(test)]
 mod tests {
-    use super::Happening::*;
-    use super::State::*;
+    use super::ConnectionEvent::*;
+    use super::ConnectionState::*;
     use super::*;
 
-    const STATES: [State; 7] = [Disconnected, Connecting, Initializing, Connected, Reconnecting, Draining, Failed];
-    const HAPPENINGS: [Happening; 7] = [Wanted, WireUp, Agreed, Broke, GaveUp, Drain, Closed];
+    const STATES: [ConnectionState; 7] =
+        [Disconnected, Connecting, Initializing, Connected, Reconnecting, Draining, Failed];
+    const HAPPENINGS: [ConnectionEvent; 7] = [Wanted, WireUp, Agreed, Broke, GaveUp, Drain, Closed];
 
     /// Every legal move. What is not here cannot happen.
-    const MOVES: &[(State, Happening, State)] = &[
+    const MOVES: &[(ConnectionState, ConnectionEvent, ConnectionState)] = &[
         (Disconnected, Wanted, Connecting),
         (Disconnected, Closed, Disconnected),
         (Connecting, WireUp, Initializing),

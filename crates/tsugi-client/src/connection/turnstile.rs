@@ -17,18 +17,18 @@ use tsugi_protocol::answer::Caller;
 #[derive(Debug, Default)]
 pub(crate) struct Turnstile {
     is_on: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TurnstileState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    inside: Option<Inside>,
+struct TurnstileState {
+    inside: Option<TurnHolder>,
     /// Those who wait, by caller; the caller who has waited longest is first.
-    lines: VecDeque<Line>,
+    lines: VecDeque<CallerQueue>,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct TurnHolder {
     caller: Caller,
     calls: usize,
     /// Calls that wait for an answer of their caller, of those that passed nobody.
@@ -36,16 +36,16 @@ struct Inside {
 }
 
 #[derive(Debug)]
-struct Line {
+struct CallerQueue {
     caller: Caller,
-    waiters: Vec<Waiter>,
+    waiters: Vec<TurnWaiter>,
 }
 
-type Waiter = oneshot::Sender<Turn>;
+type TurnWaiter = oneshot::Sender<TurnPermit>;
 
 /// The right to be in flight; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct TurnPermit {
     turnstile: Arc<Turnstile>,
     /// It was let in although others waited.
     has_passed: bool,
@@ -53,9 +53,9 @@ pub(crate) struct Turn {
 }
 
 /// Looks who may enter when somebody no longer waits.
-struct Leaving<'a>(&'a Arc<Turnstile>);
+struct AdmitOnDrop<'a>(&'a Arc<Turnstile>);
 
-impl Drop for Leaving<'_> {
+impl Drop for AdmitOnDrop<'_> {
     fn drop(&mut self) {
         self.0.admit();
     }
@@ -72,9 +72,9 @@ impl Turnstile {
     }
 
     /// Waits for the turn.
-    pub(crate) async fn enter(self: &Arc<Self>, caller: &Caller) -> Turn {
+    pub(crate) async fn enter(self: &Arc<Self>, caller: &Caller) -> TurnPermit {
         // Dropped after the receiver, so that it finds us gone.
-        let _leaving = Leaving(self);
+        let _leaving = AdmitOnDrop(self);
         let (sender, turn) = oneshot::channel();
         self.state.lock().line_up(caller, sender);
         self.admit();
@@ -98,21 +98,21 @@ impl Turnstile {
         let (waiters, has_passed) = self.state.lock().next();
         for waiter in waiters {
             // A waiter that goes this very moment gives its turn back by dropping it, outside the lock.
-            drop(waiter.send(Turn { turnstile: self.clone(), has_passed, is_parked: false }));
+            drop(waiter.send(TurnPermit { turnstile: self.clone(), has_passed, is_parked: false }));
         }
     }
 }
 
-impl State {
-    fn line_up(&mut self, caller: &Caller, waiter: Waiter) {
+impl TurnstileState {
+    fn line_up(&mut self, caller: &Caller, waiter: TurnWaiter) {
         match self.lines.iter_mut().find(|line| line.caller == *caller) {
             Some(line) => line.waiters.push(waiter),
-            None => self.lines.push_back(Line { caller: caller.clone(), waiters: vec![waiter] }),
+            None => self.lines.push_back(CallerQueue { caller: caller.clone(), waiters: vec![waiter] }),
         }
     }
 
     /// The calls that enter now, which are all of one caller, and whether they pass others who wait.
-    fn next(&mut self) -> (Vec<Waiter>, bool) {
+    fn next(&mut self) -> (Vec<TurnWaiter>, bool) {
         self.forget_gone();
         let Some(inside) = &mut self.inside else { return (self.next_caller(), false) };
         let own = self.lines.iter().position(|line| line.caller == inside.caller);
@@ -124,9 +124,9 @@ impl State {
     }
 
     /// All calls of the caller who has waited longest.
-    fn next_caller(&mut self) -> Vec<Waiter> {
-        let Some(Line { caller, waiters }) = self.lines.pop_front() else { return Vec::new() };
-        self.inside = Some(Inside { caller, calls: waiters.len(), parked: 0 });
+    fn next_caller(&mut self) -> Vec<TurnWaiter> {
+        let Some(CallerQueue { caller, waiters }) = self.lines.pop_front() else { return Vec::new() };
+        self.inside = Some(TurnHolder { caller, calls: waiters.len(), parked: 0 });
         waiters
     }
 
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-impl Turn {
+impl TurnPermit {
     /// The call waits for an answer of its caller, or no longer does.
     pub(crate) fn set_parked(&mut self, is_parked: bool) {
         if self.is_parked == is_parked || self.has_passed {
@@ -150,7 +150,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for TurnPermit {
     fn drop(&mut self) {
         let mut state = self.turnstile.state.lock();
         if let Some(inside) = &mut state.inside {
@@ -174,17 +174,17 @@ mod tests {
     use super::*;
 
     /// Somebody who has begun to wait, or is inside already.
-    struct Visitor(Pin<Box<dyn Future<Output = Turn> + Send>>);
+    struct Visitor(Pin<Box<dyn Future<Output = TurnPermit> + Send>>);
 
     impl Visitor {
-        fn comes(turnstile: &Arc<Turnstile>, name: &str) -> (Self, Option<Turn>) {
+        fn comes(turnstile: &Arc<Turnstile>, name: &str) -> (Self, Option<TurnPermit>) {
             let (turnstile, caller) = (turnstile.clone(), Caller::new(name));
             let mut visitor = Self(Box::pin(async move { turnstile.enter(&caller).await }));
             let turn = visitor.looks();
             (visitor, turn)
         }
 
-        fn looks(&mut self) -> Option<Turn> {
+        fn looks(&mut self) -> Option<TurnPermit> {
             (&mut self.0).now_or_never()
         }
     }

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Answer, Call, Event, Failure, Fault, FaultCode, Outcome, Reply, SentState, Source};
+use tsugi_protocol::answer::{
+    Answer, Call, CallFailure, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState,
+};
 
-use super::{Asked, reply};
+use super::{TypedAnswer, reply};
 use crate::config::BreakerPolicy;
 
 /// How many parts the window of counting has; the oldest part is forgotten as a whole.
@@ -24,18 +26,18 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Counts how calls end and says whether the server may be asked. While all goes well this takes no lock.
 #[derive(Debug)]
-pub(crate) struct Breaker {
+pub(crate) struct CircuitBreaker {
     policy: BreakerPolicy,
     is_closed: AtomicBool,
     /// Calls that ended well since the last failure.
     good: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug)]
-struct State {
-    parts: VecDeque<Part>,
-    mode: Mode,
+struct BreakerState {
+    parts: VecDeque<WindowSlice>,
+    mode: BreakerMode,
     /// How often in a row a probe failed.
     trips: u32,
     /// Events of failure without a good call between them.
@@ -43,15 +45,15 @@ struct State {
     last_failure: Instant,
 }
 
-impl State {
+impl BreakerState {
     fn new() -> Self {
-        Self { parts: VecDeque::new(), mode: Mode::Closed, trips: 0, in_a_row: 0, last_failure: Instant::now() }
+        Self { parts: VecDeque::new(), mode: BreakerMode::Closed, trips: 0, in_a_row: 0, last_failure: Instant::now() }
     }
 }
 
 /// How calls ended in one part of the window.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct WindowSlice {
     from: Instant,
     good: u32,
     bad: u32,
@@ -59,7 +61,7 @@ struct Part {
 }
 
 #[derive(Debug)]
-enum Mode {
+enum BreakerMode {
     /// Calls pass and are counted.
     Closed,
     /// Calls are refused until then.
@@ -70,53 +72,55 @@ enum Mode {
 
 /// What a call may do.
 #[derive(Debug)]
-enum Permission {
+enum BreakerPermit {
     Pass,
     Probe,
     Refused { wait: Duration, because: Box<Fault> },
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// With nothing counted.
     pub(crate) fn new(policy: BreakerPolicy) -> Self {
-        let state = Mutex::new(State::new());
+        let state = Mutex::new(BreakerState::new());
         Self { policy, is_closed: AtomicBool::new(true), good: AtomicU32::new(0), state }
     }
 
     /// Why the server is left alone, and for how long still; `None` while it is not.
     pub(crate) fn reason(&self) -> Option<(Fault, Duration)> {
         match &self.state.lock().mode {
-            Mode::Closed => None,
-            Mode::Open { until, because } => {
+            BreakerMode::Closed => None,
+            BreakerMode::Open { until, because } => {
                 Some((Fault::clone(because), until.saturating_duration_since(Instant::now())))
             }
-            Mode::Probing { because } => Some((Fault::clone(because), Duration::ZERO)),
+            BreakerMode::Probing { because } => Some((Fault::clone(because), Duration::ZERO)),
         }
     }
 
     /// Forgets everything: somebody restarted the server.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
-        *state = State::new();
+        *state = BreakerState::new();
         self.is_closed.store(true, Relaxed);
     }
 
-    fn ask(&self) -> Permission {
+    fn ask(&self) -> BreakerPermit {
         if self.is_closed.load(Relaxed) {
-            return Permission::Pass;
+            return BreakerPermit::Pass;
         }
         let mut state = self.state.lock();
         match &state.mode {
-            Mode::Closed => Permission::Pass,
-            Mode::Probing { because } => Permission::Refused { wait: self.policy.pause, because: because.clone() },
-            Mode::Open { until, because } => {
+            BreakerMode::Closed => BreakerPermit::Pass,
+            BreakerMode::Probing { because } => {
+                BreakerPermit::Refused { wait: self.policy.pause, because: because.clone() }
+            }
+            BreakerMode::Open { until, because } => {
                 let wait = until.saturating_duration_since(Instant::now());
                 let because = because.clone();
                 if !wait.is_zero() {
-                    return Permission::Refused { wait, because };
+                    return BreakerPermit::Refused { wait, because };
                 }
-                state.mode = Mode::Probing { because };
-                Permission::Probe
+                state.mode = BreakerMode::Probing { because };
+                BreakerPermit::Probe
             }
         }
     }
@@ -131,18 +135,18 @@ impl Breaker {
 
     /// A call ended badly, seen from above: its time was over.
     pub(crate) fn failed(&self, fault: &Fault) {
-        let is_probe = matches!(self.state.lock().mode, Mode::Probing { .. });
+        let is_probe = matches!(self.state.lock().mode, BreakerMode::Probing { .. });
         self.note_failure(fault, is_probe);
     }
 
     fn note_failure(&self, fault: &Fault, is_probe: bool) {
         let mut state = self.state.lock();
         state.count(&self.policy, self.good.swap(0, Relaxed));
-        let is_closed = matches!(state.mode, Mode::Closed);
+        let is_closed = matches!(state.mode, BreakerMode::Closed);
         if is_probe || (is_closed && state.has_enough(&self.policy)) {
             let pause = self.policy.pause * 2u32.pow(state.trips).min(LONGEST);
             state.trips = (state.trips + 1).min(LONGEST);
-            state.mode = Mode::Open { until: Instant::now() + pause, because: Box::new(fault.clone()) };
+            state.mode = BreakerMode::Open { until: Instant::now() + pause, because: Box::new(fault.clone()) };
             self.is_closed.store(false, Relaxed);
         }
     }
@@ -150,13 +154,13 @@ impl Breaker {
     /// A probe ended without telling anything: the next call may be one.
     fn undecided(&self) {
         let mut state = self.state.lock();
-        if let Mode::Probing { because } = &state.mode {
-            state.mode = Mode::Open { until: Instant::now(), because: because.clone() };
+        if let BreakerMode::Probing { because } = &state.mode {
+            state.mode = BreakerMode::Open { until: Instant::now(), because: because.clone() };
         }
     }
 }
 
-impl State {
+impl BreakerState {
     /// Counts a failure and the good calls since the one before.
     fn count(&mut self, policy: &BreakerPolicy, good: u32) {
         let now = Instant::now();
@@ -173,26 +177,26 @@ impl State {
     }
 
     /// The current part of the window, without those that are too old.
-    fn part(&mut self, now: Instant, policy: &BreakerPolicy) -> &mut Part {
+    fn part(&mut self, now: Instant, policy: &BreakerPolicy) -> &mut WindowSlice {
         self.parts.retain(|part| now.duration_since(part.from) < policy.window);
-        let is_current = |part: &Part| now.duration_since(part.from) < policy.window / PARTS;
+        let is_current = |part: &WindowSlice| now.duration_since(part.from) < policy.window / PARTS;
         if !self.parts.back().is_some_and(is_current) {
-            self.parts.push_back(Part { from: now, good: 0, bad: 0, events: 0 });
+            self.parts.push_back(WindowSlice { from: now, good: 0, bad: 0, events: 0 });
         }
         self.parts.back_mut().expect("a part was just added")
     }
 
     /// Enough events in the window, and either nothing good between them or at least half of all calls failed.
     fn has_enough(&self, policy: &BreakerPolicy) -> bool {
-        let sum = |pick: fn(&Part) -> u32| self.parts.iter().map(pick).sum::<u32>();
+        let sum = |pick: fn(&WindowSlice) -> u32| self.parts.iter().map(pick).sum::<u32>();
         let is_half = sum(|part| part.bad) >= sum(|part| part.good);
         sum(|part| part.events) >= policy.failures && (is_half || self.in_a_row >= policy.failures)
     }
 }
 
 /// Only what says that the server or the way to it is broken counts; a tool's own failure does not.
-fn broke(outcome: &Outcome) -> Option<&Fault> {
-    let Outcome::Failed(Failure::Fault(fault)) = outcome else { return None };
+fn failure_of(outcome: &Outcome) -> Option<&Fault> {
+    let Outcome::Failed(CallFailure::Fault(fault)) = outcome else { return None };
     let cause = match (&fault.code, &fault.cause) {
         (FaultCode::MaxRetriesExceeded, Some(cause)) => cause,
         _ => fault,
@@ -205,15 +209,15 @@ fn broke(outcome: &Outcome) -> Option<&Fault> {
 }
 
 /// Asks the breaker before every call and tells it how the call ended.
-pub(crate) struct Guard<A> {
+pub(crate) struct BreakerLayer<A> {
     inner: A,
     server: Arc<str>,
-    breaker: Option<Arc<Breaker>>,
+    breaker: Option<Arc<CircuitBreaker>>,
 }
 
-impl<A> Guard<A> {
+impl<A> BreakerLayer<A> {
     /// Around `inner`.
-    pub(crate) fn new(inner: A, server: Arc<str>, breaker: Option<Arc<Breaker>>) -> Self {
+    pub(crate) fn new(inner: A, server: Arc<str>, breaker: Option<Arc<CircuitBreaker>>) -> Self {
         Self { inner, server, breaker }
     }
 
@@ -225,43 +229,43 @@ impl<A> Guard<A> {
     }
 }
 
-impl<A: Asked> Asked for Guard<A> {
-    type Waiting = Guarded<A::Waiting>;
+impl<A: TypedAnswer> TypedAnswer for BreakerLayer<A> {
+    type Waiting = BreakerReply<A::Waiting>;
 
-    fn ask(&self, call: Call) -> Result<Outcome, Self::Waiting> {
+    fn start(&self, call: Call) -> Result<Outcome, Self::Waiting> {
         let Some(breaker) = &self.breaker else {
-            return self.inner.ask(call).map_err(|waiting| Guarded { waiting, watched: None });
+            return self.inner.start(call).map_err(|waiting| BreakerReply { waiting, watched: None });
         };
         let is_probe = match breaker.ask() {
-            Permission::Pass => false,
-            Permission::Probe => true,
-            Permission::Refused { wait, because } => return Ok(Outcome::fault(self.refusal(wait, *because))),
+            BreakerPermit::Pass => false,
+            BreakerPermit::Probe => true,
+            BreakerPermit::Refused { wait, because } => return Ok(Outcome::fault(self.refusal(wait, *because))),
         };
-        let watched = Watched { breaker: breaker.clone(), is_probe, is_told: false };
-        match self.inner.ask(call) {
+        let watched = BreakerReport { breaker: breaker.clone(), is_probe, is_told: false };
+        match self.inner.start(call) {
             Ok(outcome) => Ok(watched.tell(outcome)),
-            Err(waiting) => Err(Guarded { waiting, watched: Some(watched) }),
+            Err(waiting) => Err(BreakerReply { waiting, watched: Some(watched) }),
         }
     }
 }
 
-impl<A: Asked> Answer for Guard<A> {
+impl<A: TypedAnswer> Answer for BreakerLayer<A> {
     fn answer(&self, call: Call) -> Reply {
-        reply(self.ask(call))
+        reply(self.start(call))
     }
 }
 
 /// A call whose end the breaker wants to know.
-pub(crate) struct Watched {
-    breaker: Arc<Breaker>,
+pub(crate) struct BreakerReport {
+    breaker: Arc<CircuitBreaker>,
     is_probe: bool,
     is_told: bool,
 }
 
-impl Watched {
+impl BreakerReport {
     fn tell(mut self, outcome: Outcome) -> Outcome {
         self.is_told = true;
-        match broke(&outcome) {
+        match failure_of(&outcome) {
             Some(fault) => self.breaker.note_failure(fault, self.is_probe),
             None => self.breaker.succeeded(self.is_probe),
         }
@@ -269,7 +273,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for BreakerReport {
     fn drop(&mut self) {
         if self.is_probe && !self.is_told {
             self.breaker.undecided();
@@ -278,16 +282,16 @@ impl Drop for Watched {
 }
 
 /// A call whose end the breaker is told, where there is one.
-pub(crate) struct Guarded<W> {
+pub(crate) struct BreakerReply<W> {
     waiting: W,
-    watched: Option<Watched>,
+    watched: Option<BreakerReport>,
 }
 
-impl<W: Source + Unpin> Source for Guarded<W> {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl<W: ReplySource + Unpin> ReplySource for BreakerReply<W> {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         let event = std::task::ready!(Pin::new(&mut self.waiting).poll_event(context));
         Poll::Ready(match (event, self.watched.take()) {
-            (Event::Done(outcome), Some(watched)) => Event::Done(watched.tell(outcome)),
+            (ReplyEvent::Done(outcome), Some(watched)) => ReplyEvent::Done(watched.tell(outcome)),
             (event, watched) => {
                 self.watched = watched;
                 event
@@ -304,7 +308,7 @@ impl<W: Source + Unpin> Source for Guarded<W> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use tsugi_protocol::json::Object;
+    use tsugi_protocol::json::JsonObject;
 
     #[derive(Default)]
     struct Flaky {
@@ -320,7 +324,7 @@ mod tests {
                 return Reply::from_future(std::future::pending());
             }
             if self.works.load(Ordering::SeqCst) {
-                return Reply::ready(Outcome::complete(Object::empty()));
+                return Reply::ready(Outcome::complete(JsonObject::empty()));
             }
             Reply::fault(Fault::new(FaultCode::ConnectionLost, "gone"))
         }
@@ -328,13 +332,13 @@ mod tests {
 
     struct World {
         flaky: Arc<Flaky>,
-        breaker: Arc<Breaker>,
-        guard: Guard<Arc<Flaky>>,
+        breaker: Arc<CircuitBreaker>,
+        guard: BreakerLayer<Arc<Flaky>>,
     }
 
     fn world() -> World {
-        let (flaky, breaker) = (Arc::new(Flaky::default()), Arc::new(Breaker::new(BreakerPolicy::default())));
-        let guard = Guard::new(flaky.clone(), "s".into(), Some(breaker.clone()));
+        let (flaky, breaker) = (Arc::new(Flaky::default()), Arc::new(CircuitBreaker::new(BreakerPolicy::default())));
+        let guard = BreakerLayer::new(flaky.clone(), "s".into(), Some(breaker.clone()));
         World { flaky, breaker, guard }
     }
 
@@ -359,7 +363,7 @@ mod tests {
         }
         assert_eq!(world.asked(), 5);
         assert_eq!(world.breaker.reason().unwrap().0.message, "gone");
-        let Outcome::Failed(Failure::Fault(fault)) = world.call().await else { panic!("not refused") };
+        let Outcome::Failed(CallFailure::Fault(fault)) = world.call().await else { panic!("not refused") };
         assert_eq!(fault.code, FaultCode::ServerNotRunning);
         assert!(fault.retry_after_ms.is_some() && fault.cause.is_some());
         tokio::time::advance(Duration::from_secs(3)).await;

@@ -1,111 +1,111 @@
 //! Results of reads kept for a while, and identical reads under way made one.
 
-mod flight;
 mod key;
-mod shelf;
+mod lru;
+mod shared_read;
 mod store;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tsugi_protocol::answer::{Answer, Call, Caller, Complete, Outcome, Reply};
-use tsugi_protocol::json::{Object, Splice};
-use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
+use tsugi_protocol::answer::{Answer, Call, Caller, CompletedResult, Outcome, Reply};
+use tsugi_protocol::json::{JsonObject, ObjectWriter};
+use tsugi_protocol::mcp::cache_hints::{CacheHints, CacheScope};
 use tsugi_protocol::mcp::{Method, tool};
 
-use crate::config::{Instances, Switch};
-use crate::tools::{KnownTool, Tools};
-use key::{Owner, Sought};
-pub use store::Counts;
-use store::Role;
-pub(crate) use store::Store;
+use crate::config::{AutoSwitch, InstancePolicy};
+use crate::tool_table::{KnownTool, ToolTable};
+use key::{CacheKeyRef, CacheOwner};
+pub use store::CacheCounts;
+pub(crate) use store::CacheStore;
+use store::ReadRole;
 
 /// Answers reads from a store. Only reads are kept: tools that are read-only or configured so, and
 /// resources whose server says for how long.
-pub(crate) struct Cache {
+pub(crate) struct CacheLayer {
     inner: Arc<dyn Answer>,
-    tools: Arc<Tools>,
-    store: Arc<Store>,
-    instances: Instances,
-    keeps: Keeps,
+    tools: Arc<ToolTable>,
+    store: Arc<CacheStore>,
+    instances: InstancePolicy,
+    keeps: CacheSelection,
 }
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
+pub(crate) enum CacheSelection {
     /// Every read.
     Reads,
     /// Only the results of tools for which that is configured.
     Configured,
 }
 
-impl Cache {
+impl CacheLayer {
     /// Around `inner`.
     pub(crate) fn new(
         inner: Arc<dyn Answer>,
-        tools: Arc<Tools>,
-        store: Arc<Store>,
-        instances: Instances,
-        keeps: Keeps,
+        tools: Arc<ToolTable>,
+        store: Arc<CacheStore>,
+        instances: InstancePolicy,
+        keeps: CacheSelection,
     ) -> Self {
         Self { inner, tools, store, instances, keeps }
     }
 
     /// How long the result of this call may be kept; `None` when it may not.
-    fn lifetime(&self, call: &Call) -> Option<Lifetime> {
+    fn lifetime(&self, call: &Call) -> Option<CacheLifetime> {
         if call.is_answer() || call.options.skip_cache {
             return None;
         }
         match call.method {
-            Method::ResourcesRead => (self.keeps == Keeps::Reads).then_some(Lifetime::AsServerSays),
+            Method::ResourcesRead => (self.keeps == CacheSelection::Reads).then_some(CacheLifetime::AsServerSays),
             Method::ToolsCall => self.tools.of(call, |tool| self.lifetime_of(tool))?,
             _ => None,
         }
     }
 
-    fn lifetime_of(&self, tool: &KnownTool) -> Option<Lifetime> {
+    fn lifetime_of(&self, tool: &KnownTool) -> Option<CacheLifetime> {
         let is_kept = match tool.settings.cache {
-            Switch::On => true,
-            Switch::Off => false,
-            Switch::Auto => tool.is_read_only && self.keeps == Keeps::Reads,
+            AutoSwitch::On => true,
+            AutoSwitch::Off => false,
+            AutoSwitch::Auto => tool.is_read_only && self.keeps == CacheSelection::Reads,
         };
-        is_kept.then(|| Lifetime::Fixed(tool.settings.cache_ttl.unwrap_or(self.store.ttl())))
+        is_kept.then(|| CacheLifetime::Fixed(tool.settings.cache_ttl.unwrap_or(self.store.ttl())))
     }
 
     /// Whose result it is: what a server with a state per session says is for that session alone.
-    fn owner<'call>(&self, call: &'call Call) -> Owner<&'call Caller> {
+    fn owner<'call>(&self, call: &'call Call) -> CacheOwner<&'call Caller> {
         match self.instances {
-            Instances::PerSession => Owner::Session(&call.caller),
-            _ => Owner::Principal(&call.caller),
+            InstancePolicy::PerSession => CacheOwner::Session(&call.caller),
+            _ => CacheOwner::Principal(&call.caller),
         }
     }
 
     /// What is to be done about a call whose result may be kept.
-    fn role(&self, call: &Call, lifetime: Lifetime) -> Role {
+    fn role(&self, call: &Call, lifetime: CacheLifetime) -> ReadRole {
         let sought = self.store.sought(call, self.owner(call));
         if let Some(complete) = self.shared(&sought, &lifetime) {
-            return Role::Kept(complete);
+            return ReadRole::Kept(complete);
         }
         // Notes are written for one caller, so one who wants them asks alone.
         if call.meta.progress_token.is_none() && call.meta.log_level.is_none() {
             return self.store.join(&sought, lifetime);
         }
         match self.store.get(&sought) {
-            Some(complete) => Role::Kept(complete),
-            None => Role::Alone,
+            Some(complete) => ReadRole::Kept(complete),
+            None => ReadRole::Alone,
         }
     }
 
     /// A result that its server calls public, where no state per session can have gone into it.
-    fn shared(&self, sought: &Sought<'_>, lifetime: &Lifetime) -> Option<Complete> {
-        if *lifetime != Lifetime::AsServerSays || self.instances == Instances::PerSession {
+    fn shared(&self, sought: &CacheKeyRef<'_>, lifetime: &CacheLifetime) -> Option<CompletedResult> {
+        if *lifetime != CacheLifetime::AsServerSays || self.instances == InstancePolicy::PerSession {
             return None;
         }
         self.store.get_everybodys(sought)
     }
 }
 
-fn from_before(call: &Call, complete: Complete) -> Reply {
+fn reply_from_cache(call: &Call, complete: CompletedResult) -> Reply {
     note(call, "the result was kept from before");
     Reply::ready(Outcome::Complete(complete))
 }
@@ -118,17 +118,17 @@ fn note(call: &Call, words: &str) {
     }
 }
 
-impl Answer for Cache {
+impl Answer for CacheLayer {
     fn answer(&self, call: Call) -> Reply {
         let Some(lifetime) = self.lifetime(&call) else { return self.inner.answer(call) };
         match self.role(&call, lifetime) {
-            Role::Kept(complete) => from_before(&call, complete),
-            Role::Leader(rider) => rider.depart(self.inner.answer(call)),
-            Role::Follower(rider) => {
+            ReadRole::Kept(complete) => reply_from_cache(&call, complete),
+            ReadRole::Leader(rider) => rider.lead(self.inner.answer(call)),
+            ReadRole::Follower(rider) => {
                 note(&call, "waits for the same call of somebody else");
                 rider.follow(self.inner.clone(), call)
             }
-            Role::Alone => {
+            ReadRole::Alone => {
                 self.store.count_miss();
                 self.inner.answer(call)
             }
@@ -138,23 +138,23 @@ impl Answer for Cache {
 
 /// For how long a result is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lifetime {
+enum CacheLifetime {
     /// As long as the result itself says.
     AsServerSays,
     /// So long.
     Fixed(Duration),
 }
 
-impl Lifetime {
+impl CacheLifetime {
     /// How long and for whom this result is kept; `None` when it is not.
-    fn of(&self, body: &Object) -> Option<(Duration, CacheScope)> {
+    fn of(&self, body: &JsonObject) -> Option<(Duration, CacheScope)> {
         if tool::is_error(body) {
             return None;
         }
         let (ttl, scope) = match self {
-            Lifetime::Fixed(ttl) => (*ttl, CacheScope::Private),
-            Lifetime::AsServerSays => {
-                let freshness = Freshness::of(body);
+            CacheLifetime::Fixed(ttl) => (*ttl, CacheScope::Private),
+            CacheLifetime::AsServerSays => {
+                let freshness = CacheHints::of(body);
                 (Duration::from_millis(freshness.ttl_ms), freshness.scope)
             }
         };
@@ -163,13 +163,13 @@ impl Lifetime {
 }
 
 /// The result as it is now: what it says about its own freshness has grown shorter.
-fn aged(complete: Complete, remaining: Duration) -> Complete {
+fn with_remaining_ttl(complete: CompletedResult, remaining: Duration) -> CompletedResult {
     if !complete.body.has("ttlMs") {
         return complete;
     }
-    let mut body = Splice::with_capacity(complete.body.bytes().len() + 16);
-    body.members_but(&complete.body, &["ttlMs"]).number("ttlMs", remaining.as_millis() as u64);
-    Complete { body: body.finish_object(), ..complete }
+    let mut body = ObjectWriter::with_capacity(complete.body.bytes().len() + 16);
+    body.members_except(&complete.body, &["ttlMs"]).number("ttlMs", remaining.as_millis() as u64);
+    CompletedResult { body: body.finish_object(), ..complete }
 }
 
 #[cfg(test)]

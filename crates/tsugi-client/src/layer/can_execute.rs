@@ -10,21 +10,21 @@ use serde_json::Value;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
 
-type Verdict = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-type Check = Arc<dyn Fn(Value) -> Verdict + Send + Sync>;
-type Table = HashMap<(String, String), Check>;
+type CheckVerdict = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type CheckFunction = Arc<dyn Fn(Value) -> CheckVerdict + Send + Sync>;
+type CheckTable = HashMap<(String, String), CheckFunction>;
 
 /// The checks of a program, by server and tool. Cheap to clone; clones share the checks.
 #[derive(Clone, Default)]
-pub struct Checks(Arc<ArcSwap<Table>>);
+pub struct CallChecks(Arc<ArcSwap<CheckTable>>);
 
-impl Checks {
+impl CallChecks {
     /// Asks `check` before every call of a tool; it gives the reason when the call must not be made.
     pub fn set<F>(&self, server: &str, tool: &str, check: impl Fn(Value) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let check: Check = Arc::new(move |arguments| Box::pin(check(arguments)));
+        let check: CheckFunction = Arc::new(move |arguments| Box::pin(check(arguments)));
         self.change(|table| drop(table.insert((server.to_owned(), tool.to_owned()), check.clone())));
     }
 
@@ -33,15 +33,15 @@ impl Checks {
         self.change(|table| drop(table.remove(&(server.to_owned(), tool.to_owned()))));
     }
 
-    fn change(&self, change: impl Fn(&mut Table)) {
+    fn change(&self, change: impl Fn(&mut CheckTable)) {
         self.0.rcu(|old| {
-            let mut table = Table::clone(old);
+            let mut table = CheckTable::clone(old);
             change(&mut table);
             table
         });
     }
 
-    fn find(&self, server: &str, call: &Call) -> Option<Check> {
+    fn find(&self, server: &str, call: &Call) -> Option<CheckFunction> {
         let table = self.0.load();
         if table.is_empty() || call.method != Method::ToolsCall {
             return None;
@@ -50,33 +50,33 @@ impl Checks {
     }
 }
 
-impl std::fmt::Debug for Checks {
+impl std::fmt::Debug for CallChecks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.load().keys()).finish()
     }
 }
 
 /// Asks the checks of a program. Without any it costs one look.
-pub(crate) struct CanExecute {
+pub(crate) struct CanExecuteLayer {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
-    checks: Checks,
+    checks: CallChecks,
 }
 
-impl CanExecute {
+impl CanExecuteLayer {
     /// Around `inner`.
-    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, checks: Checks) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, checks: CallChecks) -> Self {
         Self { inner, server, checks }
     }
 }
 
-impl Answer for CanExecute {
+impl Answer for CanExecuteLayer {
     fn answer(&self, call: Call) -> Reply {
         let Some(check) = self.checks.find(&self.server, &call) else { return self.inner.answer(call) };
         let arguments = call.params.get("arguments").and_then(|raw| raw.to().ok());
         let verdict = check(arguments.unwrap_or_else(|| Value::Object(Default::default())));
         let (inner, server) = (self.inner.clone(), self.server.clone());
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             match verdict.await {
                 Ok(()) => inner.answer(call),
                 Err(reason) => Reply::fault(refused(&server, &call, &reason)),
@@ -95,8 +95,8 @@ fn refused(server: &str, call: &Call, reason: &str) -> Fault {
 mod tests {
     use super::*;
     use serde_json::json;
-    use tsugi_protocol::answer::{Failure, Outcome};
-    use tsugi_protocol::json::Raw;
+    use tsugi_protocol::answer::{CallFailure, Outcome};
+    use tsugi_protocol::json::RawJson;
 
     struct Echo;
 
@@ -106,19 +106,19 @@ mod tests {
         }
     }
 
-    async fn outcome(checks: &Checks, arguments: Value) -> Outcome {
-        let layer = CanExecute::new(Arc::new(Echo), "files".into(), checks.clone());
-        layer.answer(Call::tool("remove", Some(&Raw::from(arguments)))).outcome().await
+    async fn outcome(checks: &CallChecks, arguments: Value) -> Outcome {
+        let layer = CanExecuteLayer::new(Arc::new(Echo), "files".into(), checks.clone());
+        layer.answer(Call::tool("remove", Some(&RawJson::from(arguments)))).outcome().await
     }
 
     #[tokio::test]
     async fn a_programs_check_stops_a_call_and_lets_others_pass() {
-        let checks = Checks::default();
+        let checks = CallChecks::default();
         checks.set("files", "remove", |arguments| async move {
             if arguments["path"] == "/" { Err("that is everything".to_owned()) } else { Ok(()) }
         });
         assert!(matches!(outcome(&checks, json!({"path": "/tmp/x"})).await, Outcome::Complete(_)));
-        let Outcome::Failed(Failure::Fault(fault)) = outcome(&checks, json!({"path": "/"})).await else {
+        let Outcome::Failed(CallFailure::Fault(fault)) = outcome(&checks, json!({"path": "/"})).await else {
             panic!("the check was not asked");
         };
         assert_eq!(fault.code, FaultCode::CannotExecute);
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn checks_of_another_server_are_not_asked() {
-        let checks = Checks::default();
+        let checks = CallChecks::default();
         checks.set("other", "remove", |_| async { Err("never".to_owned()) });
         assert!(matches!(outcome(&checks, json!({})).await, Outcome::Complete(_)));
     }

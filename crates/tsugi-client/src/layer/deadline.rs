@@ -6,18 +6,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, SentState, Source};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState};
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
 
-use crate::alarm::{Alarm, Bell};
-use crate::config::{Options, ServerConfig};
-use crate::layer::breaker::Breaker;
-use crate::layer::{Asked, reply};
+use crate::coarse_timer::{CoarseTimer, TimerKey};
+use crate::config::{ManagerOptions, ServerConfig};
+use crate::layer::breaker::CircuitBreaker;
+use crate::layer::{TypedAnswer, reply};
 
 /// The limits of one server.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+pub(crate) struct DeadlineLimits {
     /// How long a call may be silent.
     idle: Duration,
     /// How long it may take whatever happens.
@@ -29,9 +29,9 @@ pub(crate) struct Limits {
     is_whole_only: bool,
 }
 
-impl Limits {
+impl DeadlineLimits {
     /// A server's own limits, else those for all.
-    pub(crate) fn of(config: &ServerConfig, options: &Options) -> Self {
+    pub(crate) fn of(config: &ServerConfig, options: &ManagerOptions) -> Self {
         let tools = config.tools.iter().filter_map(|(name, tool)| Some((name.clone(), tool.timeout?))).collect();
         Self {
             idle: config.timeout.unwrap_or(options.timeout),
@@ -69,72 +69,77 @@ impl Limits {
 }
 
 /// Ends calls that take too long, where there are limits. The server is told to cancel, and its process is kept.
-pub(crate) struct Deadline<A> {
+pub(crate) struct DeadlineLayer<A> {
     inner: A,
-    limits: Option<Limits>,
-    shared: Arc<Shared>,
+    limits: Option<DeadlineLimits>,
+    shared: Arc<DeadlineContext>,
 }
 
 /// What a call needs when its time is over.
-struct Shared {
+struct DeadlineContext {
     server: Arc<str>,
-    breaker: Option<Arc<Breaker>>,
-    alarm: Alarm,
+    breaker: Option<Arc<CircuitBreaker>>,
+    alarm: CoarseTimer,
 }
 
-impl<A> Deadline<A> {
+impl<A> DeadlineLayer<A> {
     /// Around `inner`. Calls that take too long end here, where the breaker cannot see them, so it is told.
-    pub(crate) fn new(inner: A, server: Arc<str>, limits: Option<Limits>, breaker: Option<Arc<Breaker>>) -> Self {
-        Self { inner, limits, shared: Arc::new(Shared { server, breaker, alarm: Alarm::default() }) }
+    pub(crate) fn new(
+        inner: A,
+        server: Arc<str>,
+        limits: Option<DeadlineLimits>,
+        breaker: Option<Arc<CircuitBreaker>>,
+    ) -> Self {
+        Self { inner, limits, shared: Arc::new(DeadlineContext { server, breaker, alarm: CoarseTimer::default() }) }
     }
 }
 
-impl<A: Asked> Deadline<A> {
+impl<A: TypedAnswer> DeadlineLayer<A> {
     /// The clock of a call. A subscription has none: it is silent by nature and ends only when its caller does.
-    fn clock(&self, call: &Call) -> Option<Clock> {
+    fn clock(&self, call: &Call) -> Option<CallClock> {
         let limits = self.limits.as_ref().filter(|_| call.method != Method::Listen)?;
         let (idle, total) = limits.for_call(call);
         let wants_progress = call.meta.progress_token.is_some();
         let tool = if call.method == Method::ToolsCall { call.params.get("name") } else { None };
-        Some(Clock { tool, idle, total, started: None, bell: None, wants_progress, shared: self.shared.clone() })
+        Some(CallClock { tool, idle, total, started: None, bell: None, wants_progress, shared: self.shared.clone() })
     }
 }
 
-impl<A: Asked> Asked for Deadline<A> {
-    type Waiting = Limited<A::Waiting>;
+impl<A: TypedAnswer> TypedAnswer for DeadlineLayer<A> {
+    type Waiting = DeadlineReply<A::Waiting>;
 
-    fn ask(&self, call: Call) -> Result<Outcome, Self::Waiting> {
+    fn start(&self, call: Call) -> Result<Outcome, Self::Waiting> {
         let clock = self.clock(&call);
-        self.inner.ask(call).map_err(|waiting| Limited { waiting: Some(waiting), clock })
+        self.inner.start(call).map_err(|waiting| DeadlineReply { waiting: Some(waiting), clock })
     }
 }
 
-impl<A: Asked> Answer for Deadline<A> {
+impl<A: TypedAnswer> Answer for DeadlineLayer<A> {
     fn answer(&self, call: Call) -> Reply {
-        reply(self.ask(call))
+        reply(self.start(call))
     }
 }
 
 /// A call with its clock, when it has one.
-pub(crate) struct Limited<W> {
+pub(crate) struct DeadlineReply<W> {
     /// Absent after its time was over.
     waiting: Option<W>,
-    clock: Option<Clock>,
+    clock: Option<CallClock>,
 }
 
-struct Clock {
+struct CallClock {
     /// The tool's name as it was written.
-    tool: Option<Raw>,
+    tool: Option<RawJson>,
     idle: Duration,
     total: Duration,
     started: Option<Instant>,
     /// Set only when the answer is not there at once.
-    bell: Option<Bell>,
+    bell: Option<TimerKey>,
     wants_progress: bool,
-    shared: Arc<Shared>,
+    shared: Arc<DeadlineContext>,
 }
 
-impl Clock {
+impl CallClock {
     /// The call showed that it is alive.
     fn reset(&mut self) {
         let now = Instant::now();
@@ -166,32 +171,32 @@ impl Clock {
             true => fault.sent(SentState::NotSent).with_hint("raise `maxInFlight` if the server can take more"),
             false => fault.with_hint("raise `timeout` for the server or the tool if it needs longer"),
         };
-        match self.tool.as_ref().and_then(Raw::as_string) {
+        match self.tool.as_ref().and_then(RawJson::as_string) {
             Some(tool) => fault.on_tool(&tool),
             None => fault,
         }
     }
 }
 
-impl Drop for Clock {
+impl Drop for CallClock {
     fn drop(&mut self) {
         if let Some(bell) = self.bell.take() {
-            self.shared.alarm.forget(bell);
+            self.shared.alarm.remove(bell);
         }
     }
 }
 
-impl<W: Source + Unpin> Source for Limited<W> {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl<W: ReplySource + Unpin> ReplySource for DeadlineReply<W> {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         let this = &mut *self;
         let Some(waiting) = &mut this.waiting else { return Poll::Pending };
         let Some(clock) = &mut this.clock else { return Pin::new(waiting).poll_event(context) };
         loop {
             match Pin::new(&mut *waiting).poll_event(context) {
-                Poll::Ready(Event::Note(note)) => {
+                Poll::Ready(ReplyEvent::Note(note)) => {
                     clock.reset();
                     if note.method != Method::Progress || clock.wants_progress {
-                        return Poll::Ready(Event::Note(note));
+                        return Poll::Ready(ReplyEvent::Note(note));
                     }
                 }
                 Poll::Ready(done) => return Poll::Ready(done),
@@ -206,20 +211,20 @@ impl<W: Source + Unpin> Source for Limited<W> {
         }
         // Dropping it tells the server to cancel.
         this.waiting = None;
-        Poll::Ready(Event::Done(Outcome::fault(fault)))
+        Poll::Ready(ReplyEvent::Done(Outcome::fault(fault)))
     }
 
     fn is_in_line(&self) -> bool {
-        self.waiting.as_ref().is_some_and(Source::is_in_line)
+        self.waiting.as_ref().is_some_and(ReplySource::is_in_line)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tsugi_protocol::answer::{Failure, Notes};
-    use tsugi_protocol::json::Object;
-    use tsugi_protocol::rpc::Notification;
+    use tsugi_protocol::answer::{CallFailure, NoteSink};
+    use tsugi_protocol::json::JsonObject;
+    use tsugi_protocol::rpc::RpcNotification;
 
     struct Slow(Vec<Duration>);
 
@@ -227,13 +232,13 @@ mod tests {
         /// Reports progress after each wait, then answers.
         fn answer(&self, _: Call) -> Reply {
             let waits = self.0.clone();
-            Reply::from_noting(move |notes: Notes| async move {
+            Reply::from_noted_future(move |notes: NoteSink| async move {
                 for wait in waits {
                     tokio::time::sleep(wait).await;
-                    notes.push(Notification::new(Method::Progress, None));
+                    notes.push(RpcNotification::new(Method::Progress, None));
                     tokio::task::yield_now().await;
                 }
-                Outcome::complete(Object::empty())
+                Outcome::complete(JsonObject::empty())
             })
         }
     }
@@ -242,20 +247,20 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    fn limits() -> Limits {
+    fn limits() -> DeadlineLimits {
         let tools = vec![("slow".into(), seconds(90))];
-        Limits { idle: seconds(30), total: seconds(600), is_total_given: false, tools, is_whole_only: false }
+        DeadlineLimits { idle: seconds(30), total: seconds(600), is_total_given: false, tools, is_whole_only: false }
     }
 
     async fn outcome(waits: &[u64], total: u64) -> Outcome {
         let slow = Slow(waits.iter().map(|count| seconds(*count)).collect());
-        let limits = Limits { total: seconds(total), ..limits() };
-        Deadline::new(Arc::new(slow), "s".into(), Some(limits), None).answer(Call::tool("t", None)).outcome().await
+        let limits = DeadlineLimits { total: seconds(total), ..limits() };
+        DeadlineLayer::new(Arc::new(slow), "s".into(), Some(limits), None).answer(Call::tool("t", None)).outcome().await
     }
 
     fn timed_out(outcome: &Outcome) -> Option<&str> {
         match outcome {
-            Outcome::Failed(Failure::Fault(fault)) if fault.code == FaultCode::Timeout => Some(&fault.message),
+            Outcome::Failed(CallFailure::Fault(fault)) if fault.code == FaultCode::Timeout => Some(&fault.message),
             _ => None,
         }
     }
@@ -286,7 +291,7 @@ mod tests {
     fn a_limit_on_the_whole_that_somebody_set_is_not_exceeded_and_another_gives_way() {
         let slow = Call::tool("slow", None);
         let check = |is_total_given, is_whole_only, total, expected: (u64, u64)| {
-            let limits = Limits { total: seconds(total), is_total_given, is_whole_only, ..limits() };
+            let limits = DeadlineLimits { total: seconds(total), is_total_given, is_whole_only, ..limits() };
             assert_eq!(limits.for_call(&slow), (seconds(expected.0), seconds(expected.1)), "{limits:?}");
         };
         check(false, false, 600, (90, 600));
@@ -300,8 +305,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_limit_on_the_whole_may_be_shorter_than_that_on_silence() {
-        let limits = Limits { total: seconds(5), is_total_given: true, ..limits() };
-        let reply = Deadline::new(Arc::new(Slow(vec![seconds(20)])), "s".into(), Some(limits), None)
+        let limits = DeadlineLimits { total: seconds(5), is_total_given: true, ..limits() };
+        let reply = DeadlineLayer::new(Arc::new(Slow(vec![seconds(20)])), "s".into(), Some(limits), None)
             .answer(Call::tool("t", None));
         assert_eq!(timed_out(&reply.outcome().await), Some("the call took longer than 5s in all"));
     }

@@ -8,41 +8,46 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource};
 
-use super::{Asked, reply};
-pub(crate) use gate::Gate;
-use gate::{Permit, Refusal};
+use super::{TypedAnswer, reply};
+pub(crate) use gate::ConcurrencyGate;
+use gate::{GatePermit, GateRefusal};
 
 /// Lets calls through the gate of a server and then through the gate of all servers, where there are gates.
-pub(crate) struct Limit<A> {
+pub(crate) struct LimitLayer<A> {
     inner: A,
     server: Arc<str>,
-    gates: Gates,
+    gates: GatePair,
 }
 
 #[derive(Clone)]
-struct Gates {
-    own: Option<Arc<Gate>>,
-    common: Option<Arc<Gate>>,
+struct GatePair {
+    own: Option<Arc<ConcurrencyGate>>,
+    common: Option<Arc<ConcurrencyGate>>,
 }
 
 /// The places a call holds while it is under way.
-pub(crate) struct Held {
-    _own: Option<Permit>,
-    _common: Option<Permit>,
+pub(crate) struct GatePermits {
+    _own: Option<GatePermit>,
+    _common: Option<GatePermit>,
 }
 
-impl<A> Limit<A> {
+impl<A> LimitLayer<A> {
     /// Around `inner`, with the gate of this server and that of all.
-    pub(crate) fn new(inner: A, server: Arc<str>, own: Option<Arc<Gate>>, common: Option<Arc<Gate>>) -> Self {
-        Self { inner, server, gates: Gates { own, common } }
+    pub(crate) fn new(
+        inner: A,
+        server: Arc<str>,
+        own: Option<Arc<ConcurrencyGate>>,
+        common: Option<Arc<ConcurrencyGate>>,
+    ) -> Self {
+        Self { inner, server, gates: GatePair { own, common } }
     }
 }
 
-impl Gates {
+impl GatePair {
     /// Both places, when they are free now and nobody else waits for them.
-    fn enter_now(&self) -> Option<Held> {
+    fn enter_now(&self) -> Option<GatePermits> {
         let own = match &self.own {
             Some(gate) => Some(gate.enter_now()?),
             None => None,
@@ -51,16 +56,19 @@ impl Gates {
             Some(gate) => Some(gate.enter_now()?),
             None => None,
         };
-        Some(Held { _own: own, _common: common })
+        Some(GatePermits { _own: own, _common: common })
     }
 
-    async fn enter(&self, principal: &str) -> Result<Held, (Refusal, Arc<Gate>)> {
+    async fn enter(&self, principal: &str) -> Result<GatePermits, (GateRefusal, Arc<ConcurrencyGate>)> {
         let own = Self::pass(&self.own, principal).await?;
         let common = Self::pass(&self.common, principal).await?;
-        Ok(Held { _own: own, _common: common })
+        Ok(GatePermits { _own: own, _common: common })
     }
 
-    async fn pass(gate: &Option<Arc<Gate>>, principal: &str) -> Result<Option<Permit>, (Refusal, Arc<Gate>)> {
+    async fn pass(
+        gate: &Option<Arc<ConcurrencyGate>>,
+        principal: &str,
+    ) -> Result<Option<GatePermit>, (GateRefusal, Arc<ConcurrencyGate>)> {
         match gate {
             Some(gate) => gate.enter(principal).await.map(Some).map_err(|refusal| (refusal, gate.clone())),
             None => Ok(None),
@@ -68,13 +76,13 @@ impl Gates {
     }
 }
 
-impl<A: Asked + Clone + 'static> Limit<A> {
+impl<A: TypedAnswer + Clone + 'static> LimitLayer<A> {
     /// Waits for its turn before it asks.
-    fn wait(&self, call: Call) -> Holding<A::Waiting> {
+    fn wait(&self, call: Call) -> LimitReply<A::Waiting> {
         let (inner, server, gates) = (self.inner.clone(), self.server.clone(), self.gates.clone());
         let has_begun = Arc::<AtomicBool>::default();
         let begins = has_begun.clone();
-        let reply = Reply::from_late(async move {
+        let reply = Reply::from_pending_reply(async move {
             let (timeline, began) = (call.options.timeline.clone(), Instant::now());
             let entered = gates.enter(call.caller.principal()).await;
             begins.store(true, Relaxed);
@@ -82,38 +90,40 @@ impl<A: Asked + Clone + 'static> Limit<A> {
                 timeline.add("queue", began, Instant::now(), None);
             }
             match entered {
-                Ok(held) => reply(inner.ask(call).map_err(|waiting| Holding::Under { waiting, _held: held })),
+                Ok(held) => reply(inner.start(call).map_err(|waiting| LimitReply::Under { waiting, _held: held })),
                 Err((refusal, gate)) => Reply::fault(overloaded(&server, refusal, &gate)),
             }
         });
-        Holding::Queued { reply, has_begun }
+        LimitReply::Queued { reply, has_begun }
     }
 }
 
-impl<A: Asked + Clone + 'static> Asked for Limit<A> {
-    type Waiting = Holding<A::Waiting>;
+impl<A: TypedAnswer + Clone + 'static> TypedAnswer for LimitLayer<A> {
+    type Waiting = LimitReply<A::Waiting>;
 
-    fn ask(&self, call: Call) -> Result<Outcome, Self::Waiting> {
+    fn start(&self, call: Call) -> Result<Outcome, Self::Waiting> {
         match self.gates.enter_now() {
-            Some(held) => self.inner.ask(call).map_err(|waiting| Holding::Under { waiting, _held: held }),
+            Some(held) => self.inner.start(call).map_err(|waiting| LimitReply::Under { waiting, _held: held }),
             None => Err(self.wait(call)),
         }
     }
 }
 
-impl<A: Asked + Clone + 'static> Answer for Limit<A> {
+impl<A: TypedAnswer + Clone + 'static> Answer for LimitLayer<A> {
     fn answer(&self, call: Call) -> Reply {
-        reply(self.ask(call))
+        reply(self.start(call))
     }
 }
 
-fn overloaded(server: &str, refusal: Refusal, gate: &Gate) -> Fault {
+fn overloaded(server: &str, refusal: GateRefusal, gate: &ConcurrencyGate) -> Fault {
     let policy = gate.policy();
     let message = match refusal {
-        Refusal::Full => {
+        GateRefusal::Full => {
             format!("too much at once: {} calls are under way and {} wait", policy.in_flight, policy.queue)
         }
-        Refusal::Late => format!("no call could begin within {:?}: {} are under way", policy.wait, policy.in_flight),
+        GateRefusal::Late => {
+            format!("no call could begin within {:?}: {} are under way", policy.wait, policy.in_flight)
+        }
     };
     let mut fault = Fault::new(FaultCode::Overloaded, message).on_server(server);
     fault.retry_after_ms = Some(policy.wait.as_millis().max(1) as u64);
@@ -121,12 +131,12 @@ fn overloaded(server: &str, refusal: Refusal, gate: &Gate) -> Fault {
 }
 
 /// A call with its places, which are free again when it ends or is dropped.
-pub(crate) enum Holding<W> {
+pub(crate) enum LimitReply<W> {
     /// It had them at once.
     Under {
         /// The call.
         waiting: W,
-        _held: Held,
+        _held: GatePermits,
     },
     /// It stood in line for them, and has them inside.
     Queued {
@@ -137,16 +147,16 @@ pub(crate) enum Holding<W> {
     },
 }
 
-impl<W: Source + Unpin> Source for Holding<W> {
-    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl<W: ReplySource + Unpin> ReplySource for LimitReply<W> {
+    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         match self.get_mut() {
-            Holding::Under { waiting, .. } => Pin::new(waiting).poll_event(context),
-            Holding::Queued { reply, .. } => reply.poll_event(context),
+            LimitReply::Under { waiting, .. } => Pin::new(waiting).poll_event(context),
+            LimitReply::Queued { reply, .. } => reply.poll_event(context),
         }
     }
 
     fn is_in_line(&self) -> bool {
-        matches!(self, Holding::Queued { has_begun, .. } if !has_begun.load(Relaxed))
+        matches!(self, LimitReply::Queued { has_begun, .. } if !has_begun.load(Relaxed))
     }
 }
 

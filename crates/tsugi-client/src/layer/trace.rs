@@ -7,18 +7,18 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tracing::Level;
-use tsugi_protocol::answer::{Answer, Call, Event, Failure, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Answer, Call, CallFailure, Outcome, Reply, ReplyEvent, ReplySource};
 
 use crate::config::ServerConfig;
 
 /// Logs calls. Quiet tools are logged at debug level only.
-pub(crate) struct Trace<A> {
+pub(crate) struct TraceLayer<A> {
     inner: A,
     server: Arc<str>,
     quiet: HashSet<String>,
 }
 
-impl<A> Trace<A> {
+impl<A> TraceLayer<A> {
     /// Around `inner`.
     pub(crate) fn new(inner: A, config: &ServerConfig) -> Self {
         let quiet = config.tools.iter().filter(|(_, tool)| tool.is_quiet).map(|(name, _)| name.clone()).collect();
@@ -26,14 +26,14 @@ impl<A> Trace<A> {
     }
 }
 
-impl<A: Answer> Answer for Trace<A> {
+impl<A: Answer> Answer for TraceLayer<A> {
     fn answer(&self, call: Call) -> Reply {
         if !tracing::enabled!(Level::INFO) {
             return self.inner.answer(call);
         }
         let subject = call.subject().map(|subject| subject.into_owned());
         let is_quiet = subject.as_ref().is_some_and(|subject| self.quiet.contains(subject));
-        let line = Line {
+        let line = TraceEntry {
             server: self.server.clone(),
             method: call.method.to_string(),
             subject: subject.unwrap_or_default(),
@@ -42,11 +42,11 @@ impl<A: Answer> Answer for Trace<A> {
             is_written: false,
             started: Instant::now(),
         };
-        Reply::from_source(Traced { reply: self.inner.answer(call), line })
+        Reply::from_source(TraceReply { reply: self.inner.answer(call), line })
     }
 }
 
-struct Line {
+struct TraceEntry {
     server: Arc<str>,
     method: String,
     subject: String,
@@ -57,7 +57,7 @@ struct Line {
     started: Instant,
 }
 
-impl Line {
+impl TraceEntry {
     fn write(&mut self, ended: &str) {
         self.is_written = true;
         let ms = self.started.elapsed().as_secs_f64() * 1000.0;
@@ -76,17 +76,17 @@ fn how(outcome: &Outcome) -> String {
         Outcome::Complete(complete) if complete.is_tool_error() => "tool error".into(),
         Outcome::Complete(_) => "ok".into(),
         Outcome::InputRequired(_) => "input required".into(),
-        Outcome::Failed(Failure::Upstream(error)) => format!("error {}", error.code()),
-        Outcome::Failed(Failure::Fault(fault)) => fault.code.as_str().into(),
+        Outcome::Failed(CallFailure::Upstream(error)) => format!("error {}", error.code()),
+        Outcome::Failed(CallFailure::Fault(fault)) => fault.code.as_str().into(),
     }
 }
 
-struct Traced {
+struct TraceReply {
     reply: Reply,
-    line: Line,
+    line: TraceEntry,
 }
 
-impl Drop for Traced {
+impl Drop for TraceReply {
     fn drop(&mut self) {
         if !self.line.is_written {
             self.line.write("cancelled");
@@ -94,10 +94,10 @@ impl Drop for Traced {
     }
 }
 
-impl Source for Traced {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for TraceReply {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         let event = std::task::ready!(self.reply.poll_event(context));
-        if let Event::Done(outcome) = &event {
+        if let ReplyEvent::Done(outcome) = &event {
             self.line.write(&how(outcome));
         }
         Poll::Ready(event)

@@ -6,26 +6,28 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use serde_json::Value;
-use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Outcome, Reply, SentState, Source, Stage};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::answer::{
+    Answer, Call, CallStage, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState,
+};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::tool::is_error;
-use tsugi_schema::validate::{Faults, Limits, Validator};
+use tsugi_schema::validate::{SchemaViolations, ValidationLimits, Validator};
 
-use crate::config::Strictness;
-use crate::tools::{CHECKING, KnownTool, Tools};
+use crate::config::ValidationMode;
+use crate::tool_table::{CHECKING, KnownTool, ToolTable};
 
 /// Checks calls of tools. A tool that the server has not told of passes, and one whose schema is careless; one whose
 /// schema is hostile is refused where checking is enforced.
 #[derive(Clone)]
-pub(crate) struct Validate {
+pub(crate) struct ValidateLayer {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
-    tools: Arc<Tools>,
+    tools: Arc<ToolTable>,
 }
 
-impl Validate {
+impl ValidateLayer {
     /// Around `inner`.
-    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<Tools>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<ToolTable>) -> Self {
         Self { inner, server, tools }
     }
 
@@ -36,7 +38,7 @@ impl Validate {
             let fault = Fault::new(FaultCode::CannotExecute, message).on_server(&self.server).on_tool(tool.name());
             return Some(fault.with_hint("`validate: off` for this tool lets it be called all the same"));
         }
-        if tool.policy.arguments == Strictness::Off {
+        if tool.policy.arguments == ValidationMode::Off {
             return None;
         }
         let timed = call.options.timeline.as_ref().map(|timeline| (timeline, Instant::now()));
@@ -45,7 +47,7 @@ impl Validate {
             timeline.add("validate", began, Instant::now(), fault.as_ref().map(|_| "the arguments do not fit".into()));
         }
         let fault = fault?.on_server(&self.server);
-        if tool.policy.arguments == Strictness::Enforce {
+        if tool.policy.arguments == ValidationMode::Enforce {
             return Some(fault);
         }
         let server = &self.server;
@@ -58,7 +60,7 @@ impl Validate {
     /// Compiles the schemas of a tool before its first call, where that holds up nobody else.
     fn after_preparing(&self, tool: Arc<KnownTool>, call: Call) -> Reply {
         let layer = self.clone();
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             let prepared = tokio::task::spawn_blocking(move || tool.prepare()).await;
             match prepared {
                 Ok(()) => layer.answer(call),
@@ -69,7 +71,7 @@ impl Validate {
 }
 
 /// What a look at a tool says of a call.
-enum Look {
+enum SchemaLookup {
     /// It is refused.
     Refuse(Fault),
     /// It passes, and its result is to be checked.
@@ -79,41 +81,41 @@ enum Look {
     Prepare(Arc<KnownTool>),
 }
 
-impl Answer for Validate {
+impl Answer for ValidateLayer {
     fn answer(&self, call: Call) -> Reply {
         let looked = self.tools.of(&call, |tool| {
             if !tool.is_prepared() {
                 if !tool.is_light() {
-                    return Look::Prepare(tool.clone());
+                    return SchemaLookup::Prepare(tool.clone());
                 }
                 tool.prepare();
             }
             match self.refuse(&call, tool) {
-                Some(fault) => Look::Refuse(fault),
-                None if checks_results(tool) => Look::Check(tool.clone()),
-                None => Look::Pass,
+                Some(fault) => SchemaLookup::Refuse(fault),
+                None if checks_results(tool) => SchemaLookup::Check(tool.clone()),
+                None => SchemaLookup::Pass,
             }
         });
         let tool = match looked {
-            Some(Look::Prepare(tool)) => return self.after_preparing(tool, call),
-            Some(Look::Refuse(fault)) => return Reply::fault(fault),
-            Some(Look::Check(tool)) => tool,
-            Some(Look::Pass) | None => return self.inner.answer(call),
+            Some(SchemaLookup::Prepare(tool)) => return self.after_preparing(tool, call),
+            Some(SchemaLookup::Refuse(fault)) => return Reply::fault(fault),
+            Some(SchemaLookup::Check(tool)) => tool,
+            Some(SchemaLookup::Pass) | None => return self.inner.answer(call),
         };
         let (server, reply) = (self.server.clone(), self.inner.answer(call));
         match reply.into_ready() {
             Ok(outcome) => Reply::ready(checked(&server, &tool, outcome)),
-            Err(reply) => Reply::from_source(Checked { reply, server, tool }),
+            Err(reply) => Reply::from_source(ValidateReply { reply, server, tool }),
         }
     }
 }
 
 fn checks_results(tool: &KnownTool) -> bool {
-    tool.policy.results != Strictness::Off && tool.output().is_some()
+    tool.policy.results != ValidationMode::Off && tool.output().is_some()
 }
 
 /// What is wrong with the arguments of a call; `None` when nothing is, or nothing can be said.
-pub(crate) fn check_arguments(tool: &KnownTool, arguments: Option<&Raw>) -> Option<Fault> {
+pub(crate) fn check_arguments(tool: &KnownTool, arguments: Option<&RawJson>) -> Option<Fault> {
     let faults = check(tool.input()?, arguments.map_or(b"{}", |raw| &raw.bytes()[..])).err()?;
     if faults.is_undecided {
         tracing::warn!(tool = tool.name(), "arguments were not checked: {faults}");
@@ -124,20 +126,20 @@ pub(crate) fn check_arguments(tool: &KnownTool, arguments: Option<&Raw>) -> Opti
     Some(fault.with_details(details(&faults)))
 }
 
-fn check(validator: &Validator, bytes: &[u8]) -> Result<(), Faults> {
+fn check(validator: &Validator, bytes: &[u8]) -> Result<(), SchemaViolations> {
     if validator.accepts(bytes) {
         return Ok(());
     }
-    let whole = |message: String| Faults {
-        list: vec![tsugi_schema::validate::Fault {
-            instance: tsugi_schema::pointer::Pointer::root(),
-            schema: tsugi_schema::pointer::Pointer::root(),
+    let whole = |message: String| SchemaViolations {
+        list: vec![tsugi_schema::validate::SchemaViolation {
+            instance: tsugi_schema::pointer::JsonPointer::root(),
+            schema: tsugi_schema::pointer::JsonPointer::root(),
             message,
         }],
         has_more: false,
         is_undecided: false,
     };
-    let limit = Limits::default().value_bytes;
+    let limit = ValidationLimits::default().value_bytes;
     if bytes.len() > limit {
         return Err(whole(format!("is larger than {limit} bytes")));
     }
@@ -145,21 +147,21 @@ fn check(validator: &Validator, bytes: &[u8]) -> Result<(), Faults> {
     validator.validate(&value)
 }
 
-fn details(faults: &Faults) -> Raw {
-    Raw::from_value(&serde_json::json!({"faults": faults.list, "hasMore": faults.has_more}))
+fn details(faults: &SchemaViolations) -> RawJson {
+    RawJson::from_value(&serde_json::json!({"faults": faults.list, "hasMore": faults.has_more}))
 }
 
-struct Checked {
+struct ValidateReply {
     reply: Reply,
     server: Arc<str>,
     tool: Arc<KnownTool>,
 }
 
-impl Source for Checked {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for ValidateReply {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         let event = std::task::ready!(self.reply.poll_event(context));
         Poll::Ready(match event {
-            Event::Done(outcome) => Event::Done(checked(&self.server, &self.tool, outcome)),
+            ReplyEvent::Done(outcome) => ReplyEvent::Done(checked(&self.server, &self.tool, outcome)),
             note => note,
         })
     }
@@ -173,7 +175,7 @@ impl Source for Checked {
 fn checked(server: &str, tool: &KnownTool, outcome: Outcome) -> Outcome {
     let Outcome::Complete(complete) = &outcome else { return outcome };
     let Some(fault) = check_result(tool, &complete.body) else { return outcome };
-    if tool.policy.results == Strictness::Enforce {
+    if tool.policy.results == ValidationMode::Enforce {
         return Outcome::fault(fault.on_server(server));
     }
     if tool.may_complain(Instant::now()) {
@@ -183,12 +185,12 @@ fn checked(server: &str, tool: &KnownTool, outcome: Outcome) -> Outcome {
 }
 
 /// What is wrong with a result. A tool that failed need not give what it promises.
-fn check_result(tool: &KnownTool, body: &Object) -> Option<Fault> {
+fn check_result(tool: &KnownTool, body: &JsonObject) -> Option<Fault> {
     if is_error(body) {
         return None;
     }
     let fault = |message: String| {
-        let fault = Fault::new(FaultCode::InvalidResponse, message).on_tool(tool.name()).at(Stage::Validate);
+        let fault = Fault::new(FaultCode::InvalidResponse, message).on_tool(tool.name()).at(CallStage::Validate);
         fault.sent(SentState::Unknown).with_hint("the tool ran; only its answer is not what it promises")
     };
     let Some(content) = body.get_bytes("structuredContent") else {

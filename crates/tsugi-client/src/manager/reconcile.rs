@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Held, Manager};
-use crate::config::{ServerConfig, Start};
-use crate::connection::state::State;
-use crate::server::What;
+use super::{Manager, RegisteredServer};
+use crate::config::{ServerConfig, StartPolicy};
+use crate::connection::state::ConnectionState;
+use crate::server::ServerEvent;
 use tsugi_protocol::answer::Fault;
 
 /// How long a server that was replaced still takes calls: whoever looked its name up just before has the old handle.
@@ -13,7 +13,7 @@ const LAST_CALLS: Duration = Duration::from_millis(250);
 
 /// One step of a reconciliation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum ReconcileStep {
     /// A server that stays as it is, with its process.
     Keep(String),
     /// A server that is new.
@@ -26,18 +26,18 @@ pub enum Step {
 
 /// Servers that should be there, the new ones started beside those that still answer. Dropping it ends them, and
 /// nothing has changed.
-pub struct Prepared(Vec<Wanted>);
+pub struct PreparedServers(Vec<WantedServer>);
 
-enum Wanted {
+enum WantedServer {
     /// As it is.
     Kept(ServerConfig),
     /// Started, but nobody knows it yet.
-    Fresh { held: Held, replaces: Replaces },
+    Fresh { held: RegisteredServer, replaces: ReplacedTarget },
 }
 
 /// What a fresh server takes the place of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Replaces {
+enum ReplacedTarget {
     Nothing,
     /// One that could not be called anyway.
     Broken,
@@ -45,16 +45,16 @@ enum Replaces {
     Working,
 }
 
-impl Prepared {
+impl PreparedServers {
     /// Waits until every new server that takes the place of one that works can be called. Fails with the first one
     /// that cannot: whoever drops this then has changed nothing. New names and servers that start lazily or
     /// did not work before are not waited for, since nobody loses anything by them.
     pub async fn ready(&self, limit: Duration) -> Result<(), Fault> {
         let waiting = self.0.iter().filter_map(|wanted| match wanted {
-            Wanted::Fresh { held, replaces: Replaces::Working } => Some(&held.server),
+            WantedServer::Fresh { held, replaces: ReplacedTarget::Working } => Some(&held.server),
             _ => None,
         });
-        let eager = waiting.filter(|server| server.config().start == Start::Eager);
+        let eager = waiting.filter(|server| server.config().start == StartPolicy::Eager);
         futures_util::future::try_join_all(eager.map(|server| server.settled(limit))).await.map(drop)
     }
 }
@@ -62,41 +62,44 @@ impl Prepared {
 impl Manager {
     /// Brings the servers into line with `wanted`, in that order. New ones start before old ones stop;
     /// unchanged ones never notice. The steps are given back; old servers drain in the background.
-    pub fn reconcile(&self, wanted: Vec<ServerConfig>) -> Vec<Step> {
+    pub fn reconcile(&self, wanted: Vec<ServerConfig>) -> Vec<ReconcileStep> {
         self.adopt(self.prepare(wanted))
     }
 
     /// Starts what is new in `wanted` beside what there is. Nothing changes until [`adopt`](Self::adopt).
-    pub fn prepare(&self, wanted: Vec<ServerConfig>) -> Prepared {
+    pub fn prepare(&self, wanted: Vec<ServerConfig>) -> PreparedServers {
         let prepare = |config: ServerConfig| match self.server(&config.name) {
-            Some(server) if *server.config() == config => Wanted::Kept(config),
-            Some(server) if server.status().state == State::Connected => {
-                Wanted::Fresh { held: self.hold(config, Some(&server)), replaces: Replaces::Working }
+            Some(server) if *server.config() == config => WantedServer::Kept(config),
+            Some(server) if server.status().state == ConnectionState::Connected => WantedServer::Fresh {
+                held: self.spawn_server(config, Some(&server)),
+                replaces: ReplacedTarget::Working,
+            },
+            Some(server) => {
+                WantedServer::Fresh { held: self.spawn_server(config, Some(&server)), replaces: ReplacedTarget::Broken }
             }
-            Some(server) => Wanted::Fresh { held: self.hold(config, Some(&server)), replaces: Replaces::Broken },
-            None => Wanted::Fresh { held: self.hold(config, None), replaces: Replaces::Nothing },
+            None => WantedServer::Fresh { held: self.spawn_server(config, None), replaces: ReplacedTarget::Nothing },
         };
-        Prepared(wanted.into_iter().map(prepare).collect())
+        PreparedServers(wanted.into_iter().map(prepare).collect())
     }
 
     /// Makes prepared servers those that are called. Old ones drain in the background.
-    pub fn adopt(&self, prepared: Prepared) -> Vec<Step> {
+    pub fn adopt(&self, prepared: PreparedServers) -> Vec<ReconcileStep> {
         let mut steps = Vec::new();
         let mut servers = self.0.servers.write();
-        let mut old: Vec<Held> = std::mem::take(&mut *servers);
+        let mut old: Vec<RegisteredServer> = std::mem::take(&mut *servers);
         for wanted in prepared.0 {
             let (held, step) = match wanted {
-                Wanted::Kept(config) => {
+                WantedServer::Kept(config) => {
                     let found = old.iter().position(|held| held.server.name() == config.name);
                     let name = config.name.clone();
                     match found {
-                        Some(index) => (old.remove(index), Step::Keep(name)),
+                        Some(index) => (old.remove(index), ReconcileStep::Keep(name)),
                         // Somebody removed it meanwhile.
-                        None => (self.hold(config, None), Step::Start(name)),
+                        None => (self.spawn_server(config, None), ReconcileStep::Start(name)),
                     }
                 }
-                Wanted::Fresh { held, replaces: Replaces::Nothing } => step(held, Step::Start),
-                Wanted::Fresh { held, .. } => step(held, Step::Replace),
+                WantedServer::Fresh { held, replaces: ReplacedTarget::Nothing } => step(held, ReconcileStep::Start),
+                WantedServer::Fresh { held, .. } => step(held, ReconcileStep::Replace),
             };
             servers.push(held);
             steps.push(step);
@@ -106,33 +109,34 @@ impl Manager {
         steps
     }
 
-    fn retire(&self, old: Vec<Held>, steps: &mut Vec<Step>) {
+    fn retire(&self, old: Vec<RegisteredServer>, steps: &mut Vec<ReconcileStep>) {
         for held in old {
             let name = held.server.name().to_owned();
             let is_replaced = self.server(&name).is_some();
             let manager = self.clone();
             if !is_replaced {
-                steps.push(Step::Remove(name));
+                steps.push(ReconcileStep::Remove(name));
             }
             self.0.leaving.spawn(async move {
                 if is_replaced {
                     tokio::time::sleep(LAST_CALLS).await;
                 }
                 held.server.stop().await;
-                manager.tell(&held.server, if is_replaced { What::Registered } else { What::Removed });
+                manager
+                    .announce(&held.server, if is_replaced { ServerEvent::Registered } else { ServerEvent::Removed });
             });
         }
         for step in steps.iter() {
-            if let Step::Start(name) | Step::Replace(name) = step
+            if let ReconcileStep::Start(name) | ReconcileStep::Replace(name) = step
                 && let Some(server) = self.server(name)
             {
-                self.tell(&server, What::Registered);
+                self.announce(&server, ServerEvent::Registered);
             }
         }
     }
 }
 
-fn step(held: Held, make: fn(String) -> Step) -> (Held, Step) {
+fn step(held: RegisteredServer, make: fn(String) -> ReconcileStep) -> (RegisteredServer, ReconcileStep) {
     let name = held.server.name().to_owned();
     (held, make(name))
 }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_process::Command;
-use tsugi_protocol::answer::{Answer, Call, Caller, Failure, FaultCode, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_process::JobCommand;
+use tsugi_protocol::answer::{Answer, Call, CallFailure, Caller, FaultCode, Outcome};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::ClientCapabilities;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_testkit::script::Script;
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
-use crate::config::{EraChoice, Instances, own_profile};
-use crate::{Manager, Options, Server, ServerConfig, Target};
+use crate::config::{EraChoice, InstancePolicy, own_profile};
+use crate::{ConnectTarget, Manager, ManagerOptions, Server, ServerConfig};
 
 struct World {
     scripted: Scripted,
@@ -25,12 +25,12 @@ struct World {
 
 async fn world(set: impl FnOnce(&mut ServerConfig)) -> World {
     let scripted = Scripted::new(Script::legacy());
-    let command = Command::new(scripted.program()).args(scripted.args());
+    let command = JobCommand::new(scripted.program()).args(scripted.args());
     let command = scripted.env().into_iter().fold(command, |command, (name, value)| command.env(name, value));
-    let mut config = ServerConfig::new("s", Target::stdio(command));
+    let mut config = ServerConfig::new("s", ConnectTarget::stdio(command));
     config.era = EraChoice::Legacy;
     set(&mut config);
-    let manager = Manager::new(Options::default());
+    let manager = Manager::new(ManagerOptions::default());
     let server = manager.register(config).unwrap();
     server.ready(wait::PATIENCE).await.unwrap();
     World { scripted, _manager: manager, server }
@@ -39,7 +39,7 @@ async fn world(set: impl FnOnce(&mut ServerConfig)) -> World {
 impl World {
     async fn call(&self, caller: &Caller, tool: &str, arguments: Value) -> Outcome {
         let mut call = Call::tool(tool, Some(&arguments.into())).from_caller(caller.clone());
-        call.meta = RequestMeta::of_client(Options::default().profile);
+        call.meta = RequestMeta::of_client(ManagerOptions::default().profile);
         self.server.answer(call).outcome().await
     }
 
@@ -56,7 +56,7 @@ impl World {
 
 #[tokio::test]
 async fn each_session_has_a_process_of_its_own_and_keeps_it() {
-    let world = world(|config| config.instances = Instances::PerSession).await;
+    let world = world(|config| config.instances = InstancePolicy::PerSession).await;
     let ann = Caller::new("ann");
     let callers = [ann.in_session("one"), ann.in_session("two"), Caller::new("bob").in_session("one"), ann];
     let mut pids = Vec::new();
@@ -75,7 +75,7 @@ async fn each_session_has_a_process_of_its_own_and_keeps_it() {
 #[tokio::test]
 async fn the_session_unused_for_longest_makes_room_but_never_one_that_is_in_use() {
     let world = world(|config| {
-        config.instances = Instances::PerSession;
+        config.instances = InstancePolicy::PerSession;
         config.max_connections = 3;
     })
     .await;
@@ -87,10 +87,10 @@ async fn the_session_unused_for_longest_makes_room_but_never_one_that_is_in_use(
     assert_ne!(world.pid(&session("two")).await, two, "it was closed and started anew");
     let busy = ["two", "one"].map(|name| {
         let mut call = Call::tool("sleep", Some(&json!({"ms": 60_000}).into())).from_caller(session(name));
-        call.meta = RequestMeta::of_client(Options::default().profile);
+        call.meta = RequestMeta::of_client(ManagerOptions::default().profile);
         world.server.answer(call)
     });
-    let Outcome::Failed(Failure::Fault(fault)) = world.call(&session("four"), "echo", json!({})).await else {
+    let Outcome::Failed(CallFailure::Fault(fault)) = world.call(&session("four"), "echo", json!({})).await else {
         panic!("there was no room")
     };
     assert_eq!(fault.code, FaultCode::Overloaded);
@@ -100,7 +100,7 @@ async fn the_session_unused_for_longest_makes_room_but_never_one_that_is_in_use(
 
 #[tokio::test]
 async fn a_pool_grows_while_all_are_busy_and_not_beyond_its_size() {
-    let world = world(|config| config.instances = Instances::Pool(3)).await;
+    let world = world(|config| config.instances = InstancePolicy::Pool(3)).await;
     let caller = Caller::local();
     let first = world.pid(&caller).await;
     assert_eq!(world.pid(&caller).await, first, "an idle one is used again");
@@ -113,7 +113,7 @@ async fn a_pool_grows_while_all_are_busy_and_not_beyond_its_size() {
 
 #[tokio::test]
 async fn an_answer_goes_to_the_instance_that_asked() {
-    let world = world(|config| config.instances = Instances::Pool(2)).await;
+    let world = world(|config| config.instances = InstancePolicy::Pool(2)).await;
     let caller = Caller::local();
     let (one, two) = futures_util::join!(world.call(&caller, "ask", json!({})), world.call(&caller, "ask", json!({})));
     for outcome in [two, one] {
@@ -122,7 +122,7 @@ async fn an_answer_goes_to_the_instance_that_asked() {
         let answers = json!({key: {"action": "accept", "content": {"name": "Ann"}}});
         let mut call =
             Call::tool("ask", Some(&json!({}).into())).retry_with(Some(&answers.into()), asked.state.as_deref());
-        call.meta = RequestMeta::of_client(Options::default().profile);
+        call.meta = RequestMeta::of_client(ManagerOptions::default().profile);
         let outcome = world.server.answer(call).outcome().await;
         assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
     }
@@ -143,9 +143,9 @@ async fn what_is_not_used_rests_and_starts_again_with_the_next_call() {
 
 #[tokio::test]
 async fn the_process_of_a_session_hears_what_its_caller_can_be_asked_for() {
-    let world = world(|config| config.instances = Instances::PerSession).await;
+    let world = world(|config| config.instances = InstancePolicy::PerSession).await;
     let mut call = Call::tool("ask", Some(&json!({}).into())).from_caller(Caller::new("ann").in_session("one"));
-    let capabilities = ClientCapabilities::from_object(Object::from(json!({"sampling": {}})));
+    let capabilities = ClientCapabilities::from_object(JsonObject::from(json!({"sampling": {}})));
     call.meta = RequestMeta::of_client(Arc::new(own_profile(capabilities)));
     let Outcome::Complete(complete) = world.server.answer(call).outcome().await else { panic!("it failed") };
     let said: Value = complete.body.raw().to().unwrap();

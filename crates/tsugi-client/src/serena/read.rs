@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::symbol::{Hit, Reference};
+use super::symbol::{PatternHit, SymbolReference};
 
 /// `{"file": {"Function": [{"name_path": …, "content_around_reference": …}]}}`
-pub(super) fn references(found: &Value) -> Vec<Reference> {
+pub(super) fn references(found: &Value) -> Vec<SymbolReference> {
     let mut references = Vec::new();
     for (path, kinds) in found.as_object().into_iter().flatten() {
         for (kind, symbols) in kinds.as_object().into_iter().flatten() {
-            references.extend(symbols.as_array().into_iter().flatten().map(|symbol| Reference {
+            references.extend(symbols.as_array().into_iter().flatten().map(|symbol| SymbolReference {
                 path: path.clone(),
                 kind: kind.clone(),
                 name: symbol["name_path"].as_str().unwrap_or_default().to_owned(),
@@ -21,11 +21,13 @@ pub(super) fn references(found: &Value) -> Vec<Reference> {
 }
 
 /// `{"file": ["  >  12: …"]}`
-pub(super) fn hits(found: &Value) -> Vec<Hit> {
+pub(super) fn hits(found: &Value) -> Vec<PatternHit> {
     let in_file = |(path, texts): (&String, &Value)| {
         let texts = texts.as_array().cloned().unwrap_or_default();
         let path = path.clone();
-        texts.into_iter().filter_map(move |text| Some(Hit { path: path.clone(), text: text.as_str()?.to_owned() }))
+        texts
+            .into_iter()
+            .filter_map(move |text| Some(PatternHit { path: path.clone(), text: text.as_str()?.to_owned() }))
     };
     found.as_object().into_iter().flatten().flat_map(in_file).collect()
 }

@@ -11,7 +11,7 @@ pub struct FindSymbol {
     /// The name, or a path of names such as `Basket/total`.
     pub name: String,
     /// Only of these kinds; empty means all.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<SymbolKind>,
     /// Only in this file or directory.
     pub path: Option<String>,
     /// With the source text.
@@ -43,7 +43,7 @@ impl FindSymbol {
 
 /// What a symbol is, by the numbers of the Language Server Protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SymbolKind {
     /// A class.
     Class,
     /// A method of a class.
@@ -62,24 +62,24 @@ pub enum Kind {
     Other(u32),
 }
 
-impl Kind {
+impl SymbolKind {
     fn number(self) -> u32 {
         match self {
-            Kind::Class => 5,
-            Kind::Method => 6,
-            Kind::Interface => 11,
-            Kind::Function => 12,
-            Kind::Variable => 13,
-            Kind::Constant => 14,
-            Kind::Struct => 23,
-            Kind::Other(number) => number,
+            SymbolKind::Class => 5,
+            SymbolKind::Method => 6,
+            SymbolKind::Interface => 11,
+            SymbolKind::Function => 12,
+            SymbolKind::Variable => 13,
+            SymbolKind::Constant => 14,
+            SymbolKind::Struct => 23,
+            SymbolKind::Other(number) => number,
         }
     }
 }
 
 /// A symbol.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-pub struct Symbol {
+pub struct CodeSymbol {
     /// Its path of names, such as `Basket/total`.
     #[serde(rename = "name_path")]
     pub name: String,
@@ -91,7 +91,7 @@ pub struct Symbol {
     pub path: String,
     /// Where it is defined.
     #[serde(rename = "body_location", default)]
-    pub lines: Option<Lines>,
+    pub lines: Option<LineRange>,
     /// Its source, when asked for.
     #[serde(default)]
     pub body: Option<String>,
@@ -102,7 +102,7 @@ pub struct Symbol {
 
 /// The first and the last line, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Lines {
+pub struct LineRange {
     /// The first.
     #[serde(rename = "start_line")]
     pub first: u32,
@@ -112,11 +112,11 @@ pub struct Lines {
 }
 
 /// The symbols of a file by kind; a symbol with others inside is a map from its name to those.
-pub type Overview = BTreeMap<String, Vec<Value>>;
+pub type SymbolOverview = BTreeMap<String, Vec<Value>>;
 
 /// A symbol that refers to another.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reference {
+pub struct SymbolReference {
     /// In which file.
     pub path: String,
     /// What it is.
@@ -129,7 +129,7 @@ pub struct Reference {
 
 /// Lines that matched a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hit {
+pub struct PatternHit {
     /// In which file.
     pub path: String,
     /// The lines with their numbers, as Serena shows them.
@@ -138,7 +138,7 @@ pub struct Hit {
 
 /// What is in a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Listing {
+pub struct DirectoryListing {
     /// Directories.
     #[serde(default)]
     pub dirs: Vec<String>,

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_process::Command;
+use tsugi_process::JobCommand;
 use tsugi_protocol::answer::FaultCode;
-use tsugi_protocol::serve::{self, NoArguments, Text, Tool};
+use tsugi_protocol::serve::{self, NoArguments, TextOutput, ToolBuilder};
 
 use super::*;
-use crate::{Manager, Options, ServerConfig, Target};
+use crate::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
 
 const SHOP: &str = r#"class Basket:
     """What somebody wants to buy."""
@@ -35,10 +35,10 @@ fn project() -> tempfile::TempDir {
 }
 
 /// Serena's own programs, such as the language server, are found beside it.
-fn command(program: &Path, project: &Path, home: &Path, interface: &str) -> Command {
+fn command(program: &Path, project: &Path, home: &Path, interface: &str) -> JobCommand {
     let beside = program.parent().unwrap_or(Path::new(".")).display().to_string();
     let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
-    Command::new(program)
+    JobCommand::new(program)
         .args(["start-mcp-server", "--project"])
         .arg(project)
         .args(["--agent-interface", interface, "--enable-web-dashboard", "false", "--open-web-dashboard", "false"])
@@ -62,9 +62,13 @@ async fn started(
 ) -> (Manager, tempfile::TempDir, Result<Serena, Fault>) {
     let home = tempfile::tempdir().unwrap();
     let slow = Duration::from_secs(120);
-    let manager =
-        Manager::new(Options { timeout: slow, handshake_timeout: slow, probe_timeout: slow, ..Options::default() });
-    let target = Target::stdio(command(program, project, home.path(), interface));
+    let manager = Manager::new(ManagerOptions {
+        timeout: slow,
+        handshake_timeout: slow,
+        probe_timeout: slow,
+        ..ManagerOptions::default()
+    });
+    let target = ConnectTarget::stdio(command(program, project, home.path(), interface));
     manager.register(ServerConfig::new("serena", target)).unwrap();
     let serena = manager.serena().await.expect("no Serena was found");
     (manager, home, serena)
@@ -77,7 +81,7 @@ async fn the_real_serena_finds_changes_and_remembers() {
     let (manager, _home, serena) = started(&program, project.path(), "tools").await;
     let serena = serena.unwrap();
 
-    let wanted = FindSymbol { kinds: vec![Kind::Class], include_body: true, ..FindSymbol::named("Basket") };
+    let wanted = FindSymbol { kinds: vec![SymbolKind::Class], include_body: true, ..FindSymbol::named("Basket") };
     let found = serena.find_symbol(wanted).await.unwrap();
     assert_eq!((found.len(), found[0].path.as_str(), found[0].kind.as_str()), (1, "shop.py", "Class"));
     assert_eq!(found[0].lines.unwrap().first, 0);
@@ -134,12 +138,12 @@ async fn the_repl_of_the_real_serena_is_recognised_with_a_hint() {
 }
 
 async fn over(tools: &[&str]) -> Result<Serena, Fault> {
-    let builder = tools.iter().fold(serve::Server::builder("fake", "1"), |builder, name| {
-        let tool = Tool::new(*name, "").handler(|_: NoArguments, _| async { Ok(Text("[]")) });
+    let builder = tools.iter().fold(serve::InProcessServer::builder("fake", "1"), |builder, name| {
+        let tool = ToolBuilder::new(*name, "").handler(|_: NoArguments, _| async { Ok(TextOutput("[]")) });
         builder.tool(tool)
     });
-    let manager = Manager::new(Options::default());
-    let server = manager.register(ServerConfig::new("fake", Target::InProcess(builder.build()))).unwrap();
+    let manager = Manager::new(ManagerOptions::default());
+    let server = manager.register(ServerConfig::new("fake", ConnectTarget::InProcess(builder.build()))).unwrap();
     Serena::over(server).await
 }
 

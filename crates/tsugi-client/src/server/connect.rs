@@ -5,38 +5,38 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tsugi_process::Job;
-use tsugi_protocol::answer::{Answer, Call, Failure, Fault, FaultCode, Outcome, ProcessEnd, Stage};
-use tsugi_protocol::codec::framing::Kind;
+use tsugi_process::SupervisedJob;
+use tsugi_protocol::answer::{Answer, Call, CallFailure, CallStage, Fault, FaultCode, Outcome, ProcessEnd};
+use tsugi_protocol::codec::framing::FramingKind;
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_transport::http::HttpTarget;
 use tsugi_transport::{Link, TransportError, sse, stdio, ws};
 
-use super::{Inner, Newest};
-use crate::config::{EraChoice, Target};
-use crate::connection::Connection;
-use crate::connection::backoff::{Backoff, Verdict};
-use crate::connection::context::Context;
-use crate::connection::exchange::{self, Opened};
-use crate::connection::handshake::{self, Terms};
-use crate::connection::in_process::InProcess;
-use crate::connection::memory::Known;
-use crate::connection::mux::Mux;
-use crate::connection::state::Happening;
+use super::{Instance, ProcessRecord};
+use crate::config::{ConnectTarget, EraChoice};
+use crate::connection::ServerConnection;
+use crate::connection::backoff::{Backoff, BackoffVerdict};
+use crate::connection::context::ConnectionContext;
+use crate::connection::era_cache::KnownEra;
+use crate::connection::handshake::{self, HandshakeTerms};
+use crate::connection::http::{self, HttpOpening};
+use crate::connection::in_process::InProcessConnection;
+use crate::connection::state::ConnectionEvent;
+use crate::connection::stream::StreamConnection;
 use crate::error::{STDERR_LINES, connect_fault};
 
 /// Connects and agrees. A memory of the era that proves wrong is forgotten, and the question asked.
 /// `give_up` ends the attempt: it fails, and nothing that it started is left.
 pub(super) async fn connect(
-    inner: &Arc<Inner>,
+    inner: &Arc<Instance>,
     backoff: &mut Backoff,
     give_up: &CancellationToken,
-) -> Result<Connection, Fault> {
+) -> Result<ServerConnection, Fault> {
     let connected = try_ways(inner, backoff, give_up).await;
     match &connected {
         // Nothing was found out.
-        Ok(connection) if inner.config.era != EraChoice::Auto && connection.known().framing == Kind::Line => {}
+        Ok(connection) if inner.config.era != EraChoice::Auto && connection.known().framing == FramingKind::Line => {}
         Ok(connection) => inner.memory.set(&inner.config.target, connection.known()),
         Err(_) => inner.memory.forget(&inner.config.target),
     }
@@ -46,10 +46,14 @@ pub(super) async fn connect(
 /// Tries one way of opening and, where it may help, others. These are tried at once only after a first
 /// failure, and what that was is told; in a row of failures the ways take turns, so that a server that dies at once is not started twice
 /// for each attempt.
-async fn try_ways(inner: &Arc<Inner>, backoff: &mut Backoff, give_up: &CancellationToken) -> Result<Connection, Fault> {
+async fn try_ways(
+    inner: &Arc<Instance>,
+    backoff: &mut Backoff,
+    give_up: &CancellationToken,
+) -> Result<ServerConnection, Fault> {
     let is_second = inner.tries_second_way.swap(false, Ordering::Relaxed);
     let is_first_failure = backoff.failures() == 0;
-    let mut terms = Terms::new(inner.config.era, inner.memory.get(&inner.config.target));
+    let mut terms = HandshakeTerms::new(inner.config.era, inner.memory.get(&inner.config.target));
     if is_second && terms.opening().is_none() {
         terms.choice = EraChoice::Legacy;
     }
@@ -59,13 +63,13 @@ async fn try_ways(inner: &Arc<Inner>, backoff: &mut Backoff, give_up: &Cancellat
     };
     let mut last = first.clone();
     while let Some(other) = other_terms(terms, &last) {
-        let is_guess = other.framing == Kind::ContentLength;
+        let is_guess = other.framing == FramingKind::ContentLength;
         if !is_first_failure || give_up.is_cancelled() {
             inner.tries_second_way.store(!is_guess, Ordering::Relaxed);
             break;
         }
         let verdict = backoff.failed(Instant::now());
-        if is_guess && !matches!(verdict, Verdict::RetryAfter(_)) {
+        if is_guess && !matches!(verdict, BackoffVerdict::RetryAfter(_)) {
             break;
         }
         last = match attempt(inner, other, give_up).await {
@@ -79,48 +83,54 @@ async fn try_ways(inner: &Arc<Inner>, backoff: &mut Backoff, give_up: &Cancellat
 
 /// Whether another way of opening may help: a server that dies of `server/discover` gets the legacy
 /// handshake once, one that dies of that too gets it with `Content-Length` once, and a wrong memory is put aside once.
-fn other_terms(terms: Terms, fault: &Fault) -> Option<Terms> {
-    let died = fault.code == FaultCode::ServerCrashed && fault.stage == Stage::Handshake;
-    let legacy = Terms::new(EraChoice::Legacy, None);
+fn other_terms(terms: HandshakeTerms, fault: &Fault) -> Option<HandshakeTerms> {
+    let died = fault.code == FaultCode::ServerCrashed && fault.stage == CallStage::Handshake;
+    let legacy = HandshakeTerms::new(EraChoice::Legacy, None);
     match (terms.choice, terms.remembered) {
-        (choice, Some(_)) if fault.stage == Stage::Handshake => {
-            let is_different = choice == EraChoice::Auto || terms.framing == Kind::ContentLength;
-            is_different.then(|| Terms::new(choice, None))
+        (choice, Some(_)) if fault.stage == CallStage::Handshake => {
+            let is_different = choice == EraChoice::Auto || terms.framing == FramingKind::ContentLength;
+            is_different.then(|| HandshakeTerms::new(choice, None))
         }
         (EraChoice::Auto, None) if died => Some(legacy),
-        (EraChoice::Legacy, None) if died && terms.framing == Kind::Line => {
-            Some(Terms { framing: Kind::ContentLength, ..legacy })
+        (EraChoice::Legacy, None) if died && terms.framing == FramingKind::Line => {
+            Some(HandshakeTerms { framing: FramingKind::ContentLength, ..legacy })
         }
         _ => None,
     }
 }
 
-async fn attempt(inner: &Arc<Inner>, terms: Terms, give_up: &CancellationToken) -> Result<Connection, Fault> {
-    let opening = Opening { inner, terms, give_up };
+async fn attempt(
+    inner: &Arc<Instance>,
+    terms: HandshakeTerms,
+    give_up: &CancellationToken,
+) -> Result<ServerConnection, Fault> {
+    let opening = ConnectAttempt { inner, terms, give_up };
     match &inner.config.target {
-        Target::Stdio(command) => {
+        ConnectTarget::Stdio(command) => {
             // A process that is being started is waited for, so that it can be ended.
             let link = stdio::connect((**command).clone(), inner.config.job.0.clone(), terms.framing).await;
             opening.over_stream(link).await
         }
-        Target::WebSocket(target) => opening.unless_given_up(opening.over_web_socket(target)).await,
-        Target::Sse(target) => opening.unless_given_up(opening.over_sse(target.clone())).await,
-        Target::Http(target) => opening.unless_given_up(opening.over_http(target.clone(), true)).await,
-        Target::StreamableHttp(target) => opening.unless_given_up(opening.over_http(target.clone(), false)).await,
-        Target::InProcess(server) => opening.unless_given_up(in_process(inner, server.clone())).await,
-        Target::Link(source) => opening.over_stream(Ok(source.connect())).await,
+        ConnectTarget::WebSocket(target) => opening.unless_given_up(opening.over_web_socket(target)).await,
+        ConnectTarget::Sse(target) => opening.unless_given_up(opening.over_sse(target.clone())).await,
+        ConnectTarget::Http(target) => opening.unless_given_up(opening.over_http(target.clone(), true)).await,
+        ConnectTarget::StreamableHttp(target) => {
+            opening.unless_given_up(opening.over_http(target.clone(), false)).await
+        }
+        ConnectTarget::InProcess(server) => opening.unless_given_up(in_process(inner, server.clone())).await,
+        ConnectTarget::Link(source) => opening.over_stream(Ok(source.connect())).await,
     }
 }
 
 /// One way of opening.
 #[derive(Clone, Copy)]
-struct Opening<'a> {
-    inner: &'a Arc<Inner>,
-    terms: Terms,
+struct ConnectAttempt<'a> {
+    inner: &'a Arc<Instance>,
+    terms: HandshakeTerms,
     give_up: &'a CancellationToken,
 }
 
-impl Opening<'_> {
+impl ConnectAttempt<'_> {
     async fn unless_given_up<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         let stopped = || self.inner.context.fault(FaultCode::ServerNotRunning, "the server was stopped");
         tokio::select! {
@@ -129,15 +139,15 @@ impl Opening<'_> {
         }
     }
 
-    async fn over_stream(&self, link: Result<Link, TransportError>) -> Result<Connection, Fault> {
+    async fn over_stream(&self, link: Result<Link, TransportError>) -> Result<ServerConnection, Fault> {
         let link = link.map_err(|error| connect_fault(&error))?;
-        self.inner.begin_log(link.job.as_ref().map(Newest::of));
+        self.inner.begin_log(link.job.as_ref().map(ProcessRecord::of));
         self.inner.wire_up();
-        let mux = Mux::start(self.inner.context.clone(), link);
+        let mux = StreamConnection::start(self.inner.context.clone(), link);
         match self.unless_given_up(handshake::over_stream(&self.inner.context, &mux, self.terms)).await {
             Ok(identity) => {
                 mux.agree(identity);
-                Ok(Connection::Mux(Arc::new(mux)))
+                Ok(ServerConnection::Mux(Arc::new(mux)))
             }
             Err(fault) => {
                 let fault = with_last_words(fault, &mux, &self.inner.context);
@@ -147,30 +157,30 @@ impl Opening<'_> {
         }
     }
 
-    async fn over_web_socket(&self, target: &HttpTarget) -> Result<Connection, Fault> {
+    async fn over_web_socket(&self, target: &HttpTarget) -> Result<ServerConnection, Fault> {
         self.over_stream(ws::connect(target).await).await
     }
 
     /// The two-endpoint wire is older than the modern era.
-    async fn over_sse(&self, target: HttpTarget) -> Result<Connection, Fault> {
-        let terms = Terms::new(EraChoice::Legacy, Some(Known::of(Era::Legacy)));
-        Opening { terms, ..*self }.over_stream(sse::connect(target).await).await
+    async fn over_sse(&self, target: HttpTarget) -> Result<ServerConnection, Fault> {
+        let terms = HandshakeTerms::new(EraChoice::Legacy, Some(KnownEra::of(Era::Legacy)));
+        ConnectAttempt { terms, ..*self }.over_stream(sse::connect(target).await).await
     }
 
-    async fn over_http(&self, target: HttpTarget, may_be_sse: bool) -> Result<Connection, Fault> {
-        let opened = exchange::open(self.inner.context.clone(), target.clone(), self.terms).await?;
+    async fn over_http(&self, target: HttpTarget, may_be_sse: bool) -> Result<ServerConnection, Fault> {
+        let opened = http::open(self.inner.context.clone(), target.clone(), self.terms).await?;
         self.inner.wire_up();
         match opened {
-            Opened::Exchange(exchange) => Ok(Connection::Exchange(Arc::new(*exchange))),
-            Opened::MaybeSse(fault) if !may_be_sse => Err(fault),
+            HttpOpening::Exchange(exchange) => Ok(ServerConnection::Exchange(Arc::new(*exchange))),
+            HttpOpening::MaybeSse(fault) if !may_be_sse => Err(fault),
             // What the first wire said explains more than that the second one failed too.
-            Opened::MaybeSse(fault) => self.over_sse(target).await.map_err(|_| fault),
+            HttpOpening::MaybeSse(fault) => self.over_sse(target).await.map_err(|_| fault),
         }
     }
 }
 
 /// What a server that never agreed said meanwhile: on its standard error, and on its output instead of messages.
-fn with_last_words(fault: Fault, mux: &Mux, context: &Context) -> Fault {
+fn with_last_words(fault: Fault, mux: &StreamConnection, context: &ConnectionContext) -> Fault {
     let fault = match mux.job() {
         Some(job) if fault.process.is_none() => {
             let stderr = job.stderr().tail(STDERR_LINES);
@@ -187,30 +197,30 @@ fn with_last_words(fault: Fault, mux: &Mux, context: &Context) -> Fault {
     }
 }
 
-impl Newest {
-    fn of(job: &Job) -> Self {
-        Newest { pid: job.pid(), tier: job.tier().name(), stderr: job.stderr() }
+impl ProcessRecord {
+    fn of(job: &SupervisedJob) -> Self {
+        ProcessRecord { pid: job.pid(), tier: job.tier().name(), stderr: job.stderr() }
     }
 }
 
-async fn in_process(inner: &Arc<Inner>, server: Arc<dyn Answer>) -> Result<Connection, Fault> {
+async fn in_process(inner: &Arc<Instance>, server: Arc<dyn Answer>) -> Result<ServerConnection, Fault> {
     inner.wire_up();
     let unacceptable = |why: &str| inner.context.fault(FaultCode::InvalidResponse, format!("server/discover: {why}"));
     match server.answer(Call::bare(Method::Discover)).outcome().await {
         Outcome::Complete(complete) => {
             let identity = session::read_discover_result(&complete.body).map_err(unacceptable)?;
-            Ok(Connection::InProcess(Arc::new(InProcess::new(inner.context.clone(), server, identity))))
+            Ok(ServerConnection::InProcess(Arc::new(InProcessConnection::new(inner.context.clone(), server, identity))))
         }
-        Outcome::Failed(Failure::Fault(fault)) => Err(*fault),
-        Outcome::Failed(Failure::Upstream(error)) => Err(unacceptable(&error.message())),
+        Outcome::Failed(CallFailure::Fault(fault)) => Err(*fault),
+        Outcome::Failed(CallFailure::Upstream(error)) => Err(unacceptable(&error.message())),
         Outcome::InputRequired(_) => Err(unacceptable("asks for input")),
     }
 }
 
-impl Inner {
+impl Instance {
     fn wire_up(&self) {
-        if self.status.state() == crate::connection::state::State::Connecting {
-            self.status.happen(Happening::WireUp, None);
+        if self.status.state() == crate::connection::state::ConnectionState::Connecting {
+            self.status.happen(ConnectionEvent::WireUp, None);
         }
     }
 }

@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, Stage};
+use tsugi_protocol::answer::{Answer, Call, CallStage, Fault, FaultCode, Outcome, Reply};
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::Method;
 
-use super::subscription::Taken;
-use super::{Inner, Server, listen, roots, seats};
-use crate::connection::Connection;
-use crate::connection::state::State;
+use super::subscription::SubscribedUris;
+use super::{Instance, Server, connection_limit, listen, roots};
+use crate::connection::ServerConnection;
+use crate::connection::state::ConnectionState;
 
 /// A connection over which calls can be made.
-pub(crate) struct Live {
-    pub(super) connection: Connection,
-    pub(super) taken: Taken,
+pub(crate) struct LiveConnection {
+    pub(super) connection: ServerConnection,
+    pub(super) taken: SubscribedUris,
 }
 
-impl Live {
+impl LiveConnection {
     /// Makes a call, and tells when to somebody who looks at it.
     fn ask(&self, call: Call) -> Reply {
         if let Some(timeline) = &call.options.timeline {
@@ -32,11 +32,11 @@ impl Live {
     }
 }
 
-impl Inner {
+impl Instance {
     /// Gives a call to the connection, and makes one when there is none.
     pub(crate) fn forward(self: &Arc<Self>, call: Call) -> Reply {
         if self.usage.is_some() {
-            return seats::in_use(self, |inner| inner.pass_on(call));
+            return connection_limit::answer_in_use(self, |inner| inner.pass_on(call));
         }
         self.pass_on(call)
     }
@@ -48,7 +48,7 @@ impl Inner {
             return live.ask(call);
         }
         let inner = self.clone();
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             let (timeline, began) = (call.options.timeline.clone(), Instant::now());
             let connected = tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await;
             if let Some(timeline) = timeline {
@@ -67,22 +67,24 @@ impl Inner {
         if self.is_let_go() {
             return Some(self.not_running("the server was removed", None).retryable(false));
         }
-        if self.parts.is_held.load(Ordering::Relaxed) {
+        if self.layers.is_held.load(Ordering::Relaxed) {
             let fault = self.not_running("the server was stopped by order", None).retryable(false);
             return Some(fault.with_hint("start or restart it"));
         }
         let status = self.status.get();
         let why = match status.state {
-            State::Failed => "the server is not running",
-            State::Reconnecting if status.fault.as_ref().is_some_and(cannot_start) => "the server is not running",
-            State::Draining if !self.is_resting.load(Ordering::Relaxed) => "the server is being stopped",
+            ConnectionState::Failed => "the server is not running",
+            ConnectionState::Reconnecting if status.fault.as_ref().is_some_and(cannot_start) => {
+                "the server is not running"
+            }
+            ConnectionState::Draining if !self.is_resting.load(Ordering::Relaxed) => "the server is being stopped",
             _ => return None,
         };
         Some(self.not_running(why, status.fault))
     }
 
     pub(super) fn late(&self) -> Fault {
-        if let Some(fault) = self.no_seat() {
+        if let Some(fault) = self.no_slot_fault() {
             return fault;
         }
         let status = self.status.get();
@@ -100,7 +102,7 @@ impl Inner {
     }
 
     /// The live connection, once there is one.
-    pub(super) async fn connected(&self) -> Result<Arc<Live>, Fault> {
+    pub(super) async fn connected(&self) -> Result<Arc<LiveConnection>, Fault> {
         loop {
             let change = self.status.changed();
             if let Some(live) = self.live.load_full().filter(|live| !live.connection.is_ending()) {
@@ -120,13 +122,13 @@ impl Inner {
 
 /// Whether a server cannot be started before somebody does something about it.
 fn cannot_start(fault: &Fault) -> bool {
-    fault.stage == Stage::Spawn && !fault.retryable
+    fault.stage == CallStage::Spawn && !fault.retryable
 }
 
 /// The only instance of a server, as the end of its stack.
-pub(super) struct Upstream(pub(super) Arc<Inner>);
+pub(super) struct InstanceAnswer(pub(super) Arc<Instance>);
 
-impl Answer for Upstream {
+impl Answer for InstanceAnswer {
     fn answer(&self, call: Call) -> Reply {
         self.0.forward(call)
     }
@@ -138,7 +140,7 @@ impl Answer for Server {
         match call.method {
             Method::ToolsList | Method::ResourcesList | Method::TemplatesList | Method::PromptsList => self.list(call),
             Method::Discover => self.discover(),
-            Method::Listen => listen::reply(&self.inner, &call),
+            Method::Listen => listen::reply(&self.instance, &call),
             Method::RootsChanged if call.meta.client.capabilities.announces_roots() => {
                 roots::changed(std::slice::from_ref(self), &call)
             }
@@ -157,9 +159,9 @@ impl Server {
         }
         let server = self.clone();
         Reply::from_future(async move {
-            match server.ready(server.inner.wait_limit(&call)).await {
+            match server.ready(server.instance.wait_limit(&call)).await {
                 Ok(catalog) => catalog.answer(&call.method).unwrap_or_else(|| {
-                    Outcome::fault(server.inner.context.fault(FaultCode::MethodNotFound, "not a list"))
+                    Outcome::fault(server.instance.context.fault(FaultCode::MethodNotFound, "not a list"))
                 }),
                 Err(fault) => Outcome::fault(fault),
             }
@@ -169,7 +171,7 @@ impl Server {
     fn discover(&self) -> Reply {
         let server = self.clone();
         Reply::from_future(async move {
-            match server.ready(server.inner.options.handshake_timeout).await {
+            match server.ready(server.instance.options.handshake_timeout).await {
                 Ok(catalog) => Outcome::complete(session::discover_result(&catalog.identity)),
                 Err(fault) => Outcome::fault(fault),
             }

@@ -6,7 +6,7 @@
 //! asked first, once for all servers, and its answer is kept for them.
 
 use tsugi_protocol::answer::{Call, InputRequired, Outcome, Reply};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
 
 use super::Server;
@@ -28,5 +28,5 @@ pub fn changed(servers: &[Server], call: &Call) -> Reply {
         None => {}
         Some(roots) => promised.for_each(|inner| inner.tell_roots(roots.clone())),
     }
-    Reply::ready(Outcome::complete(Object::empty()))
+    Reply::ready(Outcome::complete(JsonObject::empty()))
 }

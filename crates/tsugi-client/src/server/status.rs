@@ -9,24 +9,24 @@ use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, broadcast};
 use tsugi_protocol::answer::Fault;
-use tsugi_protocol::mcp::{ServerIdentity, Version};
+use tsugi_protocol::mcp::{ProtocolVersion, ServerIdentity};
 
-use crate::connection::state::{Happening, State};
-use crate::layer::cache::Counts;
-use crate::stack::Parts;
+use crate::connection::state::{ConnectionEvent, ConnectionState};
+use crate::layer::cache::CacheCounts;
+use crate::stack::LayerState;
 
 /// How a server stands.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Status {
+pub struct ServerStatus {
     /// Where the connection stands.
-    pub state: State,
+    pub state: ConnectionState,
     /// Since when.
     pub since: SystemTime,
     /// The wire: `stdio`, `http`, `sse`, `websocket`, `builtin`.
     pub transport: &'static str,
     /// The revision spoken, when connected.
-    pub version: Option<Version>,
+    pub version: Option<ProtocolVersion>,
     /// Who answers, when connected.
     pub identity: Option<Arc<ServerIdentity>>,
     /// The process, when there is one.
@@ -50,12 +50,12 @@ pub struct Status {
     /// It was stopped by order: calls do not start it.
     pub is_held: bool,
     /// How often keeping results helped, where they are kept.
-    pub cache: Option<Counts>,
+    pub cache: Option<CacheCounts>,
 }
 
-impl Parts {
+impl LayerState {
     /// Adds what the layers know.
-    pub(super) fn tell(&self, status: &mut Status) {
+    pub(super) fn add_to_status(&self, status: &mut ServerStatus) {
         status.is_held = self.is_held.load(Ordering::Relaxed);
         status.waiting = self.gate.as_ref().map_or(0, |gate| gate.load().1);
         status.cache = self.cache.as_ref().map(|cache| cache.counts());
@@ -69,17 +69,17 @@ impl Parts {
 /// Something changed about a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Change {
+pub struct ServerChange {
     /// Which server.
     pub server: Arc<str>,
     /// What.
-    pub what: What,
+    pub what: ServerEvent,
 }
 
 /// What changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum ServerEvent {
     /// Its state.
     State,
     /// Its tools.
@@ -99,15 +99,15 @@ pub enum What {
 /// The status, its waiters and its listeners.
 pub(super) struct StatusCell {
     server: Arc<str>,
-    status: Mutex<Status>,
+    status: Mutex<ServerStatus>,
     waiters: Arc<Notify>,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<ServerChange>,
 }
 
 impl StatusCell {
-    pub(super) fn new(server: Arc<str>, transport: &'static str, changes: broadcast::Sender<Change>) -> Self {
-        let status = Status {
-            state: State::Disconnected,
+    pub(super) fn new(server: Arc<str>, transport: &'static str, changes: broadcast::Sender<ServerChange>) -> Self {
+        let status = ServerStatus {
+            state: ConnectionState::Disconnected,
             since: SystemTime::now(),
             transport,
             version: None,
@@ -127,11 +127,11 @@ impl StatusCell {
         Self { server, status: Mutex::new(status), waiters: Arc::default(), changes }
     }
 
-    pub(super) fn get(&self) -> Status {
+    pub(super) fn get(&self) -> ServerStatus {
         self.status.lock().clone()
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ConnectionState {
         self.status.lock().state
     }
 
@@ -143,7 +143,7 @@ impl StatusCell {
     }
 
     /// Moves on. A happening that cannot happen in this state is a defect and changes nothing.
-    pub(super) fn happen(&self, happening: Happening, fault: Option<Fault>) {
+    pub(super) fn happen(&self, happening: ConnectionEvent, fault: Option<Fault>) {
         let mut status = self.status.lock();
         let Some(next) = status.state.after(happening) else {
             tracing::error!(server = %self.server, state = %status.state, ?happening, "a move that cannot happen");
@@ -153,12 +153,12 @@ impl StatusCell {
             status.since = SystemTime::now();
         }
         status.state = next;
-        if fault.is_some() || next == State::Connected {
+        if fault.is_some() || next == ConnectionState::Connected {
             status.fault = fault;
         }
         drop(status);
         self.wake();
-        self.tell(What::State);
+        self.announce(ServerEvent::State);
     }
 
     /// Counts another attempt.
@@ -171,8 +171,8 @@ impl StatusCell {
         self.waiters.notify_waiters();
     }
 
-    pub(super) fn tell(&self, what: What) {
+    pub(super) fn announce(&self, what: ServerEvent) {
         // Nobody listening is not an error.
-        let _ = self.changes.send(Change { server: self.server.clone(), what });
+        let _ = self.changes.send(ServerChange { server: self.server.clone(), what });
     }
 }

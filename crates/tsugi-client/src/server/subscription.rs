@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-use tsugi_protocol::answer::{Answer, Call, Event, Failure, Outcome, Reply};
-use tsugi_protocol::json::Splice;
+use tsugi_protocol::answer::{Answer, Call, CallFailure, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::json::ObjectWriter;
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::subscription::Filter;
+use tsugi_protocol::mcp::subscription::SubscriptionFilter;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_protocol::rpc::code;
 
-use super::Inner;
-use crate::connection::Connection;
-use crate::connection::notice::Notice;
+use super::Instance;
+use crate::connection::ServerConnection;
+use crate::connection::notice::ServerNotice;
 
 /// What the server was asked to tell.
 #[derive(Default)]
-pub(super) struct Subscription {
+pub(super) struct UpstreamSubscription {
     listener: Option<AbortHandle>,
     subscribed: Vec<String>,
 }
 
-impl Subscription {
+impl UpstreamSubscription {
     /// Asks for what is watched now. `false` when the server did not take all of it, and may later.
-    pub(super) async fn renew(&mut self, inner: &Arc<Inner>, connection: &Connection) -> bool {
+    pub(super) async fn renew(&mut self, inner: &Arc<Instance>, connection: &ServerConnection) -> bool {
         let uris = inner.watches.uris();
         match connection.identity().version.era() {
             Era::Modern => {
@@ -37,12 +37,12 @@ impl Subscription {
         }
     }
 
-    fn listen(&mut self, inner: &Arc<Inner>, connection: &Connection, uris: Vec<String>) {
+    fn listen(&mut self, inner: &Arc<Instance>, connection: &ServerConnection, uris: Vec<String>) {
         if let Some(listener) = self.listener.take() {
             listener.abort();
         }
         let capabilities = connection.identity().capabilities.clone();
-        let filter = Filter {
+        let filter = SubscriptionFilter {
             tools: capabilities.has_list_changed("tools"),
             prompts: capabilities.has_list_changed("prompts"),
             resources: capabilities.has_list_changed("resources"),
@@ -53,7 +53,7 @@ impl Subscription {
         }
     }
 
-    async fn subscribe(&mut self, taken: &Taken, connection: &Connection, uris: Vec<String>) -> bool {
+    async fn subscribe(&mut self, taken: &SubscribedUris, connection: &ServerConnection, uris: Vec<String>) -> bool {
         // Also a server that says it cannot: somebody watches because it did, or it will say no.
         if !connection.identity().capabilities.has("resources") {
             return true;
@@ -86,14 +86,14 @@ const TAKEN: usize = 4096;
 /// The resources that a server took a caller's own subscription of, over one connection. Callers may ask a server for
 /// that which does not say it can be subscribed to; it is asked once for all of them.
 #[derive(Clone, Default)]
-pub(super) struct Taken(Arc<Mutex<HashSet<String>>>);
+pub(super) struct SubscribedUris(Arc<Mutex<HashSet<String>>>);
 
-impl Taken {
+impl SubscribedUris {
     /// Passes a caller's subscription on, unless the server has taken it already.
-    pub(super) fn subscribe(&self, connection: &Connection, call: Call) -> Reply {
+    pub(super) fn subscribe(&self, connection: &ServerConnection, call: Call) -> Reply {
         let Some(uri) = call.subject().map(|uri| uri.into_owned()) else { return connection.answer(call) };
         if self.has(&uri) {
-            let done = tsugi_protocol::json::Object::from(serde_json::json!({"resultType": "complete"}));
+            let done = tsugi_protocol::json::JsonObject::from(serde_json::json!({"resultType": "complete"}));
             return Reply::ready(Outcome::complete(done));
         }
         let (taken, connection) = (self.clone(), connection.clone());
@@ -128,14 +128,14 @@ impl Taken {
     }
 }
 
-impl Inner {
+impl Instance {
     /// What the server took over the connection that there is.
-    pub(super) fn taken(&self) -> Taken {
+    pub(super) fn taken(&self) -> SubscribedUris {
         self.live.load().as_ref().map(|live| live.taken.clone()).unwrap_or_default()
     }
 }
 
-impl Drop for Subscription {
+impl Drop for UpstreamSubscription {
     fn drop(&mut self) {
         if let Some(listener) = &self.listener {
             listener.abort();
@@ -144,34 +144,34 @@ impl Drop for Subscription {
 }
 
 /// Whether asking again is of no use: the server did it, or it never will.
-async fn ask(connection: &Connection, method: Method, uri: &str) -> bool {
-    let mut params = Splice::with_capacity(uri.len() + 16);
+async fn ask(connection: &ServerConnection, method: Method, uri: &str) -> bool {
+    let mut params = ObjectWriter::with_capacity(uri.len() + 16);
     params.string("uri", uri);
     let asking = connection.answer(Call::new(method, params.finish_object())).outcome();
     match tokio::time::timeout(Duration::from_secs(5), asking).await {
-        Ok(Outcome::Failed(Failure::Upstream(error))) => error.code() == code::METHOD_NOT_FOUND,
+        Ok(Outcome::Failed(CallFailure::Upstream(error))) => error.code() == code::METHOD_NOT_FOUND,
         Ok(Outcome::Complete(_)) => true,
         Ok(_) | Err(_) => false,
     }
 }
 
 /// Listens to a modern server, again and again while the connection lives. What changed between two times nobody told.
-async fn listen(inner: Arc<Inner>, connection: Connection, filter: Filter) {
+async fn listen(inner: Arc<Instance>, connection: ServerConnection, filter: SubscriptionFilter) {
     let mut wait = Duration::from_millis(100);
     let mut has_gap = false;
     loop {
-        let mut params = Splice::with_capacity(128);
+        let mut params = ObjectWriter::with_capacity(128);
         params.raw("notifications", &filter.to_raw());
         let mut call = Call::new(Method::Listen, params.finish_object());
         call.meta = RequestMeta::of_client(inner.options.profile.clone());
         let mut reply = connection.answer(call);
-        while let Event::Note(note) = reply.next().await {
+        while let ReplyEvent::Note(note) = reply.next().await {
             wait = Duration::from_millis(100);
             if std::mem::take(&mut has_gap) {
-                inner.context.tell(Notice::Missed);
+                inner.context.publish(ServerNotice::Missed);
             }
-            if let Some(notice) = Notice::of(&note) {
-                inner.context.tell(notice);
+            if let Some(notice) = ServerNotice::of(&note) {
+                inner.context.publish(notice);
             }
         }
         has_gap = true;

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use tsugi_process::Command;
-use tsugi_protocol::answer::{Answer, Call, Event, Outcome, Reply};
-use tsugi_protocol::era::change;
-use tsugi_protocol::json::Object;
+use tsugi_process::JobCommand;
+use tsugi_protocol::answer::{Answer, Call, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::era::notification;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::subscription::Filter;
+use tsugi_protocol::mcp::subscription::SubscriptionFilter;
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
-use super::{Server, What};
-use crate::config::{EraChoice, Start};
-use crate::manager::Step;
-use crate::{Manager, Options, ServerConfig, Target};
+use super::{Server, ServerEvent};
+use crate::config::{EraChoice, StartPolicy};
+use crate::manager::ReconcileStep;
+use crate::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
 
 struct World {
     _scripted: Scripted,
@@ -31,20 +31,20 @@ struct World {
 
 async fn world() -> World {
     let scripted = Scripted::new(Script::legacy().rule(Rule::on_tool("count").act(Action::Silence)));
-    let command = Command::new(scripted.program()).args(scripted.args());
+    let command = JobCommand::new(scripted.program()).args(scripted.args());
     let command = scripted.env().into_iter().fold(command, |command, (name, value)| command.env(name, value));
-    let mut config = ServerConfig::new("s", Target::stdio(command));
+    let mut config = ServerConfig::new("s", ConnectTarget::stdio(command));
     config.era = EraChoice::Legacy;
-    let manager = Manager::new(Options { max_connections: Some(1), ..Options::default() });
+    let manager = Manager::new(ManagerOptions { max_connections: Some(1), ..ManagerOptions::default() });
     let server = manager.register(config).unwrap();
     server.ready(wait::PATIENCE).await.unwrap();
-    assert!(wait::until(|| server.inner.may_leave()).await);
+    assert!(wait::until(|| server.instance.may_leave()).await);
     World { _scripted: scripted, manager, server }
 }
 
 fn call(tool: &str) -> Call {
     let mut call = Call::tool(tool, Some(&json!({"message": "hi"}).into()));
-    call.meta = RequestMeta::of_client(Options::default().profile);
+    call.meta = RequestMeta::of_client(ManagerOptions::default().profile);
     call
 }
 
@@ -55,8 +55,8 @@ impl World {
     }
 
     async fn rest(&self) {
-        assert!(self.server.inner.rest());
-        assert!(wait::until(|| !self.server.inner.is_live()).await);
+        assert!(self.server.instance.rest());
+        assert!(wait::until(|| !self.server.instance.is_live()).await);
     }
 }
 
@@ -64,16 +64,16 @@ impl World {
 async fn a_server_that_was_woken_does_not_rest_any_more() {
     let world = world().await;
     world.rest().await;
-    assert!(world.server.inner.is_resting.load(Relaxed) && world.server.inner.known_identity().is_some());
+    assert!(world.server.instance.is_resting.load(Relaxed) && world.server.instance.known_identity().is_some());
     world.works().await;
-    assert!(!world.server.inner.is_resting.load(Relaxed), "so that a later stop waits no longer than it may");
+    assert!(!world.server.instance.is_resting.load(Relaxed), "so that a later stop waits no longer than it may");
     world.manager.stop().await;
 }
 
 #[tokio::test]
 async fn a_call_that_came_just_before_a_rest_keeps_the_connection() {
     let world = world().await;
-    let (inner, server) = (&world.server.inner, &world.server);
+    let (inner, server) = (&world.server.instance, &world.server);
     let _held = tokio::spawn(server.answer(call("count")).outcome());
     assert!(wait::until(|| inner.in_flight() == 1).await);
     let seats = &inner.usage.as_ref().unwrap().seats;
@@ -119,15 +119,15 @@ impl Answer for Aging {
             }
             _ => json!({}),
         };
-        Reply::ready(Outcome::complete(Object::from(result)))
+        Reply::ready(Outcome::complete(JsonObject::from(result)))
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_list_is_fetched_again_when_somebody_looks_at_it_and_not_before() {
     let aging = Arc::new(Aging::default());
-    let manager = Manager::new(Options::default());
-    let server = manager.register(ServerConfig::new("s", Target::InProcess(aging.clone()))).unwrap();
+    let manager = Manager::new(ManagerOptions::default());
+    let server = manager.register(ServerConfig::new("s", ConnectTarget::InProcess(aging.clone()))).unwrap();
     let first = server.ready(wait::PATIENCE).await.unwrap();
     let mut changes = server.changes();
     let look = || drop(server.answer(Call::bare(Method::ToolsList)));
@@ -142,7 +142,7 @@ async fn a_stale_list_is_fetched_again_when_somebody_looks_at_it_and_not_before(
     aging.version.store(1, Relaxed);
     tokio::time::sleep(Duration::from_secs(5)).await;
     look();
-    assert_eq!(changes.recv().await.unwrap().what, What::Tools);
+    assert_eq!(changes.recv().await.unwrap().what, ServerEvent::Tools);
     assert!(server.catalog().unwrap().tool("tool-1").is_some());
     assert_eq!(listed(), 3);
 }
@@ -160,34 +160,34 @@ impl Answer for Telling {
                 json!({"supportedVersions": ["2026-07-28"], "capabilities": {"resources": {"subscribe": true}}})
             }
             Method::Listen => {
-                self.asked.lock().extend(change::read_filter(&call.params).uris);
+                self.asked.lock().extend(notification::read_filter(&call.params).uris);
                 return Reply::from_future(std::future::pending());
             }
             _ => json!({"resources": [], "resourceTemplates": []}),
         };
-        Reply::ready(Outcome::complete(Object::from(result)))
+        Reply::ready(Outcome::complete(JsonObject::from(result)))
     }
 }
 
 #[tokio::test]
 async fn whoever_watches_a_resource_goes_on_watching_it_at_the_server_that_takes_the_place() {
     let (old, new) = (Arc::new(Telling::default()), Arc::new(Telling::default()));
-    let manager = Manager::new(Options::default());
-    manager.reconcile(vec![ServerConfig::new("s", Target::InProcess(old.clone()))]);
+    let manager = Manager::new(ManagerOptions::default());
+    manager.reconcile(vec![ServerConfig::new("s", ConnectTarget::InProcess(old.clone()))]);
     let server = manager.server("s").unwrap();
     server.ready(wait::PATIENCE).await.unwrap();
-    let filter = Filter { uris: ["x://1".to_owned()].into(), ..Filter::default() };
-    let mut listening = server.answer(Call::new(Method::Listen, change::listen_params(&filter)));
+    let filter = SubscriptionFilter { uris: ["x://1".to_owned()].into(), ..SubscriptionFilter::default() };
+    let mut listening = server.answer(Call::new(Method::Listen, notification::listen_params(&filter)));
     assert!(wait::until(|| *old.asked.lock() == ["x://1"]).await);
-    let steps = manager.reconcile(vec![ServerConfig::new("s", Target::InProcess(new.clone()))]);
-    assert_eq!(steps, [Step::Replace("s".into())]);
+    let steps = manager.reconcile(vec![ServerConfig::new("s", ConnectTarget::InProcess(new.clone()))]);
+    assert_eq!(steps, [ReconcileStep::Replace("s".into())]);
     assert!(wait::until(|| *new.asked.lock() == ["x://1"]).await, "the new one is not asked");
-    manager.server("s").unwrap().inner.status.tell(What::ResourceUpdated("x://1".into()));
+    manager.server("s").unwrap().instance.status.announce(ServerEvent::ResourceUpdated("x://1".into()));
     let updated = loop {
         match listening.next().await {
-            Event::Note(note) if note.method == Method::SubscriptionAcknowledged => {}
-            Event::Note(note) => break note,
-            Event::Done(outcome) => panic!("{outcome:?}"),
+            ReplyEvent::Note(note) if note.method == Method::SubscriptionAcknowledged => {}
+            ReplyEvent::Note(note) => break note,
+            ReplyEvent::Done(outcome) => panic!("{outcome:?}"),
         }
     };
     assert_eq!(updated.params_object().get_str("uri").as_deref(), Some("x://1"));
@@ -196,12 +196,14 @@ async fn whoever_watches_a_resource_goes_on_watching_it_at_the_server_that_takes
 
 #[tokio::test]
 async fn a_call_starts_its_server_although_the_servers_task_has_too_much_to_do() {
-    let manager = Manager::new(Options::default());
-    let lazy =
-        ServerConfig { start: Start::Lazy, ..ServerConfig::new("s", Target::InProcess(Arc::new(Telling::default()))) };
+    let manager = Manager::new(ManagerOptions::default());
+    let lazy = ServerConfig {
+        start: StartPolicy::Lazy,
+        ..ServerConfig::new("s", ConnectTarget::InProcess(Arc::new(Telling::default())))
+    };
     let server = manager.register(lazy).unwrap();
     // On this one thread nothing of it is done before we wait.
-    while server.inner.orders.try_send(super::Order::Watches).is_ok() {}
+    while server.instance.commands.try_send(super::InstanceCommand::Watches).is_ok() {}
     let called = tokio::time::timeout(wait::PATIENCE, server.answer(call("any")).outcome()).await;
     assert!(matches!(called, Ok(Outcome::Complete(_))), "{called:?}");
     manager.stop().await;

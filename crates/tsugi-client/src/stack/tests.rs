@@ -8,18 +8,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, SentState, Timeline};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::answer::{Answer, Call, CallTimeline, Fault, FaultCode, Outcome, Reply, SentState};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
-use tsugi_protocol::serve::{self, Contents, Resource, Structured, Text, Tool};
+use tsugi_protocol::mcp::cache_hints::{CacheHints, CacheScope};
+use tsugi_protocol::serve::{self, ResourceBuilder, ResourceContents, StructuredOutput, TextOutput, ToolBuilder};
 use tsugi_testkit::wait;
 
 use crate::config::{
-    BreakerPolicy, CachePolicy, LimitPolicy, RetryPolicy, Strictness, Switch, ToolConfig, ValidatePolicy,
+    AutoSwitch, BreakerPolicy, CachePolicy, LimitPolicy, RetryPolicy, ToolConfig, ValidatePolicy, ValidationMode,
 };
-use crate::manager::Execution;
-use crate::{Manager, Options, Server, ServerConfig, Target};
+use crate::manager::ToolExecution;
+use crate::{ConnectTarget, Manager, ManagerOptions, Server, ServerConfig};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Add {
@@ -34,27 +34,27 @@ struct Sum {
 }
 
 /// A server that counts its calls.
-fn adder() -> (Arc<serve::Server>, Arc<AtomicUsize>) {
+fn adder() -> (Arc<serve::InProcessServer>, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let (of_tool, of_resource) = (calls.clone(), calls.clone());
-    let add = Tool::new("add", "Adds.").read_only().handler(move |add: Add, _| {
+    let add = ToolBuilder::new("add", "Adds.").read_only().handler(move |add: Add, _| {
         let calls = of_tool.fetch_add(1, Ordering::SeqCst);
-        async move { Ok(Structured(Sum { sum: add.a + add.b, calls })) }
+        async move { Ok(StructuredOutput(Sum { sum: add.a + add.b, calls })) }
     });
-    let freshness = Freshness { ttl_ms: 60_000, scope: CacheScope::Public };
-    let news = Resource::new("news://today", "news").handler(move |_| {
+    let freshness = CacheHints { ttl_ms: 60_000, scope: CacheScope::Public };
+    let news = ResourceBuilder::new("news://today", "news").handler(move |_| {
         let calls = of_resource.fetch_add(1, Ordering::SeqCst);
-        async move { Ok(Contents::text(calls.to_string()).fresh_for(freshness)) }
+        async move { Ok(ResourceContents::text(calls.to_string()).fresh_for(freshness)) }
     });
-    (serve::Server::builder("adder", "1").tool(add).resource(news).build(), calls)
+    (serve::InProcessServer::builder("adder", "1").tool(add).resource(news).build(), calls)
 }
 
 fn config(answer: Arc<dyn Answer>) -> ServerConfig {
-    ServerConfig::new("s", Target::InProcess(answer))
+    ServerConfig::new("s", ConnectTarget::InProcess(answer))
 }
 
 async fn manager(config: ServerConfig) -> (Manager, Server) {
-    let manager = Manager::new(Options::default());
+    let manager = Manager::new(ManagerOptions::default());
     let server = manager.register(config).unwrap();
     server.ready(wait::PATIENCE).await.unwrap();
     (manager, server)
@@ -78,7 +78,7 @@ async fn arguments_are_checked_without_any_configuration() {
 #[tokio::test]
 async fn checking_can_be_off_for_a_server_and_on_for_a_tool() {
     let (server, _) = adder();
-    let off = ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off };
+    let off = ValidatePolicy { arguments: ValidationMode::Off, results: ValidationMode::Off };
     let mut loose = config(server.clone());
     loose.validate = off;
     let wrong = json!({"a": 1});
@@ -120,7 +120,7 @@ async fn arguments_that_are_no_object_of_json_are_refused_before_any_call() {
         let fault = result.fault.unwrap();
         assert_eq!((fault.code, fault.hint.is_some()), (FaultCode::InvalidParams, true), "{fault}");
     }
-    let list = Raw::literal("[1,2]");
+    let list = RawJson::literal("[1,2]");
     assert!(matches!(manager.call_tool(Some("s"), "add", Some(&list)).outcome().await, Outcome::Failed(_)));
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     let error = manager.execute("add", &()).await.error.unwrap();
@@ -138,7 +138,7 @@ async fn a_name_that_is_taken_or_unknown_says_what_to_try() {
 }
 
 async fn read(server: &Server) -> String {
-    let call = Call::new(Method::ResourcesRead, Object::from(json!({"uri": "news://today"})));
+    let call = Call::new(Method::ResourcesRead, JsonObject::from(json!({"uri": "news://today"})));
     let Outcome::Complete(complete) = server.answer(call).outcome().await else { panic!("it cannot be read") };
     complete.body.raw().to::<Value>().unwrap()["contents"][0]["text"].as_str().unwrap().to_owned()
 }
@@ -178,7 +178,7 @@ async fn a_tool_that_is_to_be_kept_is_kept_though_its_server_is_not() {
     };
     assert_ne!(sum(manager.clone()).await, sum(manager).await);
     assert_eq!(server.status().cache, None);
-    config.tools.insert("add".into(), ToolConfig { cache: Switch::On, ..ToolConfig::default() });
+    config.tools.insert("add".into(), ToolConfig { cache: AutoSwitch::On, ..ToolConfig::default() });
     let (manager, server) = self::manager(config).await;
     assert_eq!(sum(manager.clone()).await, sum(manager.clone()).await);
     assert_ne!(read(&server).await, read(&server).await, "nothing else is kept");
@@ -191,7 +191,7 @@ async fn an_updated_resource_is_read_anew() {
     config.cache = Some(CachePolicy::default());
     let (_manager, server) = manager(config).await;
     let listen = json!({"notifications": {"resourceSubscriptions": ["news://today"]}});
-    let mut listening = server.answer(Call::new(Method::Listen, Object::from(listen)));
+    let mut listening = server.answer(Call::new(Method::Listen, JsonObject::from(listen)));
     listening.next().await;
     assert!(wait::until(|| inner.notifier().is_watched("news://today")).await);
     let first = read(&server).await;
@@ -203,15 +203,15 @@ async fn an_updated_resource_is_read_anew() {
 
 /// A server that does with each call of a tool what a test says; past that it answers.
 struct Odd {
-    server: Arc<serve::Server>,
+    server: Arc<serve::InProcessServer>,
     faults: Mutex<Vec<Fault>>,
     calls: AtomicUsize,
 }
 
 impl Odd {
     fn new(faults: Vec<Fault>) -> Arc<Self> {
-        let server = serve::Server::builder("odd", "1")
-            .tool(Tool::new("go", "Goes.").handler(|_: serve::NoArguments, _| async { Ok(Text("gone")) }))
+        let server = serve::InProcessServer::builder("odd", "1")
+            .tool(ToolBuilder::new("go", "Goes.").handler(|_: serve::NoArguments, _| async { Ok(TextOutput("gone")) }))
             .build();
         Arc::new(Self { server, faults: Mutex::new(faults), calls: AtomicUsize::new(0) })
     }
@@ -263,10 +263,10 @@ async fn a_server_that_keeps_failing_is_left_alone_and_the_status_says_why() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_takes_too_long_counts_as_a_failure_of_the_server() {
-    let hanging = serve::Server::builder("slow", "1")
-        .tool(Tool::new("go", "Hangs.").handler(|_: serve::NoArguments, _| async {
+    let hanging = serve::InProcessServer::builder("slow", "1")
+        .tool(ToolBuilder::new("go", "Hangs.").handler(|_: serve::NoArguments, _| async {
             std::future::pending::<()>().await;
-            Ok(Text("never"))
+            Ok(TextOutput("never"))
         }))
         .build();
     let mut config = config(hanging);
@@ -282,20 +282,20 @@ async fn calls_beyond_the_limits_wait_or_are_refused() {
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let tool = {
         let (go, inside, most) = (go.clone(), inside.clone(), most.clone());
-        Tool::new("go", "Waits.").handler(move |_: serve::NoArguments, _| {
+        ToolBuilder::new("go", "Waits.").handler(move |_: serve::NoArguments, _| {
             let (go, inside, most) = (go.clone(), inside.clone(), most.clone());
             async move {
                 most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 go.acquire().await.unwrap().forget();
                 inside.fetch_sub(1, Ordering::SeqCst);
-                Ok(Text("gone"))
+                Ok(TextOutput("gone"))
             }
         })
     };
-    let mut config = config(serve::Server::builder("slow", "1").tool(tool).build());
+    let mut config = config(serve::InProcessServer::builder("slow", "1").tool(tool).build());
     config.limit = Some(LimitPolicy { in_flight: 2, queue: 3, wait: wait::PATIENCE });
     let (manager, server) = manager(config).await;
-    let execution = Execution { server: None, tool: "go".into(), arguments: None };
+    let execution = ToolExecution { server: None, tool: "go".into(), arguments: None };
     let running = {
         let (manager, executions) = (manager.clone(), vec![execution; 8]);
         tokio::spawn(async move { manager.execute_parallel(executions).await })
@@ -311,7 +311,7 @@ async fn calls_beyond_the_limits_wait_or_are_refused() {
 /// The stages of a call that somebody looks at, in order.
 async fn stages(server: &Server, call: Call) -> Vec<&'static str> {
     let mut call = call;
-    let timeline = Timeline::new(std::time::Instant::now());
+    let timeline = CallTimeline::new(std::time::Instant::now());
     call.options.timeline = Some(timeline.clone());
     server.answer(call).outcome().await;
     timeline.steps().into_iter().map(|step| step.stage).collect()
@@ -336,16 +336,16 @@ async fn a_call_that_somebody_looks_at_says_what_every_layer_did() {
 
 fn fault(outcome: Outcome) -> Fault {
     match outcome {
-        Outcome::Failed(tsugi_protocol::answer::Failure::Fault(fault)) => *fault,
+        Outcome::Failed(tsugi_protocol::answer::CallFailure::Fault(fault)) => *fault,
         other => panic!("no fault but {other:?}"),
     }
 }
 
 /// A tool that is silent the first time and answers the second, and how often it was called.
-fn forgetful(is_read_only: bool) -> (Arc<serve::Server>, Arc<AtomicUsize>) {
+fn forgetful(is_read_only: bool) -> (Arc<serve::InProcessServer>, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let of_tool = calls.clone();
-    let tool = Tool::new("look", "Looks.");
+    let tool = ToolBuilder::new("look", "Looks.");
     let tool = if is_read_only { tool.read_only() } else { tool };
     let tool = tool.handler(move |_: serde_json::Map<String, Value>, _| {
         let calls = of_tool.fetch_add(1, Ordering::SeqCst);
@@ -353,10 +353,10 @@ fn forgetful(is_read_only: bool) -> (Arc<serve::Server>, Arc<AtomicUsize>) {
             if calls == 0 {
                 std::future::pending::<()>().await;
             }
-            Ok(Text("seen"))
+            Ok(TextOutput("seen"))
         }
     });
-    (serve::Server::builder("forgetful", "1").tool(tool).build(), calls)
+    (serve::InProcessServer::builder("forgetful", "1").tool(tool).build(), calls)
 }
 
 async fn look(is_read_only: bool, max_timeout: u64, codes: &[&str]) -> (Outcome, usize) {
@@ -415,11 +415,11 @@ async fn a_call_whose_time_is_over_in_the_queue_was_not_sent_and_says_nothing_ab
     for retry in [None, Some(RetryPolicy { retryable_errors: vec!["TIMEOUT".into()], ..RetryPolicy::default() })] {
         let calls = Arc::<AtomicUsize>::default();
         let begun = calls.clone();
-        let slow = Tool::new("slow", "Never ends.").handler(move |_: serve::NoArguments, _| {
+        let slow = ToolBuilder::new("slow", "Never ends.").handler(move |_: serve::NoArguments, _| {
             begun.fetch_add(1, Ordering::SeqCst);
-            std::future::pending::<Result<Text<String>, _>>()
+            std::future::pending::<Result<TextOutput<String>, _>>()
         });
-        let mut config = config(serve::Server::builder("slow", "1").tool(slow).build());
+        let mut config = config(serve::InProcessServer::builder("slow", "1").tool(slow).build());
         config.limit = Some(LimitPolicy { in_flight: 1, queue: 10, wait: wait::PATIENCE });
         config.breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
         config.retry = retry.map(|policy| RetryPolicy { max_retries: 0, ..policy });
@@ -429,7 +429,7 @@ async fn a_call_whose_time_is_over_in_the_queue_was_not_sent_and_says_nothing_ab
         let mut call = Call::tool("slow", None);
         call.options.timeout = Some(Duration::from_millis(50));
         let Outcome::Failed(failure) = server.answer(call).outcome().await else { panic!("it ended") };
-        let tsugi_protocol::answer::Failure::Fault(fault) = failure else { panic!("{failure:?}") };
+        let tsugi_protocol::answer::CallFailure::Fault(fault) = failure else { panic!("{failure:?}") };
         assert_eq!((fault.code, fault.sent), (FaultCode::Timeout, SentState::NotSent), "{fault}");
         assert!(server.status().left_alone.is_none(), "the breaker was told: {fault}");
         under_way.abort();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_client::config::Instances;
-use tsugi_client::{EraChoice, Manager, Options, Server, ServerConfig};
+use tsugi_client::config::InstancePolicy;
+use tsugi_client::{EraChoice, Manager, ManagerOptions, Server, ServerConfig};
 use tsugi_protocol::answer::{Answer, Caller, FaultCode, Outcome};
 use tsugi_testkit::script::Script;
 use tsugi_testkit::scripted::Scripted;
@@ -24,7 +24,7 @@ fn world(script: fn() -> Script, count: usize, most: usize) -> World {
 }
 
 fn world_with(script: fn() -> Script, count: usize, most: usize, set: fn(&mut ServerConfig)) -> World {
-    let manager = Manager::new(Options { max_connections: Some(most), ..options() });
+    let manager = Manager::new(ManagerOptions { max_connections: Some(most), ..options() });
     let peers: Vec<Scripted> = (0..count).map(|_| Scripted::new(script())).collect();
     let register = |(number, peer): (usize, &Scripted)| {
         let mut config = config(&format!("server-{number}"), peer.target());
@@ -134,7 +134,7 @@ async fn a_connection_in_use_is_never_closed_and_who_finds_no_room_hears_why() {
 async fn sessions_and_pools_count_with_all_the_others() {
     let world = world_with(Script::legacy, 2, 2, |config| {
         config.era = EraChoice::Legacy;
-        config.instances = Instances::PerSession;
+        config.instances = InstancePolicy::PerSession;
     });
     let most = most_at_once(&world, async {
         world.all_known().await;

@@ -1,6 +1,6 @@
 //! Faults of servers over stdio: rows F-01 to F-27, F-29 and F-30 of the fault list.
 //!
-//! Every row begins with the legitimate call and ends with [`Bench::finish`](crate::world::Bench::finish):
+//! Every row begins with the legitimate call and ends with [`PatternCache::finish`](crate::world::PatternCache::finish):
 //! one outcome for each call, a bystander that noticed nothing, nothing in flight, a next call that works, and no
 //! process left.
 

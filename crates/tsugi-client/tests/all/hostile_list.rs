@@ -1,8 +1,8 @@
 //! A tool whose schema is nested without end costs that tool, and neither its neighbours nor anybody's time.
 
 use serde_json::json;
-use tsugi_client::{Manager, Server, Target};
-use tsugi_process::Command;
+use tsugi_client::{ConnectTarget, Manager, Server};
+use tsugi_process::JobCommand;
 use tsugi_protocol::answer::{Answer, FaultCode};
 
 use crate::outcome::{fault, text};
@@ -22,8 +22,8 @@ fn server(manager: &Manager, list: &str) -> Server {
                 *'"server/discover"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
             esac
         done"#;
-    let command = Command::new("sh").arg("-c").arg(script).env("LIST", list);
-    manager.register(config("hostile", Target::stdio(command))).unwrap()
+    let command = JobCommand::new("sh").arg("-c").arg(script).env("LIST", list);
+    manager.register(config("hostile", ConnectTarget::stdio(command))).unwrap()
 }
 
 fn deep(levels: usize) -> String {

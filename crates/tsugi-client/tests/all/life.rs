@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_client::connection::state::State;
-use tsugi_client::manager::Step;
-use tsugi_client::{Manager, Restart, What};
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_client::manager::ReconcileStep;
+use tsugi_client::{Manager, RestartPolicy, ServerEvent};
 use tsugi_protocol::answer::{Answer, FaultCode, Outcome};
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
@@ -18,19 +18,19 @@ use crate::world::{Bench, LIMIT, Peer, call, config, options};
 async fn a_server_that_is_not_to_be_restarted_stays_down_until_somebody_starts_it() {
     let dying = Script::legacy().rule(Rule::on_tool("count").launch(1).act(Action::Exit(3)));
     let bench = Bench::with(dying, |mut config| {
-        config.restart = Restart::Never;
+        config.restart = RestartPolicy::Never;
         config
     });
     bench.works().await;
     assert_eq!(fault(&bench.call("count", json!({})).await).code, FaultCode::ServerCrashed);
-    assert!(wait::until(|| bench.server.status().state == State::Failed).await);
+    assert!(wait::until(|| bench.server.status().state == ConnectionState::Failed).await);
     let refused = fault(&bench.call("echo", json!({"message": "x"})).await);
     assert_eq!(refused.code, FaultCode::ServerNotRunning, "{refused}");
     assert!(refused.process.is_some(), "it says how the server ended: {refused}");
     assert_eq!(bench.peer.journal().launches(), 1);
     bench.server.start();
     bench.server.ready(LIMIT).await.ok();
-    assert!(wait::until(|| bench.server.status().state == State::Connected).await);
+    assert!(wait::until(|| bench.server.status().state == ConnectionState::Connected).await);
     bench.finish().await;
 }
 
@@ -57,7 +57,7 @@ async fn servers_are_registered_and_removed_while_calls_run_and_no_call_is_lost(
     while let Ok(change) = changes.try_recv() {
         told.extend((&*change.server == "added").then_some(change.what));
     }
-    assert_eq!((told.first(), told.last()), (Some(&What::Registered), Some(&What::Removed)));
+    assert_eq!((told.first(), told.last()), (Some(&ServerEvent::Registered), Some(&ServerEvent::Removed)));
     bench.finish().await;
 }
 
@@ -69,7 +69,7 @@ async fn a_manager_that_stops_waits_also_for_a_server_that_a_reload_has_just_rem
     server.ready(LIMIT).await.unwrap();
     let running = server.answer(call("sleep", json!({"ms": 300})));
     assert!(wait::until(|| server.status().in_flight == 1).await);
-    assert_eq!(manager.reconcile(Vec::new()), [Step::Remove("one".into())]);
+    assert_eq!(manager.reconcile(Vec::new()), [ReconcileStep::Remove("one".into())]);
     let ((), last) = tokio::join!(manager.stop(), running.outcome());
     assert_eq!(removed.processes(), [], "nothing is left of it");
     assert!(matches!(last, Outcome::Complete(_)), "{last:?}");
@@ -82,9 +82,9 @@ async fn a_server_whose_process_is_to_be_stopped_otherwise_is_replaced_and_one_t
     manager.reconcile(vec![first.clone()]);
     let mut hiding = first.clone();
     hiding.job.0.redact.extend(["another server's secret".to_owned()]);
-    assert_eq!(manager.reconcile(vec![hiding]), [Step::Keep("one".into())]);
+    assert_eq!(manager.reconcile(vec![hiding]), [ReconcileStep::Keep("one".into())]);
     let mut patient = first;
     patient.job.0.grace.stdin += Duration::from_secs(1);
-    assert_eq!(manager.reconcile(vec![patient]), [Step::Replace("one".into())]);
+    assert_eq!(manager.reconcile(vec![patient]), [ReconcileStep::Replace("one".into())]);
     manager.stop().await;
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tsugi_client::{Manager, Target};
-use tsugi_process::Command;
+use tsugi_client::{ConnectTarget, Manager};
+use tsugi_process::JobCommand;
 use tsugi_testkit::script::Script;
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
@@ -13,9 +13,9 @@ use crate::world::{LIMIT, Peer, config, options};
 const SERVERS: usize = 20;
 
 /// A server that does not begin before the gate is there.
-fn behind_gate(scripted: &Scripted, gate: &Path) -> Command {
+fn behind_gate(scripted: &Scripted, gate: &Path) -> JobCommand {
     let wait = r#"until [ -e "$0" ]; do sleep 0.02; done; exec "$@""#;
-    let start = Command::new("sh").args(["-c", wait]).args([gate]).args([scripted.program()]).args(scripted.args());
+    let start = JobCommand::new("sh").args(["-c", wait]).args([gate]).args([scripted.program()]).args(scripted.args());
     scripted.env().into_iter().fold(start, |command, (name, value)| command.env(name, value))
 }
 
@@ -31,7 +31,7 @@ async fn twenty_servers_are_under_way_before_the_first_has_answered() {
         .iter()
         .enumerate()
         .map(|(number, peer)| {
-            let target = Target::stdio(behind_gate(peer, &gate));
+            let target = ConnectTarget::stdio(behind_gate(peer, &gate));
             manager.register(config(&format!("server-{number}"), target)).unwrap()
         })
         .collect();

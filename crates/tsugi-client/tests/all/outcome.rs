@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde_json::Value;
-use tsugi_protocol::answer::{Event, Failure, Fault, InputRequired, Note, Outcome, Reply};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{CallFailure, CallNote, Fault, InputRequired, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::json::JsonObject;
 
 /// The one outcome of a reply; `None` when it does not come in time.
 pub(crate) async fn end_of(reply: Reply, limit: Duration) -> Option<Outcome> {
@@ -13,13 +13,13 @@ pub(crate) async fn end_of(reply: Reply, limit: Duration) -> Option<Outcome> {
 }
 
 /// The notes of a reply and its one outcome; `None` when that does not come in time.
-pub(crate) async fn notes_of(mut reply: Reply, limit: Duration) -> Option<(Vec<Note>, Outcome)> {
+pub(crate) async fn notes_of(mut reply: Reply, limit: Duration) -> Option<(Vec<CallNote>, Outcome)> {
     let mut notes = Vec::new();
     let ended = tokio::time::timeout(limit, async {
         loop {
             match reply.next().await {
-                Event::Note(note) => notes.push(note),
-                Event::Done(outcome) => return outcome,
+                ReplyEvent::Note(note) => notes.push(note),
+                ReplyEvent::Done(outcome) => return outcome,
             }
         }
     });
@@ -30,7 +30,7 @@ pub(crate) async fn notes_of(mut reply: Reply, limit: Duration) -> Option<(Vec<N
 
 /// The result of a call that must have one.
 #[track_caller]
-pub(crate) fn body(outcome: &Outcome) -> Object {
+pub(crate) fn body(outcome: &Outcome) -> JsonObject {
     match outcome {
         Outcome::Complete(complete) => complete.body.clone(),
         other => panic!("no result but {other:?}"),
@@ -54,7 +54,7 @@ pub(crate) fn text(outcome: &Outcome) -> String {
 #[track_caller]
 pub(crate) fn fault(outcome: &Outcome) -> Fault {
     match outcome {
-        Outcome::Failed(Failure::Fault(fault)) => (**fault).clone(),
+        Outcome::Failed(CallFailure::Fault(fault)) => (**fault).clone(),
         other => panic!("no fault but {other:?}"),
     }
 }

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tsugi_client::{Manager, Server, Target};
-use tsugi_process::{Command, Policy};
+use tsugi_client::{ConnectTarget, Manager, Server};
+use tsugi_process::{JobCommand, SandboxPolicy};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_testkit::process::Mark;
 use tsugi_testkit::wait;
@@ -30,14 +30,14 @@ fn place(variable: &str) -> Option<PathBuf> {
 }
 
 /// A server from npm.
-fn node(package: &str) -> Option<Command> {
+fn node(package: &str) -> Option<JobCommand> {
     let script = format!("node_modules/@modelcontextprotocol/{package}/dist/index.js");
-    Some(Command::new("node").arg(place("TSUGI_TEST_NODE")?.join(script)))
+    Some(JobCommand::new("node").arg(place("TSUGI_TEST_NODE")?.join(script)))
 }
 
 /// A server from PyPI, in the environment that the variable names.
-fn python(variable: &str, program: &str) -> Option<Command> {
-    Some(Command::new(place(variable)?.join("bin").join(program)))
+fn python(variable: &str, program: &str) -> Option<JobCommand> {
+    Some(JobCommand::new(place(variable)?.join("bin").join(program)))
 }
 
 /// A real server in a manager, with a folder of its own.
@@ -51,13 +51,13 @@ struct Real {
 
 impl Real {
     /// Starts a program once free and once inside the default sandbox, and does the same with both.
-    async fn each(command: Command, extra: impl Fn(&Path) -> Extra, check: impl AsyncFn(&Real)) {
-        for policy in [Policy::Off, Policy::Default] {
+    async fn each(command: JobCommand, extra: impl Fn(&Path) -> Extra, check: impl AsyncFn(&Real)) {
+        for policy in [SandboxPolicy::Off, SandboxPolicy::Default] {
             let folder = tempfile::tempdir().unwrap();
             let command = extra(folder.path()).over(command.clone().sandbox(policy.clone()).cwd(folder.path()));
             let mark = Mark::new();
             let (variable, value) = mark.variable();
-            let target = Target::stdio(command.env(variable, value));
+            let target = ConnectTarget::stdio(command.env(variable, value));
             let real = Real::connected(format!("{policy:?}"), target, mark, folder).await;
             assert!(real.mark.count() > 0, "the mark is not seen, so nothing would be found to be left");
             check(&real).await;
@@ -66,7 +66,7 @@ impl Real {
     }
 
     /// Connected and listed.
-    async fn connected(name: String, target: Target, mark: Mark, folder: TempDir) -> Self {
+    async fn connected(name: String, target: ConnectTarget, mark: Mark, folder: TempDir) -> Self {
         let manager = Manager::new(options());
         let server = manager.register(config("real", target)).unwrap();
         let ready = server.ready(LIMIT).await;
@@ -95,7 +95,7 @@ impl Real {
 
     /// Asks for anything else.
     async fn ask(&self, method: Method, params: Value) -> Value {
-        crate::outcome::value(&self.outcome(with_client(Call::new(method, Object::from(params)))).await)
+        crate::outcome::value(&self.outcome(with_client(Call::new(method, JsonObject::from(params)))).await)
     }
 
     /// Nothing is in flight, and after stopping no process is left.
@@ -115,7 +115,7 @@ struct Extra {
 }
 
 impl Extra {
-    fn over(self, command: Command) -> Command {
+    fn over(self, command: JobCommand) -> JobCommand {
         let command = command.args(self.arguments);
         self.variables.into_iter().fold(command, |command, (name, value)| command.env(name, value))
     }

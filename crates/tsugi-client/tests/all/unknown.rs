@@ -10,8 +10,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tsugi_client::config::own_profile;
 use tsugi_client::{Manager, Server};
-use tsugi_protocol::answer::{Answer, Call, Failure, Note, Outcome};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::answer::{Answer, Call, CallFailure, CallNote, Outcome};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, Method};
 
@@ -20,12 +20,12 @@ use crate::world::{LIMIT, config, options};
 use generate::{Ending, Exchange, exchange, object_text};
 use mirror::{Kind, Mirror};
 
-pub(super) fn object(text: &str) -> Object {
-    Object::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+pub(super) fn object(text: &str) -> JsonObject {
+    JsonObject::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-fn raw(text: &str) -> Raw {
-    Raw::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+fn raw(text: &str) -> RawJson {
+    RawJson::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
 fn written(bytes: &[u8]) -> String {
@@ -33,7 +33,7 @@ fn written(bytes: &[u8]) -> String {
 }
 
 /// The members of an object as they were written, but those with these keys.
-fn members_but(object: &Object, keys: &[&str]) -> Vec<String> {
+fn members_but(object: &JsonObject, keys: &[&str]) -> Vec<String> {
     let others = object.members().iter().filter(|member| !keys.contains(&&*object.key(**member)));
     others.map(|member| written(object.written(*member))).collect()
 }
@@ -43,7 +43,7 @@ fn call(exchange: &Exchange) -> Call {
     let mut call = Call::new(Method::from(exchange.method), object(&object_text(exchange.params.clone())));
     call.meta = RequestMeta::of_client(Arc::new(own_profile(ClientCapabilities::all())));
     call.meta.rest = object(&object_text(exchange.meta.clone()));
-    call.meta.progress_token = Some(Raw::string("mine"));
+    call.meta.progress_token = Some(RawJson::string("mine"));
     call
 }
 
@@ -76,7 +76,7 @@ fn the_request_arrived(mirror: &Mirror, exchange: &Exchange) {
     }
 }
 
-fn the_notes_arrived(notes: &[Note], exchange: &Exchange) {
+fn the_notes_arrived(notes: &[CallNote], exchange: &Exchange) {
     let expected: Vec<Vec<String>> = exchange.notes.clone();
     let found: Vec<Vec<String>> =
         notes.iter().map(|note| members_but(&note.params_object(), &["progressToken"])).collect();
@@ -88,7 +88,7 @@ fn the_ending_arrived(kind: Kind, outcome: &Outcome, exchange: &Exchange) {
         (Outcome::Complete(complete), Ending::Result(members)) => {
             assert_eq!(written(complete.body.bytes()), object_text(kind.result(members)));
         }
-        (Outcome::Failed(Failure::Upstream(error)), Ending::Error(members)) => {
+        (Outcome::Failed(CallFailure::Upstream(error)), Ending::Error(members)) => {
             assert_eq!(error.raw(), raw(&object_text(members.clone())));
         }
         (outcome, ending) => panic!("{outcome:?} is not {ending:?}"),

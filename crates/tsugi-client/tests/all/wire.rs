@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tsugi_client::Target;
+use tsugi_client::ConnectTarget;
 use tsugi_client::config::LinkSource;
 use tsugi_protocol::answer::FaultCode;
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::fake::{Fake, Recorded, Steps, reply};
 use tsugi_testkit::wait;
 use tsugi_transport::http::HttpTarget;
-use tsugi_transport::{ErrorKind, Inbox, Link, Outbox, TransportError};
+use tsugi_transport::{Inbox, Link, Outbox, TransportError, TransportErrorKind};
 
 use crate::faults_http::{good, is_count, response, said};
 use crate::outcome::{fault, text};
@@ -89,7 +89,7 @@ async fn the_trace_of_a_call_goes_on_in_headers_in_both_eras() {
     for era in [Era::Legacy, Era::Modern] {
         let bench = Bench::of(Fake::start(move |request| good(era, request)));
         let mut traced = call("echo", json!({"message": "hi"}));
-        traced.meta.rest = Object::from(json!({"traceparent": parent, "baggage": "user=ann"}));
+        traced.meta.rest = JsonObject::from(json!({"traceparent": parent, "baggage": "user=ann"}));
         assert_eq!(text(&bench.outcome(traced).await), "hi");
         let request = last_call(&bench.peer);
         assert_eq!((request.header("traceparent"), request.header("baggage")), (Some(parent), Some("user=ann")));
@@ -142,8 +142,8 @@ async fn a_call_that_is_refused_for_its_headers_is_made_again_once_the_tools_are
 struct SilentSse(String);
 
 impl Peer for SilentSse {
-    fn target(&self) -> Target {
-        Target::Sse(HttpTarget { url: self.0.parse().unwrap(), headers: Default::default() })
+    fn target(&self) -> ConnectTarget {
+        ConnectTarget::Sse(HttpTarget { url: self.0.parse().unwrap(), headers: Default::default() })
     }
 }
 
@@ -296,8 +296,8 @@ async fn posts_that_are_never_answered_hold_up_nobody_once_their_calls_are() {
 struct Parting;
 
 impl Peer for Parting {
-    fn target(&self) -> Target {
-        Target::Link(LinkSource::new(|| {
+    fn target(&self) -> ConnectTarget {
+        ConnectTarget::Link(LinkSource::new(|| {
             let (to_server, mut from_client) = mpsc::channel::<Bytes>(16);
             let (to_client, from_server) = mpsc::channel(16);
             tokio::spawn(async move {
@@ -306,7 +306,7 @@ impl Peer for Parting {
                     let Some(answer) = answer_to(&body) else { continue };
                     to_client.try_send(Ok(answer.into())).unwrap();
                     if body.contains(r#""count""#) {
-                        let broken = TransportError::sent(ErrorKind::Lost, "the wire broke");
+                        let broken = TransportError::sent(TransportErrorKind::Lost, "the wire broke");
                         return to_client.try_send(Err(broken)).unwrap();
                     }
                 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tsugi_client::config::{JobSettings, own_profile};
 use tsugi_client::connection::backoff::BackoffPolicy;
-use tsugi_client::{Manager, Options, Server, ServerConfig, Target};
-use tsugi_process::{Command, Grace, JobOptions};
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, Server, ServerConfig};
+use tsugi_process::{JobCommand, JobOptions, StopGrace};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
 use tsugi_protocol::mcp::ClientCapabilities;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -40,27 +40,30 @@ pub(crate) const EAGER: BackoffPolicy = BackoffPolicy {
 };
 
 /// Options with limits that only something that hangs reaches.
-pub(crate) fn options() -> Options {
-    Options { timeout: LIMIT, handshake_timeout: LIMIT, probe_timeout: LIMIT, ..Options::default() }
+pub(crate) fn options() -> ManagerOptions {
+    ManagerOptions { timeout: LIMIT, handshake_timeout: LIMIT, probe_timeout: LIMIT, ..ManagerOptions::default() }
 }
 
 /// A server that is restarted at once and never left alone.
-pub(crate) fn config(name: &str, target: Target) -> ServerConfig {
+pub(crate) fn config(name: &str, target: ConnectTarget) -> ServerConfig {
     ServerConfig { backoff: EAGER, job: quick_job(), breaker: None, ..ServerConfig::new(name, target) }
 }
 
 /// Short steps of stopping, for servers that need all of them.
 pub(crate) fn quick_job() -> JobSettings {
-    let grace = Grace { stdin: Duration::from_millis(300), terminate: Duration::from_millis(300), ..Grace::default() };
+    let grace =
+        StopGrace { stdin: Duration::from_millis(300), terminate: Duration::from_millis(300), ..StopGrace::default() };
     JobSettings(JobOptions { grace, ..JobOptions::default() })
 }
 
 /// How to start a scripted server.
-pub(crate) fn command(scripted: &Scripted) -> Command {
+pub(crate) fn command(scripted: &Scripted) -> JobCommand {
     scripted
         .env()
         .into_iter()
-        .fold(Command::new(scripted.program()).args(scripted.args()), |command, (name, value)| command.env(name, value))
+        .fold(JobCommand::new(scripted.program()).args(scripted.args()), |command, (name, value)| {
+            command.env(name, value)
+        })
 }
 
 /// A call of a tool by a client that can be asked everything.
@@ -83,7 +86,7 @@ pub(crate) fn within(mut call: Call, timeout: Duration) -> Call {
 /// The other side: a server that misbehaves.
 pub(crate) trait Peer {
     /// How to reach it.
-    fn target(&self) -> Target;
+    fn target(&self) -> ConnectTarget;
 
     /// The processes that it consists of, seen from outside.
     fn processes(&self) -> Vec<Process> {
@@ -92,8 +95,8 @@ pub(crate) trait Peer {
 }
 
 impl Peer for Scripted {
-    fn target(&self) -> Target {
-        Target::stdio(command(self))
+    fn target(&self) -> ConnectTarget {
+        ConnectTarget::stdio(command(self))
     }
 
     fn processes(&self) -> Vec<Process> {
@@ -102,20 +105,20 @@ impl Peer for Scripted {
 }
 
 impl Peer for HttpServer {
-    fn target(&self) -> Target {
+    fn target(&self) -> ConnectTarget {
         http(&self.url())
     }
 }
 
 impl Peer for Fake {
-    fn target(&self) -> Target {
+    fn target(&self) -> ConnectTarget {
         http(&self.url())
     }
 }
 
 /// An HTTP server, whatever it speaks.
-pub(crate) fn http(url: &str) -> Target {
-    Target::url(url.parse().unwrap(), HeaderMap::new()).unwrap()
+pub(crate) fn http(url: &str) -> ConnectTarget {
+    ConnectTarget::url(url.parse().unwrap(), HeaderMap::new()).unwrap()
 }
 
 /// A server under test in a manager, and a bystander that must not notice anything.
@@ -145,7 +148,7 @@ impl<P: Peer> Bench<P> {
     }
 
     /// With options of its own.
-    pub(crate) fn under(options: Options, peer: P, settings: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
+    pub(crate) fn under(options: ManagerOptions, peer: P, settings: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
         let manager = Manager::new(options);
         let server = manager.register(settings(config("tested", peer.target()))).unwrap();
         let bystander = Bystander::start(&manager);
@@ -208,7 +211,7 @@ struct Bystander {
 impl Bystander {
     fn start(manager: &Manager) -> Self {
         let scripted = Scripted::new(Script::legacy());
-        let server = manager.register(config("bystander", Target::stdio(command(&scripted)))).unwrap();
+        let server = manager.register(config("bystander", ConnectTarget::stdio(command(&scripted)))).unwrap();
         let (is_over, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let caller = tokio::spawn(keep_calling(server, is_over.clone(), calls.clone()));
         Self { scripted, is_over, calls, caller }

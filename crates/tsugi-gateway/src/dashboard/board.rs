@@ -3,9 +3,9 @@
 
 mod export;
 mod html;
-pub(crate) mod plain;
-mod when;
-mod word;
+pub(crate) mod html_board;
+mod label;
+mod time_label;
 
 use ::http::{Response, StatusCode};
 use bytes::Bytes;
@@ -13,11 +13,11 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tsugi_protocol::answer::FaultCode;
 
-use super::look;
-use super::viewer::Viewer;
-use crate::body::Body;
-use crate::face::{Asked, http};
-use crate::guard::refusal::Refusal;
+use super::overview;
+use super::viewer::DashboardViewer;
+use crate::body::ResponseBody;
+use crate::face::{FaceRequest, http};
+use crate::guard::refusal::HttpRefusal;
 
 /// The server whose board it is.
 const SERVER: &str = "pm";
@@ -26,7 +26,11 @@ const SERVER: &str = "pm";
 const WHOLE: [&str; 2] = ["get_state", "verify"];
 
 /// `GET /api/board/{look}?arguments={…}`: what that reading tool or that view of the board answers.
-pub(super) async fn show(viewer: &Viewer, name: &str, query: &str) -> Result<Response<Body>, Refusal> {
+pub(super) async fn show(
+    viewer: &DashboardViewer,
+    name: &str,
+    query: &str,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     if let Some(format) = export::format(name) {
         return export::open(viewer, format, query).await;
     }
@@ -34,10 +38,14 @@ pub(super) async fn show(viewer: &Viewer, name: &str, query: &str) -> Result<Res
 }
 
 /// `POST /api/board/{order}` with its arguments as the body.
-pub(crate) async fn order(asked: &Asked<'_>, name: &str, body: &Bytes) -> Result<Response<Body>, Refusal> {
-    let viewer = Viewer::of(asked);
-    if viewer.principal.is_only_looking() || !viewer.sees(SERVER, like(name)) {
-        return Err(Refusal::forbidden("this key may not change anything on the board"));
+pub(crate) async fn order(
+    asked: &FaceRequest<'_>,
+    name: &str,
+    body: &Bytes,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
+    let viewer = DashboardViewer::of(asked);
+    if viewer.principal.is_reader() || !viewer.sees(SERVER, like(name)) {
+        return Err(HttpRefusal::forbidden("this key may not change anything on the board"));
     }
     asked.gateway.guard().expect_own_page(asked.parts)?;
     let arguments = serde_json::from_slice(body).map_err(|error| not_json("the body", &error))?;
@@ -46,10 +54,14 @@ pub(crate) async fn order(asked: &Asked<'_>, name: &str, body: &Bytes) -> Result
 }
 
 /// Begins to look, as far as this viewer may.
-fn look<'a>(viewer: &'a Viewer, name: &str, arguments: Value) -> Result<BoxFuture<'a, Result<Value, Value>>, Refusal> {
-    let sees_all = viewer.is_admin() || viewer.principal.is_only_looking();
+fn look<'a>(
+    viewer: &'a DashboardViewer,
+    name: &str,
+    arguments: Value,
+) -> Result<BoxFuture<'a, Result<Value, Value>>, HttpRefusal> {
+    let sees_all = viewer.is_admin() || viewer.principal.is_reader();
     if !viewer.sees(SERVER, like(name)) || (WHOLE.contains(&name) && !sees_all) {
-        return Err(Refusal::forbidden("this key does not see that part of the board"));
+        return Err(HttpRefusal::forbidden("this key does not see that part of the board"));
     }
     viewer.backend().board(viewer.looker(), name, arguments).ok_or_else(|| no_such_look(name))
 }
@@ -66,28 +78,28 @@ fn like(name: &str) -> &str {
     }
 }
 
-fn answer(told: Result<Value, Value>) -> Response<Body> {
+fn answer(told: Result<Value, Value>) -> Response<ResponseBody> {
     match told {
-        Ok(told) => look::give(&told),
+        Ok(told) => overview::give(&told),
         Err(fault) => {
             let body = json!({"success": false, "error": fault}).to_string();
-            http::json(StatusCode::UNPROCESSABLE_ENTITY, Body::one(body.into()))
+            http::json(StatusCode::UNPROCESSABLE_ENTITY, ResponseBody::one(body.into()))
         }
     }
 }
 
-fn arguments(query: &str) -> Result<Value, Refusal> {
+fn arguments(query: &str) -> Result<Value, HttpRefusal> {
     let Some((_, text)) = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "arguments") else {
         return Ok(json!({}));
     };
     serde_json::from_str(&text).map_err(|error| not_json("`arguments`", &error))
 }
 
-fn not_json(what: &str, error: &serde_json::Error) -> Refusal {
-    Refusal::bad_request(format!("{what} is not JSON: {error}"))
+fn not_json(what: &str, error: &serde_json::Error) -> HttpRefusal {
+    HttpRefusal::bad_request(format!("{what} is not JSON: {error}"))
 }
 
-fn no_such_look(name: &str) -> Refusal {
+fn no_such_look(name: &str) -> HttpRefusal {
     let message = format!("there is no board here, or {name:?} is nothing that can be asked of it");
-    Refusal::new(StatusCode::NOT_FOUND, FaultCode::ToolNotFound, message)
+    HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::ToolNotFound, message)
 }

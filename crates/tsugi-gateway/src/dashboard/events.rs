@@ -16,14 +16,14 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tsugi_protocol::answer::FaultCode;
 
-use super::observe::Observe;
-use super::record::Record;
-use super::recorder::Watching;
-use super::row::{self, Attention, ServerRow};
-use super::viewer::Viewer;
-use crate::body::{Body, Chunks};
-use crate::face::{Asked, event, http};
-use crate::guard::refusal::Refusal;
+use super::observe::ServerObserver;
+use super::record::CallRecord;
+use super::recorder::OpenPageGuard;
+use super::row::{self, AttentionItem, ServerRow};
+use super::viewer::DashboardViewer;
+use crate::body::{BodyChunks, ResponseBody};
+use crate::face::{FaceRequest, event, http};
+use crate::guard::refusal::HttpRefusal;
 
 /// How often calls are told.
 const TICK: Duration = Duration::from_millis(200);
@@ -39,46 +39,46 @@ const WAITING: usize = 4;
 const PAGES: usize = 64;
 
 /// `GET /api/events`
-pub(super) fn open(viewer: &Viewer, asked: &Asked<'_>) -> Result<Response<Body>, Refusal> {
+pub(super) fn open(viewer: &DashboardViewer, asked: &FaceRequest<'_>) -> Result<Response<ResponseBody>, HttpRefusal> {
     let recorder = viewer.recorder();
     if recorder.pages() >= PAGES {
         let message = "too many dashboards are open: close one";
-        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
+        return Err(HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
             .retry_after(Duration::from_secs(5)));
     }
     let query = asked.parts.uri.query().unwrap_or_default();
     let log = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "log");
     let log = log.map(|(_, name)| name.into_owned()).filter(|_| viewer.is_admin());
     let (sender, receiver) = mpsc::channel(WAITING);
-    let stream = Stream {
+    let stream = PageEventStream {
         _watching: recorder.watch(),
         since: recorder.next_id(),
-        viewer: Viewer::of(asked),
+        viewer: DashboardViewer::of(asked),
         sender,
         servers: Vec::new(),
         told: Instant::now(),
         has_changed: false,
-        log: log.map(|name| Log { name, lines: None, has_followed: false, gathered: Vec::new() }),
+        log: log.map(|name| StderrFollower { name, lines: None, has_followed: false, gathered: Vec::new() }),
     };
     asked.gateway.tasks().spawn(stream.run());
-    Ok(http::events(Receiving(receiver)))
+    Ok(http::events(EventChunks(receiver)))
 }
 
 /// What the task says, as a body.
-struct Receiving(mpsc::Receiver<Bytes>);
+struct EventChunks(mpsc::Receiver<Bytes>);
 
-impl Chunks for Receiving {
+impl BodyChunks for EventChunks {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         self.0.poll_recv(context)
     }
 }
 
 /// The page is gone, or we are going.
-struct Over;
+struct PageClosed;
 
-struct Stream {
-    _watching: Watching,
-    viewer: Viewer,
+struct PageEventStream {
+    _watching: OpenPageGuard,
+    viewer: DashboardViewer,
     sender: mpsc::Sender<Bytes>,
     /// The id of the next call to tell.
     since: u64,
@@ -88,21 +88,21 @@ struct Stream {
     told: Instant,
     /// Whether something has changed since.
     has_changed: bool,
-    log: Option<Log>,
+    log: Option<StderrFollower>,
 }
 
 /// A server's standard error.
-struct Log {
+struct StderrFollower {
     name: String,
     lines: Option<broadcast::Receiver<Arc<str>>>,
     has_followed: bool,
     gathered: Vec<Arc<str>>,
 }
 
-impl Log {
+impl StderrFollower {
     /// Follows the newest process. What the first one said so far is known to the page; of its successors everything
     /// is new.
-    fn follow(&mut self, observed: &dyn Observe) {
+    fn follow(&mut self, observed: &dyn ServerObserver) {
         self.lines = observed.follow_stderr(&self.name);
         if self.has_followed && self.lines.is_some() {
             self.gathered.extend(observed.newest_stderr(&self.name, LINES).into_iter().map(Arc::from));
@@ -112,18 +112,18 @@ impl Log {
 }
 
 #[derive(Serialize)]
-struct Servers<'a> {
+struct ServersEvent<'a> {
     servers: &'a [ServerRow],
-    attention: Vec<Attention>,
+    attention: Vec<AttentionItem>,
 }
 
 #[derive(Serialize)]
-struct Calls {
-    calls: Vec<Record>,
+struct CallsEvent {
+    calls: Vec<CallRecord>,
     dropped: u64,
 }
 
-impl Stream {
+impl PageEventStream {
     /// Tells until the page closes, its viewer signs out, or the gateway stops.
     async fn run(mut self) {
         let draining = self.viewer.gateway.drain().draining();
@@ -138,7 +138,7 @@ impl Stream {
         }
     }
 
-    async fn tell(&mut self) -> Result<(), Over> {
+    async fn tell(&mut self) -> Result<(), PageClosed> {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut changes = self.viewer.backend().observe().map(|observed| observed.changes());
@@ -160,7 +160,7 @@ impl Stream {
         }
     }
 
-    async fn tick(&mut self, count: u32) -> Result<(), Over> {
+    async fn tick(&mut self, count: u32) -> Result<(), PageClosed> {
         if count == 0 || std::mem::take(&mut self.has_changed) {
             self.tell_servers().await?;
         }
@@ -176,7 +176,7 @@ impl Stream {
 
     /// A change is told at once, so that a short one is seen; the next ones of a server in trouble, which can be many
     /// a second, with the next tick.
-    async fn note_change(&mut self) -> Result<(), Over> {
+    async fn note_change(&mut self) -> Result<(), PageClosed> {
         if self.told.elapsed() < TICK {
             self.has_changed = true;
             return Ok(());
@@ -185,34 +185,34 @@ impl Stream {
     }
 
     /// Ends the stream of somebody who signed out elsewhere, or whose key was taken away.
-    async fn expect_viewer(&self) -> Result<(), Over> {
+    async fn expect_viewer(&self) -> Result<(), PageClosed> {
         if self.viewer.is_still_in() {
             return Ok(());
         }
         self.send("bye", &json!({"reason": "signed out"})).await?;
-        Err(Over)
+        Err(PageClosed)
     }
 
     /// Tells the servers when something about them is different.
-    async fn tell_servers(&mut self) -> Result<(), Over> {
+    async fn tell_servers(&mut self) -> Result<(), PageClosed> {
         let servers = row::rows(&self.viewer);
         if servers == self.servers {
             return Ok(());
         }
         self.told = Instant::now();
-        self.send("servers", &Servers { attention: row::attention(&servers), servers: &servers }).await?;
+        self.send("servers", &ServersEvent { attention: row::attention(&servers), servers: &servers }).await?;
         self.servers = servers;
         Ok(())
     }
 
-    async fn tell_calls(&mut self) -> Result<(), Over> {
+    async fn tell_calls(&mut self) -> Result<(), PageClosed> {
         let (found, dropped, next) = self.viewer.recorder().since(self.since, CALLS);
         self.since = next;
         let seen = found.into_iter().filter(|call| self.viewer.sees_call(call));
-        let calls: Vec<Record> = seen.map(|call| self.viewer.shown(call)).collect();
+        let calls: Vec<CallRecord> = seen.map(|call| self.viewer.shown(call)).collect();
         match calls.is_empty() && dropped == 0 {
             true => Ok(()),
-            false => self.send("calls", &Calls { calls, dropped }).await,
+            false => self.send("calls", &CallsEvent { calls, dropped }).await,
         }
     }
 
@@ -223,7 +223,7 @@ impl Stream {
         log.gathered.drain(..excess);
     }
 
-    async fn tell_log(&mut self) -> Result<(), Over> {
+    async fn tell_log(&mut self) -> Result<(), PageClosed> {
         let observed = self.viewer.backend().observe();
         let Some(log) = &mut self.log else { return Ok(()) };
         if let (None, Some(observed)) = (&log.lines, observed) {
@@ -244,9 +244,9 @@ impl Stream {
     }
 
     /// Waits for a slow page; what happens meanwhile is told later, or counted as dropped.
-    async fn send(&self, name: &str, data: &impl Serialize) -> Result<(), Over> {
+    async fn send(&self, name: &str, data: &impl Serialize) -> Result<(), PageClosed> {
         let text = serde_json::to_string(data).expect("what is shown is always JSON");
-        self.sender.send(event::named(name, &text)).await.map_err(|_| Over)
+        self.sender.send(event::named(name, &text)).await.map_err(|_| PageClosed)
     }
 }
 
@@ -268,7 +268,7 @@ async fn next_of(board: &mut Option<BoxStream<'static, Value>>) -> Option<Value>
 }
 
 /// The next line; nothing when the process has ended, whose successor is followed from the next tick on.
-async fn next_line(log: &mut Option<Log>) -> Option<Arc<str>> {
+async fn next_line(log: &mut Option<StderrFollower>) -> Option<Arc<str>> {
     let Some(log) = log else { return std::future::pending().await };
     let Some(lines) = &mut log.lines else { return std::future::pending().await };
     match lines.recv().await {

@@ -5,18 +5,18 @@ const BUCKETS: usize = 128;
 
 /// Counts by latency.
 #[derive(Clone)]
-pub(super) struct Histogram {
+pub(super) struct LatencyHistogram {
     total: u32,
     counts: [u32; BUCKETS],
 }
 
-impl Default for Histogram {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         Self { total: 0, counts: [0; BUCKETS] }
     }
 }
 
-impl Histogram {
+impl LatencyHistogram {
     pub(super) fn add(&mut self, micros: u64) {
         self.total += 1;
         self.counts[bucket(micros)] += 1;
@@ -28,7 +28,7 @@ impl Histogram {
         }
     }
 
-    pub(super) fn merge(&mut self, other: &Histogram) {
+    pub(super) fn merge(&mut self, other: &LatencyHistogram) {
         if other.total > 0 {
             self.total += other.total;
             self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn quantiles_count_calls() {
-        let mut histogram = Histogram::default();
+        let mut histogram = LatencyHistogram::default();
         assert_eq!(histogram.quantile(0.5), None);
         (0..98).for_each(|_| histogram.add(1000));
         (0..2).for_each(|_| histogram.add(1_000_000));

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::broadcast;
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 
 /// Those who keep servers, seen by somebody who looks.
-pub trait Observe: Send + Sync {
+pub trait ServerObserver: Send + Sync {
     /// How every server stands, in their order.
     fn states(&self) -> Vec<ServerState>;
 
@@ -60,12 +60,12 @@ pub struct ServerState {
     pub sandbox: Option<&'static str>,
     /// What somebody should look at.
     #[serde(skip)]
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<ServerTrouble>,
 }
 
 /// Something about a server that somebody should look at.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Trouble {
+pub struct ServerTrouble {
     /// What kind: `failed`, `reconnecting`, `left-alone`, `list`, `names`, `sandbox`, `errors`.
     pub kind: &'static str,
     /// In words.
@@ -84,38 +84,38 @@ pub struct ServerDetail {
     /// What it tells models.
     pub instructions: Option<String>,
     /// What it can do.
-    pub capabilities: Option<Raw>,
+    pub capabilities: Option<RawJson>,
     /// Who it says it is.
-    pub server_info: Option<Raw>,
+    pub server_info: Option<RawJson>,
     /// Its living processes.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ObservedProcess>,
     /// What of its sandbox truly holds, part by part.
     pub sandbox_report: Option<Value>,
     /// The tools as it describes them.
-    pub tools: Vec<Named>,
+    pub tools: Vec<NamedItem>,
     /// The resources as it describes them.
-    pub resources: Vec<Named>,
+    pub resources: Vec<NamedItem>,
     /// The templates of resources as it describes them.
-    pub templates: Vec<Named>,
+    pub templates: Vec<NamedItem>,
     /// The prompts as it describes them.
-    pub prompts: Vec<Named>,
+    pub prompts: Vec<NamedItem>,
 }
 
 /// One thing that a server offers, by the name or address under which permits know it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
-pub struct Named {
+pub struct NamedItem {
     /// The name or address.
     #[serde(skip)]
     pub name: String,
     /// As the server describes it.
-    pub shown: Raw,
+    pub shown: RawJson,
 }
 
 /// A living process.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Process {
+pub struct ObservedProcess {
     /// Its id.
     pub pid: u32,
     /// Its parent's id.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
-use crate::body::Body;
+use crate::body::ResponseBody;
 
 /// Nothing from elsewhere, nothing inline but the one style that the document brings, nobody around it.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
@@ -25,14 +25,14 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 
 /// A file of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum File {
+pub enum PageFile {
     /// `index.html`
     Index,
     /// `app.js`
     Script,
 }
 
-struct Embedded {
+struct EmbeddedFile {
     kind: &'static str,
     plain: &'static [u8],
     gzip: &'static [u8],
@@ -43,12 +43,12 @@ macro_rules! embedded {
     ($name:literal, $kind:literal) => {{
         const PLAIN: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard/dist/", $name));
         const GZIP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".gz"));
-        Embedded { kind: $kind, plain: PLAIN, gzip: GZIP, etag: LazyLock::new(|| etag_of(PLAIN)) }
+        EmbeddedFile { kind: $kind, plain: PLAIN, gzip: GZIP, etag: LazyLock::new(|| etag_of(PLAIN)) }
     }};
 }
 
-static INDEX: Embedded = embedded!("index.html", "text/html; charset=utf-8");
-static SCRIPT: Embedded = embedded!("app.js", "text/javascript; charset=utf-8");
+static INDEX: EmbeddedFile = embedded!("index.html", "text/html; charset=utf-8");
+static SCRIPT: EmbeddedFile = embedded!("app.js", "text/javascript; charset=utf-8");
 
 /// The digest by which the policy knows the document's own style; the style itself is made when the page is built.
 fn style_hash(document: &[u8]) -> String {
@@ -66,17 +66,17 @@ fn etag_of(bytes: &[u8]) -> HeaderValue {
 }
 
 /// Gives a file, or says that the browser's copy still holds.
-pub(crate) fn serve(file: File, asked: &HeaderMap) -> Response<Body> {
+pub(crate) fn serve(file: PageFile, asked: &HeaderMap) -> Response<ResponseBody> {
     let embedded = match file {
-        File::Index => &INDEX,
-        File::Script => &SCRIPT,
+        PageFile::Index => &INDEX,
+        PageFile::Script => &SCRIPT,
     };
     let is_held = list(asked, &IF_NONE_MATCH).any(|tag| tag.as_bytes() == embedded.etag.as_bytes() || tag == "*");
     let is_packed = takes_gzip(asked);
     let body = match (is_held, is_packed) {
-        (true, _) => Body::empty(),
-        (false, true) => Body::one(Bytes::from_static(embedded.gzip)),
-        (false, false) => Body::one(Bytes::from_static(embedded.plain)),
+        (true, _) => ResponseBody::empty(),
+        (false, true) => ResponseBody::one(Bytes::from_static(embedded.gzip)),
+        (false, false) => ResponseBody::one(Bytes::from_static(embedded.plain)),
     };
     let mut response = Response::new(body);
     *response.status_mut() = if is_held { StatusCode::NOT_MODIFIED } else { StatusCode::OK };

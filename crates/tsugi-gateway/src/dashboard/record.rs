@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
-use tsugi_protocol::answer::timeline::Step;
-use tsugi_protocol::answer::{Call, Caller, Failure, Outcome, Timeline};
+use tsugi_protocol::answer::timeline::TimelineStep;
+use tsugi_protocol::answer::{Call, CallFailure, CallTimeline, Caller, Outcome};
 use tsugi_protocol::mcp::Method;
 
 /// The longest text of an error that is kept.
@@ -16,7 +16,7 @@ const LONGEST_SUBJECT: usize = 200;
 
 /// A call that began.
 #[derive(Debug, Clone)]
-pub(crate) struct Started {
+pub(crate) struct CallStart {
     pub(super) at: Instant,
     pub(super) server: Arc<str>,
     /// The tool, prompt or address it is about.
@@ -26,10 +26,10 @@ pub(crate) struct Started {
     pub(super) face: &'static str,
     pub(super) request_id: Option<Arc<str>>,
     /// What it does when, when somebody looked at its beginning.
-    timeline: Option<Timeline>,
+    timeline: Option<CallTimeline>,
 }
 
-impl Started {
+impl CallStart {
     /// A call that begins now.
     pub(crate) fn now(server: Arc<str>, subject: Arc<str>, call: &Call) -> Self {
         Self {
@@ -45,8 +45,8 @@ impl Started {
     }
 
     /// From now on the call says what it does when.
-    pub(crate) fn follow(&mut self) -> Timeline {
-        self.timeline.get_or_insert_with(|| Timeline::new(self.at)).clone()
+    pub(crate) fn follow(&mut self) -> CallTimeline {
+        self.timeline.get_or_insert_with(|| CallTimeline::new(self.at)).clone()
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn subject_of(call: &Call) -> Arc<str> {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CallEnding {
     Ok,
     ToolError,
     Failed,
@@ -65,7 +65,7 @@ pub(crate) enum Ended {
     InputRequired,
 }
 
-impl Ended {
+impl CallEnding {
     /// How it ended, and with how many bytes. The members of a result are indexed already, so looking is cheap.
     pub(super) fn of(outcome: Option<&Outcome>) -> (Self, usize) {
         match outcome {
@@ -96,14 +96,14 @@ impl Ended {
 
 /// Why a call failed, as people read it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Problem {
+pub(super) struct CallProblem {
     code: String,
     message: String,
     hint: Option<String>,
     details: Value,
 }
 
-impl Problem {
+impl CallProblem {
     /// The error of a row.
     fn short(&self) -> Value {
         json!({"code": self.code, "message": self.message})
@@ -122,15 +122,15 @@ impl Problem {
 }
 
 /// The failure behind an outcome. What a tool itself said about its error is part of its result, which is not kept.
-pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<Problem>> {
+pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<CallProblem>> {
     let problem = match outcome {
-        Outcome::Failed(Failure::Upstream(error)) => Problem {
+        Outcome::Failed(CallFailure::Upstream(error)) => CallProblem {
             code: error.code().to_string(),
             message: shortened(&error.message(), LONGEST),
             hint: None,
             details: json!({"fault": "upstream", "stage": "call"}),
         },
-        Outcome::Failed(Failure::Fault(fault)) => Problem {
+        Outcome::Failed(CallFailure::Fault(fault)) => CallProblem {
             code: fault.code.as_str().to_owned(),
             message: shortened(&fault.message, LONGEST),
             hint: fault.hint.clone(),
@@ -140,7 +140,7 @@ pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<Problem>> {
                 "cause": fault.cause.as_ref().map(|cause| shortened(&cause.to_string(), LONGEST)),
             }),
         },
-        Outcome::Complete(complete) if complete.is_tool_error() => Problem {
+        Outcome::Complete(complete) if complete.is_tool_error() => CallProblem {
             code: "TOOL_ERROR".to_owned(),
             message: "the tool answered that it failed; what it said went to the caller and is not kept".to_owned(),
             hint: None,
@@ -160,24 +160,24 @@ fn shortened(text: &str, longest: usize) -> String {
 
 /// A call that ended.
 #[derive(Debug, Clone)]
-pub(super) struct Record {
+pub(super) struct CallRecord {
     pub(super) id: u64,
     /// When it began, in milliseconds since 1970.
     pub(super) at: u64,
     pub(super) micros: u64,
-    pub(super) ended: Ended,
+    pub(super) ended: CallEnding,
     pub(super) bytes: u64,
-    pub(super) problem: Option<Box<Problem>>,
-    pub(super) started: Started,
+    pub(super) problem: Option<Box<CallProblem>>,
+    pub(super) started: CallStart,
 }
 
-impl PartialEq for Record {
+impl PartialEq for CallRecord {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }
 }
 
-impl Record {
+impl CallRecord {
     /// How long it took, in milliseconds.
     pub(super) fn millis(&self) -> f64 {
         self.micros as f64 / 1000.0
@@ -193,7 +193,7 @@ impl Record {
         if steps.is_empty() {
             return vec![whole(None)];
         }
-        let step = |step: Step| {
+        let step = |step: TimelineStep| {
             let begin = step.begin.as_micros() as u64;
             let end = step.end.map_or(self.micros, |end| end.as_micros() as u64).max(begin);
             let (start, duration) = (begin as f64 / 1000.0, (end - begin) as f64 / 1000.0);
@@ -203,7 +203,7 @@ impl Record {
     }
 }
 
-impl Serialize for Record {
+impl Serialize for CallRecord {
     /// A row of the list, written without building it first.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let started = &self.started;

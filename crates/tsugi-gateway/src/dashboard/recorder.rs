@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use tsugi_protocol::answer::Outcome;
 
-use super::record::{Ended, Record, Started, problem_of};
-use super::series::{Numbers, Point, Series};
+use super::record::{CallEnding, CallRecord, CallStart, problem_of};
+use super::series::{CallNumbers, CallSeries, ChartPoint};
 
 /// How many calls are remembered.
 const CALLS: usize = 8192;
@@ -24,62 +24,67 @@ const PORTION: u64 = 256;
 const SERVERS: usize = 1024;
 
 /// Remembers calls.
-pub struct Recorder {
+pub struct CallRecorder {
     started: Instant,
     /// The wall clock at the start, in milliseconds since 1970.
     began: u64,
     pages: AtomicUsize,
-    book: Mutex<Book>,
+    book: Mutex<CallHistory>,
 }
 
-struct Book {
+struct CallHistory {
     /// How many calls were ever recorded; also the id of the next.
     next: u64,
     /// The call with id `n` is at `n % CALLS`.
-    calls: Vec<Record>,
+    calls: Vec<CallRecord>,
     /// The last failed calls, oldest first; the newest of them are in the ring too.
-    failures: VecDeque<Record>,
+    failures: VecDeque<CallRecord>,
     /// The first is of all servers together.
-    series: Vec<Series>,
-    places: HashMap<Arc<str>, Place>,
+    series: Vec<CallSeries>,
+    places: HashMap<Arc<str>, ServerSlot>,
 }
 
 /// Where a server's numbers are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct ServerSlot(usize);
 
 /// An open page: while there is one, calls are watched more closely.
-pub(crate) struct Watching(Arc<Recorder>);
+pub(crate) struct OpenPageGuard(Arc<CallRecorder>);
 
-impl Drop for Watching {
+impl Drop for OpenPageGuard {
     fn drop(&mut self) {
         self.0.pages.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Default for Recorder {
+impl Default for CallRecorder {
     fn default() -> Self {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
         // The system gives the memory as it is used, so that no call has to wait while the ring grows.
         let calls = Vec::with_capacity(CALLS);
-        let book =
-            Book { next: 0, calls, failures: VecDeque::new(), series: vec![Series::new(0)], places: HashMap::new() };
+        let book = CallHistory {
+            next: 0,
+            calls,
+            failures: VecDeque::new(),
+            series: vec![CallSeries::new(0)],
+            places: HashMap::new(),
+        };
         Self { started: Instant::now(), began, pages: AtomicUsize::new(0), book: Mutex::new(book) }
     }
 }
 
-impl Recorder {
+impl CallRecorder {
     /// Where the calls of a server are counted.
-    pub(crate) fn place(&self, server: &Arc<str>) -> Place {
+    pub(crate) fn place(&self, server: &Arc<str>) -> ServerSlot {
         let second = self.second(Instant::now());
         let mut book = self.book.lock();
         if let Some(place) = book.places.get(server) {
             return *place;
         }
         if book.series.len() <= SERVERS {
-            book.series.push(Series::new(second));
+            book.series.push(CallSeries::new(second));
         }
-        let place = Place(book.series.len() - 1);
+        let place = ServerSlot(book.series.len() - 1);
         if book.places.len() < SERVERS {
             book.places.insert(server.clone(), place);
         }
@@ -87,11 +92,11 @@ impl Recorder {
     }
 
     /// Records a call that ended: with an outcome, or because its caller went away. Gives how long it took.
-    pub(crate) fn record(&self, place: Place, started: Started, outcome: Option<&Outcome>) -> Duration {
+    pub(crate) fn record(&self, place: ServerSlot, started: CallStart, outcome: Option<&Outcome>) -> Duration {
         let now = Instant::now();
         let took = now.duration_since(started.at);
-        let (ended, bytes) = Ended::of(outcome);
-        let record = Record {
+        let (ended, bytes) = CallEnding::of(outcome);
+        let record = CallRecord {
             id: 0,
             at: self.began + started.at.saturating_duration_since(self.started).as_millis() as u64,
             micros: took.as_micros() as u64,
@@ -124,9 +129,9 @@ impl Recorder {
     }
 
     /// Watches calls more closely for as long as the result lives.
-    pub(crate) fn watch(self: &Arc<Self>) -> Watching {
+    pub(crate) fn watch(self: &Arc<Self>) -> OpenPageGuard {
         self.pages.fetch_add(1, Ordering::Relaxed);
-        Watching(self.clone())
+        OpenPageGuard(self.clone())
     }
 
     /// Whether somebody is looking.
@@ -140,21 +145,21 @@ impl Recorder {
     }
 
     /// How a server does now; all of them together without a name.
-    pub(crate) fn numbers(&self, server: Option<&str>) -> Numbers {
+    pub(crate) fn numbers(&self, server: Option<&str>) -> CallNumbers {
         let second = self.second(Instant::now());
         self.with_series(server, |series| series.numbers(second)).unwrap_or_else(no_numbers)
     }
 
     /// The chart of a server; of all of them together without a name.
-    pub(super) fn points(&self, server: Option<&str>) -> Vec<Point> {
+    pub(super) fn points(&self, server: Option<&str>) -> Vec<ChartPoint> {
         let second = self.second(Instant::now());
         self.with_series(server, |series| series.points(second, self.began)).unwrap_or_default()
     }
 
-    fn with_series<T>(&self, server: Option<&str>, read: impl FnOnce(&mut Series) -> T) -> Option<T> {
+    fn with_series<T>(&self, server: Option<&str>, read: impl FnOnce(&mut CallSeries) -> T) -> Option<T> {
         let mut book = self.book.lock();
         let place = match server {
-            None => Place(0),
+            None => ServerSlot(0),
             Some(name) => *book.places.get(name)?,
         };
         book.series.get_mut(place.0).map(read)
@@ -170,8 +175,8 @@ impl Recorder {
         &self,
         before: Option<u64>,
         limit: usize,
-        wanted: impl Fn(&Record) -> bool,
-    ) -> (Vec<Record>, usize) {
+        wanted: impl Fn(&CallRecord) -> bool,
+    ) -> (Vec<CallRecord>, usize) {
         let mut end = before.unwrap_or(u64::MAX).min(self.next_id());
         let (mut found, mut total) = (Vec::new(), 0);
         loop {
@@ -196,7 +201,7 @@ impl Recorder {
     }
 
     /// One call.
-    pub(super) fn call(&self, id: u64) -> Option<Record> {
+    pub(super) fn call(&self, id: u64) -> Option<CallRecord> {
         let book = self.book.lock();
         match (book.first()..book.next).contains(&id) {
             true => Some(book.get(id).clone()),
@@ -206,7 +211,7 @@ impl Recorder {
 
     /// The calls from `since` on, oldest first, but only the newest `limit`; how many were left out; and where to
     /// go on.
-    pub(super) fn since(&self, since: u64, limit: usize) -> (Vec<Record>, u64, u64) {
+    pub(super) fn since(&self, since: u64, limit: usize) -> (Vec<CallRecord>, u64, u64) {
         let book = self.book.lock();
         let first = since.max(book.first()).max(book.next.saturating_sub(limit as u64));
         let calls = (first..book.next).map(|id| book.get(id).clone()).collect();
@@ -214,12 +219,12 @@ impl Recorder {
     }
 }
 
-fn no_numbers() -> Numbers {
-    Numbers { spark: vec![0; super::series::SHOWN_SECONDS as usize], ..Numbers::default() }
+fn no_numbers() -> CallNumbers {
+    CallNumbers { spark: vec![0; super::series::SHOWN_SECONDS as usize], ..CallNumbers::default() }
 }
 
-impl Book {
-    fn push(&mut self, mut record: Record) {
+impl CallHistory {
+    fn push(&mut self, mut record: CallRecord) {
         record.id = self.next;
         if record.ended.is_error() {
             if self.failures.len() == FAILURES {
@@ -239,7 +244,7 @@ impl Book {
         self.next - self.calls.len() as u64
     }
 
-    fn get(&self, id: u64) -> &Record {
+    fn get(&self, id: u64) -> &CallRecord {
         &self.calls[id as usize % CALLS]
     }
 }
@@ -248,16 +253,16 @@ impl Book {
 mod tests {
     use super::*;
     use tsugi_protocol::answer::{Call, Fault, FaultCode};
-    use tsugi_protocol::json::{Object, Raw};
+    use tsugi_protocol::json::{JsonObject, RawJson};
 
-    fn started(tool: &str) -> Started {
-        Started::now("files".into(), tool.into(), &Call::tool(tool, None))
+    fn started(tool: &str) -> CallStart {
+        CallStart::now("files".into(), tool.into(), &Call::tool(tool, None))
     }
 
-    fn recorder(calls: usize) -> Arc<Recorder> {
-        let recorder = Arc::new(Recorder::default());
+    fn recorder(calls: usize) -> Arc<CallRecorder> {
+        let recorder = Arc::new(CallRecorder::default());
         let place = recorder.place(&"files".into());
-        let done = Outcome::complete(Object::from(serde_json::json!({"content": []})));
+        let done = Outcome::complete(JsonObject::from(serde_json::json!({"content": []})));
         (0..calls).for_each(|index| _ = recorder.record(place, started(&format!("t{index}")), Some(&done)));
         recorder
     }
@@ -277,10 +282,10 @@ mod tests {
         let recorder = recorder(0);
         let place = recorder.place(&"files".into());
         let fault = || Outcome::fault(Fault::new(FaultCode::Timeout, "too slow"));
-        let done = Outcome::complete(Object::from(serde_json::json!({"content": []})));
+        let done = Outcome::complete(JsonObject::from(serde_json::json!({"content": []})));
         (0..FAILURES + 3).for_each(|_| _ = recorder.record(place, started("bad"), Some(&fault())));
         (0..CALLS - 1).for_each(|_| _ = recorder.record(place, started("good"), Some(&done)));
-        let (failed, total) = recorder.find(None, 2, |call| call.ended == Ended::Failed);
+        let (failed, total) = recorder.find(None, 2, |call| call.ended == CallEnding::Failed);
         assert_eq!((failed[0].id, failed[1].id, total), (FAILURES as u64 + 2, FAILURES as u64 + 1, FAILURES));
         assert_eq!(recorder.find(Some(5), 9, |_| true).0.iter().map(|call| call.id).collect::<Vec<_>>(), [4, 3]);
         assert!(recorder.call(3).is_some() && recorder.call(2).is_none());
@@ -299,9 +304,10 @@ mod tests {
     fn how_a_call_ended_is_told_without_what_it_said() {
         let recorder = recorder(0);
         let place = recorder.place(&"files".into());
-        let broken = Object::from(serde_json::json!({"isError": true, "content": [{"type": "text", "text": "pa55"}]}));
+        let broken =
+            JsonObject::from(serde_json::json!({"isError": true, "content": [{"type": "text", "text": "pa55"}]}));
         recorder.record(place, started("a"), Some(&Outcome::complete(broken)));
-        let fault = Fault::new(FaultCode::Timeout, "too slow").with_details(Raw::literal("{\"n\":1}"));
+        let fault = Fault::new(FaultCode::Timeout, "too slow").with_details(RawJson::literal("{\"n\":1}"));
         recorder.record(place, started("b"), Some(&Outcome::fault(fault)));
         recorder.record(place, started("c"), None);
         let words: Vec<&str> = recorder.find(None, 9, |_| true).0.iter().map(|call| call.ended.as_str()).collect();
@@ -315,8 +321,9 @@ mod tests {
 
     #[test]
     fn servers_beyond_the_bound_share_one_place() {
-        let recorder = Recorder::default();
-        let places: Vec<Place> = (0..SERVERS + 5).map(|index| recorder.place(&format!("s{index}").into())).collect();
+        let recorder = CallRecorder::default();
+        let places: Vec<ServerSlot> =
+            (0..SERVERS + 5).map(|index| recorder.place(&format!("s{index}").into())).collect();
         assert_ne!(places[0], places[1]);
         assert_eq!(places[SERVERS + 1], places[SERVERS + 4]);
         assert!(recorder.book.lock().series.len() <= SERVERS + 1);

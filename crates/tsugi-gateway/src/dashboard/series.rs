@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::histogram::Histogram;
+use super::histogram::LatencyHistogram;
 
 /// Seconds that are remembered one by one; a power of two above those that are shown.
 const SECONDS: usize = 64;
@@ -18,25 +18,25 @@ const DETAILED: usize = 6;
 const RATE: u64 = 10;
 
 /// Counts and latencies of calls. Seconds are counted from the start of the recorder.
-pub(super) struct Series {
+pub(super) struct CallSeries {
     /// The second that is being counted.
     now: u64,
-    seconds: [Second; SECONDS],
+    seconds: [SecondBucket; SECONDS],
     /// Closed points, as a ring: the point of step `n` is at `n % POINTS`.
-    points: Box<[Point; POINTS]>,
+    points: Box<[ChartPoint; POINTS]>,
     /// Latencies of the last minute and of the step that is being counted, as a ring.
-    details: Box<[Histogram; DETAILED]>,
+    details: Box<[LatencyHistogram; DETAILED]>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Second {
+struct SecondBucket {
     calls: u32,
     errors: u32,
 }
 
 /// One point of a chart. The latencies are in milliseconds, and absent when there were no calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Point {
+pub(super) struct ChartPoint {
     /// When it begins, in milliseconds since 1970.
     pub(super) at: u64,
     pub(super) calls: u32,
@@ -48,7 +48,7 @@ pub(super) struct Point {
 /// How a server does now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Numbers {
+pub(crate) struct CallNumbers {
     /// Over the last ten seconds.
     pub(crate) calls_per_second: f64,
     /// The part of the calls of the last minute that failed.
@@ -64,13 +64,13 @@ pub(crate) struct Numbers {
     pub(crate) calls: u64,
 }
 
-impl Series {
+impl CallSeries {
     pub(super) fn new(now: u64) -> Self {
         Self {
             now,
-            seconds: [Second::default(); SECONDS],
-            points: Box::new([Point::default(); POINTS]),
-            details: Box::new(std::array::from_fn(|_| Histogram::default())),
+            seconds: [SecondBucket::default(); SECONDS],
+            points: Box::new([ChartPoint::default(); POINTS]),
+            details: Box::new(std::array::from_fn(|_| LatencyHistogram::default())),
         }
     }
 
@@ -93,12 +93,12 @@ impl Series {
         }
         let (before, after) = (step(self.now), step(second));
         for past in (self.now + 1).max(second.saturating_sub(SECONDS as u64 - 1))..=second {
-            self.seconds[past as usize % SECONDS] = Second::default();
+            self.seconds[past as usize % SECONDS] = SecondBucket::default();
         }
         if after > before {
             self.close(before);
             for past in (before + 1).max(after.saturating_sub(POINTS - 1))..=after {
-                self.points[past % POINTS] = Point::default();
+                self.points[past % POINTS] = ChartPoint::default();
             }
             for past in (before + 1).max(after.saturating_sub(DETAILED - 1))..=after {
                 self.details[past % DETAILED].clear();
@@ -115,9 +115,9 @@ impl Series {
     }
 
     /// How the server does at this second.
-    pub(super) fn numbers(&mut self, second: u64) -> Numbers {
+    pub(super) fn numbers(&mut self, second: u64) -> CallNumbers {
         self.advance(second);
-        let mut minute = Histogram::default();
+        let mut minute = LatencyHistogram::default();
         self.details.iter().for_each(|detail| minute.merge(detail));
         let spark: Vec<u32> = (1..=SHOWN_SECONDS).rev().map(|age| self.second(age).calls).collect();
         // Those of the second that is not over count for the minute, or a first call would show after a second only.
@@ -126,7 +126,7 @@ impl Series {
             (calls + u64::from(second.calls), errors + u64::from(second.errors))
         });
         let lately: u32 = (1..=RATE).map(|age| self.second(age).calls).sum();
-        Numbers {
+        CallNumbers {
             calls_per_second: f64::from(lately) / RATE as f64,
             error_rate: if calls == 0 { 0.0 } else { errors as f64 / calls as f64 },
             p50: minute.quantile(0.5),
@@ -137,22 +137,22 @@ impl Series {
     }
 
     /// So many seconds ago; nothing before the beginning.
-    fn second(&self, age: u64) -> Second {
+    fn second(&self, age: u64) -> SecondBucket {
         match self.now.checked_sub(age) {
             Some(second) => self.seconds[second as usize % SECONDS],
-            None => Second::default(),
+            None => SecondBucket::default(),
         }
     }
 
     /// The points of the last hour, oldest first; the last is not over yet. `began` is the recorder's first
     /// millisecond.
-    pub(super) fn points(&mut self, second: u64, began: u64) -> Vec<Point> {
+    pub(super) fn points(&mut self, second: u64, began: u64) -> Vec<ChartPoint> {
         self.advance(second);
         let last = step(second);
         self.close(last);
         let first = (last + 1).saturating_sub(POINTS);
         let at = |step: usize| began + step as u64 * STEP * 1000;
-        (first..=last).map(|step| Point { at: at(step), ..self.points[step % POINTS] }).collect()
+        (first..=last).map(|step| ChartPoint { at: at(step), ..self.points[step % POINTS] }).collect()
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_last_minute() {
-        let mut series = Series::new(0);
+        let mut series = CallSeries::new(0);
         for second in 0..30 {
             series.add(second, 1000, second % 3 == 0);
         }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_chart_has_the_last_hour_and_no_more() {
-        let mut series = Series::new(0);
+        let mut series = CallSeries::new(0);
         series.add(5, 2000, false);
         series.add(15, 4000, true);
         let points = series.points(19, 1_000_000);

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use crate::backend::{Backend, Looker};
-use crate::face::Asked;
-use crate::guard::permit::Permit;
+use crate::backend::{Backend, BoardViewer};
+use crate::face::FaceRequest;
+use crate::gateway::Gateway;
+use crate::guard::permit::AccessPermit;
 use crate::guard::principal::Principal;
-use crate::run::Gateway;
 
-use super::record::Record;
-use super::recorder::Recorder;
+use super::record::CallRecord;
+use super::recorder::CallRecorder;
 
 /// Somebody who looks at the dashboard.
-pub(crate) struct Viewer {
+pub(crate) struct DashboardViewer {
     pub(super) gateway: Arc<Gateway>,
     pub(super) principal: Principal,
 }
 
-impl Viewer {
-    pub(super) fn of(asked: &Asked<'_>) -> Self {
+impl DashboardViewer {
+    pub(super) fn of(asked: &FaceRequest<'_>) -> Self {
         Self { gateway: asked.gateway.clone(), principal: asked.principal.clone() }
     }
 
@@ -26,7 +26,7 @@ impl Viewer {
         self.gateway.backend()
     }
 
-    pub(super) fn recorder(&self) -> &Arc<Recorder> {
+    pub(super) fn recorder(&self) -> &Arc<CallRecorder> {
         self.gateway.metrics().recorder()
     }
 
@@ -35,15 +35,15 @@ impl Viewer {
     }
 
     /// Who this is to the board.
-    pub(super) fn looker(&self) -> Looker<'_> {
-        match self.principal.is_only_looking() {
-            true => Looker::ReadOnly,
-            false => Looker::Caller(self.principal.caller()),
+    pub(super) fn looker(&self) -> BoardViewer<'_> {
+        match self.principal.is_reader() {
+            true => BoardViewer::ReadOnly,
+            false => BoardViewer::Caller(self.principal.caller()),
         }
     }
 
     /// What may be seen now; `None` means everything. A key can be made narrower while a page is open.
-    pub(super) fn permit(&self) -> Option<Arc<Permit>> {
+    pub(super) fn permit(&self) -> Option<Arc<AccessPermit>> {
         self.gateway.guard().permit(self.principal.caller().principal())
     }
 
@@ -57,12 +57,12 @@ impl Viewer {
         self.permit().is_none_or(|permit| permit.allows(server, name))
     }
 
-    pub(super) fn sees_call(&self, call: &Record) -> bool {
+    pub(super) fn sees_call(&self, call: &CallRecord) -> bool {
         self.sees(&call.started.server, &call.started.subject)
     }
 
     /// A call as this viewer may know it. The words of an error may repeat what another caller sent.
-    pub(super) fn shown(&self, mut call: Record) -> Record {
+    pub(super) fn shown(&self, mut call: CallRecord) -> CallRecord {
         let is_own = call.started.caller.principal() == self.principal.caller().principal();
         if !self.is_admin() && !is_own {
             call.problem = call.problem.map(|problem| Box::new(problem.bare()));

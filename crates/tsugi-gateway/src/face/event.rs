@@ -48,12 +48,12 @@ pub fn named(name: &str, data: &str) -> Bytes {
 pub const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
 /// Ticks on a quiet stream.
-pub(crate) struct KeepAlive {
+pub(crate) struct KeepAliveTicks {
     every: Duration,
     sleep: Pin<Box<Sleep>>,
 }
 
-impl KeepAlive {
+impl KeepAliveTicks {
     pub(crate) fn new(every: Duration) -> Self {
         Self { every, sleep: Box::pin(tokio::time::sleep(every)) }
     }

@@ -3,20 +3,20 @@
 use ::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
-use tsugi_protocol::answer::{Failure, Fault, FaultCode};
-use tsugi_protocol::json::Splice;
-use tsugi_protocol::rpc::{Id, RpcError, code};
+use tsugi_protocol::answer::{CallFailure, Fault, FaultCode};
+use tsugi_protocol::json::ObjectWriter;
+use tsugi_protocol::rpc::{RequestId, RpcError, code};
 
 use super::http;
-use crate::body::Body;
-use crate::guard::refusal::Refusal;
-use crate::route::Style;
+use crate::body::ResponseBody;
+use crate::guard::refusal::HttpRefusal;
+use crate::route::ErrorStyle;
 
 /// A request that was turned away before a face could read it.
-pub(crate) fn refuse(style: Style, refusal: &Refusal) -> Response<Body> {
+pub(crate) fn refuse(style: ErrorStyle, refusal: &HttpRefusal) -> Response<ResponseBody> {
     let mut response = match style {
-        Style::Rpc => rpc_error(refusal.status, None, &refusal.to_fault().to_rpc()),
-        Style::Rest => {
+        ErrorStyle::Rpc => rpc_error(refusal.status, None, &refusal.to_fault().to_rpc()),
+        ErrorStyle::Rest => {
             let error = json!({"code": refusal_word(refusal), "message": refusal.message});
             rest_error(refusal.status, &error)
         }
@@ -24,18 +24,18 @@ pub(crate) fn refuse(style: Style, refusal: &Refusal) -> Response<Body> {
     if refusal.status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    say_when(&mut response, refusal.retry_after.map(|time| time.as_millis() as u64));
+    set_retry_after(&mut response, refusal.retry_after.map(|time| time.as_millis() as u64));
     response
 }
 
 /// Says when to come back, if that is known.
-pub(crate) fn say_when(response: &mut Response<Body>, milliseconds: Option<u64>) {
+pub(crate) fn set_retry_after(response: &mut Response<ResponseBody>, milliseconds: Option<u64>) {
     if let Some(milliseconds) = milliseconds {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(milliseconds.div_ceil(1000)));
     }
 }
 
-fn refusal_word(refusal: &Refusal) -> &'static str {
+fn refusal_word(refusal: &HttpRefusal) -> &'static str {
     match refusal.code {
         FaultCode::InvalidRequest if refusal.status == StatusCode::NOT_FOUND => "NOT_FOUND",
         FaultCode::InvalidRequest if refusal.status == StatusCode::METHOD_NOT_ALLOWED => "METHOD_NOT_ALLOWED",
@@ -45,14 +45,14 @@ fn refusal_word(refusal: &Refusal) -> &'static str {
 }
 
 /// `{"success":false,"error":…}`.
-pub(crate) fn rest_error(status: StatusCode, error: &serde_json::Value) -> Response<Body> {
+pub(crate) fn rest_error(status: StatusCode, error: &serde_json::Value) -> Response<ResponseBody> {
     let body = json!({"success": false, "error": error}).to_string();
-    http::json(status, Body::one(body.into()))
+    http::json(status, ResponseBody::one(body.into()))
 }
 
 /// A JSON-RPC error response.
-pub(crate) fn rpc_error(status: StatusCode, id: Option<&Id>, error: &RpcError) -> Response<Body> {
-    http::json(status, Body::one(error.response(id)))
+pub(crate) fn rpc_error(status: StatusCode, id: Option<&RequestId>, error: &RpcError) -> Response<ResponseBody> {
+    http::json(status, ResponseBody::one(error.response(id)))
 }
 
 /// A fault of ours as a modern client reads it: a lacking capability is named where the specification wants it.
@@ -62,7 +62,7 @@ pub(crate) fn modern_error(fault: &Fault) -> RpcError {
     else {
         return error;
     };
-    let mut named = Splice::with_capacity(data.bytes().len() + needed.bytes().len() + 32);
+    let mut named = ObjectWriter::with_capacity(data.bytes().len() + needed.bytes().len() + 32);
     named.raw("requiredCapabilities", needed).all_members(&data);
     error.replace_data(&named.finish())
 }
@@ -101,7 +101,7 @@ impl RestFault {
     }
 
     /// The response.
-    pub(crate) fn response(&self) -> Response<Body> {
+    pub(crate) fn response(&self) -> Response<ResponseBody> {
         let mut response = rest_error(self.status, &self.to_json());
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -110,11 +110,11 @@ impl RestFault {
     }
 }
 
-impl From<&Failure> for RestFault {
-    fn from(failure: &Failure) -> Self {
+impl From<&CallFailure> for RestFault {
+    fn from(failure: &CallFailure) -> Self {
         match failure {
-            Failure::Upstream(error) => Self::from(&**error),
-            Failure::Fault(fault) => Self::from(&**fault),
+            CallFailure::Upstream(error) => Self::from(&**error),
+            CallFailure::Fault(fault) => Self::from(&**fault),
         }
     }
 }
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn details_hold_the_number_and_the_fields_of_the_data() {
-        let data = tsugi_protocol::json::Raw::literal(r#"{"field":"weight_kg"}"#);
+        let data = tsugi_protocol::json::RawJson::literal(r#"{"field":"weight_kg"}"#);
         let error = RpcError::with_data(-32602, "Invalid params: weight_kg must be positive", Some(&data));
         let expected = json!({
             "code": "VALIDATION_ERROR",

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http_body::Body as _;
 use tsugi_protocol::answer::FaultCode;
 
-use crate::body::{Body, Chunks};
-use crate::guard::refusal::Refusal;
+use crate::body::{BodyChunks, ResponseBody};
+use crate::guard::refusal::HttpRefusal;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -20,7 +20,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 const NEXT_REQUEST: usize = 12;
 
 /// A JSON response.
-pub(crate) fn json(status: StatusCode, body: Body) -> Response<Body> {
+pub(crate) fn json(status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = HeaderMap::with_capacity(NEXT_REQUEST);
@@ -29,23 +29,23 @@ pub(crate) fn json(status: StatusCode, body: Body) -> Response<Body> {
 }
 
 /// A response of plain text.
-pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Body::one(text.into()));
+pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::one(text.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response
 }
 
 /// A response without a body.
-pub(crate) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+pub(crate) fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = status;
     response
 }
 
 /// The same response without its body, for somebody who asked for its head.
-pub(crate) fn head_of(mut response: Response<Body>) -> Response<Body> {
-    let body = std::mem::replace(response.body_mut(), Body::empty());
+pub(crate) fn head_of(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    let body = std::mem::replace(response.body_mut(), ResponseBody::empty());
     if let Some(length) = body.size_hint().exact() {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
@@ -53,8 +53,8 @@ pub(crate) fn head_of(mut response: Response<Body>) -> Response<Body> {
 }
 
 /// A stream of events that no proxy should hold back.
-pub(crate) fn events(chunks: impl Chunks + 'static) -> Response<Body> {
-    let mut response = Response::new(Body::Stream(Box::new(chunks)));
+pub(crate) fn events(chunks: impl BodyChunks + 'static) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Stream(Box::new(chunks)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, EVENTS);
     headers.insert(CACHE_CONTROL, NO_STORE);
@@ -63,8 +63,9 @@ pub(crate) fn events(chunks: impl Chunks + 'static) -> Response<Body> {
 }
 
 /// Refuses a body that is not plain JSON: a web page can send anything else without being asked.
-pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), Refusal> {
-    let unsupported = |message| Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, FaultCode::InvalidRequest, message);
+pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), HttpRefusal> {
+    let unsupported =
+        |message| HttpRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, FaultCode::InvalidRequest, message);
     let mut kinds = headers.get_all(CONTENT_TYPE).iter();
     match (kinds.next(), kinds.next()) {
         (Some(kind), None) if is_json(kind) => {}

@@ -1,10 +1,10 @@
 //! MCP over HTTP at one address for both eras: how a request is opened decides which rules hold.
 
-mod agree;
+pub(crate) mod client_session;
+mod header_check;
 mod legacy;
 pub(crate) mod modern;
 mod replay;
-pub(crate) mod session;
 
 use std::sync::Arc;
 
@@ -12,22 +12,26 @@ use ::http::{HeaderMap, HeaderName, Response, StatusCode};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use tsugi_protocol::answer::FaultCode;
-use tsugi_protocol::json::Object;
-use tsugi_protocol::mcp::{Era, Method, Version, meta};
-use tsugi_protocol::rpc::{Message, MessageError, Parsed, Request, RpcError, code};
+use tsugi_protocol::json::JsonObject;
+use tsugi_protocol::mcp::{Era, Method, ProtocolVersion, meta};
+use tsugi_protocol::rpc::{MessageError, ParsedMessage, RpcError, RpcMessage, RpcRequest, code};
 
-use super::legacy::{Received, batch};
-use super::{Asked, fault};
+use super::legacy_session::{MessageEffect, batch};
+use super::{FaceRequest, fault};
 use crate::backend::Endpoint;
-use crate::body::Body;
-use crate::guard::refusal::Refusal;
+use crate::body::ResponseBody;
+use crate::gateway::draining;
+use crate::guard::refusal::HttpRefusal;
 use crate::route::Route;
-use crate::run::draining;
 
 pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// Answers a GET or a DELETE at an MCP address. `place` is the server's name, or nothing for all together.
-pub(crate) fn other_verb(route: Route, asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body>, Refusal> {
+pub(crate) fn other_verb(
+    route: Route,
+    asked: FaceRequest<'_>,
+    place: Option<&str>,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     let version = asked.parts.headers.get(&PROTOCOL_VERSION);
     if version.is_some_and(|version| !is_legacy(version.as_bytes())) {
         return Err(only_post());
@@ -40,97 +44,106 @@ pub(crate) fn other_verb(route: Route, asked: Asked<'_>, place: Option<&str>) ->
 
 /// Answers a POST at an MCP address.
 pub(crate) async fn post(
-    asked: Box<Asked<'_>>,
+    asked: Box<FaceRequest<'_>>,
     endpoint: Endpoint,
     place: Option<String>,
     body: Incoming,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     let bytes = asked.json_body(body).await?;
     if batch::is_batch(&bytes) {
-        expect_time(&asked)?;
+        refuse_if_draining(&asked)?;
         return Box::pin(legacy::post_batch(*asked, place.as_deref(), &bytes)).await;
     }
-    match begin(&asked, &endpoint, place.as_deref(), bytes)? {
-        Begun::Modern(modern::Begun::Done(response)) => Ok(*response),
-        Begun::Modern(modern::Begun::Listen(id, call)) => Ok(modern::listen::open(*asked, &endpoint, id, *call)),
-        Begun::Modern(modern::Begun::Running(under_way)) => Ok(modern::answer(asked, under_way).await),
-        Begun::Legacy(session, received) => Ok(legacy::answer(asked, session, received).await),
-        Begun::Initialize(request) => Box::pin(legacy::initialize(*asked, endpoint, place, &request)).await,
+    match parse_post(&asked, &endpoint, place.as_deref(), bytes)? {
+        ParsedPost::Modern(modern::ModernRequest::Done(response)) => Ok(*response),
+        ParsedPost::Modern(modern::ModernRequest::Listen(id, call)) => {
+            Ok(modern::listen::open(*asked, &endpoint, id, *call))
+        }
+        ParsedPost::Modern(modern::ModernRequest::Running(under_way)) => Ok(modern::answer(asked, under_way).await),
+        ParsedPost::Legacy(session, received) => Ok(legacy::answer(asked, session, received).await),
+        ParsedPost::Initialize(request) => Box::pin(legacy::initialize(*asked, endpoint, place, &request)).await,
     }
 }
 
 /// A POST that was read, up to where somebody has to wait.
-enum Begun {
-    Modern(modern::Begun),
-    Legacy(Arc<session::Session>, Received),
-    Initialize(Box<Request>),
+enum ParsedPost {
+    Modern(modern::ModernRequest),
+    Legacy(Arc<client_session::ClientSession>, MessageEffect),
+    Initialize(Box<RpcRequest>),
 }
 
 /// Reads a POST and begins what it asks for. Nothing here waits, so that nothing of it is carried along while
 /// somebody does.
-fn begin(asked: &Asked<'_>, endpoint: &Endpoint, place: Option<&str>, bytes: Bytes) -> Result<Begun, Refusal> {
+fn parse_post(
+    asked: &FaceRequest<'_>,
+    endpoint: &Endpoint,
+    place: Option<&str>,
+    bytes: Bytes,
+) -> Result<ParsedPost, HttpRefusal> {
     // A request of a legacy session says so twice in its head; its body need not be asked.
     if legacy::is_in_session(&asked.parts.headers) {
-        return match Message::parse(bytes) {
+        return match RpcMessage::parse(bytes) {
             Ok(message) => begin_legacy(asked, place, message),
-            Err(error) => Ok(unread(&error)),
+            Err(error) => Ok(parse_error(&error)),
         };
     }
-    let Parsed { message, params, meta } = match Message::parse_with_params(bytes) {
+    let ParsedMessage { message, params, meta } = match RpcMessage::parse_with_params(bytes) {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(unread(&error)),
+        Err(error) => return Ok(parse_error(&error)),
     };
     if !is_modern(&asked.parts.headers, meta.as_ref()) {
         return begin_legacy(asked, place, message);
     }
-    expect_time_for(asked, &message)?;
-    Ok(Begun::Modern(modern::begin(asked, endpoint, message, params, meta)))
+    refuse_request_if_draining(asked, &message)?;
+    Ok(ParsedPost::Modern(modern::begin(asked, endpoint, message, params, meta)))
 }
 
-fn begin_legacy(asked: &Asked<'_>, place: Option<&str>, message: Message) -> Result<Begun, Refusal> {
-    expect_time_for(asked, &message)?;
+fn begin_legacy(asked: &FaceRequest<'_>, place: Option<&str>, message: RpcMessage) -> Result<ParsedPost, HttpRefusal> {
+    refuse_request_if_draining(asked, &message)?;
     match message {
-        Message::Request(request) if request.method == Method::Initialize => Ok(Begun::Initialize(Box::new(request))),
+        RpcMessage::Request(request) if request.method == Method::Initialize => {
+            Ok(ParsedPost::Initialize(Box::new(request)))
+        }
         message => {
             let (session, received) = legacy::receive(asked, place, message)?;
-            Ok(Begun::Legacy(session, received))
+            Ok(ParsedPost::Legacy(session, received))
         }
     }
 }
 
-fn unread(error: &MessageError) -> Begun {
-    Begun::Modern(modern::Begun::Done(Box::new(unreadable(error))))
+fn parse_error(error: &MessageError) -> ParsedPost {
+    ParsedPost::Modern(modern::ModernRequest::Done(Box::new(unreadable(error))))
 }
 
-fn expect_time_for(asked: &Asked<'_>, message: &Message) -> Result<(), Refusal> {
+fn refuse_request_if_draining(asked: &FaceRequest<'_>, message: &RpcMessage) -> Result<(), HttpRefusal> {
     match message {
-        Message::Request(_) => expect_time(asked),
+        RpcMessage::Request(_) => refuse_if_draining(asked),
         _ => Ok(()),
     }
 }
 
 /// While we stop, no call begins any more. What running calls wait for, such as an answer to a question, still
 /// comes in.
-fn expect_time(asked: &Asked<'_>) -> Result<(), Refusal> {
-    match asked.busy.is_late() {
+fn refuse_if_draining(asked: &FaceRequest<'_>) -> Result<(), HttpRefusal> {
+    match asked.busy_guard.is_late() {
         true => Err(draining()),
         false => Ok(()),
     }
 }
 
 /// A request is modern when its `_meta` names a revision, or when its header names one that is not legacy.
-fn is_modern(headers: &HeaderMap, own: Option<&Object>) -> bool {
+fn is_modern(headers: &HeaderMap, own: Option<&JsonObject>) -> bool {
     own.is_some_and(|own| own.has(meta::PROTOCOL_VERSION))
         || headers.get(&PROTOCOL_VERSION).is_some_and(|version| !is_legacy(version.as_bytes()))
 }
 
 /// True when the parameters carry the `_meta` of a modern request.
-pub(crate) fn names_revision(params: Option<&Object>) -> bool {
+pub(crate) fn names_revision(params: Option<&JsonObject>) -> bool {
     params.and_then(|params| params.get_object("_meta")).is_some_and(|own| own.has(meta::PROTOCOL_VERSION))
 }
 
 fn is_legacy(version: &[u8]) -> bool {
-    let version = std::str::from_utf8(version).ok().and_then(Version::parse);
+    let version = std::str::from_utf8(version).ok().and_then(ProtocolVersion::parse);
     version.is_some_and(|version| version.era() == Era::Legacy)
 }
 
@@ -144,10 +157,10 @@ pub(crate) fn unreadable_error(error: &MessageError) -> RpcError {
 }
 
 /// The answer to bytes that are no message.
-pub(crate) fn unreadable(error: &MessageError) -> Response<Body> {
+pub(crate) fn unreadable(error: &MessageError) -> Response<ResponseBody> {
     fault::rpc_error(StatusCode::BAD_REQUEST, None, &unreadable_error(error))
 }
 
-fn only_post() -> Refusal {
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, FaultCode::InvalidRequest, "this revision has only POST here")
+fn only_post() -> HttpRefusal {
+    HttpRefusal::new(StatusCode::METHOD_NOT_ALLOWED, FaultCode::InvalidRequest, "this revision has only POST here")
 }

@@ -2,8 +2,8 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
-use tsugi_protocol::json::Raw;
-use tsugi_schema::dialect::{Dialect, convert_tool};
+use tsugi_protocol::json::RawJson;
+use tsugi_schema::dialect::{SchemaDialect, convert_tool};
 use tsugi_schema::tool_name::safe_name;
 
 use crate::backend::ToolInfo;
@@ -41,9 +41,15 @@ fn path(tool: &ToolInfo) -> String {
 }
 
 /// An operation that takes this schema; definitions move to the document's components.
-fn schema_of(name: &str, description: Option<&str>, schema: Option<&Raw>, schemas: &mut Map<String, Value>) -> Value {
-    let schema: Value = schema.and_then(|schema| schema.to_shown().ok()).unwrap_or_else(|| json!({"type": "object"}));
-    let mut declaration = convert_tool(name, description.unwrap_or_default(), &schema, Dialect::OpenApi).declaration;
+fn schema_of(
+    name: &str,
+    description: Option<&str>,
+    schema: Option<&RawJson>,
+    schemas: &mut Map<String, Value>,
+) -> Value {
+    let schema: Value = schema.and_then(|schema| schema.to_lossy().ok()).unwrap_or_else(|| json!({"type": "object"}));
+    let mut declaration =
+        convert_tool(name, description.unwrap_or_default(), &schema, SchemaDialect::OpenApi).declaration;
     if let Value::Object(components) = declaration["components"].take() {
         schemas.extend(components);
     }

@@ -12,60 +12,62 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use parking_lot::Mutex;
-use tsugi_protocol::answer::{Answer, Call, CallOptions, CallParts, Caller, Event, Fault, FaultCode, Session};
-use tsugi_protocol::era::change;
-use tsugi_protocol::json::{Object, Raw};
-use tsugi_protocol::mcp::{Method, Version};
-use tsugi_protocol::rpc::{Id, Message, Notification, Request, Response, RpcError, code};
+use tsugi_protocol::answer::{
+    Answer, Call, CallOptions, CallParts, Caller, Fault, FaultCode, ReplyEvent, SessionLifetime,
+};
+use tsugi_protocol::era::notification;
+use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::mcp::{Method, ProtocolVersion};
+use tsugi_protocol::rpc::{RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest, RpcResponse, code};
 
-use super::legacy::{self, Conversation, Received, Turn, Watch, batch};
-use super::mcp::modern::listen::{self, Subscription};
+use super::legacy_session::{self, LegacyChangeWatch, LegacySession, LegacyTurn, MessageEffect, batch};
+use super::mcp::modern::listen::{self, ListenSubscription};
 use super::mcp::modern::stream::response;
 use super::mcp::modern::{invalid, read_meta, refuse_gone};
 use super::mcp::{names_revision, unreadable_error};
-use super::running::{Answered, Cancel, Running, Said};
-use crate::config::Limits;
-use crate::drain::{Busy, Drain};
+use super::running_call::{CancelSwitch, RpcResponseBody, RunningCall, TurnOutput};
+use crate::config::GatewayLimits;
+use crate::drain::{BusyGuard, DrainState};
 use crate::telemetry::access_log;
 
 /// How many requests of one client may be in progress.
 const IN_PROGRESS: usize = 1024;
 
-type Outgoing = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+type OutgoingMessages = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 /// A client and everything it has going on. Dropping it cancels all of it.
-pub(crate) struct Peer {
+pub(crate) struct ClientPeer {
     answer: Arc<dyn Answer>,
     /// In whatever era it speaks, one client is on this wire and no other.
-    session: Session,
-    limits: Arc<Limits>,
+    session: SessionLifetime,
+    limits: Arc<GatewayLimits>,
     /// The legacy conversation, once the client has opened one.
-    conversation: Arc<OnceLock<Arc<Conversation>>>,
+    conversation: Arc<OnceLock<Arc<LegacySession>>>,
     /// Set while a conversation is being opened, and true in it once that has ended.
     opening: Option<Arc<AtomicBool>>,
     /// What came meanwhile. Programs that write all they have to say at once do not wait for an answer.
-    held: VecDeque<Held>,
+    held: VecDeque<DeferredMessage>,
     /// Held by each subscription, of which the end is not to be waited for.
     subscriptions: Arc<()>,
-    running: Cancels,
-    outgoing: SelectAll<Outgoing>,
+    running: CancelTable,
+    outgoing: SelectAll<OutgoingMessages>,
     /// Stopping waits for requests, where there is somebody who stops.
-    drain: Option<Drain>,
+    drain: Option<DrainState>,
 }
 
 /// What waits until the conversation is open.
-enum Held {
-    Message(Message, Option<Busy>),
+enum DeferredMessage {
+    Message(RpcMessage, Option<BusyGuard>),
     Batch(Bytes),
 }
 
-type Cancels = Arc<Mutex<HashMap<Id, Vec<Arc<Cancel>>>>>;
+type CancelTable = Arc<Mutex<HashMap<RequestId, Vec<Arc<CancelSwitch>>>>>;
 
-impl Peer {
-    pub(crate) fn new(answer: Arc<dyn Answer>, caller: &Caller, limits: Arc<Limits>) -> Self {
+impl ClientPeer {
+    pub(crate) fn new(answer: Arc<dyn Answer>, caller: &Caller, limits: Arc<GatewayLimits>) -> Self {
         Self {
             answer,
-            session: Session::of(caller),
+            session: SessionLifetime::of(caller),
             limits,
             conversation: Arc::default(),
             opening: None,
@@ -78,13 +80,13 @@ impl Peer {
     }
 
     /// The same client of a gateway that may stop.
-    pub(crate) fn until(mut self, drain: &Drain) -> Self {
+    pub(crate) fn until(mut self, drain: &DrainState) -> Self {
         self.drain = Some(drain.clone());
         self
     }
 
     /// Keeps a request going, and stopping waiting for it.
-    fn keep(&mut self, request: impl Stream<Item = Bytes> + Send + 'static, busy: Option<Busy>) {
+    fn keep(&mut self, request: impl Stream<Item = Bytes> + Send + 'static, busy: Option<BusyGuard>) {
         let kept = request.map(move |message| {
             let _held = &busy;
             message
@@ -97,7 +99,7 @@ impl Peer {
         if batch::is_batch(&bytes) {
             return self.receive_batch(&bytes);
         }
-        match Message::parse(bytes) {
+        match RpcMessage::parse(bytes) {
             Ok(message) => self.take(message),
             Err(error) => Some(unreadable_error(&error).response(None)),
         }
@@ -106,10 +108,12 @@ impl Peer {
     /// Takes the messages of a batch; their responses become one array.
     fn receive_batch(&mut self, bytes: &Bytes) -> Option<Bytes> {
         if self.opening.is_some() && self.has_room() {
-            self.held.push_back(Held::Batch(bytes.clone()));
+            self.held.push_back(DeferredMessage::Batch(bytes.clone()));
             return None;
         }
-        let Some(conversation) = self.conversation.get().filter(|known| known.version() == Version::V2025_03_26) else {
+        let Some(conversation) =
+            self.conversation.get().filter(|known| known.version() == ProtocolVersion::V2025_03_26)
+        else {
             return Some(RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches").response(None));
         };
         let messages = match batch::split(bytes, self.limits.batch) {
@@ -117,10 +121,10 @@ impl Peer {
             Err(error) => return Some(error.response(None)),
         };
         let room = self.room();
-        let mut gathering = batch::Gathering::default();
+        let mut gathering = batch::BatchStream::default();
         for message in messages {
-            match (Message::parse(message), &room) {
-                (Ok(Message::Request(request)), Err(fault)) => {
+            match (RpcMessage::parse(message), &room) {
+                (Ok(RpcMessage::Request(request)), Err(fault)) => {
                     gathering.answer(fault.to_rpc().response(Some(&request.id)));
                 }
                 (Ok(message), _) => gathering.add(conversation.receive(message, access_log::own_id())),
@@ -132,11 +136,11 @@ impl Peer {
     }
 
     /// Room for one more request, which stopping waits for; or why there is none.
-    fn room(&self) -> Result<Option<Busy>, Fault> {
+    fn room(&self) -> Result<Option<BusyGuard>, Fault> {
         if !self.has_room() {
             return Err(Fault::new(FaultCode::Overloaded, "too many requests are in progress"));
         }
-        match self.drain.as_ref().map(Drain::enter) {
+        match self.drain.as_ref().map(DrainState::enter) {
             Some(None) => Err(Fault::new(FaultCode::Draining, "the gateway is shutting down")),
             busy => Ok(busy.flatten()),
         }
@@ -146,21 +150,21 @@ impl Peer {
         self.outgoing.len() + self.held.len() < IN_PROGRESS
     }
 
-    fn take(&mut self, message: Message) -> Option<Bytes> {
+    fn take(&mut self, message: RpcMessage) -> Option<Bytes> {
         match message {
-            Message::Request(request) => match self.room() {
+            RpcMessage::Request(request) => match self.room() {
                 Ok(busy) => self.request(request, busy),
                 Err(fault) => Some(fault.to_rpc().response(Some(&request.id))),
             },
-            Message::Notification(notification) => {
+            RpcMessage::Notification(notification) => {
                 self.cancel(&notification);
-                self.converse(Message::Notification(notification), None)
+                self.converse(RpcMessage::Notification(notification), None)
             }
             response => self.converse(response, None),
         }
     }
 
-    fn request(&mut self, request: Request, busy: Option<Busy>) -> Option<Bytes> {
+    fn request(&mut self, request: RpcRequest, busy: Option<BusyGuard>) -> Option<Bytes> {
         let params = request.params_object();
         if names_revision(params.as_ref()) {
             return self.modern(&request, params.as_ref(), busy).err().map(|error| error.response(Some(&request.id)));
@@ -170,28 +174,28 @@ impl Peer {
                 self.initialize(request, busy);
                 None
             }
-            Method::Ping => Some(Response::result(request.id, Raw::literal("{}")).to_bytes()),
+            Method::Ping => Some(RpcResponse::result(request.id, RawJson::literal("{}")).to_bytes()),
             Method::Discover if self.conversation.get().is_none() => {
                 Some(invalid("the parameters lack _meta").response(Some(&request.id)))
             }
-            _ => self.converse(Message::Request(request), busy),
+            _ => self.converse(RpcMessage::Request(request), busy),
         }
     }
 
     /// Opens the legacy conversation; the changes it wants to hear of follow its response.
-    fn initialize(&mut self, request: Request, busy: Option<Busy>) {
+    fn initialize(&mut self, request: RpcRequest, busy: Option<BusyGuard>) {
         let (answer, caller, limits) = (self.answer.clone(), self.session.caller().clone(), self.limits.clone());
         let (place, is_over) = (self.conversation.clone(), Arc::new(AtomicBool::new(false)));
         self.opening = Some(is_over.clone());
         let opening = async move {
             // Stopping waits for the response, and not for the changes after it.
             let _busy = busy;
-            let begun = legacy::begin(answer, caller, &limits, &request).await;
+            let begun = legacy_session::begin(answer, caller, &limits, &request).await;
             is_over.store(true, Ordering::Release);
             match begun {
                 Ok((conversation, response)) => {
                     let conversation = place.get_or_init(|| Arc::new(conversation)).clone();
-                    let mut watch = Watch::new(conversation);
+                    let mut watch = LegacyChangeWatch::new(conversation);
                     let changes = stream::poll_fn(move |context| watch.poll(context).map(Some));
                     stream::iter([response]).chain(changes).boxed()
                 }
@@ -210,9 +214,9 @@ impl Peer {
             && let Some(held) = self.held.pop_front()
         {
             let answer = match held {
-                Held::Message(Message::Request(request), busy) => self.request(request, busy),
-                Held::Message(message, busy) => self.converse(message, busy),
-                Held::Batch(bytes) => self.receive_batch(&bytes),
+                DeferredMessage::Message(RpcMessage::Request(request), busy) => self.request(request, busy),
+                DeferredMessage::Message(message, busy) => self.converse(message, busy),
+                DeferredMessage::Batch(bytes) => self.receive_batch(&bytes),
             };
             if let Some(answer) = answer {
                 self.outgoing.push(stream::iter([answer]).boxed());
@@ -220,28 +224,33 @@ impl Peer {
         }
     }
 
-    fn converse(&mut self, message: Message, busy: Option<Busy>) -> Option<Bytes> {
+    fn converse(&mut self, message: RpcMessage, busy: Option<BusyGuard>) -> Option<Bytes> {
         if self.opening.is_some() {
             if self.has_room() {
-                self.held.push_back(Held::Message(message, busy));
+                self.held.push_back(DeferredMessage::Message(message, busy));
             }
             return None;
         }
         let Some(conversation) = self.conversation.get() else {
-            let Message::Request(request) = message else { return None };
+            let RpcMessage::Request(request) = message else { return None };
             return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
         };
         match conversation.receive(message, access_log::own_id()) {
-            Received::Nothing => None,
-            Received::Answered(response) => Some(response),
-            Received::Turn(turn) => {
+            MessageEffect::Nothing => None,
+            MessageEffect::Answered(response) => Some(response),
+            MessageEffect::Turn(turn) => {
                 self.keep(turn_stream(*turn), busy);
                 None
             }
         }
     }
 
-    fn modern(&mut self, request: &Request, params: Option<&Object>, busy: Option<Busy>) -> Result<(), RpcError> {
+    fn modern(
+        &mut self,
+        request: &RpcRequest,
+        params: Option<&JsonObject>,
+        busy: Option<BusyGuard>,
+    ) -> Result<(), RpcError> {
         let params = params.ok_or_else(|| invalid("the parameters must be an object"))?;
         let own = params.get_object("_meta").ok_or_else(|| invalid("the parameters lack _meta"))?;
         let meta = read_meta(&own)?;
@@ -254,11 +263,11 @@ impl Peer {
             options: CallOptions { face: "stream", request_id: access_log::own_id(), ..CallOptions::default() },
         });
         listen::expect_few(&call)?;
-        let cancel = Arc::new(Cancel::default());
+        let cancel = Arc::new(CancelSwitch::default());
         self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());
-        let asking = Asking::start(&*self.answer, request.id.clone(), call, self.drain.as_ref());
+        let asking = ModernTurn::start(&*self.answer, request.id.clone(), call, self.drain.as_ref());
         let is_subscription = request.method == Method::Listen;
-        let cancellable = Cancellable {
+        let cancellable = CancellableTurn {
             asking: Some(asking),
             id: request.id.clone(),
             cancel,
@@ -271,11 +280,11 @@ impl Peer {
     }
 
     /// Ends the modern requests that a client abandons; its legacy ones are the conversation's matter.
-    fn cancel(&self, notification: &Notification) {
+    fn cancel(&self, notification: &RpcNotification) {
         if notification.method != Method::Cancelled {
             return;
         }
-        let Some(id) = change::cancelled_id(notification) else { return };
+        let Some(id) = notification::cancelled_id(notification) else { return };
         for cancel in self.running.lock().get(&id).into_iter().flatten() {
             cancel.set();
         }
@@ -317,7 +326,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for ClientPeer {
     fn drop(&mut self) {
         if let Some(conversation) = self.conversation.get() {
             conversation.end();
@@ -325,18 +334,18 @@ impl Drop for Peer {
     }
 }
 
-fn turn_stream(turn: Turn) -> impl Stream<Item = Bytes> + Send {
+fn turn_stream(turn: LegacyTurn) -> impl Stream<Item = Bytes> + Send {
     let mut turn = Some(turn);
     stream::poll_fn(move |context| {
         let Some(running) = &mut turn else { return Poll::Ready(None) };
         let said = std::task::ready!(running.poll(context));
         Poll::Ready(match said {
-            Said::Message(message) => Some(message),
-            Said::Response(response) => {
+            TurnOutput::Message(message) => Some(message),
+            TurnOutput::Response(response) => {
                 turn = None;
                 Some(response.into_bytes())
             }
-            Said::Silence => {
+            TurnOutput::Silence => {
                 turn = None;
                 None
             }
@@ -345,57 +354,61 @@ fn turn_stream(turn: Turn) -> impl Stream<Item = Bytes> + Send {
 }
 
 /// A modern request in progress.
-enum Asking {
+enum ModernTurn {
     Call {
-        id: Id,
+        id: RequestId,
         method: Method,
-        running: Running,
+        running: RunningCall,
     },
     /// A subscription ends with a result when we begin to stop.
     Subscription {
-        subscription: Subscription,
+        subscription: ListenSubscription,
         draining: BoxFuture<'static, ()>,
     },
 }
 
-impl Asking {
-    fn start(answer: &dyn Answer, id: Id, call: Call, drain: Option<&Drain>) -> Self {
+impl ModernTurn {
+    fn start(answer: &dyn Answer, id: RequestId, call: Call, drain: Option<&DrainState>) -> Self {
         match call.method {
             Method::Listen => {
                 let draining = drain.map_or_else(|| future::pending().boxed(), |drain| drain.draining().boxed());
-                Asking::Subscription { subscription: Subscription::open(answer, id, call), draining }
+                ModernTurn::Subscription { subscription: ListenSubscription::open(answer, id, call), draining }
             }
-            _ => Asking::Call { method: call.method.clone(), running: Running::start(answer, call), id },
+            _ => ModernTurn::Call { method: call.method.clone(), running: RunningCall::start(answer, call), id },
         }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<TurnOutput> {
         match self {
-            Asking::Subscription { subscription, draining } => match subscription.poll(context) {
-                Poll::Ready(listen::Said::Note(note)) => Poll::Ready(Said::Message(note)),
-                Poll::Ready(listen::Said::End(response)) => Poll::Ready(Said::Response(Answered::Whole(response))),
-                Poll::Pending => {
-                    draining.poll_unpin(context).map(|()| Said::Response(Answered::Whole(subscription.goodbye())))
+            ModernTurn::Subscription { subscription, draining } => match subscription.poll(context) {
+                Poll::Ready(listen::SubscriptionOutput::Note(note)) => Poll::Ready(TurnOutput::Message(note)),
+                Poll::Ready(listen::SubscriptionOutput::End(response)) => {
+                    Poll::Ready(TurnOutput::Response(RpcResponseBody::Whole(response)))
                 }
+                Poll::Pending => draining
+                    .poll_unpin(context)
+                    .map(|()| TurnOutput::Response(RpcResponseBody::Whole(subscription.goodbye()))),
             },
-            Asking::Call { id, method, running } => running.poll_event(context).map(|event| match event {
-                Event::Note(note) => Said::Message(note.to_bytes()),
-                Event::Done(outcome) => Said::Response(Answered::Whole(response(id, method, &outcome))),
+            ModernTurn::Call { id, method, running } => running.poll_event(context).map(|event| match event {
+                ReplyEvent::Note(note) => TurnOutput::Message(note.to_bytes()),
+                ReplyEvent::Done(outcome) => {
+                    TurnOutput::Response(RpcResponseBody::Whole(response(id, method, &outcome)))
+                }
             }),
         }
     }
 }
 
 /// A modern request that its client can abandon by a message.
-struct Cancellable {
-    asking: Option<Asking>,
-    id: Id,
-    cancel: Arc<Cancel>,
-    running: Cancels,
+struct CancellableTurn {
+    asking: Option<ModernTurn>,
+    id: RequestId,
+    cancel: Arc<CancelSwitch>,
+    running: CancelTable,
     _subscription: Option<Arc<()>>,
 }
 
-impl Stream for Cancellable {
+impl Stream for CancellableTurn {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -406,17 +419,17 @@ impl Stream for Cancellable {
         let Some(asking) = &mut self.asking else { return Poll::Ready(None) };
         let said = std::task::ready!(asking.poll(context));
         Poll::Ready(match said {
-            Said::Message(message) => Some(message),
-            Said::Response(response) => {
+            TurnOutput::Message(message) => Some(message),
+            TurnOutput::Response(response) => {
                 self.asking = None;
                 Some(response.into_bytes())
             }
-            Said::Silence => None,
+            TurnOutput::Silence => None,
         })
     }
 }
 
-impl Drop for Cancellable {
+impl Drop for CancellableTurn {
     fn drop(&mut self) {
         let mut running = self.running.lock();
         if let Some(same) = running.get_mut(&self.id) {

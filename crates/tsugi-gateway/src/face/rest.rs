@@ -6,16 +6,16 @@ use ::http::{Response, StatusCode};
 use bytes::Bytes;
 use serde_json::Value;
 use tsugi_protocol::answer::{Fault, FaultCode};
-use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 
-use self::call::{Asking, Form, Told};
+use self::call::{RestCall, RestOutcome, ResultForm};
 use super::fault::RestFault;
-use super::{Asked, http};
-use crate::backend::{Directory, ToolInfo};
-use crate::body::Body;
+use super::{FaceRequest, http};
+use crate::backend::{ToolDirectory, ToolInfo};
+use crate::body::ResponseBody;
 
 /// `GET /mcp/tools`
-pub(crate) async fn tools(asked: &Asked<'_>, directory: &dyn Directory) -> Response<Body> {
+pub(crate) async fn tools(asked: &FaceRequest<'_>, directory: &dyn ToolDirectory) -> Response<ResponseBody> {
     let _room = match asked.gateway.begin(&asked.principal) {
         Ok(room) => room,
         Err(fault) => return RestFault::from(&fault).response(),
@@ -23,14 +23,14 @@ pub(crate) async fn tools(asked: &Asked<'_>, directory: &dyn Directory) -> Respo
     let wanted = query(asked, "server");
     let tools = directory.tools(asked.principal.caller()).await;
     let shown = tools.iter().filter(|tool| wanted.as_ref().is_none_or(|wanted| *wanted == tool.server));
-    let list: Vec<Raw> = shown.map(describe).collect();
-    let mut body = Splice::with_capacity(256);
-    body.raw("tools", &Raw::array(&list));
-    http::json(StatusCode::OK, Body::one(body.finish().bytes().clone()))
+    let list: Vec<RawJson> = shown.map(describe).collect();
+    let mut body = ObjectWriter::with_capacity(256);
+    body.raw("tools", &RawJson::array(&list));
+    http::json(StatusCode::OK, ResponseBody::one(body.finish().bytes().clone()))
 }
 
-fn describe(tool: &ToolInfo) -> Raw {
-    let mut shown = Splice::with_capacity(256);
+fn describe(tool: &ToolInfo) -> RawJson {
+    let mut shown = ObjectWriter::with_capacity(256);
     shown.string("name", &tool.name).string("server", &tool.server);
     if let Some(description) = &tool.description {
         shown.string("description", description);
@@ -48,25 +48,33 @@ fn describe(tool: &ToolInfo) -> Raw {
 }
 
 /// `POST /mcp/call`
-pub(crate) async fn call(asked: &Asked<'_>, directory: &dyn Directory, bytes: Bytes) -> Response<Body> {
+pub(crate) async fn call(
+    asked: &FaceRequest<'_>,
+    directory: &dyn ToolDirectory,
+    bytes: Bytes,
+) -> Response<ResponseBody> {
     let form = form_of(asked);
-    let called = match Asking::read(bytes) {
+    let called = match RestCall::read(bytes) {
         Ok(asking) => asking.call(directory, asked, form).await,
-        Err(fault) => Told::Failed(RestFault::from(&fault)),
+        Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
     };
     match called {
-        Told::Result(result) => http::json(
+        RestOutcome::Result(result) => http::json(
             StatusCode::OK,
-            Body::pieces([Bytes::from_static(SUCCESS), result.bytes().clone(), Bytes::from_static(b"}")]),
+            ResponseBody::pieces([Bytes::from_static(SUCCESS), result.bytes().clone(), Bytes::from_static(b"}")]),
         ),
-        Told::Failed(fault) => fault.response(),
+        RestOutcome::Failed(fault) => fault.response(),
     }
 }
 
 const SUCCESS: &[u8] = b"{\"success\":true,\"result\":";
 
 /// `POST /mcp/batch`: results in the order of the calls; one that fails does not fail the others.
-pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: Bytes) -> Response<Body> {
+pub(crate) async fn batch(
+    asked: &FaceRequest<'_>,
+    directory: &dyn ToolDirectory,
+    bytes: Bytes,
+) -> Response<ResponseBody> {
     let limits = &asked.gateway.config().limits;
     let calls = match read_batch(bytes, limits.batch) {
         Ok(calls) => calls,
@@ -74,56 +82,58 @@ pub(crate) async fn batch(asked: &Asked<'_>, directory: &dyn Directory, bytes: B
     };
     let form = form_of(asked);
     let running = calls.into_iter().map(|call| async move {
-        match Asking::read(call.bytes().clone()) {
+        match RestCall::read(call.bytes().clone()) {
             Ok(asking) => asking.call(directory, asked, form).await,
-            Err(fault) => Told::Failed(RestFault::from(&fault)),
+            Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
         }
     });
-    let told: Vec<Told> = tsugi_client::batch::in_order(running.collect(), limits.parallel, |call| call).await;
-    let results: Vec<Raw> = told.iter().map(entry).collect();
-    let mut body = Splice::with_capacity(256);
-    body.raw("success", &Raw::literal("true")).raw("results", &Raw::array(&results));
-    http::json(StatusCode::OK, Body::one(body.finish().bytes().clone()))
+    let told: Vec<RestOutcome> = tsugi_client::batch::in_order(running.collect(), limits.parallel, |call| call).await;
+    let results: Vec<RawJson> = told.iter().map(entry).collect();
+    let mut body = ObjectWriter::with_capacity(256);
+    body.raw("success", &RawJson::literal("true")).raw("results", &RawJson::array(&results));
+    http::json(StatusCode::OK, ResponseBody::one(body.finish().bytes().clone()))
 }
 
-fn read_batch(bytes: Bytes, most: usize) -> Result<Vec<Raw>, Fault> {
-    let body = Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
-    match body.get("calls").as_ref().and_then(Raw::items) {
+fn read_batch(bytes: Bytes, most: usize) -> Result<Vec<RawJson>, Fault> {
+    let body = JsonObject::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
+    match body.get("calls").as_ref().and_then(RawJson::items) {
         Some(calls) if calls.len() <= most => Ok(calls),
         Some(_) => Err(invalid(&format!("a batch has at most {most} calls"))),
         None => Err(invalid("`calls` must be an array")),
     }
 }
 
-fn entry(told: &Told) -> Raw {
-    let mut entry = Splice::with_capacity(128);
+fn entry(told: &RestOutcome) -> RawJson {
+    let mut entry = ObjectWriter::with_capacity(128);
     match told {
-        Told::Result(result) => entry.raw("success", &Raw::literal("true")).raw("result", result),
-        Told::Failed(fault) => entry.raw("success", &Raw::literal("false")).raw("error", &Raw::from(fault.to_json())),
+        RestOutcome::Result(result) => entry.raw("success", &RawJson::literal("true")).raw("result", result),
+        RestOutcome::Failed(fault) => {
+            entry.raw("success", &RawJson::literal("false")).raw("error", &RawJson::from(fault.to_json()))
+        }
     };
     entry.finish()
 }
 
 /// `POST /tools/{server}/{tool}`: the arguments as the body, the result as the answer.
 pub(crate) async fn operation(
-    asked: &Asked<'_>,
-    directory: &dyn Directory,
+    asked: &FaceRequest<'_>,
+    directory: &dyn ToolDirectory,
     tool: (&str, &str),
     bytes: Bytes,
-) -> Response<Body> {
-    let asking = Asking::of(named(tool), bytes);
+) -> Response<ResponseBody> {
+    let asking = RestCall::of(named(tool), bytes);
     operate(asked, directory, asking).await
 }
 
 /// `POST /tools/{server}/{tool}/answer`: the call again, with answers to what the tool asked. It has an address of its
 /// own because the body of the operation itself belongs to the tool, which may have arguments of any name.
 pub(crate) async fn operation_answer(
-    asked: &Asked<'_>,
-    directory: &dyn Directory,
+    asked: &FaceRequest<'_>,
+    directory: &dyn ToolDirectory,
     tool: (&str, &str),
     bytes: Bytes,
-) -> Response<Body> {
-    let asking = Asking::again(named(tool), bytes);
+) -> Response<ResponseBody> {
+    let asking = RestCall::again(named(tool), bytes);
     operate(asked, directory, asking).await
 }
 
@@ -133,25 +143,29 @@ fn named((server, tool): (&str, &str)) -> (String, String) {
     (decode(server), decode(tool))
 }
 
-async fn operate(asked: &Asked<'_>, directory: &dyn Directory, asking: Result<Asking, Fault>) -> Response<Body> {
+async fn operate(
+    asked: &FaceRequest<'_>,
+    directory: &dyn ToolDirectory,
+    asking: Result<RestCall, Fault>,
+) -> Response<ResponseBody> {
     let called = match asking {
         Ok(asking) => asking.call(directory, asked, form_of(asked)).await,
-        Err(fault) => Told::Failed(RestFault::from(&fault)),
+        Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
     };
     match called {
-        Told::Result(result) => http::json(StatusCode::OK, Body::one(result.bytes().clone())),
-        Told::Failed(fault) => fault.response(),
+        RestOutcome::Result(result) => http::json(StatusCode::OK, ResponseBody::one(result.bytes().clone())),
+        RestOutcome::Failed(fault) => fault.response(),
     }
 }
 
-fn form_of(asked: &Asked<'_>) -> Form {
+fn form_of(asked: &FaceRequest<'_>) -> ResultForm {
     match query(asked, "raw").as_deref() {
-        Some("true" | "1") => Form::Raw,
-        _ => Form::Plain,
+        Some("true" | "1") => ResultForm::Raw,
+        _ => ResultForm::Plain,
     }
 }
 
-fn query(asked: &Asked<'_>, key: &str) -> Option<String> {
+fn query(asked: &FaceRequest<'_>, key: &str) -> Option<String> {
     let query = asked.parts.uri.query()?;
     url::form_urlencoded::parse(query.as_bytes()).find(|(known, _)| known == key).map(|(_, value)| value.into_owned())
 }
@@ -161,12 +175,12 @@ fn invalid(message: &str) -> Fault {
 }
 
 /// `GET /openapi.json`
-pub(crate) async fn openapi(asked: &Asked<'_>, directory: &dyn Directory) -> Response<Body> {
+pub(crate) async fn openapi(asked: &FaceRequest<'_>, directory: &dyn ToolDirectory) -> Response<ResponseBody> {
     let _room = match asked.gateway.begin(&asked.principal) {
         Ok(room) => room,
         Err(fault) => return RestFault::from(&fault).response(),
     };
     let tools = directory.tools(asked.principal.caller()).await;
     let document: Value = super::openapi::document(&tools, asked.gateway.config().limits.batch);
-    http::json(StatusCode::OK, Body::one(document.to_string().into()))
+    http::json(StatusCode::OK, ResponseBody::one(document.to_string().into()))
 }

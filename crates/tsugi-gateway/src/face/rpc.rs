@@ -6,51 +6,53 @@ use ::http::{Response, StatusCode};
 use bytes::Bytes;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::era::to_legacy;
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::{ClientProfile, Method, Version};
-use tsugi_protocol::rpc::{self, Message, Request, RpcError, code};
+use tsugi_protocol::mcp::{ClientProfile, Method, ProtocolVersion};
+use tsugi_protocol::rpc::{self, RpcError, RpcMessage, RpcRequest, code};
 
-use super::legacy::batch;
+use super::legacy_session::batch;
 use super::mcp::modern::{adopt_trace, invalid, outcome_of, read_meta, refuse_gone};
 use super::mcp::{names_revision, unreadable};
-use super::running::Running;
-use super::{Asked, fault, http, legacy};
+use super::running_call::RunningCall;
+use super::{FaceRequest, fault, http, legacy_session};
 use crate::backend::Endpoint;
-use crate::body::Body;
+use crate::body::ResponseBody;
 
 /// Answers one message.
-pub(crate) async fn post(asked: Asked<'_>, endpoint: Endpoint, bytes: Bytes) -> Response<Body> {
+pub(crate) async fn post(asked: FaceRequest<'_>, endpoint: Endpoint, bytes: Bytes) -> Response<ResponseBody> {
     if batch::is_batch(&bytes) {
         let error = RpcError::new(code::INVALID_REQUEST, "one message at a time");
         return fault::rpc_error(StatusCode::BAD_REQUEST, None, &error);
     }
-    let request = match Message::parse(bytes) {
-        Ok(Message::Request(request)) => request,
+    let request = match RpcMessage::parse(bytes) {
+        Ok(RpcMessage::Request(request)) => request,
         Ok(_) => return http::empty(StatusCode::ACCEPTED),
         Err(error) => return unreadable(&error),
     };
     let answered = match request.method {
-        Method::Ping => Ok(Raw::literal("{}")),
+        Method::Ping => Ok(RawJson::literal("{}")),
         Method::Initialize => return initialize(&asked, endpoint.answer, &request).await,
         _ => call(&asked, endpoint.answer, &request).await,
     };
     match answered {
-        Ok(result) => http::json(StatusCode::OK, Body::one(rpc::Response::result(request.id, result).to_bytes())),
+        Ok(result) => {
+            http::json(StatusCode::OK, ResponseBody::one(rpc::RpcResponse::result(request.id, result).to_bytes()))
+        }
         Err(error) => fault::rpc_error(StatusCode::OK, Some(&request.id), &error),
     }
 }
 
 /// Greets like a session would, but keeps none.
-async fn initialize(asked: &Asked<'_>, answer: Arc<dyn Answer>, request: &Request) -> Response<Body> {
+async fn initialize(asked: &FaceRequest<'_>, answer: Arc<dyn Answer>, request: &RpcRequest) -> Response<ResponseBody> {
     let caller = asked.principal.caller().clone();
-    match legacy::begin(answer, caller, &asked.gateway.config().limits, request).await {
-        Ok((_, response)) => http::json(StatusCode::OK, Body::one(response)),
+    match legacy_session::begin(answer, caller, &asked.gateway.config().limits, request).await {
+        Ok((_, response)) => http::json(StatusCode::OK, ResponseBody::one(response)),
         Err(error) => fault::rpc_error(StatusCode::OK, Some(&request.id), &error),
     }
 }
 
-async fn call(asked: &Asked<'_>, answer: Arc<dyn Answer>, request: &Request) -> Result<Raw, RpcError> {
+async fn call(asked: &FaceRequest<'_>, answer: Arc<dyn Answer>, request: &RpcRequest) -> Result<RawJson, RpcError> {
     let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
     let own = params.get_object("_meta");
     let is_modern = names_revision(Some(&params));
@@ -67,11 +69,11 @@ async fn call(asked: &Asked<'_>, answer: Arc<dyn Answer>, request: &Request) -> 
         Call::new(request.method.clone(), params.without("_meta")).from_caller(asked.principal.caller().clone());
     call.meta = meta;
     call.options = asked.options("rpc");
-    let outcome = Running::start(&*answer, call).outcome().await;
+    let outcome = RunningCall::start(&*answer, call).outcome().await;
     match (&outcome, is_modern) {
         (_, true) => outcome_of(&request.method, &outcome).map(|result| result.raw()),
         (Outcome::Complete(complete), false) => {
-            Ok(to_legacy::result(complete, &request.method, Version::LATEST_LEGACY).raw())
+            Ok(to_legacy::result(complete, &request.method, ProtocolVersion::LATEST_LEGACY).raw())
         }
         (Outcome::Failed(failure), false) => Err(failure.to_rpc()),
         (Outcome::InputRequired(input), false) => {

@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tsugi_protocol::answer::FaultCode;
 
-use super::event::{self, KeepAlive};
-use super::peer::Peer;
-use super::{Asked, http, trace};
+use super::event::{self, KeepAliveTicks};
+use super::peer::ClientPeer;
+use super::{FaceRequest, http, trace};
 use crate::backend::Endpoint;
-use crate::body::{Body, Chunks};
-use crate::guard::refusal::Refusal;
-use crate::run::Ending;
+use crate::body::{BodyChunks, ResponseBody};
+use crate::gateway::StreamEnd;
+use crate::guard::refusal::HttpRefusal;
 
 /// How many posted messages may wait for the stream to take them.
 const INBOX: usize = 256;
@@ -29,16 +29,16 @@ const INBOX_BYTES: usize = 8 << 20;
 
 /// The open streams, by the id that their clients post to.
 #[derive(Default)]
-pub(crate) struct Streams(Mutex<HashMap<String, Posted>>);
+pub(crate) struct SseStreamTable(Mutex<HashMap<String, SsePostTarget>>);
 
-struct Posted {
+struct SsePostTarget {
     caller: String,
     inbox: mpsc::Sender<Bytes>,
     waiting: Arc<AtomicUsize>,
 }
 
 /// Opens a stream and tells where to post.
-pub(crate) fn open(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Response<Body>, Refusal> {
+pub(crate) fn open(asked: &FaceRequest<'_>, endpoint: Endpoint) -> Result<Response<ResponseBody>, HttpRefusal> {
     let gateway = asked.gateway.clone();
     let limits = &gateway.config().limits;
     let random: [u8; 18] = rand::random();
@@ -47,35 +47,35 @@ pub(crate) fn open(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Response<Bod
     let caller = asked.principal.caller();
     let room = gateway.take_stream()?;
     let waiting: Arc<AtomicUsize> = Arc::default();
-    let posts = Posted { caller: caller.principal().to_owned(), inbox, waiting: waiting.clone() };
+    let posts = SsePostTarget { caller: caller.principal().to_owned(), inbox, waiting: waiting.clone() };
     gateway.sse_streams().0.lock().insert(id.clone(), posts);
-    let peer = Peer::new(endpoint.answer, caller, Arc::new(limits.clone())).until(gateway.drain());
+    let peer = ClientPeer::new(endpoint.answer, caller, Arc::new(limits.clone())).until(gateway.drain());
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
-    let keep_alive = KeepAlive::new(limits.keep_alive);
-    let closing = gateway.until(gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
+    let keep_alive = KeepAliveTicks::new(limits.keep_alive);
+    let closing = gateway.until_dismissed(gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
     Ok(http::events(PeerStream { id, greeting, posted, waiting, peer, keep_alive, closing, _room: room, gateway }))
 }
 
 /// Takes a posted message for a stream. Somebody else's stream does not exist.
-pub(crate) fn post(asked: &Asked<'_>, bytes: Bytes) -> Result<Response<Body>, Refusal> {
+pub(crate) fn post(asked: &FaceRequest<'_>, bytes: Bytes) -> Result<Response<ResponseBody>, HttpRefusal> {
     let query = asked.parts.uri.query().unwrap_or_default();
     let id = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "sessionId" || key == "session_id");
-    let (_, id) = id.ok_or(Refusal::bad_request("the query must name the sessionId"))?;
+    let (_, id) = id.ok_or(HttpRefusal::bad_request("the query must name the sessionId"))?;
     let streams = asked.gateway.sse_streams().0.lock();
     let posted = streams.get(id.as_ref()).filter(|posted| posted.caller == asked.principal.caller().principal());
-    let unknown = || Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
+    let unknown = || HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
     let most = asked.gateway.config().limits.batch;
     match posted.ok_or_else(unknown)?.put(trace::onto_bytes(&asked.parts.headers, bytes, most)) {
         Ok(()) => Ok(http::text(StatusCode::ACCEPTED, "Accepted")),
         Err(mpsc::error::TrySendError::Closed(_)) => Err(unknown()),
         Err(mpsc::error::TrySendError::Full(_)) => {
             let message = "this client does not read its stream";
-            Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message))
+            Err(HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message))
         }
     }
 }
 
-impl Posted {
+impl SsePostTarget {
     /// Puts a message where the stream will find it, unless too much waits there.
     fn put(&self, bytes: Bytes) -> Result<(), mpsc::error::TrySendError<Bytes>> {
         let size = bytes.len();
@@ -92,11 +92,11 @@ struct PeerStream {
     greeting: Option<Bytes>,
     posted: mpsc::Receiver<Bytes>,
     waiting: Arc<AtomicUsize>,
-    peer: Peer,
-    keep_alive: KeepAlive,
-    closing: Ending,
+    peer: ClientPeer,
+    keep_alive: KeepAliveTicks,
+    closing: StreamEnd,
     _room: OwnedSemaphorePermit,
-    gateway: Arc<crate::run::Gateway>,
+    gateway: Arc<crate::gateway::Gateway>,
 }
 
 impl PeerStream {
@@ -111,7 +111,7 @@ impl PeerStream {
     }
 }
 
-impl Chunks for PeerStream {
+impl BodyChunks for PeerStream {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(greeting) = self.greeting.take() {
             return Poll::Ready(Some(greeting));

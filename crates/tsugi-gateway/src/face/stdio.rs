@@ -10,12 +10,12 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tsugi_protocol::answer::{Answer, Caller};
-use tsugi_protocol::codec::{self, CodecError, Framing};
+use tsugi_protocol::codec::{self, CodecError, FramingDecoder};
 use tsugi_protocol::rpc::{RpcError, code};
 
-use super::peer::Peer;
-use crate::config::Limits;
-use crate::drain::Drain;
+use super::peer::ClientPeer;
+use crate::config::GatewayLimits;
+use crate::drain::DrainState;
 
 /// How much may wait to be written before we stop making more.
 const WRITE_AHEAD: usize = 1 << 20;
@@ -34,14 +34,14 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    run_until(answer, Limits::default(), input, output, std::future::pending(), Duration::ZERO).await
+    run_until(answer, GatewayLimits::default(), input, output, std::future::pending(), Duration::ZERO).await
 }
 
 /// Like [`run`] within these limits, and ends after `stop`: new requests are refused then, and running ones have
 /// `grace` to end.
 pub async fn run_until<R, W>(
     answer: Arc<dyn Answer>,
-    limits: Limits,
+    limits: GatewayLimits,
     input: R,
     output: W,
     stop: impl Future<Output = ()>,
@@ -51,10 +51,10 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let drain = Drain::default();
-    let mut wire = Wire {
-        peer: Peer::new(answer, &Caller::local(), Arc::new(limits)).until(&drain),
-        framing: Framing::new(codec::Limits::LINE),
+    let drain = DrainState::default();
+    let mut wire = StdioWire {
+        peer: ClientPeer::new(answer, &Caller::local(), Arc::new(limits)).until(&drain),
+        framing: FramingDecoder::new(codec::InputLimits::LINE),
         output,
         unwritten: BytesMut::new(),
     };
@@ -71,14 +71,14 @@ where
     Ok(())
 }
 
-struct Wire<W> {
-    peer: Peer,
-    framing: Framing,
+struct StdioWire<W> {
+    peer: ClientPeer,
+    framing: FramingDecoder,
     output: W,
     unwritten: BytesMut,
 }
 
-impl<W: AsyncWrite + Unpin> Wire<W> {
+impl<W: AsyncWrite + Unpin> StdioWire<W> {
     /// Whoever closed its end may still read, but not for long.
     async fn serve_and_finish<R: AsyncRead + Unpin>(&mut self, input: R) -> std::io::Result<()> {
         self.serve(input).await?;

@@ -2,29 +2,31 @@
 
 use ::http::{HeaderMap, HeaderName};
 use bytes::Bytes;
-use tsugi_protocol::json::{Object, Splice};
+use tsugi_protocol::json::{JsonObject, ObjectWriter};
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::rpc::Message;
+use tsugi_protocol::rpc::RpcMessage;
 
-use super::legacy::batch;
+use super::legacy_session::batch;
 use super::mcp::modern::adopt_trace;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The same message with the trace of the headers, if it is a request.
-pub(crate) fn onto(headers: &HeaderMap, message: Message) -> Message {
-    let Message::Request(mut request) = message else { return message };
+pub(crate) fn onto(headers: &HeaderMap, message: RpcMessage) -> RpcMessage {
+    let RpcMessage::Request(mut request) = message else { return message };
     if headers.contains_key(&TRACEPARENT)
         && let Some(params) = request.params_object()
     {
-        let mut meta =
-            RequestMeta { rest: params.get_object("_meta").unwrap_or_else(Object::empty), ..RequestMeta::default() };
+        let mut meta = RequestMeta {
+            rest: params.get_object("_meta").unwrap_or_else(JsonObject::empty),
+            ..RequestMeta::default()
+        };
         adopt_trace(headers, &mut meta);
-        let mut with_trace = Splice::with_capacity(params.bytes().len() + 96);
-        with_trace.members_but(&params, &["_meta"]).raw("_meta", &meta.rest.raw());
+        let mut with_trace = ObjectWriter::with_capacity(params.bytes().len() + 96);
+        with_trace.members_except(&params, &["_meta"]).raw("_meta", &meta.rest.raw());
         request.params = Some(with_trace.finish());
     }
-    Message::Request(request)
+    RpcMessage::Request(request)
 }
 
 /// The same for a message or a batch that somebody else reads later. What cannot be read is left to them as it is.
@@ -32,7 +34,7 @@ pub(crate) fn onto_bytes(headers: &HeaderMap, bytes: Bytes, most: usize) -> Byte
     if !headers.contains_key(&TRACEPARENT) {
         return bytes;
     }
-    let with_trace = |bytes: &Bytes| Some(onto(headers, Message::parse(bytes.clone()).ok()?).to_bytes());
+    let with_trace = |bytes: &Bytes| Some(onto(headers, RpcMessage::parse(bytes.clone()).ok()?).to_bytes());
     if !batch::is_batch(&bytes) {
         return with_trace(&bytes).unwrap_or(bytes);
     }

@@ -1,6 +1,6 @@
 //! MCP over WebSocket: one message per text frame, subprotocol `mcp`, both eras.
 
-mod arrival;
+mod message_admission;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use tsugi_protocol::answer::FaultCode;
-use tsugi_protocol::codec::Limits as CodecLimits;
+use tsugi_protocol::codec::InputLimits as CodecLimits;
 use tsugi_protocol::json::write::on_one_line;
 
-use self::arrival::Arrival;
-use super::peer::Peer;
-use super::{Asked, http};
+use self::message_admission::MessageAdmission;
+use super::peer::ClientPeer;
+use super::{FaceRequest, http};
 use crate::backend::Endpoint;
-use crate::body::Body;
-use crate::guard::refusal::Refusal;
-use crate::run::{Ending, Gateway};
+use crate::body::ResponseBody;
+use crate::gateway::{Gateway, StreamEnd};
+use crate::guard::refusal::HttpRefusal;
 
 /// How long a client that does not read may hold us up.
 const STALL: Duration = CodecLimits::STALL;
 
-type Socket = WebSocketStream<Arrival<TokioIo<Upgraded>>>;
+type WsSocket = WebSocketStream<MessageAdmission<TokioIo<Upgraded>>>;
 
 /// The future of a connection's upgrade, taken before the request's head is read.
 pub(crate) fn upgrade_of(request: &mut Request<Incoming>) -> Option<OnUpgrade> {
@@ -45,15 +45,16 @@ pub(crate) fn upgrade_of(request: &mut Request<Incoming>) -> Option<OnUpgrade> {
 }
 
 /// Turns the connection into a WebSocket.
-pub(crate) fn open(mut asked: Asked<'_>, endpoint: Endpoint) -> Result<Response<Body>, Refusal> {
+pub(crate) fn open(mut asked: FaceRequest<'_>, endpoint: Endpoint) -> Result<Response<ResponseBody>, HttpRefusal> {
     let (Some(upgrade), Some(accept)) = (asked.upgrade.take(), accept_key(&asked.parts.headers)) else {
         let message = "this address speaks WebSocket";
-        return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, FaultCode::InvalidRequest, message));
+        return Err(HttpRefusal::new(StatusCode::UPGRADE_REQUIRED, FaultCode::InvalidRequest, message));
     };
     let room = asked.gateway.take_stream()?;
     let limits = Arc::new(asked.gateway.config().limits.clone());
-    let ending = asked.gateway.until(asked.gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
-    let peer = Peer::new(endpoint.answer, asked.principal.caller(), limits).until(asked.gateway.drain());
+    let ending =
+        asked.gateway.until_dismissed(asked.gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
+    let peer = ClientPeer::new(endpoint.answer, asked.principal.caller(), limits).until(asked.gateway.drain());
     asked.gateway.tasks().spawn(serve(asked.gateway.clone(), upgrade, peer, ending, room));
     let mut response = http::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = response.headers_mut();
@@ -83,14 +84,14 @@ fn offers_mcp(headers: &HeaderMap) -> bool {
 async fn serve(
     gateway: Arc<Gateway>,
     upgrade: OnUpgrade,
-    mut peer: Peer,
-    mut ending: Ending,
+    mut peer: ClientPeer,
+    mut ending: StreamEnd,
     _room: OwnedSemaphorePermit,
 ) {
     let Ok(upgraded) = upgrade.await else { return };
     let limits = &gateway.config().limits;
     let config = WebSocketConfig::default().max_message_size(Some(limits.body)).max_frame_size(Some(limits.body));
-    let wire = Arrival::new(TokioIo::new(upgraded), gateway.arriving().clone(), limits.body_timeout);
+    let wire = MessageAdmission::new(TokioIo::new(upgraded), gateway.arriving().clone(), limits.body_timeout);
     let mut socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await;
     let every = limits.keep_alive;
     let mut pings = interval_at(Instant::now() + every, every);
@@ -112,7 +113,7 @@ async fn serve(
     }
 }
 
-async fn receive(socket: &mut Socket, peer: &mut Peer, message: Message, ending: &mut Ending) -> bool {
+async fn receive(socket: &mut WsSocket, peer: &mut ClientPeer, message: Message, ending: &mut StreamEnd) -> bool {
     match message.is_ping() || message.is_pong() {
         true => socket.get_mut().control(message.len()),
         false => socket.get_mut().message(),
@@ -129,7 +130,7 @@ async fn receive(socket: &mut Socket, peer: &mut Peer, message: Message, ending:
     }
 }
 
-async fn send(socket: &mut Socket, message: &Bytes, ending: &mut Ending) -> bool {
+async fn send(socket: &mut WsSocket, message: &Bytes, ending: &mut StreamEnd) -> bool {
     match Utf8Bytes::try_from(on_one_line(message)) {
         Ok(text) => write(socket, Message::Text(text), ending).await,
         // Our messages are JSON that was proved to be UTF-8.
@@ -138,7 +139,7 @@ async fn send(socket: &mut Socket, message: &Bytes, ending: &mut Ending) -> bool
 }
 
 /// False when the client is gone or does not read. Stopping does not wait for one that does not.
-async fn write(socket: &mut Socket, message: Message, ending: &mut Ending) -> bool {
+async fn write(socket: &mut WsSocket, message: Message, ending: &mut StreamEnd) -> bool {
     tokio::select! {
         biased;
         sent = timeout(STALL, socket.send(message)) => matches!(sent, Ok(Ok(()))),

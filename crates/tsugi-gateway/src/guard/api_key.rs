@@ -13,17 +13,17 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use tsugi_protocol::answer::Caller;
 
-use super::allowance::Allowance;
-use super::origin::{Single, single};
-use super::permit::Permit;
+use super::origin::{SingleHeader, single};
+use super::permit::AccessPermit;
 use super::principal::Principal;
-use super::quota::Quota;
-use super::refusal::Refusal;
+use super::quota::CallQuota;
+use super::rate_limit::KeyRateLimit;
+use super::refusal::HttpRefusal;
 
 /// What a key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum KeyRole {
     /// Looking at the dashboard, and nothing else.
     Reader,
     /// Calls.
@@ -34,9 +34,9 @@ pub enum Role {
 
 /// The SHA-256 of a key or a cookie. It is compared and stored in a key's stead, and not printed by accident.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest([u8; 32]);
+pub struct SecretDigest([u8; 32]);
 
-impl Digest {
+impl SecretDigest {
     /// Of this key. A plain digest suffices because keys are long and random.
     pub fn of(secret: &str) -> Self {
         Self(digest(&SHA256, secret.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes"))
@@ -62,7 +62,7 @@ impl Digest {
     }
 }
 
-impl fmt::Debug for Digest {
+impl fmt::Debug for SecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Digest(…)")
     }
@@ -70,19 +70,19 @@ impl fmt::Debug for Digest {
 
 /// A key, without the key itself.
 #[derive(Clone)]
-pub struct Key {
+pub struct ApiKey {
     /// Whose it is; calls carry this name.
     pub name: String,
     /// What it is for.
-    pub role: Role,
+    pub role: KeyRole,
     /// What it may use; `None` means everything.
-    pub permit: Option<Arc<Permit>>,
-    digest: Digest,
-    quota: Option<Quota>,
+    pub permit: Option<Arc<AccessPermit>>,
+    digest: SecretDigest,
+    quota: Option<CallQuota>,
     in_flight: Option<usize>,
 }
 
-impl Key {
+impl ApiKey {
     /// A new key that nobody can guess: the secret to hand out once, and what to keep.
     pub fn generate(name: impl Into<String>) -> (String, Self) {
         let random: [u8; 32] = rand::random();
@@ -93,28 +93,28 @@ impl Key {
 
     /// A key from its secret.
     pub fn of_secret(name: impl Into<String>, secret: &str) -> Self {
-        Self::of_digest(name, Digest::of(secret))
+        Self::of_digest(name, SecretDigest::of(secret))
     }
 
     /// A key from its digest.
-    pub fn of_digest(name: impl Into<String>, digest: Digest) -> Self {
-        Self { name: name.into(), role: Role::User, permit: None, digest, quota: None, in_flight: None }
+    pub fn of_digest(name: impl Into<String>, digest: SecretDigest) -> Self {
+        Self { name: name.into(), role: KeyRole::User, permit: None, digest, quota: None, in_flight: None }
     }
 
     /// For this purpose.
-    pub fn with_role(mut self, role: Role) -> Self {
+    pub fn with_role(mut self, role: KeyRole) -> Self {
         self.role = role;
         self
     }
 
     /// With access to this alone.
-    pub fn with_permit(mut self, permit: Permit) -> Self {
+    pub fn with_permit(mut self, permit: AccessPermit) -> Self {
         self.permit = Some(Arc::new(permit));
         self
     }
 
     /// No more often than this.
-    pub fn with_quota(mut self, quota: Quota) -> Self {
+    pub fn with_quota(mut self, quota: CallQuota) -> Self {
         self.quota = Some(quota);
         self
     }
@@ -126,26 +126,26 @@ impl Key {
     }
 
     /// What is stored of it.
-    pub fn digest(&self) -> Digest {
+    pub fn digest(&self) -> SecretDigest {
         self.digest
     }
 
     /// Who its holder is to servers.
     pub(super) fn caller(&self) -> Caller {
         match self.role {
-            Role::Reader | Role::User => Caller::new(&self.name),
-            Role::Admin => Caller::new(&self.name).as_operator(),
+            KeyRole::Reader | KeyRole::User => Caller::new(&self.name),
+            KeyRole::Admin => Caller::new(&self.name).as_operator(),
         }
     }
 
     /// What its calls may take; nothing when they may take anything.
-    fn allowance(&self) -> Option<Allowance> {
+    fn allowance(&self) -> Option<KeyRateLimit> {
         (self.quota.is_some() || self.in_flight.is_some())
-            .then(|| Allowance::new(&self.name, self.quota, self.in_flight))
+            .then(|| KeyRateLimit::new(&self.name, self.quota, self.in_flight))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
     }
@@ -154,19 +154,19 @@ impl fmt::Debug for Key {
 /// All keys, found by digest.
 #[derive(Debug)]
 pub struct KeyTable {
-    by_digest: HashMap<Digest, (Arc<Key>, Caller)>,
+    by_digest: HashMap<SecretDigest, (Arc<ApiKey>, Caller)>,
     /// What the holders of keys may use, by name; everything where it says nothing.
-    permits: HashMap<String, Option<Arc<Permit>>>,
+    permits: HashMap<String, Option<Arc<AccessPermit>>>,
     /// What the calls of single holders may take, by name.
-    allowances: HashMap<String, Arc<Allowance>>,
+    allowances: HashMap<String, Arc<KeyRateLimit>>,
     /// What somebody may use who is not in the table.
-    nothing: Arc<Permit>,
-    empty: WhenEmpty,
+    nothing: Arc<AccessPermit>,
+    empty: EmptyKeyPolicy,
 }
 
 /// What a table without keys means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenEmpty {
+pub enum EmptyKeyPolicy {
     /// Nobody has to say who they are.
     Open,
     /// Nobody comes in: others can reach the address.
@@ -180,8 +180,8 @@ impl KeyTable {
     ///
     /// Names must differ: calls carry the name alone, so two keys of one name would have to share what one of them
     /// may use. Of several, the first holds and the others open nothing.
-    pub fn new(mut keys: Vec<Key>, empty: WhenEmpty) -> Self {
-        let mut permits: HashMap<String, Option<Arc<Permit>>> = HashMap::new();
+    pub fn new(mut keys: Vec<ApiKey>, empty: EmptyKeyPolicy) -> Self {
+        let mut permits: HashMap<String, Option<Arc<AccessPermit>>> = HashMap::new();
         keys.retain(|key| match permits.entry(key.name.clone()) {
             Entry::Vacant(place) => {
                 place.insert(key.permit.clone());
@@ -189,11 +189,11 @@ impl KeyTable {
             }
             Entry::Occupied(_) => false,
         });
-        let limited = |key: &Key| Some((key.name.clone(), Arc::new(key.allowance()?)));
+        let limited = |key: &ApiKey| Some((key.name.clone(), Arc::new(key.allowance()?)));
         let allowances = keys.iter().filter_map(limited).collect();
-        let with_caller = |key: Key| (key.digest, (Arc::new(key.clone()), key.caller()));
+        let with_caller = |key: ApiKey| (key.digest, (Arc::new(key.clone()), key.caller()));
         let by_digest = keys.into_iter().map(with_caller).collect();
-        Self { by_digest, permits, allowances, nothing: Arc::new(Permit::nothing()), empty }
+        Self { by_digest, permits, allowances, nothing: Arc::new(AccessPermit::nothing()), empty }
     }
 
     /// The same table, in which what was used up under the table before it stays used up.
@@ -207,40 +207,40 @@ impl KeyTable {
     }
 
     /// Who sends these headers.
-    pub fn identify(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    pub fn identify(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
         if self.admits_anybody() {
             return Ok(Principal::anonymous());
         }
         let secret = secret_of(headers)?;
-        match self.by_digest.get(&Digest::of(secret)) {
+        match self.by_digest.get(&SecretDigest::of(secret)) {
             Some((key, caller)) => Ok(Principal::of_key(key.clone(), caller.clone())),
-            None => Err(Refusal::unauthorized("this key is not known")),
+            None => Err(HttpRefusal::unauthorized("this key is not known")),
         }
     }
 
     /// True when nobody has to say who they are.
     pub(super) fn admits_anybody(&self) -> bool {
-        self.by_digest.is_empty() && self.empty == WhenEmpty::Open
+        self.by_digest.is_empty() && self.empty == EmptyKeyPolicy::Open
     }
 
     /// True when no key lets anybody in.
     pub(super) fn is_shut(&self) -> bool {
-        self.by_digest.is_empty() && self.empty == WhenEmpty::Shut
+        self.by_digest.is_empty() && self.empty == EmptyKeyPolicy::Shut
     }
 
     /// The digest by which a secret's key is found, when there is such a key.
-    pub(super) fn find(&self, secret: &str) -> Option<Digest> {
-        Some(Digest::of(secret)).filter(|digest| self.by_digest.contains_key(digest))
+    pub(super) fn find(&self, secret: &str) -> Option<SecretDigest> {
+        Some(SecretDigest::of(secret)).filter(|digest| self.by_digest.contains_key(digest))
     }
 
     /// The holder of the key with this digest.
-    pub(super) fn holder(&self, digest: Digest) -> Option<Principal> {
+    pub(super) fn holder(&self, digest: SecretDigest) -> Option<Principal> {
         self.by_digest.get(&digest).map(|(key, caller)| Principal::of_key(key.clone(), caller.clone()))
     }
 
     /// What the caller of this name may use; `None` when nothing restricts it. Somebody whose key is gone may use
     /// nothing, although a connection of theirs may still be open.
-    pub(super) fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
+    pub(super) fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
         if self.admits_anybody() {
             return None;
         }
@@ -248,7 +248,7 @@ impl KeyTable {
     }
 
     /// What the calls of this name may take; `None` when they may take anything.
-    pub(super) fn allowance(&self, principal: &str) -> Option<&Arc<Allowance>> {
+    pub(super) fn allowance(&self, principal: &str) -> Option<&Arc<KeyRateLimit>> {
         // Most gateways limit nobody, and every call comes by here.
         if self.allowances.is_empty() { None } else { self.allowances.get(principal) }
     }
@@ -264,14 +264,16 @@ pub(super) fn has_secret(headers: &HeaderMap) -> bool {
     headers.contains_key(AUTHORIZATION) || headers.contains_key(&X_API_KEY)
 }
 
-fn secret_of(headers: &HeaderMap) -> Result<&str, Refusal> {
+fn secret_of(headers: &HeaderMap) -> Result<&str, HttpRefusal> {
     match (single(headers, &AUTHORIZATION), single(headers, &X_API_KEY)) {
-        (Single::One(value), Single::None) => {
-            bearer(value).ok_or(Refusal::unauthorized("the Authorization header must be `Bearer <key>`"))
+        (SingleHeader::One(value), SingleHeader::None) => {
+            bearer(value).ok_or(HttpRefusal::unauthorized("the Authorization header must be `Bearer <key>`"))
         }
-        (Single::None, Single::One(key)) => Ok(key),
-        (Single::None, Single::None) => Err(Refusal::unauthorized("a key is needed: `Authorization: Bearer <key>`")),
-        _ => Err(Refusal::unauthorized("exactly one key is needed")),
+        (SingleHeader::None, SingleHeader::One(key)) => Ok(key),
+        (SingleHeader::None, SingleHeader::None) => {
+            Err(HttpRefusal::unauthorized("a key is needed: `Authorization: Bearer <key>`"))
+        }
+        _ => Err(HttpRefusal::unauthorized("exactly one key is needed")),
     }
 }
 
@@ -297,17 +299,17 @@ mod tests {
     #[test]
     fn a_digest_is_read_from_sixty_four_hexadecimal_digits_and_nothing_else() {
         let hex = "0aF9".repeat(16);
-        assert_eq!(Digest::parse(&hex).map(Digest::to_hex), Some(hex.to_lowercase()));
+        assert_eq!(SecretDigest::parse(&hex).map(SecretDigest::to_hex), Some(hex.to_lowercase()));
         for other in ["", "0", &"0".repeat(63), &"0".repeat(65), &"+1".repeat(32), &"é".repeat(32)] {
-            assert_eq!(Digest::parse(other), None, "{other}");
+            assert_eq!(SecretDigest::parse(other), None, "{other}");
         }
     }
 
     #[test]
     fn only_the_secret_itself_opens_the_door() {
-        let (secret, key) = Key::generate("ann");
-        let stored = Key::of_digest("ann", Digest::parse(&key.digest().to_hex()).unwrap());
-        let table = KeyTable::new(vec![stored], WhenEmpty::Open);
+        let (secret, key) = ApiKey::generate("ann");
+        let stored = ApiKey::of_digest("ann", SecretDigest::parse(&key.digest().to_hex()).unwrap());
+        let table = KeyTable::new(vec![stored], EmptyKeyPolicy::Open);
         let bearer = format!("bearer {secret}");
         for good in [("authorization", bearer.as_str()), ("x-api-key", secret.as_str())] {
             let principal = table.identify(&headers(&[good])).unwrap();
@@ -331,30 +333,30 @@ mod tests {
 
     #[test]
     fn without_keys_everybody_is_anonymous_unless_the_door_is_shut() {
-        let principal = KeyTable::new(Vec::new(), WhenEmpty::Open).identify(&HeaderMap::new()).unwrap();
+        let principal = KeyTable::new(Vec::new(), EmptyKeyPolicy::Open).identify(&HeaderMap::new()).unwrap();
         assert!(!principal.is_authenticated() && principal.is_admin());
-        let shut = KeyTable::new(Vec::new(), WhenEmpty::Shut);
+        let shut = KeyTable::new(Vec::new(), EmptyKeyPolicy::Shut);
         assert_eq!(shut.identify(&HeaderMap::new()).unwrap_err().status, StatusCode::UNAUTHORIZED);
         assert!(!shut.permit("anonymous").unwrap().allows("any", "thing"));
     }
 
     #[test]
     fn a_name_without_a_key_may_use_nothing() {
-        let restricted = Key::generate("ann").1.with_permit(Permit::new(&["files"], &[]).unwrap());
-        let before = KeyTable::new(vec![restricted, Key::generate("bob").1], WhenEmpty::Open);
+        let restricted = ApiKey::generate("ann").1.with_permit(AccessPermit::new(&["files"], &[]).unwrap());
+        let before = KeyTable::new(vec![restricted, ApiKey::generate("bob").1], EmptyKeyPolicy::Open);
         assert!(before.permit("ann").unwrap().allows("files", "read") && before.permit("bob").is_none());
-        let after = KeyTable::new(vec![Key::generate("bob").1], WhenEmpty::Open);
+        let after = KeyTable::new(vec![ApiKey::generate("bob").1], EmptyKeyPolicy::Open);
         assert!(!after.permit("ann").unwrap().allows("files", "read"), "her key is gone");
         assert!(!after.permit("anonymous").unwrap().allows("files", "read"), "and nobody is anonymous here");
     }
 
     #[test]
     fn of_two_keys_with_one_name_the_second_opens_nothing_and_widens_nothing() {
-        let (first_secret, first) = Key::generate("ann");
-        let (second_secret, second) = Key::generate("ann");
-        let first = first.with_permit(Permit::new(&["files"], &[]).unwrap());
-        let second = second.with_role(Role::Admin).with_permit(Permit::new(&["mail"], &[]).unwrap());
-        let table = KeyTable::new(vec![first, second], WhenEmpty::Open);
+        let (first_secret, first) = ApiKey::generate("ann");
+        let (second_secret, second) = ApiKey::generate("ann");
+        let first = first.with_permit(AccessPermit::new(&["files"], &[]).unwrap());
+        let second = second.with_role(KeyRole::Admin).with_permit(AccessPermit::new(&["mail"], &[]).unwrap());
+        let table = KeyTable::new(vec![first, second], EmptyKeyPolicy::Open);
         assert!(table.identify(&headers(&[("x-api-key", &first_secret)])).is_ok());
         assert!(table.identify(&headers(&[("x-api-key", &second_secret)])).is_err());
         let permit = table.permit("ann").unwrap();
@@ -363,18 +365,18 @@ mod tests {
 
     #[test]
     fn what_was_used_up_stays_used_up_when_keys_are_read_again() {
-        let key = Key::generate("ann").1.with_quota(Quota::per_minute(1));
-        let first = KeyTable::new(vec![key.clone()], WhenEmpty::Open);
+        let key = ApiKey::generate("ann").1.with_quota(CallQuota::per_minute(1));
+        let first = KeyTable::new(vec![key.clone()], EmptyKeyPolicy::Open);
         assert!(first.allowance("ann").unwrap().begin().is_ok());
-        let again = KeyTable::new(vec![key.clone()], WhenEmpty::Open).after(&first);
+        let again = KeyTable::new(vec![key.clone()], EmptyKeyPolicy::Open).after(&first);
         assert!(again.allowance("ann").unwrap().begin().is_err());
-        let wider = KeyTable::new(vec![key.with_quota(Quota::per_minute(2))], WhenEmpty::Open).after(&again);
+        let wider = KeyTable::new(vec![key.with_quota(CallQuota::per_minute(2))], EmptyKeyPolicy::Open).after(&again);
         assert!(wider.allowance("ann").unwrap().begin().is_ok(), "another quota begins anew");
     }
 
     #[test]
     fn a_key_does_not_show_itself() {
-        let (secret, key) = Key::generate("ann");
+        let (secret, key) = ApiKey::generate("ann");
         assert!(!format!("{key:?}").contains(&secret[6..]) && !format!("{key:?}").contains(&key.digest().to_hex()));
     }
 }

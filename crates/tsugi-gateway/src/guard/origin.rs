@@ -6,10 +6,10 @@ use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 
-use super::refusal::Refusal;
-use crate::config::Config;
+use super::refusal::HttpRefusal;
+use crate::config::GatewayConfig;
 
-/// Which `Host` and `Origin` may come in.
+/// Which `SessionHost` and `ConfigOrigin` may come in.
 #[derive(Debug)]
 pub struct OriginGuard {
     hosts: Vec<String>,
@@ -20,9 +20,9 @@ pub struct OriginGuard {
 }
 
 impl OriginGuard {
-    /// Loopback names always; what the configuration adds; and as `Host` plain addresses when others can reach us,
-    /// since a rebinding attack always needs a name. As `Origin` an address is as foreign as any other page.
-    pub fn new(config: &Config) -> Self {
+    /// Loopback names always; what the configuration adds; and as `SessionHost` plain addresses when others can reach us,
+    /// since a rebinding attack always needs a name. As `ConfigOrigin` an address is as foreign as any other page.
+    pub fn new(config: &GatewayConfig) -> Self {
         let lower = |list: &[String]| list.iter().map(|entry| entry.to_ascii_lowercase()).collect();
         Self {
             hosts: lower(&config.allowed_hosts),
@@ -33,26 +33,26 @@ impl OriginGuard {
     }
 
     /// Refuses a request for another name or from a foreign web page.
-    pub fn check(&self, parts: &Parts) -> Result<(), Refusal> {
+    pub fn check(&self, parts: &Parts) -> Result<(), HttpRefusal> {
         if let Some(authority) = parts.uri.authority() {
             self.check_host(authority.as_str())?;
         }
         match single(&parts.headers, &HOST) {
-            Single::One(host) => self.check_host(host)?,
-            Single::None if parts.uri.authority().is_some() => {}
-            _ => return Err(Refusal::forbidden("exactly one Host header is needed")),
+            SingleHeader::One(host) => self.check_host(host)?,
+            SingleHeader::None if parts.uri.authority().is_some() => {}
+            _ => return Err(HttpRefusal::forbidden("exactly one Host header is needed")),
         }
         match single(&parts.headers, &ORIGIN) {
-            Single::None => Ok(()),
-            Single::One(origin) => self.check_origin(origin, host(parts)),
-            Single::Odd => Err(Refusal::forbidden("more than one Origin header, or one that cannot be read")),
+            SingleHeader::None => Ok(()),
+            SingleHeader::One(origin) => self.check_origin(origin, host(parts)),
+            SingleHeader::Odd => Err(HttpRefusal::forbidden("more than one Origin header, or one that cannot be read")),
         }
     }
 
-    fn check_host(&self, authority: &str) -> Result<(), Refusal> {
+    fn check_host(&self, authority: &str) -> Result<(), HttpRefusal> {
         match host_of(authority) {
             Some(host) if self.is_known(host) || self.may_be_ours(host) => Ok(()),
-            _ => Err(Refusal::forbidden(
+            _ => Err(HttpRefusal::forbidden(
                 "this gateway is not known by the name in Host: add it to `gateway.allowedHosts`",
             )),
         }
@@ -67,15 +67,15 @@ impl OriginGuard {
         origin.is_some_and(|origin| self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)))
     }
 
-    fn check_origin(&self, origin: &str, own: Option<&str>) -> Result<(), Refusal> {
+    fn check_origin(&self, origin: &str, own: Option<&str>) -> Result<(), HttpRefusal> {
         let is_listed = self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
         let authority = bare(origin);
-        // A page of ours, such as the dashboard: its address passed as `Host` just now.
+        // A page of ours, such as the dashboard: its address passed as `SessionHost` just now.
         let is_own = own.zip(authority).is_some_and(|(own, origin)| own.eq_ignore_ascii_case(origin));
         if is_listed || is_own || authority.and_then(host_of).is_some_and(|host| self.is_known(host)) {
             return Ok(());
         }
-        Err(Refusal::forbidden("this Origin may not call: add it to `gateway.allowedOrigins`"))
+        Err(HttpRefusal::forbidden("this Origin may not call: add it to `gateway.allowedOrigins`"))
     }
 
     /// Names of this machine, and those that the configuration adds.
@@ -104,14 +104,14 @@ fn bare(origin: &str) -> Option<&str> {
 
 /// Refuses what another web page makes a browser send. A page on another port of this machine is another page, although
 /// browsers send it the same cookies.
-pub(super) fn expect_own(parts: &Parts) -> Result<(), Refusal> {
+pub(super) fn expect_own(parts: &Parts) -> Result<(), HttpRefusal> {
     let own = host(parts).map(str::to_ascii_lowercase);
     let origin = parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     let is_own = origin.is_none_or(|origin| bare(origin).map(str::to_ascii_lowercase) == own);
     let site = parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
     match is_own && site.is_none_or(|site| site == b"same-origin" || site == b"none") {
         true => Ok(()),
-        false => Err(Refusal::forbidden("this is for the dashboard's own page only")),
+        false => Err(HttpRefusal::forbidden("this is for the dashboard's own page only")),
     }
 }
 
@@ -138,7 +138,7 @@ fn host_of(authority: &str) -> Option<&str> {
 }
 
 /// How often a header is there.
-pub enum Single<'headers> {
+pub enum SingleHeader<'headers> {
     /// Not at all.
     None,
     /// Once, as text.
@@ -148,12 +148,12 @@ pub enum Single<'headers> {
 }
 
 /// A header that may be there once. Two of them are how request smuggling begins.
-pub fn single<'headers>(headers: &'headers HeaderMap, name: &HeaderName) -> Single<'headers> {
+pub fn single<'headers>(headers: &'headers HeaderMap, name: &HeaderName) -> SingleHeader<'headers> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (None, _) => Single::None,
-        (Some(value), None) => value.to_str().map_or(Single::Odd, Single::One),
-        _ => Single::Odd,
+        (None, _) => SingleHeader::None,
+        (Some(value), None) => value.to_str().map_or(SingleHeader::Odd, SingleHeader::One),
+        _ => SingleHeader::Odd,
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_come_in_by_default() {
-        let guard = OriginGuard::new(&Config::on_free_port());
+        let guard = OriginGuard::new(&GatewayConfig::on_free_port());
         for host in ["localhost", "LOCALHOST:7600", "127.0.0.1:1", "[::1]:80", "[::1]"] {
             assert!(check(&guard, &[("host", host)]), "{host}");
         }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn only_web_pages_of_this_machine_may_ask_by_default() {
-        let guard = OriginGuard::new(&Config::on_free_port());
+        let guard = OriginGuard::new(&GatewayConfig::on_free_port());
         for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:5173"] {
             assert!(check(&guard, &[("host", "localhost"), ("origin", origin)]), "{origin}");
         }
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn what_the_configuration_adds_comes_in_too() {
-        let mut config = Config { allowed_hosts: vec!["Gateway.example".into()], ..Config::on_free_port() };
+        let mut config =
+            GatewayConfig { allowed_hosts: vec!["Gateway.example".into()], ..GatewayConfig::on_free_port() };
         config.allowed_origins = vec!["https://app.example".into()];
         let guard = OriginGuard::new(&config);
         assert!(check(&guard, &[("host", "gateway.EXAMPLE:443"), ("origin", "https://app.example")]));
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn plain_addresses_come_in_only_when_others_can_reach_us() {
-        let open = Config { listen: vec!["0.0.0.0:0".parse().unwrap()], ..Config::default() };
+        let open = GatewayConfig { listen: vec!["0.0.0.0:0".parse().unwrap()], ..GatewayConfig::default() };
         let guard = OriginGuard::new(&open);
         assert!(check(&guard, &[("host", "192.168.1.5:7600")]) && check(&guard, &[("host", "[fd00::1]")]));
         assert!(!check(&guard, &[("host", "evil.example")]));
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_page_that_another_address_serves_may_not_ask() {
-        let open = Config { listen: vec!["0.0.0.0:0".parse().unwrap()], ..Config::default() };
+        let open = GatewayConfig { listen: vec!["0.0.0.0:0".parse().unwrap()], ..GatewayConfig::default() };
         let guard = OriginGuard::new(&open);
         let asks = |origin: &str| check(&guard, &[("host", "192.168.1.5:7600"), ("origin", origin)]);
         assert!(asks("http://192.168.1.5:7600"), "the dashboard's own page");
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn whatever_address_of_this_machine_we_listen_on_is_a_name_of_ours() {
-        let second = Config { listen: vec!["127.0.0.2:0".parse().unwrap()], ..Config::default() };
+        let second = GatewayConfig { listen: vec!["127.0.0.2:0".parse().unwrap()], ..GatewayConfig::default() };
         let guard = OriginGuard::new(&second);
         assert!(check(&guard, &[("host", "127.0.0.2:7600"), ("origin", "http://127.0.0.2:7600")]));
         assert!(!check(&guard, &[("host", "10.0.0.1:7600")]), "others cannot reach us");

@@ -14,19 +14,19 @@ pub struct PatternError {
 
 /// Allowed and denied names. Denial wins; nothing allowed means that everything is.
 #[derive(Debug, Clone, Default)]
-pub struct Permit {
-    allow: Vec<Pattern>,
-    deny: Vec<Pattern>,
+pub struct AccessPermit {
+    allow: Vec<PermitPattern>,
+    deny: Vec<PermitPattern>,
 }
 
 /// `server/name`, each half a glob. A pattern without a slash means everything of a server.
 #[derive(Debug, Clone)]
-struct Pattern {
+struct PermitPattern {
     server: GlobMatcher,
     name: GlobMatcher,
 }
 
-impl Permit {
+impl AccessPermit {
     /// Reads the patterns.
     pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, PatternError> {
         Ok(Self { allow: read(allow)?, deny: read(deny)? })
@@ -39,23 +39,23 @@ impl Permit {
 
     /// True when this name of this server may be seen and used.
     pub fn allows(&self, server: &str, name: &str) -> bool {
-        let is_in = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(server, name));
+        let is_in = |patterns: &[PermitPattern]| patterns.iter().any(|pattern| pattern.matches(server, name));
         !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
     }
 
     /// True when something of this server may be seen: a server of which nothing may be used is not shown.
     pub fn allows_some_of(&self, server: &str) -> bool {
-        let is_meant = |pattern: &Pattern| pattern.server.is_match(server);
-        let is_whole = |pattern: &Pattern| is_meant(pattern) && pattern.name.glob().glob() == "*";
+        let is_meant = |pattern: &PermitPattern| pattern.server.is_match(server);
+        let is_whole = |pattern: &PermitPattern| is_meant(pattern) && pattern.name.glob().glob() == "*";
         !self.deny.iter().any(is_whole) && (self.allow.is_empty() || self.allow.iter().any(is_meant))
     }
 }
 
-fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<Pattern>, PatternError> {
-    patterns.iter().map(|pattern| Pattern::read(pattern.as_ref())).collect()
+fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PermitPattern>, PatternError> {
+    patterns.iter().map(|pattern| PermitPattern::read(pattern.as_ref())).collect()
 }
 
-impl Pattern {
+impl PermitPattern {
     fn read(text: &str) -> Result<Self, PatternError> {
         let (server, name) = text.split_once('/').unwrap_or((text, "*"));
         let glob = |part: &str| {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn denial_wins_and_silence_allows() {
-        let permit = Permit::new(&["files/*", "git"], &["files/write*", "*/delete"]).unwrap();
+        let permit = AccessPermit::new(&["files/*", "git"], &["files/write*", "*/delete"]).unwrap();
         for (server, tool, expected) in [
             ("files", "read", true),
             ("files", "write_file", false),
@@ -92,13 +92,13 @@ mod tests {
         for (server, expected) in [("files", true), ("git", true), ("shell", false)] {
             assert_eq!(permit.allows_some_of(server), expected, "{server}");
         }
-        assert!(!Permit::new(&[], &["git"]).unwrap().allows_some_of("git"));
-        assert!(Permit::default().allows("any", "thing"));
-        assert!(!Permit::new(&[], &["*"]).unwrap().allows("any", "thing"));
+        assert!(!AccessPermit::new(&[], &["git"]).unwrap().allows_some_of("git"));
+        assert!(AccessPermit::default().allows("any", "thing"));
+        assert!(!AccessPermit::new(&[], &["*"]).unwrap().allows("any", "thing"));
     }
 
     #[test]
     fn a_bad_pattern_is_named() {
-        assert_eq!(Permit::new(&["files/[a"], &[]).unwrap_err().pattern, "files/[a");
+        assert_eq!(AccessPermit::new(&["files/[a"], &[]).unwrap_err().pattern, "files/[a");
     }
 }

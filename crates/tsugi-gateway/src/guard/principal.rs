@@ -5,25 +5,25 @@ use std::sync::{Arc, LazyLock};
 
 use tsugi_protocol::answer::Caller;
 
-use super::api_key::{Digest, Key, Role};
-use super::permit::Permit;
-use super::session::SessionId;
+use super::api_key::{ApiKey, KeyRole, SecretDigest};
+use super::permit::AccessPermit;
+use super::sign_in::SignInId;
 
 /// An admitted caller.
 #[derive(Debug, Clone)]
 pub struct Principal {
     caller: Caller,
-    key: Option<Arc<Key>>,
-    standing: Standing,
+    key: Option<Arc<ApiKey>>,
+    standing: AdmissionKind,
     /// The token that let them in, if one did: it is looked at again while a connection of theirs is open.
-    token: Option<Token>,
+    token: Option<PrincipalToken>,
 }
 
 /// A token, which does not show itself.
 #[derive(Clone)]
-struct Token(Arc<str>);
+struct PrincipalToken(Arc<str>);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for PrincipalToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }
@@ -31,11 +31,11 @@ impl fmt::Debug for Token {
 
 /// How somebody came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum AdmissionKind {
     /// As the rules of the door say.
     Admitted,
     /// By a sign-in at the dashboard.
-    SignedIn(SessionId),
+    SignedIn(SignInId),
     /// Without saying who they are, to the few pages that are for everybody.
     Guest,
 }
@@ -43,24 +43,24 @@ enum Standing {
 impl Principal {
     /// Somebody who reached an address that asks for no key.
     pub fn anonymous() -> Self {
-        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::anybody("anonymous").as_operator());
-        Self { caller: ANONYMOUS.clone(), key: None, standing: Standing::Admitted, token: None }
+        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::any_session_of("anonymous").as_operator());
+        Self { caller: ANONYMOUS.clone(), key: None, standing: AdmissionKind::Admitted, token: None }
     }
 
     /// Somebody who has yet to say who they are. Guests see the sign-in page and nothing else.
     pub(crate) fn guest() -> Self {
         static GUEST: LazyLock<Caller> = LazyLock::new(|| Caller::new("guest"));
-        Self { caller: GUEST.clone(), key: None, standing: Standing::Guest, token: None }
+        Self { caller: GUEST.clone(), key: None, standing: AdmissionKind::Guest, token: None }
     }
 
     /// The holder of a key.
-    pub(super) fn of_key(key: Arc<Key>, caller: Caller) -> Self {
-        Self { caller, key: Some(key), standing: Standing::Admitted, token: None }
+    pub(super) fn of_key(key: Arc<ApiKey>, caller: Caller) -> Self {
+        Self { caller, key: Some(key), standing: AdmissionKind::Admitted, token: None }
     }
 
     /// The same one, let in by this token.
     pub(super) fn of_token(self, secret: &str) -> Self {
-        Self { token: Some(Token(secret.into())), ..self }
+        Self { token: Some(PrincipalToken(secret.into())), ..self }
     }
 
     /// The token that let them in, if one did.
@@ -69,24 +69,24 @@ impl Principal {
     }
 
     /// The same one, by a sign-in at the dashboard.
-    pub(super) fn signed_in(self, session: SessionId) -> Self {
-        Self { standing: Standing::SignedIn(session), ..self }
+    pub(super) fn signed_in(self, session: SignInId) -> Self {
+        Self { standing: AdmissionKind::SignedIn(session), ..self }
     }
 
     /// The digest of the key that says who this is.
-    pub(super) fn digest(&self) -> Option<Digest> {
+    pub(super) fn digest(&self) -> Option<SecretDigest> {
         self.key.as_ref().map(|key| key.digest())
     }
 
     /// True for somebody who has yet to say who they are.
     pub fn is_guest(&self) -> bool {
-        self.standing == Standing::Guest
+        self.standing == AdmissionKind::Guest
     }
 
     /// The sign-in that let them in, if one did.
-    pub(crate) fn session(&self) -> Option<SessionId> {
+    pub(crate) fn session(&self) -> Option<SignInId> {
         match self.standing {
-            Standing::SignedIn(session) => Some(session),
+            AdmissionKind::SignedIn(session) => Some(session),
             _ => None,
         }
     }
@@ -103,22 +103,22 @@ impl Principal {
 
     /// True when this caller may use the control routes: everybody where no key is asked for.
     pub fn is_admin(&self) -> bool {
-        self.role() == Some(Role::Admin)
+        self.role() == Some(KeyRole::Admin)
     }
 
     /// What this caller may do; `None` for somebody who has not said who they are. Where nobody has to, everybody may
     /// do everything.
-    pub fn role(&self) -> Option<Role> {
-        (!self.is_guest()).then(|| self.key.as_ref().map_or(Role::Admin, |key| key.role))
+    pub fn role(&self) -> Option<KeyRole> {
+        (!self.is_guest()).then(|| self.key.as_ref().map_or(KeyRole::Admin, |key| key.role))
     }
 
     /// True when this caller may look at the dashboard and do nothing else.
-    pub fn is_only_looking(&self) -> bool {
-        self.role() == Some(Role::Reader)
+    pub fn is_reader(&self) -> bool {
+        self.role() == Some(KeyRole::Reader)
     }
 
     /// What this caller may use; `None` means everything.
-    pub fn permit(&self) -> Option<&Permit> {
+    pub fn permit(&self) -> Option<&AccessPermit> {
         self.key.as_ref().and_then(|key| key.permit.as_deref())
     }
 

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 /// So many calls a minute, and so many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
+pub struct CallQuota {
     /// Calls a minute in the long run.
     pub per_minute: u32,
     /// Calls that may come in one burst.
     pub burst: u32,
 }
 
-impl Quota {
+impl CallQuota {
     /// This many a minute, all of which may come at once.
     pub fn per_minute(calls: u32) -> Self {
         Self { per_minute: calls, burst: calls }
@@ -20,19 +20,19 @@ impl Quota {
 
 /// The tokens one caller has left.
 #[derive(Debug)]
-pub struct Bucket {
+pub struct TokenBucket {
     tokens: f64,
     filled_at: Instant,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full bucket.
-    pub fn full(quota: Quota, now: Instant) -> Self {
+    pub fn full(quota: CallQuota, now: Instant) -> Self {
         Self { tokens: f64::from(quota.burst), filled_at: now }
     }
 
     /// Takes one token, or says how long until there is one.
-    pub fn take(&mut self, quota: Quota, now: Instant) -> Result<(), Duration> {
+    pub fn take(&mut self, quota: CallQuota, now: Instant) -> Result<(), Duration> {
         let per_second = f64::from(quota.per_minute) / 60.0;
         let waited = now.saturating_duration_since(self.filled_at).as_secs_f64();
         self.tokens = (self.tokens + waited * per_second).min(f64::from(quota.burst));
@@ -54,9 +54,9 @@ mod tests {
 
     #[test]
     fn a_burst_is_followed_by_the_steady_rate() {
-        let quota = Quota { per_minute: 60, burst: 3 };
+        let quota = CallQuota { per_minute: 60, burst: 3 };
         let start = Instant::now();
-        let mut bucket = Bucket::full(quota, start);
+        let mut bucket = TokenBucket::full(quota, start);
         for _ in 0..3 {
             assert_eq!(bucket.take(quota, start), Ok(()));
         }

@@ -8,7 +8,7 @@ use tsugi_protocol::answer::{Fault, FaultCode};
 
 /// A refusal: what the caller hears, and with which status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct HttpRefusal {
     /// The HTTP status.
     pub status: StatusCode,
     /// The stable word.
@@ -19,7 +19,7 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
 }
 
-impl Refusal {
+impl HttpRefusal {
     /// A refusal with this status.
     pub fn new(status: StatusCode, code: FaultCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, code, message: message.into(), retry_after: None }
@@ -27,7 +27,7 @@ impl Refusal {
 
     /// There is no server of this name.
     pub fn no_server(name: &str) -> Self {
-        let fault = tsugi_client::unknown::server(name);
+        let fault = tsugi_client::not_found::server(name);
         Self::new(StatusCode::NOT_FOUND, fault.code, fault.message)
     }
 

@@ -6,27 +6,27 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
 
-use super::api_key::{Key, secret_if_any};
-use super::permit::Permit;
+use super::api_key::{ApiKey, secret_if_any};
+use super::permit::AccessPermit;
 use super::principal::Principal;
-use super::refusal::Refusal;
+use super::refusal::HttpRefusal;
 
 /// Who keeps tokens. They are accepted beside the gateway's keys, and do not make it ask for any.
-pub trait Tokens: Send + Sync {
+pub trait TokenAuthority: Send + Sync {
     /// Whether a secret looks like a token of theirs. One that does is never taken for anything else: an expired
     /// token must not make its holder anonymous.
     fn is_token(&self, secret: &str) -> bool;
 
     /// The key that a token amounts to, as long as it holds.
-    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<Key>>;
+    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<ApiKey>>;
 
     /// What callers may use whose name is that of such a key; `None` for all other names.
-    fn permit(&self, principal: &str) -> Option<Arc<Permit>>;
+    fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>>;
 }
 
 /// Waits until the token that let somebody in does not hold any more; for ever when none did. Nobody tells us of that,
 /// so it is looked at every now and then.
-pub(super) async fn loss(tokens: Option<&dyn Tokens>, principal: &Principal, every: Duration) {
+pub(super) async fn loss(tokens: Option<&dyn TokenAuthority>, principal: &Principal, every: Duration) {
     let (Some(tokens), Some(secret)) = (tokens, principal.token()) else { return std::future::pending().await };
     loop {
         tokio::time::sleep(every).await;
@@ -37,10 +37,13 @@ pub(super) async fn loss(tokens: Option<&dyn Tokens>, principal: &Principal, eve
 }
 
 /// Whoever sends a token with these headers; nobody when they carry none.
-pub(super) async fn identify(tokens: &dyn Tokens, headers: &HeaderMap) -> Result<Option<Principal>, Refusal> {
+pub(super) async fn identify(
+    tokens: &dyn TokenAuthority,
+    headers: &HeaderMap,
+) -> Result<Option<Principal>, HttpRefusal> {
     let Some(secret) = secret_if_any(headers).filter(|secret| tokens.is_token(secret)) else { return Ok(None) };
     match tokens.key_of(secret).await {
         Some(key) => Ok(Some(Principal::of_key(Arc::new(key.clone()), key.caller()).of_token(secret))),
-        None => Err(Refusal::unauthorized("this token is not known, or no longer holds")),
+        None => Err(HttpRefusal::unauthorized("this token is not known, or no longer holds")),
     }
 }

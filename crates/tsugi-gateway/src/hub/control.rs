@@ -4,21 +4,21 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tsugi_client::{Server, ServerConfig, Target, unknown};
+use tsugi_client::{ConnectTarget, Server, ServerConfig, not_found};
 use tsugi_protocol::answer::{Fault, FaultCode};
 
 use super::observe::confinement;
-use super::shape::Shape;
+use super::presentation::ServerPresentation;
 use super::{Hub, HubConfig};
-use crate::backend::{Control, Kept, Order};
+use crate::backend::{PersistResult, ServerCommand, ServerControl};
 
-impl Control for Hub {
+impl ServerControl for Hub {
     fn servers(&self) -> Vec<Value> {
         self.manager().servers().iter().map(describe).collect()
     }
 
     /// Only addresses can be added this way: a command from the network would be a way to run anything.
-    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, Kept), Fault>> {
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, PersistResult), Fault>> {
         async move {
             let server = self.manager().register(read(&definition)?)?;
             Ok((describe(&server), nowhere()))
@@ -26,18 +26,18 @@ impl Control for Hub {
         .boxed()
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Kept, Fault>> {
-        async move { if self.manager().remove(name).await { Ok(nowhere()) } else { Err(unknown::server(name)) } }
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<PersistResult, Fault>> {
+        async move { if self.manager().remove(name).await { Ok(nowhere()) } else { Err(not_found::server(name)) } }
             .boxed()
     }
 
-    fn order<'a>(&'a self, name: &'a str, order: Order) -> BoxFuture<'a, Result<Value, Fault>> {
+    fn order<'a>(&'a self, name: &'a str, order: ServerCommand) -> BoxFuture<'a, Result<Value, Fault>> {
         async move {
-            let server = self.manager().server(name).ok_or_else(|| unknown::server(name))?;
+            let server = self.manager().server(name).ok_or_else(|| not_found::server(name))?;
             match order {
-                Order::Start => server.start(),
-                Order::Stop => server.hold().await,
-                Order::Restart => server.restart().await,
+                ServerCommand::Start => server.start(),
+                ServerCommand::Stop => server.hold().await,
+                ServerCommand::Restart => server.restart().await,
             }
             Ok(describe(&server))
         }
@@ -45,16 +45,21 @@ impl Control for Hub {
     }
 
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault> {
-        self.manager().server(name).map(|server| server.log(lines)).ok_or_else(|| unknown::server(name))
+        self.manager().server(name).map(|server| server.log(lines)).ok_or_else(|| not_found::server(name))
     }
 }
 
 impl Hub {
     /// Adds a server with what people may read of its settings, and how it is shown; gives how it stands.
-    pub fn add_shown(&self, config: ServerConfig, settings: Value, shape: Option<Shape>) -> Result<Value, Fault> {
+    pub fn add_shown(
+        &self,
+        config: ServerConfig,
+        settings: Value,
+        shape: Option<ServerPresentation>,
+    ) -> Result<Value, Fault> {
         let name = config.name.clone();
         let server = self.manager().register(config)?;
-        self.0.view.config.rcu(|held| {
+        self.0.feed.config.rcu(|held| {
             let mut held = HubConfig::clone(held);
             held.settings.insert(name.clone(), settings.clone());
             match &shape {
@@ -63,14 +68,14 @@ impl Hub {
             };
             held
         });
-        self.0.view.reconfigured.notify_one();
+        self.0.feed.reconfigured.notify_one();
         Ok(describe(&server))
     }
 }
 
 /// A hub has no file.
-fn nowhere() -> Kept {
-    Kept { file: None, why_not: Some("this gateway has no configuration file".to_owned()) }
+fn nowhere() -> PersistResult {
+    PersistResult { file: None, why_not: Some("this gateway has no configuration file".to_owned()) }
 }
 
 fn describe(server: &Server) -> Value {
@@ -122,7 +127,8 @@ fn read(definition: &Value) -> Result<ServerConfig, Fault> {
             value.ok_or_else(|| invalid("a header has a value that cannot be sent"))?,
         );
     }
-    let target = Target::url(url, headers).ok_or_else(|| invalid("`url` must begin with http, https, ws or wss"))?;
+    let target =
+        ConnectTarget::url(url, headers).ok_or_else(|| invalid("`url` must begin with http, https, ws or wss"))?;
     Ok(ServerConfig::new(name, target))
 }
 

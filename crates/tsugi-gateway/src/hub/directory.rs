@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tsugi_client::{Server, unknown};
+use tsugi_client::{Server, not_found};
 use tsugi_protocol::answer::{Caller, Fault, FaultCode};
-use tsugi_protocol::mcp::tool::Tool;
+use tsugi_protocol::mcp::tool::ToolDescription;
 
 use super::Hub;
-use super::merge::{ByServer, Entry, View};
-use super::one::OneServer;
-use crate::backend::{Directory, FoundTool, ToolInfo};
-use crate::guard::permit::Permit;
+use super::single_server::SingleServer;
+use super::snapshot::{HubSnapshot, NamesByServer, PublicEntry};
+use crate::backend::{FoundTool, ToolDirectory, ToolInfo};
+use crate::guard::permit::AccessPermit;
 
-impl Directory for Hub {
+impl ToolDirectory for Hub {
     fn tools<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Vec<ToolInfo>> {
         async move {
             let view = self.settled_view().await;
             let permit = self.permit(caller);
-            let is_allowed =
-                |entry: &&Entry| permit.as_ref().is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
+            let is_allowed = |entry: &&PublicEntry| {
+                permit.as_ref().is_none_or(|permit| permit.allows(entry.server.name(), &entry.own))
+            };
             view.tools.iter().map(|(_, entry)| entry).filter(is_allowed).filter_map(|entry| self.info(entry)).collect()
         }
         .boxed()
@@ -42,15 +43,15 @@ impl Directory for Hub {
                 let message = format!("this caller may not use {own:?}");
                 return Err(Fault::new(FaultCode::PermissionDenied, message).on_server(server.name()).on_tool(&own));
             }
-            Ok(FoundTool { answer: Arc::new(OneServer::new(self.clone(), server)), name: own })
+            Ok(FoundTool { answer: Arc::new(SingleServer::new(self.clone(), server)), name: own })
         }
         .boxed()
     }
 }
 
 impl Hub {
-    fn info(&self, entry: &Entry) -> Option<ToolInfo> {
-        let tool = Tool::from_raw(&entry.shown)?;
+    fn info(&self, entry: &PublicEntry) -> Option<ToolInfo> {
+        let tool = ToolDescription::from_raw(&entry.shown)?;
         let config = entry.server.config();
         let of_tool = config.tools.get(&entry.own).and_then(|settings| settings.timeout);
         let timeout = of_tool.or(config.timeout).unwrap_or(self.manager().options().timeout);
@@ -67,37 +68,43 @@ impl Hub {
 
     /// A tool of a named server, by the name it is shown under, else by the server's own. A server that has not told its
     /// tools is believed to have it.
-    fn tool_of(&self, view: &View, name: &str, tool: &str) -> Result<(Server, String), Fault> {
-        let server = self.manager().server(name).ok_or_else(|| unknown::server(name))?;
+    fn tool_of(&self, view: &HubSnapshot, name: &str, tool: &str) -> Result<(Server, String), Fault> {
+        let server = self.manager().server(name).ok_or_else(|| not_found::server(name))?;
         if !view.servers_told.contains(name) {
             return Ok((server, tool.to_owned()));
         }
-        let public = |names: &ByServer| names.get(name).and_then(|names| names.get(tool)).cloned();
+        let public = |names: &NamesByServer| names.get(name).and_then(|names| names.get(tool)).cloned();
         let public = public(&view.local_tools).or_else(|| public(&view.own_tools));
         match public.and_then(|public| view.tools.get(&public)) {
             Some(entry) => Ok((server, entry.own.clone())),
-            None => Err(unknown::tool(tool).on_server(name)),
+            None => Err(not_found::tool(tool).on_server(name)),
         }
     }
 
     /// The only tool with this name, be it the one it is shown under or else the server's own, that the caller may use.
-    fn only_tool(&self, view: &View, tool: &str, permit: Option<&Permit>) -> Result<(Server, String), Fault> {
+    fn only_tool(
+        &self,
+        view: &HubSnapshot,
+        tool: &str,
+        permit: Option<&AccessPermit>,
+    ) -> Result<(Server, String), Fault> {
         if let Some(entry) = view.tools.get(tool) {
             return Ok((entry.server.clone(), entry.own.clone()));
         }
-        let is_allowed = |entry: &&Entry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
-        let called = |name: fn(&Entry) -> &str| -> Vec<&Entry> {
+        let is_allowed =
+            |entry: &&PublicEntry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
+        let called = |name: fn(&PublicEntry) -> &str| -> Vec<&PublicEntry> {
             let entries = view.tools.iter().map(|(_, entry)| entry);
             entries.filter(|entry| name(entry) == tool).filter(is_allowed).collect()
         };
-        let shown = called(Entry::local);
+        let shown = called(PublicEntry::local);
         let found = if shown.is_empty() { called(|entry| &entry.own) } else { shown };
         match found.as_slice() {
-            [] => Err(unknown::tool(tool)),
+            [] => Err(not_found::tool(tool)),
             [only] => Ok((only.server.clone(), only.own.clone())),
             several => {
                 let names: Vec<&str> = several.iter().map(|entry| entry.server.name()).collect();
-                Err(unknown::ambiguous_tool(tool, &names))
+                Err(not_found::ambiguous_tool(tool, &names))
             }
         }
     }

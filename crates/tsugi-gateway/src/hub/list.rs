@@ -4,16 +4,17 @@ use tsugi_protocol::mcp::Method;
 
 /// One of the lists that servers have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum List {
+pub(crate) enum ListKind {
     Tools,
     Prompts,
     Resources,
     Templates,
 }
 
-impl List {
+impl ListKind {
     /// All of them.
-    pub(super) const ALL: [List; 4] = [List::Tools, List::Prompts, List::Resources, List::Templates];
+    pub(super) const ALL: [ListKind; 4] =
+        [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::Templates];
 
     /// How changes of them are told.
     pub(super) const CHANGES: [Method; 3] = [Method::ToolsChanged, Method::PromptsChanged, Method::ResourcesChanged];
@@ -21,10 +22,10 @@ impl List {
     /// The list that a method asks for; `None` for a method that asks for none.
     pub(super) fn of(method: &Method) -> Option<Self> {
         match method {
-            Method::ToolsList => Some(List::Tools),
-            Method::PromptsList => Some(List::Prompts),
-            Method::ResourcesList => Some(List::Resources),
-            Method::TemplatesList => Some(List::Templates),
+            Method::ToolsList => Some(ListKind::Tools),
+            Method::PromptsList => Some(ListKind::Prompts),
+            Method::ResourcesList => Some(ListKind::Resources),
+            Method::TemplatesList => Some(ListKind::Templates),
             _ => None,
         }
     }
@@ -32,20 +33,20 @@ impl List {
     /// Under which name its entries stand in a result.
     pub(super) fn key(self) -> &'static str {
         match self {
-            List::Tools => "tools",
-            List::Prompts => "prompts",
-            List::Resources => "resources",
-            List::Templates => "resourceTemplates",
+            ListKind::Tools => "tools",
+            ListKind::Prompts => "prompts",
+            ListKind::Resources => "resources",
+            ListKind::Templates => "resourceTemplates",
         }
     }
 
     /// Who asks for it.
     pub(super) fn method(self) -> Method {
         match self {
-            List::Tools => Method::ToolsList,
-            List::Prompts => Method::PromptsList,
-            List::Resources => Method::ResourcesList,
-            List::Templates => Method::TemplatesList,
+            ListKind::Tools => Method::ToolsList,
+            ListKind::Prompts => Method::PromptsList,
+            ListKind::Resources => Method::ResourcesList,
+            ListKind::Templates => Method::TemplatesList,
         }
     }
 }
@@ -56,9 +57,9 @@ mod tests {
 
     #[test]
     fn each_list_is_asked_for_by_its_method_and_no_other_method_asks_for_one() {
-        for list in List::ALL {
-            assert_eq!(List::of(&list.method()), Some(list));
+        for list in ListKind::ALL {
+            assert_eq!(ListKind::of(&list.method()), Some(list));
         }
-        assert_eq!(List::of(&Method::ToolsCall), None);
+        assert_eq!(ListKind::of(&Method::ToolsCall), None);
     }
 }

@@ -5,16 +5,16 @@ use std::time::UNIX_EPOCH;
 
 use tokio::sync::{broadcast, watch};
 use tsugi_client::catalog::Catalog;
-use tsugi_client::connection::state::State;
-use tsugi_client::{Server, Status};
-use tsugi_protocol::mcp::prompt::Prompt;
-use tsugi_protocol::mcp::resource::Resource;
-use tsugi_protocol::mcp::tool::Tool;
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_client::{Server, ServerStatus};
+use tsugi_protocol::mcp::prompt::PromptDescription;
+use tsugi_protocol::mcp::resource::ResourceDescription;
+use tsugi_protocol::mcp::tool::ToolDescription;
 
 use super::Hub;
-use crate::dashboard::observe::{Named, Observe, Process, ServerDetail, ServerState, Trouble};
+use crate::dashboard::observe::{NamedItem, ObservedProcess, ServerDetail, ServerObserver, ServerState, ServerTrouble};
 
-impl Observe for Hub {
+impl ServerObserver for Hub {
     fn states(&self) -> Vec<ServerState> {
         self.manager().servers().iter().map(|server| self.state(server)).collect()
     }
@@ -36,7 +36,7 @@ impl Observe for Hub {
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
-        self.0.view.renewed.subscribe()
+        self.0.feed.renewed.subscribe()
     }
 }
 
@@ -50,11 +50,11 @@ impl Hub {
         // What holds in part is told beside the word; it holds so for every server of this machine.
         if let Some(text) = server.sandbox_report().and_then(|report| report.shortcomings()) {
             let text = format!("its sandbox does not hold as asked: {text}");
-            troubles.push(Trouble { kind: "sandbox", text });
+            troubles.push(ServerTrouble { kind: "sandbox", text });
         }
         let clashes = &self.view().clashes;
         let own = clashes.iter().filter(|clash| clash.server == server.name());
-        troubles.extend(own.map(|clash| Trouble { kind: "names", text: clash.text.clone() }));
+        troubles.extend(own.map(|clash| ServerTrouble { kind: "names", text: clash.text.clone() }));
         let tools = catalog.as_deref().map_or(0, |catalog| self.shown_tools(server, catalog).count());
         ServerState {
             name: server.name().into(),
@@ -63,7 +63,7 @@ impl Hub {
             era: status.version.map(|version| version.era().as_str()),
             revision: status.version.map(|version| version.as_str()),
             transport: status.transport,
-            started_at: (status.state == State::Connected).then_some(since),
+            started_at: (status.state == ConnectionState::Connected).then_some(since),
             restarts: status.restarts,
             pid: status.pid,
             tools,
@@ -75,9 +75,13 @@ impl Hub {
     }
 
     /// The tools that the configuration lets out.
-    fn shown_tools<'a>(&self, server: &Server, catalog: &'a Catalog) -> impl Iterator<Item = &'a Tool> + use<'a> {
+    fn shown_tools<'a>(
+        &self,
+        server: &Server,
+        catalog: &'a Catalog,
+    ) -> impl Iterator<Item = &'a ToolDescription> + use<'a> {
         let shape = self.config().shapes.get(server.name()).cloned();
-        let is_shown = move |tool: &&Tool| shape.as_ref().is_none_or(|shape| shape.allows(tool.name()));
+        let is_shown = move |tool: &&ToolDescription| shape.as_ref().is_none_or(|shape| shape.allows(tool.name()));
         catalog.tools.items.iter().filter(is_shown)
     }
 
@@ -85,11 +89,14 @@ impl Hub {
         let (status, catalog) = (server.status(), server.catalog());
         let catalog = catalog.as_deref();
         let identity = status.identity.clone().or_else(|| catalog.map(|catalog| catalog.identity.clone()));
-        let prompt = |prompt: &Prompt| Named { name: prompt.name().to_owned(), shown: prompt.object().raw() };
-        let tool = |tool: &Tool| Named { name: tool.name().to_owned(), shown: tool.object().raw() };
-        let named = |of: fn(&Catalog) -> &Vec<Resource>| {
-            let resource =
-                |resource: &Resource| Named { name: resource.uri().to_owned(), shown: resource.object().raw() };
+        let prompt =
+            |prompt: &PromptDescription| NamedItem { name: prompt.name().to_owned(), shown: prompt.object().raw() };
+        let tool = |tool: &ToolDescription| NamedItem { name: tool.name().to_owned(), shown: tool.object().raw() };
+        let named = |of: fn(&Catalog) -> &Vec<ResourceDescription>| {
+            let resource = |resource: &ResourceDescription| NamedItem {
+                name: resource.uri().to_owned(),
+                shown: resource.object().raw(),
+            };
             catalog.map(|catalog| of(catalog).iter().map(resource).collect()).unwrap_or_default()
         };
         ServerDetail {
@@ -123,8 +130,8 @@ pub fn confinement(server: &Server) -> Option<(&'static str, Option<String>)> {
 }
 
 /// Why a server is not as it should be.
-fn reason(status: &Status) -> Option<String> {
-    let fault = || status.fault.as_ref().filter(|_| status.state != State::Connected);
+fn reason(status: &ServerStatus) -> Option<String> {
+    let fault = || status.fault.as_ref().filter(|_| status.state != ConnectionState::Connected);
     let told = |fault: &tsugi_protocol::answer::Fault| {
         let ended = fault.process.as_ref().map(|process| format!(" ({})", process.status)).unwrap_or_default();
         let hint = fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -136,13 +143,13 @@ fn reason(status: &Status) -> Option<String> {
     status.left_alone.clone().or_else(|| fault().map(told))
 }
 
-fn troubles(status: &Status, catalog: Option<&Catalog>) -> Vec<Trouble> {
+fn troubles(status: &ServerStatus, catalog: Option<&Catalog>) -> Vec<ServerTrouble> {
     let mut troubles = Vec::new();
     let why = reason(status).unwrap_or_else(|| "no reason is known".to_owned());
     match status.state {
-        State::Failed => troubles.push(Trouble { kind: "failed", text: why }),
-        State::Reconnecting => troubles.push(Trouble { kind: "reconnecting", text: why }),
-        _ if status.left_alone.is_some() => troubles.push(Trouble { kind: "left-alone", text: why }),
+        ConnectionState::Failed => troubles.push(ServerTrouble { kind: "failed", text: why }),
+        ConnectionState::Reconnecting => troubles.push(ServerTrouble { kind: "reconnecting", text: why }),
+        _ if status.left_alone.is_some() => troubles.push(ServerTrouble { kind: "left-alone", text: why }),
         _ => {}
     }
     let lists = catalog.map(|catalog| {
@@ -156,16 +163,16 @@ fn troubles(status: &Status, catalog: Option<&Catalog>) -> Vec<Trouble> {
     for (list, fault) in lists.into_iter().flatten() {
         if let Some(fault) = fault {
             let text = format!("its {list} could not be listed: {}", fault.message);
-            troubles.push(Trouble { kind: "list", text });
+            troubles.push(ServerTrouble { kind: "list", text });
         }
     }
     troubles
 }
 
 /// The living processes. Command lines are masked, since secrets are given there too.
-fn processes(server: &Server) -> Vec<Process> {
+fn processes(server: &Server) -> Vec<ObservedProcess> {
     let redact = &server.config().job.0.redact;
-    let processes = server.processes().into_iter().map(|process| Process {
+    let processes = server.processes().into_iter().map(|process| ObservedProcess {
         pid: process.pid,
         parent: process.parent,
         command: redact.mask(&process.command),

@@ -25,7 +25,7 @@ impl Default for PageLimit {
 }
 
 /// A part of a list.
-pub(super) struct Page<'a> {
+pub(super) struct ListPage<'a> {
     /// The entries as they are written.
     pub(super) items: Vec<&'a str>,
     /// The name of the last of them.
@@ -42,7 +42,7 @@ impl PageLimit {
         list: &str,
         entries: impl Iterator<Item = (&'a str, &'a str)>,
         after: Option<&str>,
-    ) -> Option<Page<'a>> {
+    ) -> Option<ListPage<'a>> {
         let mut entries = entries.peekable();
         if let Some(after) = after {
             entries.find(|(name, _)| *name == after)?;
@@ -55,7 +55,7 @@ impl PageLimit {
         self,
         list: &str,
         entries: &mut Peekable<impl Iterator<Item = (&'a str, &'a str)>>,
-    ) -> Page<'a> {
+    ) -> ListPage<'a> {
         let (mut items, mut bytes, mut last) = (Vec::new(), 0, None);
         while let Some((name, written)) = entries.next_if(|(_, written)| self.has_room(items.len(), bytes, written)) {
             bytes += written.len() + 1;
@@ -63,7 +63,7 @@ impl PageLimit {
             last = Some(name);
         }
         let next = entries.peek().and(last).map(|last| cursor(list, last));
-        Page { items, last, next }
+        ListPage { items, last, next }
     }
 
     /// A page has one entry at least, however large that is.
@@ -113,7 +113,7 @@ mod tests {
         cursor.as_deref().map(|cursor| name_in("tools", cursor).unwrap())
     }
 
-    fn page<'a>(limit: PageLimit, entries: &[&'a str], after: Option<&str>) -> Option<Page<'a>> {
+    fn page<'a>(limit: PageLimit, entries: &[&'a str], after: Option<&str>) -> Option<ListPage<'a>> {
         limit.page("tools", entries.iter().map(|name| (*name, *name)), after)
     }
 
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_cursor_of_somebody_else_or_of_another_list_is_refused() {
         let call = |cursor: serde_json::Value| {
-            let params = tsugi_protocol::json::Object::from(serde_json::json!({"cursor": cursor}));
+            let params = tsugi_protocol::json::JsonObject::from(serde_json::json!({"cursor": cursor}));
             Call::new(tsugi_protocol::mcp::Method::ToolsList, params)
         };
         assert_eq!(after("tools", &call(cursor("tools", "x").into())).unwrap().as_deref(), Some("x"));

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tsugi_client::{Server, unknown};
+use tsugi_client::{Server, not_found};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::mcp::completion::Reference;
+use tsugi_protocol::mcp::completion::CompletionReference;
 
-use super::merge::{Entry, Names, View};
-use crate::guard::permit::Permit;
-use crate::telemetry::metrics::Meter;
+use super::snapshot::{HubSnapshot, PublicEntry, PublicNames};
+use crate::guard::permit::AccessPermit;
+use crate::telemetry::metrics::ToolMeter;
 
 /// What wrapped addresses begin with; the server's name and its own address follow.
 const WRAPPER: &str = "tsugi://";
@@ -25,28 +25,28 @@ pub(crate) fn unwrap(uri: &str) -> Option<(&str, &str)> {
 }
 
 /// A call's server, and what that server calls its subject.
-pub(crate) struct Routed {
+pub(crate) struct RoutedCall {
     server: Server,
-    subject: Subject,
-    meter: Option<Arc<Meter>>,
+    subject: RoutedSubject,
+    meter: Option<Arc<ToolMeter>>,
 }
 
-enum Subject {
+enum RoutedSubject {
     /// The server knows it by the same name.
     Same,
     /// The server knows it by this name.
     Own(String),
     /// The server knows what is to be completed by this name.
-    Reference(Reference),
+    Reference(CompletionReference),
 }
 
-impl Routed {
+impl RoutedCall {
     /// Asks the server.
     pub(crate) fn answer(self, mut call: Call) -> Reply {
         match self.subject {
-            Subject::Same => {}
-            Subject::Own(own) => call = call.with_subject(&own),
-            Subject::Reference(reference) => call.params = reference.replace_in(&call.params),
+            RoutedSubject::Same => {}
+            RoutedSubject::Own(own) => call = call.with_subject(&own),
+            RoutedSubject::Reference(reference) => call.params = reference.replace_in(&call.params),
         }
         let begun = self.meter.map(|meter| meter.begin(&mut call));
         let reply = self.server.answer(call);
@@ -58,23 +58,23 @@ impl Routed {
 }
 
 /// Finds the server that a call concerns. The same gate holds for what is listed and for what is called.
-pub(crate) fn route(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed, Fault> {
+pub(crate) fn route(view: &HubSnapshot, call: &Call, permit: Option<&AccessPermit>) -> Result<RoutedCall, Fault> {
     let allows = |server: &Server, own: &str| permit.is_none_or(|permit| permit.allows(server.name(), own));
     let routed = match call.method {
-        Method::ToolsCall => named(&view.tools, call, &allows, FaultCode::ToolNotFound, "tool"),
-        Method::PromptsGet => named(&view.prompts, call, &allows, FaultCode::InvalidParams, "prompt"),
+        Method::ToolsCall => route_named(&view.tools, call, &allows, FaultCode::ToolNotFound, "tool"),
+        Method::PromptsGet => route_named(&view.prompts, call, &allows, FaultCode::InvalidParams, "prompt"),
         Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
-            addressed(view, call, &allows)
+            route_resource(view, call, &allows)
         }
-        Method::Complete => completion(view, call, &allows),
+        Method::Complete => route_completion(view, call, &allows),
         _ => only_server(view, call, permit),
     }?;
     let meter = routed.meter.or_else(|| view.other_meters.get(routed.server.name()).cloned());
-    Ok(Routed { meter, ..routed })
+    Ok(RoutedCall { meter, ..routed })
 }
 
 /// The server that a name begins with, when it has not told what it has: it may well have that.
-pub(crate) fn untold(view: &View, call: &Call, permit: Option<&Permit>) -> Option<Server> {
+pub(crate) fn unlisted_server(view: &HubSnapshot, call: &Call, permit: Option<&AccessPermit>) -> Option<Server> {
     if !matches!(call.method, Method::ToolsCall | Method::PromptsGet) {
         return None;
     }
@@ -86,44 +86,50 @@ pub(crate) fn untold(view: &View, call: &Call, permit: Option<&Permit>) -> Optio
     view.servers.iter().filter(|server| !view.servers_told.contains(server.name())).find(is_meant).cloned()
 }
 
-type Allows<'a> = dyn Fn(&Server, &str) -> bool + 'a;
+type PermitCheck<'a> = dyn Fn(&Server, &str) -> bool + 'a;
 
-fn named(names: &Names, call: &Call, allows: &Allows<'_>, code: FaultCode, kind: &str) -> Result<Routed, Fault> {
+fn route_named(
+    names: &PublicNames,
+    call: &Call,
+    allows: &PermitCheck<'_>,
+    code: FaultCode,
+    kind: &str,
+) -> Result<RoutedCall, Fault> {
     let name = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `name` is missing"))?;
     let unknown = || Fault::new(code, format!("there is no {kind} named {name:?}"));
     let entry = names.get(&name).ok_or_else(unknown)?;
     if !allows(&entry.server, &entry.own) {
         return Err(denied(kind, &name));
     }
-    Ok(Routed { server: entry.server.clone(), subject: subject(&entry.own, &name), meter: entry.meter.clone() })
+    Ok(RoutedCall { server: entry.server.clone(), subject: subject_for(&entry.own, &name), meter: entry.meter.clone() })
 }
 
-fn subject(own: &str, public: &str) -> Subject {
-    if own == public { Subject::Same } else { Subject::Own(own.to_owned()) }
+fn subject_for(own: &str, public: &str) -> RoutedSubject {
+    if own == public { RoutedSubject::Same } else { RoutedSubject::Own(own.to_owned()) }
 }
 
 fn denied(kind: &str, name: &str) -> Fault {
     Fault::new(FaultCode::PermissionDenied, format!("this caller may not use the {kind} {name:?}"))
 }
 
-fn addressed(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, Fault> {
+fn route_resource(view: &HubSnapshot, call: &Call, allows: &PermitCheck<'_>) -> Result<RoutedCall, Fault> {
     let uri = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `uri` is missing"))?;
-    let (server, own) = find_resource(view, &uri).ok_or_else(|| unknown::resource(&uri))?;
+    let (server, own) = find_resource(view, &uri).ok_or_else(|| not_found::resource(&uri))?;
     if !allows(&server, &own) {
         return Err(denied("resource", &uri));
     }
-    Ok(Routed { server, subject: subject(&own, &uri), meter: None })
+    Ok(RoutedCall { server, subject: subject_for(&own, &uri), meter: None })
 }
 
 /// The server that has an address, and the address as that server knows it. Unlisted addresses go by
 /// template, then to the only server that has resources at all.
-pub(crate) fn find_resource(view: &View, uri: &str) -> Option<(Server, String)> {
+pub(crate) fn find_resource(view: &HubSnapshot, uri: &str) -> Option<(Server, String)> {
     if let Some((name, own)) = unwrap(uri)
         && let Some(server) = view.servers.iter().find(|server| server.name() == name)
     {
         return Some((server.clone(), own.to_owned()));
     }
-    let of_entry = |entry: &Entry| (entry.server.clone(), uri.to_owned());
+    let of_entry = |entry: &PublicEntry| (entry.server.clone(), uri.to_owned());
     if let Some(entry) = view.resources.get(uri) {
         return Some(of_entry(entry));
     }
@@ -171,38 +177,44 @@ fn literal_length(template: &str) -> usize {
     literals(template).iter().map(|part| part.len()).sum()
 }
 
-fn completion(view: &View, call: &Call, allows: &Allows<'_>) -> Result<Routed, Fault> {
-    match Reference::of(&call.params) {
-        Some(Reference::Prompt(name)) => {
+fn route_completion(view: &HubSnapshot, call: &Call, allows: &PermitCheck<'_>) -> Result<RoutedCall, Fault> {
+    match CompletionReference::of(&call.params) {
+        Some(CompletionReference::Prompt(name)) => {
             let unknown = || Fault::new(FaultCode::InvalidParams, format!("there is no prompt named {name:?}"));
             let entry = view.prompts.get(&name).ok_or_else(unknown)?;
             if !allows(&entry.server, &entry.own) {
                 return Err(denied("prompt", &name));
             }
-            Ok(referring(entry.server.clone(), &name, &entry.own, Reference::Prompt))
+            Ok(routed_reference(entry.server.clone(), &name, &entry.own, CompletionReference::Prompt))
         }
-        Some(Reference::Resource(uri)) => {
+        Some(CompletionReference::Resource(uri)) => {
             let listed = view.templates.get(&uri).map(|entry| (entry.server.clone(), entry.own.clone()));
-            let (server, own) = listed.or_else(|| find_resource(view, &uri)).ok_or_else(|| unknown::resource(&uri))?;
+            let (server, own) =
+                listed.or_else(|| find_resource(view, &uri)).ok_or_else(|| not_found::resource(&uri))?;
             if !allows(&server, &own) {
                 return Err(denied("resource", &uri));
             }
-            Ok(referring(server, &uri, &own, Reference::Resource))
+            Ok(routed_reference(server, &uri, &own, CompletionReference::Resource))
         }
         None => Err(Fault::new(FaultCode::InvalidParams, "the parameter `ref` names neither a prompt nor a resource")),
     }
 }
 
-fn referring(server: Server, public: &str, own: &str, reference: fn(String) -> Reference) -> Routed {
-    let subject = if own == public { Subject::Same } else { Subject::Reference(reference(own.to_owned())) };
-    Routed { server, subject, meter: None }
+fn routed_reference(
+    server: Server,
+    public: &str,
+    own: &str,
+    reference: fn(String) -> CompletionReference,
+) -> RoutedCall {
+    let subject = if own == public { RoutedSubject::Same } else { RoutedSubject::Reference(reference(own.to_owned())) };
+    RoutedCall { server, subject, meter: None }
 }
 
 /// Methods that say nothing about their server go to the only one there is.
-fn only_server(view: &View, call: &Call, permit: Option<&Permit>) -> Result<Routed, Fault> {
+fn only_server(view: &HubSnapshot, call: &Call, permit: Option<&AccessPermit>) -> Result<RoutedCall, Fault> {
     match view.servers.as_slice() {
         [only] if permit.is_none_or(|permit| permit.allows_some_of(only.name())) => {
-            Ok(Routed { server: only.clone(), subject: Subject::Same, meter: None })
+            Ok(RoutedCall { server: only.clone(), subject: RoutedSubject::Same, meter: None })
         }
         _ => Err(Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method))),
     }

@@ -10,31 +10,31 @@ use futures_util::Stream;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
-use tsugi_client::{Change, Manager, Server, ServerConfig, Start, What};
-use tsugi_protocol::answer::{Answer, Call, Event, Reply, Source};
-use tsugi_protocol::era::change;
-use tsugi_protocol::json::Raw;
+use tsugi_client::{Manager, Server, ServerChange, ServerConfig, ServerEvent, StartPolicy};
+use tsugi_protocol::answer::{Answer, Call, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::era::notification;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::mcp::subscription::Filter;
-use tsugi_protocol::rpc::Notification;
+use tsugi_protocol::mcp::subscription::SubscriptionFilter;
+use tsugi_protocol::rpc::RpcNotification;
 
-use super::list::List;
-use super::merge::View;
+use super::list::ListKind;
 use super::route::find_resource;
-use super::{Hub, Shared};
-use crate::telemetry::Metrics;
+use super::snapshot::HubSnapshot;
+use super::{Hub, SnapshotFeed};
+use crate::telemetry::GatewayMetrics;
 
 /// How long changes are gathered before the view is made anew: a starting server tells several at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Keeps the view up to date for as long as the manager lives.
-pub(super) async fn run(manager: Manager, shared: Arc<Shared>, metrics: Arc<Metrics>) {
+pub(super) async fn run(manager: Manager, shared: Arc<SnapshotFeed>, metrics: Arc<GatewayMetrics>) {
     let mut changes = manager.changes();
-    let mut announced = Announced::default();
-    let mut introductions = Introductions::default();
+    let mut announced = AnnouncedChanges::default();
+    let mut introductions = CatalogIntroductions::default();
     loop {
         introductions.begin(&manager.servers(), manager.options().handshake_timeout);
-        let view = Arc::new(View::build(&manager.servers(), &shared.config.load(), &metrics));
+        let view = Arc::new(HubSnapshot::build(&manager.servers(), &shared.config.load(), &metrics));
         renew(view, &shared, &std::mem::take(&mut announced));
         let goes_on = tokio::select! {
             goes_on = next_change(&mut changes, &mut announced) => goes_on,
@@ -53,12 +53,12 @@ pub(super) async fn run(manager: Manager, shared: Arc<Shared>, metrics: Arc<Metr
 /// Starts each lazy server once that nobody knows anything of: most clients call only what is listed, so that nobody
 /// would ever start it. They end with the hub.
 #[derive(Default)]
-struct Introductions {
+struct CatalogIntroductions {
     begun: HashMap<String, ServerConfig>,
     tasks: JoinSet<()>,
 }
 
-impl Introductions {
+impl CatalogIntroductions {
     fn begin(&mut self, servers: &[Server], limit: Duration) {
         while self.tasks.try_join_next().is_some() {}
         self.begun.retain(|name, _| servers.iter().any(|server| server.name() == name));
@@ -75,23 +75,23 @@ impl Introductions {
 }
 
 fn is_unknown(server: &Server) -> bool {
-    server.config().start == Start::Lazy && server.catalog().is_none()
+    server.config().start == StartPolicy::Lazy && server.catalog().is_none()
 }
 
 /// What servers said has changed; listeners hear it even when the list reads as before.
 #[derive(Default)]
-struct Announced {
+struct AnnouncedChanges {
     tools: bool,
     prompts: bool,
     resources: bool,
 }
 
-impl Announced {
-    fn add(&mut self, what: &What) {
+impl AnnouncedChanges {
+    fn add(&mut self, what: &ServerEvent) {
         match what {
-            What::Tools => self.tools = true,
-            What::Prompts => self.prompts = true,
-            What::Resources => self.resources = true,
+            ServerEvent::Tools => self.tools = true,
+            ServerEvent::Prompts => self.prompts = true,
+            ServerEvent::Resources => self.resources = true,
             // How it stands, or what it has, is no list.
             _ => {}
         }
@@ -99,10 +99,10 @@ impl Announced {
 }
 
 /// Waits for a change that can alter the view; false when there will be none.
-async fn next_change(changes: &mut Receiver<Change>, announced: &mut Announced) -> bool {
+async fn next_change(changes: &mut Receiver<ServerChange>, announced: &mut AnnouncedChanges) -> bool {
     loop {
         match changes.recv().await {
-            Ok(Change { what: What::ResourceUpdated(_), .. }) => {}
+            Ok(ServerChange { what: ServerEvent::ResourceUpdated(_), .. }) => {}
             Ok(change) => {
                 announced.add(&change.what);
                 return true;
@@ -113,41 +113,41 @@ async fn next_change(changes: &mut Receiver<Change>, announced: &mut Announced) 
     }
 }
 
-fn renew(view: Arc<View>, shared: &Shared, announced: &Announced) {
-    let before = shared.view.swap(view.clone());
+fn renew(view: Arc<HubSnapshot>, shared: &SnapshotFeed, announced: &AnnouncedChanges) {
+    let before = shared.snapshot.swap(view.clone());
     for clash in view.clashes.iter().filter(|clash| !before.clashes.contains(clash)) {
         tracing::warn!(server = %clash.server, "{}", clash.text);
     }
     shared.renewed.send_modify(|count| *count += 1);
     let differs = |list| view.differs(&before, list);
     let changed = [
-        (Method::ToolsChanged, announced.tools || differs(List::Tools)),
-        (Method::PromptsChanged, announced.prompts || differs(List::Prompts)),
-        (Method::ResourcesChanged, announced.resources || differs(List::Resources) || differs(List::Templates)),
+        (Method::ToolsChanged, announced.tools || differs(ListKind::Tools)),
+        (Method::PromptsChanged, announced.prompts || differs(ListKind::Prompts)),
+        (Method::ResourcesChanged, announced.resources || differs(ListKind::Resources) || differs(ListKind::Templates)),
     ];
     for (method, _) in changed.into_iter().filter(|(_, is_changed)| *is_changed) {
         // Without listeners nobody needs to hear it.
-        let _ = shared.changes.send(Notification::new(method, None));
+        let _ = shared.changes.send(RpcNotification::new(method, None));
     }
 }
 
 /// Answers `subscriptions/listen` over all servers. While somebody may still tell that it has an address, the answer
 /// waits: what is acknowledged is what is watched.
 pub(super) fn listen(hub: &Hub, call: Call) -> Reply {
-    let listening = Listening::new(hub, call);
+    let listening = HubListener::new(hub, call);
     if listening.found().len() == listening.missing.len() || hub.is_settled() {
         return Reply::from_source(listening);
     }
     let hub = hub.clone();
-    Reply::from_late(async move {
+    Reply::from_pending_reply(async move {
         hub.settled_view().await;
         Reply::from_source(listening)
     })
 }
 
-type Changes = Pin<Box<dyn Stream<Item = Notification> + Send>>;
+type ChangeStream = Pin<Box<dyn Stream<Item = RpcNotification> + Send>>;
 
-fn stream_of(changes: Receiver<Notification>) -> impl Stream<Item = Notification> + Send {
+fn stream_of(changes: Receiver<RpcNotification>) -> impl Stream<Item = RpcNotification> + Send {
     futures_util::stream::unfold((changes, Vec::new()), |(mut changes, mut missed)| async move {
         loop {
             if let Some(change) = missed.pop() {
@@ -156,56 +156,58 @@ fn stream_of(changes: Receiver<Notification>) -> impl Stream<Item = Notification
             match changes.recv().await {
                 Ok(change) => return Some((change, (changes, missed))),
                 // What was missed cannot be told any more; whoever looks at all lists again has missed nothing.
-                Err(RecvError::Lagged(_)) => missed.extend(List::CHANGES.map(|method| Notification::new(method, None))),
+                Err(RecvError::Lagged(_)) => {
+                    missed.extend(ListKind::CHANGES.map(|method| RpcNotification::new(method, None)))
+                }
                 Err(RecvError::Closed) => return None,
             }
         }
     })
 }
 
-struct Listening {
+struct HubListener {
     hub: Hub,
     call: Call,
-    wanted: Filter,
-    changes: Changes,
+    wanted: SubscriptionFilter,
+    changes: ChangeStream,
     /// Tells of each new view.
-    renewed: Renewed,
+    renewed: RenewalStream,
     /// The addresses that are not watched yet. Whoever has one may tell its list later.
     missing: BTreeSet<String>,
-    watched: Vec<Watched>,
-    stage: Stage,
+    watched: Vec<WatchedResources>,
+    stage: ListenStage,
 }
 
-type Renewed = Pin<Box<dyn Stream<Item = ()> + Send>>;
+type RenewalStream = Pin<Box<dyn Stream<Item = ()> + Send>>;
 
 /// How far a subscription is. Nothing is asked of a server before its client has heard what is watched: some only want
 /// to know that.
 #[derive(PartialEq)]
-enum Stage {
+enum ListenStage {
     Opened,
     Acknowledged,
     Watching,
 }
 
 /// A server, and its part of the addresses: each as the server and as the listener knows it.
-type Part = (Server, Vec<(String, String)>);
+type ServerSubscriptions = (Server, Vec<(String, String)>);
 
-impl Listening {
+impl HubListener {
     fn new(hub: &Hub, call: Call) -> Self {
-        let wanted = change::read_filter(&call.params);
-        let renewed = futures_util::stream::unfold(hub.0.view.renewed.subscribe(), |mut renewed| async move {
+        let wanted = notification::read_filter(&call.params);
+        let renewed = futures_util::stream::unfold(hub.0.feed.renewed.subscribe(), |mut renewed| async move {
             renewed.changed().await.ok()?;
             Some(((), renewed))
         });
         Self {
-            changes: Box::pin(stream_of(hub.0.view.changes.subscribe())),
+            changes: Box::pin(stream_of(hub.0.feed.changes.subscribe())),
             renewed: Box::pin(renewed),
             missing: wanted.uris.clone(),
             hub: hub.clone(),
             call,
             wanted,
             watched: Vec::new(),
-            stage: Stage::Opened,
+            stage: ListenStage::Opened,
         }
     }
 
@@ -220,16 +222,16 @@ impl Listening {
         found.collect()
     }
 
-    fn acknowledgment(&self) -> Notification {
+    fn acknowledgment(&self) -> RpcNotification {
         let uris = self.found().into_iter().map(|(uri, ..)| uri).collect();
-        let granted = Filter { uris, ..self.wanted.clone() };
-        let params = change::listen_params(&granted).raw();
-        Notification::new(Method::SubscriptionAcknowledged, Some(params))
+        let granted = SubscriptionFilter { uris, ..self.wanted.clone() };
+        let params = notification::listen_params(&granted).raw();
+        RpcNotification::new(Method::SubscriptionAcknowledged, Some(params))
     }
 
     /// Listens at each server for its part of the missing addresses.
     fn watch_found(&mut self) {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<ServerSubscriptions> = Vec::new();
         for (uri, server, own) in self.found() {
             self.missing.remove(&uri);
             match parts.iter_mut().find(|(known, _)| known.name() == server.name()) {
@@ -238,16 +240,19 @@ impl Listening {
             }
         }
         for (server, names) in parts {
-            let filter = Filter { uris: names.iter().map(|(own, _)| own.clone()).collect(), ..Filter::default() };
+            let filter = SubscriptionFilter {
+                uris: names.iter().map(|(own, _)| own.clone()).collect(),
+                ..SubscriptionFilter::default()
+            };
             let mut part = self.call.clone();
-            part.params = change::listen_params(&filter);
-            self.watched.push(Watched { reply: Some(server.answer(part)), names });
+            part.params = notification::listen_params(&filter);
+            self.watched.push(WatchedResources { reply: Some(server.answer(part)), names });
         }
     }
 
     /// Watches what has been found; with every new view it looks again.
-    fn look(&mut self, context: &mut Context<'_>) {
-        let mut is_due = std::mem::replace(&mut self.stage, Stage::Watching) != Stage::Watching;
+    fn watch_new(&mut self, context: &mut Context<'_>) {
+        let mut is_due = std::mem::replace(&mut self.stage, ListenStage::Watching) != ListenStage::Watching;
         while !self.missing.is_empty() && (is_due || self.renewed.as_mut().poll_next(context) == Poll::Ready(Some(())))
         {
             is_due = false;
@@ -257,52 +262,54 @@ impl Listening {
 }
 
 /// The resources of one server that are watched, each with the server's and with the public address.
-struct Watched {
+struct WatchedResources {
     reply: Option<Reply>,
     names: Vec<(String, String)>,
 }
 
-impl Source for Listening {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
-        if self.stage == Stage::Opened {
-            self.stage = Stage::Acknowledged;
-            return Poll::Ready(Event::Note(self.acknowledgment()));
+impl ReplySource for HubListener {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
+        if self.stage == ListenStage::Opened {
+            self.stage = ListenStage::Acknowledged;
+            return Poll::Ready(ReplyEvent::Note(self.acknowledgment()));
         }
-        self.look(context);
+        self.watch_new(context);
         for watched in &mut self.watched {
             if let Poll::Ready(note) = watched.poll(context) {
-                return Poll::Ready(Event::Note(note));
+                return Poll::Ready(ReplyEvent::Note(note));
             }
         }
         while let Poll::Ready(Some(change)) = self.changes.as_mut().poll_next(context) {
             if self.wanted.wants(&change) {
-                return Poll::Ready(Event::Note(change));
+                return Poll::Ready(ReplyEvent::Note(change));
             }
         }
         Poll::Pending
     }
 }
 
-impl Watched {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Notification> {
+impl WatchedResources {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<RpcNotification> {
         while let Some(reply) = &mut self.reply {
             match std::task::ready!(reply.poll_event(context)) {
-                Event::Note(note) if note.method == Method::ResourceUpdated => return Poll::Ready(self.public(&note)),
-                Event::Note(_) => {}
-                Event::Done(_) => self.reply = None,
+                ReplyEvent::Note(note) if note.method == Method::ResourceUpdated => {
+                    return Poll::Ready(self.public(&note));
+                }
+                ReplyEvent::Note(_) => {}
+                ReplyEvent::Done(_) => self.reply = None,
             }
         }
         Poll::Pending
     }
 
     /// The same update under the address that the listener asked for.
-    fn public(&self, note: &Notification) -> Notification {
+    fn public(&self, note: &RpcNotification) -> RpcNotification {
         let params = note.params_object();
         let own = params.get_str("uri").unwrap_or_default();
         match self.names.iter().find(|(known, _)| *known == own) {
             Some((own, public)) if own != public => {
-                let mut renamed = tsugi_protocol::json::Splice::with_capacity(public.len() + 32);
-                renamed.raw("uri", &Raw::string(public)).members_but(&params, &["uri"]);
+                let mut renamed = tsugi_protocol::json::ObjectWriter::with_capacity(public.len() + 32);
+                renamed.raw("uri", &RawJson::string(public)).members_except(&params, &["uri"]);
                 note.with_params(Some(renamed.finish()))
             }
             _ => note.clone(),

@@ -11,12 +11,12 @@ use http::HeaderMap;
 pub const TARGET: &str = "tsugi::access";
 
 /// The beginning of a request, when somebody wants to know.
-pub(crate) struct Entry {
+pub(crate) struct AccessLogEntry {
     id: Arc<str>,
     started: Instant,
 }
 
-impl Entry {
+impl AccessLogEntry {
     /// Nothing at all when nobody reads the log: a request then pays for one check.
     pub(crate) fn begin(headers: &HeaderMap) -> Option<Self> {
         if !is_read() {

@@ -15,10 +15,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use tsugi_protocol::answer::{Call, Event, Fault, Outcome, Reply, Source};
+use tsugi_protocol::answer::{Call, Fault, Outcome, Reply, ReplyEvent, ReplySource};
 
-use crate::dashboard::record::{Started, subject_of};
-use crate::dashboard::recorder::{Place, Recorder};
+use crate::dashboard::record::{CallStart, subject_of};
+use crate::dashboard::recorder::{CallRecorder, ServerSlot};
 
 /// How many tools are counted by name; calls of any more are counted under `other`.
 const TOOLS: usize = 2000;
@@ -26,7 +26,7 @@ const TOOLS: usize = 2000;
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0];
 
 /// All numbers of a gateway.
-pub struct Metrics {
+pub struct GatewayMetrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     sent: Counter,
@@ -39,10 +39,10 @@ pub struct Metrics {
     restarts: Family<ServerLabels, Counter>,
     cache: Family<CacheLabels, Counter>,
     bytes: Family<ToolLabels, Counter>,
-    meters: Mutex<HashMap<(String, String), Arc<Meter>>>,
+    meters: Mutex<HashMap<(String, String), Arc<ToolMeter>>>,
     /// Held while the numbers of the servers are filled in and written out.
     writing: Mutex<()>,
-    recorder: Arc<Recorder>,
+    recorder: Arc<CallRecorder>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -80,7 +80,7 @@ struct CacheLabels {
     outcome: &'static str,
 }
 
-impl Default for Metrics {
+impl Default for GatewayMetrics {
     fn default() -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
@@ -104,7 +104,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl GatewayMetrics {
     fn register(&mut self) {
         let registry = self.registry.sub_registry_with_prefix("tsugi");
         registry.register("http_requests", "Requests by route and status", self.requests.clone());
@@ -132,17 +132,17 @@ impl Metrics {
         self.refused.get_or_create(&RefusedLabels { code: fault.code.as_str() }).inc();
         let server: Arc<str> = fault.server.as_deref().unwrap_or_default().into();
         let place = self.recorder.place(&"".into());
-        let started = Started::now(server, subject_of(call), call);
+        let started = CallStart::now(server, subject_of(call), call);
         self.recorder.record(place, started, Some(&Outcome::fault(fault.clone())));
     }
 
     /// What happened lately.
-    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+    pub(crate) fn recorder(&self) -> &Arc<CallRecorder> {
         &self.recorder
     }
 
     /// Where the calls of one tool are counted.
-    pub fn meter(&self, server: &str, tool: &str) -> Arc<Meter> {
+    pub fn meter(&self, server: &str, tool: &str) -> Arc<ToolMeter> {
         let mut meters = self.meters.lock();
         let is_known = meters.contains_key(&(server.to_owned(), tool.to_owned()));
         let tool = if is_known || meters.len() < TOOLS { tool } else { "other" };
@@ -151,25 +151,25 @@ impl Metrics {
     }
 
     /// Where the calls of a server that are not about a tool are counted.
-    pub fn other(&self, server: &str) -> Arc<Meter> {
+    pub fn other(&self, server: &str) -> Arc<ToolMeter> {
         let key = (server.to_owned(), String::new());
         self.meters.lock().entry(key).or_insert_with(|| Arc::new(self.plain_meter(server, None, None))).clone()
     }
 
-    fn plain_meter(&self, server: &str, tool: Option<Arc<str>>, counts: Option<Counts>) -> Meter {
+    fn plain_meter(&self, server: &str, tool: Option<Arc<str>>, counts: Option<OutcomeCounters>) -> ToolMeter {
         let name: Arc<str> = server.into();
         let in_flight = self.in_flight.get_or_create(&ServerLabels { server: server.to_owned() }).clone();
         let place = self.recorder.place(&name);
-        Meter { server: name, tool, place, recorder: self.recorder.clone(), in_flight, counts }
+        ToolMeter { server: name, tool, place, recorder: self.recorder.clone(), in_flight, counts }
     }
 
-    fn make_meter(&self, server: &str, tool: &str) -> Meter {
+    fn make_meter(&self, server: &str, tool: &str) -> ToolMeter {
         let counter = |outcome| {
             let labels = CallLabels { server: server.to_owned(), tool: tool.to_owned(), outcome };
             self.calls.get_or_create(&labels).clone()
         };
         let labels = ToolLabels { server: server.to_owned(), tool: tool.to_owned() };
-        let counts = Counts {
+        let counts = OutcomeCounters {
             complete: counter("complete"),
             input_required: counter("input_required"),
             failed: counter("failed"),
@@ -193,7 +193,7 @@ impl Metrics {
     }
 }
 
-impl Metrics {
+impl GatewayMetrics {
     /// What servers themselves count. It begins anew each time, so that nothing is told of servers that are gone.
     fn fill(&self, servers: &[Value]) {
         self.up.clear();
@@ -216,17 +216,17 @@ impl Metrics {
 }
 
 /// Counts the calls of one tool, or those of a server that are about no tool.
-pub struct Meter {
+pub struct ToolMeter {
     server: Arc<str>,
     /// Nothing when every call is about something else.
     tool: Option<Arc<str>>,
-    place: Place,
-    recorder: Arc<Recorder>,
+    place: ServerSlot,
+    recorder: Arc<CallRecorder>,
     in_flight: Gauge,
-    counts: Option<Counts>,
+    counts: Option<OutcomeCounters>,
 }
 
-struct Counts {
+struct OutcomeCounters {
     complete: Counter,
     input_required: Counter,
     failed: Counter,
@@ -235,7 +235,7 @@ struct Counts {
     bytes: Counter,
 }
 
-impl Counts {
+impl OutcomeCounters {
     fn count(&self, outcome: Option<&Outcome>, took: Duration) {
         match outcome {
             Some(Outcome::Complete(complete)) => {
@@ -253,24 +253,24 @@ impl Counts {
 }
 
 /// A call that is counted, before it is made.
-pub struct Begun {
-    meter: Arc<Meter>,
-    started: Started,
+pub struct MeteredCall {
+    meter: Arc<ToolMeter>,
+    started: CallStart,
 }
 
-impl Meter {
+impl ToolMeter {
     /// A call begins. While somebody looks, it is told to say what it does when.
-    pub fn begin(self: Arc<Self>, call: &mut Call) -> Begun {
+    pub fn begin(self: Arc<Self>, call: &mut Call) -> MeteredCall {
         let subject = self.tool.clone().unwrap_or_else(|| subject_of(call));
-        let mut started = Started::now(self.server.clone(), subject, call);
+        let mut started = CallStart::now(self.server.clone(), subject, call);
         if self.recorder.is_watched() {
             call.options.timeline = Some(started.follow());
         }
-        Begun { meter: self, started }
+        MeteredCall { meter: self, started }
     }
 
     /// Counts a call that ended; `None` when its caller went away.
-    fn count(&self, started: Started, outcome: Option<&Outcome>) {
+    fn count(&self, started: CallStart, outcome: Option<&Outcome>) {
         let took = self.recorder.record(self.place, started, outcome);
         if let Some(counts) = &self.counts {
             counts.count(outcome, took);
@@ -278,7 +278,7 @@ impl Meter {
     }
 }
 
-impl Begun {
+impl MeteredCall {
     /// The same reply, counted.
     pub fn measure(self, reply: Reply) -> Reply {
         match reply.into_ready() {
@@ -288,23 +288,23 @@ impl Begun {
             }
             Err(reply) => {
                 self.meter.in_flight.inc();
-                Reply::from_source(Measured { reply, meter: self.meter, started: Some(self.started) })
+                Reply::from_source(MeteredReply { reply, meter: self.meter, started: Some(self.started) })
             }
         }
     }
 }
 
-struct Measured {
+struct MeteredReply {
     reply: Reply,
-    meter: Arc<Meter>,
+    meter: Arc<ToolMeter>,
     /// Nothing once the call has been counted.
-    started: Option<Started>,
+    started: Option<CallStart>,
 }
 
-impl Source for Measured {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for MeteredReply {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         let event = std::task::ready!(self.reply.poll_event(context));
-        if let Event::Done(outcome) = &event
+        if let ReplyEvent::Done(outcome) = &event
             && let Some(started) = self.started.take()
         {
             self.meter.count(started, Some(outcome));
@@ -313,7 +313,7 @@ impl Source for Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for MeteredReply {
     fn drop(&mut self) {
         self.meter.in_flight.dec();
         if let Some(started) = self.started.take() {
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn nothing_is_told_of_a_server_that_is_gone_and_what_counts_upwards_is_a_counter() {
-        let metrics = Metrics::default();
+        let metrics = GatewayMetrics::default();
         let server = |name: &str| json!({"name": name, "state": "connected", "restarts": 2, "cache": {"hits": 3, "shared": 0, "misses": 1}});
         assert!(metrics.text(0, &[server("one"), server("two")]).contains(r#"tsugi_server_up{server="two"} 1"#));
         let text = metrics.text(0, &[server("one")]);

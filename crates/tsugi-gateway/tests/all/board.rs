@@ -6,11 +6,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tsugi_gateway::backend::{Backend, Endpoint, Looker};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::guard::api_key::{Key, Role};
-use tsugi_gateway::guard::permit::Permit;
-use tsugi_gateway::{Config, Handle};
+use tsugi_gateway::backend::{Backend, BoardViewer, Endpoint};
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::permit::AccessPermit;
+use tsugi_gateway::{GatewayConfig, GatewayHandle};
 use tsugi_protocol::answer::Caller;
 
 use crate::world::*;
@@ -40,19 +40,19 @@ impl Backend for FakeBoard {
         None
     }
 
-    fn guard(&self) -> Option<Arc<Guard>> {
+    fn guard(&self) -> Option<Arc<AccessGuard>> {
         None
     }
 
     fn board(
         &self,
-        looker: Looker<'_>,
+        looker: BoardViewer<'_>,
         look: &str,
         arguments: Value,
     ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
         let who = match looker {
-            Looker::Caller(caller) => caller.principal().to_owned(),
-            Looker::ReadOnly => "(only looks)".to_owned(),
+            BoardViewer::Caller(caller) => caller.principal().to_owned(),
+            BoardViewer::ReadOnly => "(only looks)".to_owned(),
         };
         self.note(format!("{who} {look}"));
         let answer = match look {
@@ -110,15 +110,15 @@ fn told(look: &str, arguments: &Value) -> Option<Value> {
 
 struct World {
     /// Serves as long as it is kept.
-    _handle: Handle,
+    _handle: GatewayHandle,
     client: Client,
     board: Arc<FakeBoard>,
 }
 
 impl World {
-    async fn with(keys: Vec<Key>, events: i64) -> Self {
+    async fn with(keys: Vec<ApiKey>, events: i64) -> Self {
         let board = Arc::new(FakeBoard { events, ..FakeBoard::default() });
-        let handle = serve_backend(Config { keys, ..Config::on_free_port() }, board.clone()).await;
+        let handle = serve_backend(GatewayConfig { keys, ..GatewayConfig::on_free_port() }, board.clone()).await;
         let client = Client::of(&handle);
         Self { _handle: handle, client, board }
     }
@@ -130,8 +130,8 @@ impl World {
     }
 }
 
-fn key(name: &str, role: Role) -> (String, Key) {
-    let (secret, key) = Key::generate(name);
+fn key(name: &str, role: KeyRole) -> (String, ApiKey) {
+    let (secret, key) = ApiKey::generate(name);
     (secret, key.with_role(role))
 }
 
@@ -170,7 +170,7 @@ async fn the_plain_board_speaks_japanese_to_who_prefers_it() {
 
 #[tokio::test]
 async fn the_plain_board_has_the_same_door_as_the_page() {
-    let (secret, admin) = key("ann", Role::Admin);
+    let (secret, admin) = key("ann", KeyRole::Admin);
     let world = World::with(vec![admin], 0).await;
     let closed = world.get("/board.html", None).await;
     assert_eq!(closed.status, 401);
@@ -193,7 +193,7 @@ async fn the_plain_board_has_the_same_door_as_the_page() {
 #[tokio::test]
 async fn without_dashboard_there_is_no_plain_board_either() {
     let board: Arc<FakeBoard> = Arc::default();
-    let handle = serve_backend(Config { dashboard: false, ..Config::on_free_port() }, board).await;
+    let handle = serve_backend(GatewayConfig { dashboard: false, ..GatewayConfig::on_free_port() }, board).await;
     let client = Client::of(&handle);
     for path in ["/board.html", "/api/board/get_board"] {
         assert_eq!(client.send("GET", path, &[], "").await.status, 404, "{path}");
@@ -203,8 +203,9 @@ async fn without_dashboard_there_is_no_plain_board_either() {
 #[tokio::test]
 async fn everybody_looks_as_themselves_and_only_some_see_the_whole_database() {
     let ((admin, one), (reader, two), (user, three)) =
-        (key("ann", Role::Admin), key("eve", Role::Reader), key("bob", Role::User));
-    let narrow = Key::of_secret("cho", "narrow-key-4711").with_permit(Permit::new(&["pm/list_projects"], &[]).unwrap());
+        (key("ann", KeyRole::Admin), key("eve", KeyRole::Reader), key("bob", KeyRole::User));
+    let narrow =
+        ApiKey::of_secret("cho", "narrow-key-4711").with_permit(AccessPermit::new(&["pm/list_projects"], &[]).unwrap());
     let world = World::with(vec![one, two, three, narrow], 0).await;
     for (secret, status) in [(admin.as_str(), 200), (&reader, 200), (&user, 403), ("narrow-key-4711", 403)] {
         assert_eq!(world.get("/api/board/get_state", Some(secret)).await.status, status);
@@ -222,7 +223,7 @@ async fn everybody_looks_as_themselves_and_only_some_see_the_whole_database() {
 
 #[tokio::test]
 async fn an_order_needs_a_key_that_may_change_things_and_our_own_page() {
-    let ((admin, one), (reader, two)) = (key("ann", Role::Admin), key("eve", Role::Reader));
+    let ((admin, one), (reader, two)) = (key("ann", KeyRole::Admin), key("eve", KeyRole::Reader));
     let world = World::with(vec![one, two], 0).await;
     let order = async |secret: &str, more: &[(&str, &str)], path: &str| {
         let bearer = format!("Bearer {secret}");

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_client::{Manager, Options, ServerConfig, Target};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::guard::api_key::{Key, Role};
-use tsugi_gateway::guard::permit::Permit;
-use tsugi_gateway::{Config, Gateway, Handle, Hub, HubConfig};
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::permit::AccessPermit;
+use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};
 use tsugi_protocol::answer::{Answer, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
 
@@ -38,26 +38,26 @@ fn server() -> Arc<dyn Answer> {
 }
 
 struct World {
-    handle: Handle,
+    handle: GatewayHandle,
     client: Client,
 }
 
 impl World {
     async fn open() -> Self {
-        Self::with(Config::on_free_port(), HubConfig::default()).await
+        Self::with(GatewayConfig::on_free_port(), HubConfig::default()).await
     }
 
-    async fn with_keys(keys: Vec<Key>) -> Self {
-        Self::with(Config { keys, ..Config::on_free_port() }, HubConfig::default()).await
+    async fn with_keys(keys: Vec<ApiKey>) -> Self {
+        Self::with(GatewayConfig { keys, ..GatewayConfig::on_free_port() }, HubConfig::default()).await
     }
 
-    async fn with(config: Config, shown: HubConfig) -> Self {
-        let manager = Manager::new(Options::default());
+    async fn with(config: GatewayConfig, shown: HubConfig) -> Self {
+        let manager = Manager::new(ManagerOptions::default());
         for name in ["files", "mail"] {
-            manager.register(ServerConfig::new(name, Target::InProcess(server()))).unwrap();
+            manager.register(ServerConfig::new(name, ConnectTarget::InProcess(server()))).unwrap();
         }
         manager.settled(Duration::from_secs(10)).await;
-        let guard = Arc::new(Guard::new(&config));
+        let guard = Arc::new(AccessGuard::new(&config));
         let hub = Hub::new(manager, shown, guard);
         let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
         let client = Client::of(&handle);
@@ -123,7 +123,8 @@ async fn the_page_is_embedded_under_a_strict_policy() {
 
 #[tokio::test]
 async fn a_gateway_without_dashboard_has_nothing_there() {
-    let world = World::with(Config { dashboard: false, ..Config::on_free_port() }, HubConfig::default()).await;
+    let world =
+        World::with(GatewayConfig { dashboard: false, ..GatewayConfig::on_free_port() }, HubConfig::default()).await;
     for path in ["/", "/assets/app.js", "/api/session", "/api/overview", "/api/events"] {
         assert_eq!(world.get(path, &[]).await.status, 404, "{path}");
     }
@@ -152,7 +153,7 @@ async fn the_overview_shows_servers_and_what_needs_attention() {
 #[tokio::test]
 async fn a_server_is_shown_with_what_it_offers_and_its_settings() {
     let settings = [("files".to_owned(), json!({"name": "files", "env": [["KEY", "***"]]}))].into();
-    let world = World::with(Config::on_free_port(), HubConfig { settings, ..HubConfig::default() }).await;
+    let world = World::with(GatewayConfig::on_free_port(), HubConfig { settings, ..HubConfig::default() }).await;
     world.call("files__good").await;
     world.call("mail__good").await;
     let page = world.json("/api/servers/files").await;
@@ -319,8 +320,8 @@ async fn without_keys_everybody_is_the_administrator() {
 
 #[tokio::test]
 async fn a_key_signs_in_and_its_cookie_opens_every_route_until_it_signs_out() {
-    let (secret, key) = Key::generate("ann");
-    let world = World::with_keys(vec![key.with_role(Role::Admin)]).await;
+    let (secret, key) = ApiKey::generate("ann");
+    let world = World::with_keys(vec![key.with_role(KeyRole::Admin)]).await;
     let before = world.get("/api/session", &[]).await.json();
     assert_eq!((before["authRequired"].clone(), before["signedIn"].clone()), (json!(true), json!(false)));
     assert_eq!(
@@ -349,8 +350,8 @@ async fn a_key_signs_in_and_its_cookie_opens_every_route_until_it_signs_out() {
 
 #[tokio::test]
 async fn a_cookie_alone_changes_nothing_and_no_other_page_may_use_it() {
-    let (secret, key) = Key::generate("ann");
-    let world = World::with_keys(vec![key.with_role(Role::Admin)]).await;
+    let (secret, key) = ApiKey::generate("ann");
+    let world = World::with_keys(vec![key.with_role(KeyRole::Admin)]).await;
     let (cookie, csrf) = world.sign_in(&secret).await;
     let with_cookie = ("Cookie", cookie.as_str());
     let call = modern(json!(1), "tools/call", json!({"name": "files__good"}));
@@ -384,10 +385,10 @@ async fn a_cookie_alone_changes_nothing_and_no_other_page_may_use_it() {
 
 #[tokio::test]
 async fn a_key_without_admin_right_sees_what_it_may_use_and_orders_nothing() {
-    let (admin_secret, admin) = Key::generate("root");
-    let (secret, key) = Key::generate("bob");
-    let key = key.with_permit(Permit::new(&["files/good", "files/broken"], &[]).unwrap());
-    let world = World::with_keys(vec![admin.with_role(Role::Admin), key]).await;
+    let (admin_secret, admin) = ApiKey::generate("root");
+    let (secret, key) = ApiKey::generate("bob");
+    let key = key.with_permit(AccessPermit::new(&["files/good", "files/broken"], &[]).unwrap());
+    let world = World::with_keys(vec![admin.with_role(KeyRole::Admin), key]).await;
     let root = ("Authorization", format!("Bearer {admin_secret}"));
     for tool in ["files__good", "files__bad", "files__broken", "mail__good"] {
         let call = modern(json!(1), "tools/call", json!({"name": tool}));
@@ -428,8 +429,8 @@ async fn a_key_without_admin_right_sees_what_it_may_use_and_orders_nothing() {
 
 #[tokio::test]
 async fn a_key_for_looking_looks_and_does_nothing_else() {
-    let (secret, key) = Key::generate("eve");
-    let world = World::with_keys(vec![key.with_role(Role::Reader)]).await;
+    let (secret, key) = ApiKey::generate("eve");
+    let world = World::with_keys(vec![key.with_role(KeyRole::Reader)]).await;
     let bearer = format!("Bearer {secret}");
     let headers = [("Authorization", bearer.as_str())];
     for path in ["/", "/api/overview", "/api/calls", "/api/charts", "/healthz"] {
@@ -494,8 +495,8 @@ async fn a_page_that_cannot_follow_hears_how_much_it_missed() {
 
 #[tokio::test]
 async fn the_stream_of_somebody_who_signed_out_ends() {
-    let (secret, key) = Key::generate("ann");
-    let world = World::with_keys(vec![key.with_role(Role::Admin)]).await;
+    let (secret, key) = ApiKey::generate("ann");
+    let world = World::with_keys(vec![key.with_role(KeyRole::Admin)]).await;
     let (cookie, csrf) = world.sign_in(&secret).await;
     let with_cookie = ("Cookie", cookie.as_str());
     let mut events = world.open_events("", &[with_cookie]).await;
@@ -506,9 +507,9 @@ async fn the_stream_of_somebody_who_signed_out_ends() {
 
 #[tokio::test]
 async fn the_stream_of_somebody_whose_key_was_taken_away_ends() {
-    let (secret, key) = Key::generate("ann");
-    let config = Config { keys: vec![key.with_role(Role::Admin)], ..Config::on_free_port() };
-    let backend = Arc::new(tsugi_gateway::backend::Single::new(server()));
+    let (secret, key) = ApiKey::generate("ann");
+    let config = GatewayConfig { keys: vec![key.with_role(KeyRole::Admin)], ..GatewayConfig::on_free_port() };
+    let backend = Arc::new(tsugi_gateway::backend::SingleBackend::new(server()));
     let handle = Gateway::serve(config, backend).await.unwrap();
     let guard = handle.guard().clone();
     let client = Client::of(&handle);
@@ -516,30 +517,30 @@ async fn the_stream_of_somebody_whose_key_was_taken_away_ends() {
     let bearer = format!("Bearer {secret}");
     let (cookie, _) = world.sign_in(&secret).await;
     for header in [("Authorization", bearer.as_str()), ("Cookie", cookie.as_str())] {
-        let (_, again) = Key::generate("other");
+        let (_, again) = ApiKey::generate("other");
         let mut events = world.open_events("", &[header]).await;
         guard.replace_keys(vec![again]);
         assert_eq!(next_event(&mut events, "bye").await["reason"], "signed out", "{header:?}");
-        guard.replace_keys(vec![Key::of_secret("ann", &secret).with_role(Role::Admin)]);
+        guard.replace_keys(vec![ApiKey::of_secret("ann", &secret).with_role(KeyRole::Admin)]);
     }
 }
 
 #[tokio::test]
 async fn an_open_page_shows_no_more_than_its_key_allows_by_now() {
-    let (secret, key) = Key::generate("ann");
-    let config = Config { keys: vec![key.clone()], ..Config::on_free_port() };
-    let manager = Manager::new(Options::default());
+    let (secret, key) = ApiKey::generate("ann");
+    let config = GatewayConfig { keys: vec![key.clone()], ..GatewayConfig::on_free_port() };
+    let manager = Manager::new(ManagerOptions::default());
     for name in ["files", "mail"] {
-        let added = manager.register(ServerConfig::new(name, Target::InProcess(server()))).unwrap();
+        let added = manager.register(ServerConfig::new(name, ConnectTarget::InProcess(server()))).unwrap();
         added.ready(Duration::from_secs(60)).await.unwrap();
     }
-    let guard = Arc::new(Guard::new(&config));
+    let guard = Arc::new(AccessGuard::new(&config));
     let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
     let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
     let client = Client::of(&handle);
     let world = World { handle, client };
     let mut events = world.open_events("", &[("X-Api-Key", &secret)]).await;
-    guard.replace_keys(vec![key.with_permit(Permit::new(&["files"], &[]).unwrap())]);
+    guard.replace_keys(vec![key.with_permit(AccessPermit::new(&["files"], &[]).unwrap())]);
     let shown = next_event(&mut events, "servers").await;
     let names: Vec<&str> =
         shown["servers"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
@@ -548,7 +549,7 @@ async fn an_open_page_shows_no_more_than_its_key_allows_by_now() {
 
 #[tokio::test]
 async fn a_socket_of_a_sign_in_ends_with_it() {
-    let (secret, key) = Key::generate("ann");
+    let (secret, key) = ApiKey::generate("ann");
     let world = World::with_keys(vec![key]).await;
     let (cookie, csrf) = world.sign_in(&secret).await;
     let with_cookie = ("Cookie", cookie.as_str());

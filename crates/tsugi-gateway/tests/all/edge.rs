@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_gateway::backend::{Directory, Endpoint};
+use tsugi_gateway::backend::{Endpoint, ToolDirectory};
 use tsugi_gateway::config::Exposure;
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::guard::api_key::Key;
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::guard::api_key::ApiKey;
 use tsugi_gateway::route::ROUTES;
-use tsugi_gateway::{Backend, Config, Gateway, StartError};
+use tsugi_gateway::{Backend, Gateway, GatewayConfig, StartError};
 use tsugi_protocol::answer::{Outcome, Reply};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 
 use crate::world::*;
 
@@ -54,8 +54,8 @@ async fn no_route_answers_a_foreign_host_or_web_page() {
 
 #[tokio::test]
 async fn no_route_answers_without_a_key_when_keys_are_asked_for() {
-    let (secret, key) = Key::generate("ann");
-    let config = Config { keys: vec![key], ..Config::on_free_port() };
+    let (secret, key) = ApiKey::generate("ann");
+    let config = GatewayConfig { keys: vec![key], ..GatewayConfig::on_free_port() };
     let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete", "tools": []})))).await;
     let client = Client::of(&handle);
     let forged: [&[(&str, &str)]; 4] = [
@@ -82,7 +82,7 @@ async fn no_route_answers_without_a_key_when_keys_are_asked_for() {
 
 #[tokio::test]
 async fn whoever_only_looks_whether_it_lives_needs_no_key_and_may_ask_for_the_head_alone() {
-    let config = Config { keys: vec![Key::generate("ann").1], ..Config::on_free_port() };
+    let config = GatewayConfig { keys: vec![ApiKey::generate("ann").1], ..GatewayConfig::on_free_port() };
     let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete", "tools": []})))).await;
     let client = Client::of(&handle);
     let alive = client.send("GET", "/healthz", &[], "").await;
@@ -98,8 +98,8 @@ async fn whoever_only_looks_whether_it_lives_needs_no_key_and_may_ask_for_the_he
 
 #[tokio::test]
 async fn a_gateway_without_an_address_does_not_start() {
-    let nowhere = Config { listen: Vec::new(), ..Config::default() };
-    let backend = std::sync::Arc::new(tsugi_gateway::backend::Single::new(script(|_| complete(json!({})))));
+    let nowhere = GatewayConfig { listen: Vec::new(), ..GatewayConfig::default() };
+    let backend = std::sync::Arc::new(tsugi_gateway::backend::SingleBackend::new(script(|_| complete(json!({})))));
     assert!(matches!(Gateway::serve(nowhere, backend).await, Err(StartError::NoAddress)));
 }
 
@@ -115,11 +115,11 @@ impl Backend for Broken {
         None
     }
 
-    fn guard(&self) -> Option<Arc<Guard>> {
+    fn guard(&self) -> Option<Arc<AccessGuard>> {
         None
     }
 
-    fn directory(&self) -> Option<&dyn Directory> {
+    fn directory(&self) -> Option<&dyn ToolDirectory> {
         panic!("this backend is broken on purpose")
     }
 }
@@ -127,7 +127,7 @@ impl Backend for Broken {
 #[tokio::test]
 async fn a_handler_that_panics_is_answered_in_the_style_of_its_route_and_counted() {
     let page = "https://app.example.com";
-    let config = Config { allowed_origins: vec![page.into()], ..Config::on_free_port() };
+    let config = GatewayConfig { allowed_origins: vec![page.into()], ..GatewayConfig::on_free_port() };
     let handle = serve_backend(config, std::sync::Arc::new(Broken)).await;
     let client = Client::of(&handle);
     let got = client.send("GET", "/mcp/tools", &[("Origin", page)], "").await;
@@ -139,18 +139,18 @@ async fn a_handler_that_panics_is_answered_in_the_style_of_its_route_and_counted
 
 #[tokio::test]
 async fn an_address_that_others_can_reach_needs_a_key_or_an_explicit_word() {
-    let open = Config { listen: vec!["0.0.0.0:0".parse().unwrap()], ..Config::default() };
-    let backend = || std::sync::Arc::new(tsugi_gateway::backend::Single::new(script(|_| complete(json!({})))));
+    let open = GatewayConfig { listen: vec!["0.0.0.0:0".parse().unwrap()], ..GatewayConfig::default() };
+    let backend = || std::sync::Arc::new(tsugi_gateway::backend::SingleBackend::new(script(|_| complete(json!({})))));
     assert!(matches!(Gateway::serve(open.clone(), backend()).await, Err(StartError::Exposed(_))));
-    let insecure = Config { exposure: Exposure::Insecure, ..open.clone() };
+    let insecure = GatewayConfig { exposure: Exposure::Insecure, ..open.clone() };
     assert!(Gateway::serve(insecure, backend()).await.is_ok());
-    let keyed = Config { keys: vec![Key::generate("ann").1], ..open };
+    let keyed = GatewayConfig { keys: vec![ApiKey::generate("ann").1], ..open };
     assert!(Gateway::serve(keyed, backend()).await.is_ok());
 }
 
 #[tokio::test]
 async fn bodies_that_arrive_slowly_are_bounded_together() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.bodies = 100_000;
     let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete"})))).await;
     let client = Client::of(&handle);
@@ -170,7 +170,7 @@ async fn bodies_that_arrive_slowly_are_bounded_together() {
 
 #[tokio::test]
 async fn bodies_are_bounded_plain_json() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.body = 2000;
     let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete"})))).await;
     let client = Client::of(&handle);
@@ -230,7 +230,7 @@ async fn a_drain_lets_running_calls_finish_and_refuses_new_ones() {
         let mut finished = finished.clone();
         Reply::from_future(async move {
             let _ = finished.wait_for(|done| *done).await;
-            Outcome::complete(Object::from(text("late")))
+            Outcome::complete(JsonObject::from(text("late")))
         })
     }))
     .await;
@@ -271,9 +271,10 @@ fn the_reference_names_every_route() {
 
 #[tokio::test]
 async fn a_web_page_that_is_allowed_hears_what_its_browser_must_hear() {
-    let (secret, key) = Key::generate("ann");
+    let (secret, key) = ApiKey::generate("ann");
     let page = "https://app.example.com";
-    let config = Config { keys: vec![key], allowed_origins: vec![page.to_owned()], ..Config::on_free_port() };
+    let config =
+        GatewayConfig { keys: vec![key], allowed_origins: vec![page.to_owned()], ..GatewayConfig::on_free_port() };
     let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete", "tools": []})))).await;
     let client = Client::of(&handle);
     let preflight = async |origin: &str| {

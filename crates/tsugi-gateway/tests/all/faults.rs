@@ -19,9 +19,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tsugi_client::{Manager, Options, ServerConfig, Target};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::{Backend, Config, Gateway, Hub, HubConfig};
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::{Backend, Gateway, GatewayConfig, Hub, HubConfig};
 use tsugi_protocol::answer::Answer;
 
 use crate::world::*;
@@ -52,11 +52,11 @@ pub(crate) struct Subject {
 impl Subject {
     /// tsugi itself, with one answer behind it.
     pub(crate) async fn tsugi() -> Self {
-        Self::with(Config::on_free_port()).await
+        Self::with(GatewayConfig::on_free_port()).await
     }
 
     /// tsugi itself under these settings.
-    pub(crate) async fn with(config: Config) -> Self {
+    pub(crate) async fn with(config: GatewayConfig) -> Self {
         let upstream = Upstream::default();
         let answer = upstream.answer();
         let handle = serve_with(config, answer.clone()).await;
@@ -64,11 +64,11 @@ impl Subject {
     }
 
     /// tsugi itself, with the answer as the server `up` of a hub: its tools are called `up__…`, and REST knows them.
-    pub(crate) async fn hub(config: Config) -> Self {
+    pub(crate) async fn hub(config: GatewayConfig) -> Self {
         let upstream = Upstream::default();
-        let manager = Manager::new(Options::default());
-        manager.register(ServerConfig::new("up", Target::InProcess(upstream.answer()))).unwrap();
-        let guard = Arc::new(Guard::new(&config));
+        let manager = Manager::new(ManagerOptions::default());
+        manager.register(ServerConfig::new("up", ConnectTarget::InProcess(upstream.answer()))).unwrap();
+        let guard = Arc::new(AccessGuard::new(&config));
         let hub = Hub::new(manager.clone(), HubConfig::default(), guard);
         let answer = hub.all().answer;
         let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();

@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tsugi_client::config::BreakerPolicy;
-use tsugi_client::connection::state::State;
-use tsugi_client::{Manager, Options, ServerConfig, Target};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::guard::api_key::{Key, Role};
-use tsugi_gateway::guard::permit::Permit;
-use tsugi_gateway::hub::shape::Shape;
-use tsugi_gateway::{Config, Gateway, Handle, Hub, HubConfig};
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::permit::AccessPermit;
+use tsugi_gateway::hub::presentation::ServerPresentation;
+use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, InputRequired, Outcome, Reply};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::RpcError;
-use tsugi_schema::tool_name::Naming;
+use tsugi_schema::tool_name::ToolNaming;
 
 use crate::world::*;
 
@@ -70,7 +70,7 @@ fn tools(mark: &str) -> Value {
 }
 
 fn tool(mark: &str, name: &str, call: &Call) -> Reply {
-    let arguments = call.params.get("arguments").unwrap_or_else(|| Raw::literal("{}"));
+    let arguments = call.params.get("arguments").unwrap_or_else(|| RawJson::literal("{}"));
     match name {
         "fail" => {
             let how: Value = arguments.to().unwrap();
@@ -79,7 +79,7 @@ fn tool(mark: &str, name: &str, call: &Call) -> Reply {
                     json!({"resultType": "complete", "isError": true, "content": [{"type": "text", "text": "it broke"}]}),
                 ),
                 Some("rpc") => {
-                    let data = Raw::from(json!({"field": "weight_kg"}));
+                    let data = RawJson::from(json!({"field": "weight_kg"}));
                     Reply::ready(Outcome::error(RpcError::with_data(
                         -32602,
                         "Invalid params: weight_kg must be positive",
@@ -114,25 +114,25 @@ fn tool(mark: &str, name: &str, call: &Call) -> Reply {
 }
 
 struct World {
-    handle: Handle,
+    handle: GatewayHandle,
     manager: Manager,
     client: Client,
 }
 
 impl World {
-    async fn of(marks: &[&'static str], config: Config, hub: HubConfig) -> Self {
-        let manager = Manager::new(Options::default());
+    async fn of(marks: &[&'static str], config: GatewayConfig, hub: HubConfig) -> Self {
+        let manager = Manager::new(ManagerOptions::default());
         for mark in marks {
-            manager.register(ServerConfig::new(*mark, Target::InProcess(marked(mark)))).unwrap();
+            manager.register(ServerConfig::new(*mark, ConnectTarget::InProcess(marked(mark)))).unwrap();
         }
-        let guard = Arc::new(Guard::new(&config));
+        let guard = Arc::new(AccessGuard::new(&config));
         let hub = Hub::new(manager.clone(), hub, guard);
         let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
         Self { client: Client::of(&handle), handle, manager }
     }
 
     async fn two() -> Self {
-        Self::of(&["a", "b"], Config::on_free_port(), HubConfig::default()).await
+        Self::of(&["a", "b"], GatewayConfig::on_free_port(), HubConfig::default()).await
     }
 
     async fn ask(&self, method: &str, params: Value) -> Value {
@@ -222,8 +222,8 @@ async fn a_legacy_client_gets_the_same_list_in_its_own_form() {
 
 #[tokio::test]
 async fn names_are_prefixed_only_where_they_must_be_when_so_configured() {
-    let hub = HubConfig { naming: Naming::PrefixOnConflict, ..HubConfig::default() };
-    let world = World::of(&["a", "b"], Config::on_free_port(), hub).await;
+    let hub = HubConfig { naming: ToolNaming::PrefixOnConflict, ..HubConfig::default() };
+    let world = World::of(&["a", "b"], GatewayConfig::on_free_port(), hub).await;
     let names = world.tool_names().await;
     assert!(names.contains(&"a__echo".to_owned()) && names.contains(&"only_b".to_owned()), "{names:?}");
 }
@@ -290,7 +290,7 @@ async fn a_server_that_appears_later_is_announced() {
     let listen = modern(json!("s"), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     let mut stream = world.client.open_modern("/mcp", &listen).await;
     stream.read_until("acknowledged").await;
-    world.manager.register(ServerConfig::new("c", Target::InProcess(marked("c")))).unwrap();
+    world.manager.register(ServerConfig::new("c", ConnectTarget::InProcess(marked("c")))).unwrap();
     stream.read_until("notifications/tools/list_changed").await;
     assert!(world.tool_names().await.contains(&"c__echo".to_owned()));
     world.manager.remove("c").await;
@@ -299,9 +299,9 @@ async fn a_server_that_appears_later_is_announced() {
 
 #[tokio::test]
 async fn what_a_caller_may_not_use_it_neither_sees_nor_calls() {
-    let (secret, key) = Key::generate("ann");
-    let permit = Permit::new(&["a/*", "b/only_*"], &["*/fail"]).unwrap();
-    let config = Config { keys: vec![key.with_permit(permit)], ..Config::on_free_port() };
+    let (secret, key) = ApiKey::generate("ann");
+    let permit = AccessPermit::new(&["a/*", "b/only_*"], &["*/fail"]).unwrap();
+    let config = GatewayConfig { keys: vec![key.with_permit(permit)], ..GatewayConfig::on_free_port() };
     let world = World::of(&["a", "b"], config, HubConfig::default()).await;
     let send = async |path: &str, method: &str, params: Value| {
         let message = modern(json!(1), method, params);
@@ -338,9 +338,12 @@ async fn what_a_caller_may_not_use_it_neither_sees_nor_calls() {
 
 #[tokio::test]
 async fn a_server_can_be_shown_differently() {
-    let shape = Shape::new(&["echo", "only_*"], &[]).unwrap().rename("echo", "say").describe("echo", "another word");
+    let shape = ServerPresentation::new(&["echo", "only_*"], &[])
+        .unwrap()
+        .rename("echo", "say")
+        .describe("echo", "another word");
     let hub = HubConfig { shapes: [("a".to_owned(), shape)].into(), ..HubConfig::default() };
-    let world = World::of(&["a"], Config::on_free_port(), hub).await;
+    let world = World::of(&["a"], GatewayConfig::on_free_port(), hub).await;
     assert_eq!(world.tool_names().await, ["a__say", "a__only_a"]);
     let list = world.ask("tools/list", json!({})).await;
     assert_eq!(list["result"]["tools"][0]["description"], "another word");
@@ -484,8 +487,8 @@ async fn servers_are_controlled_over_http_but_no_command_comes_in() {
 
 #[tokio::test]
 async fn an_admin_key_may_control() {
-    let (secret, key) = Key::generate("root");
-    let config = Config { keys: vec![key.with_role(Role::Admin)], ..Config::on_free_port() };
+    let (secret, key) = ApiKey::generate("root");
+    let config = GatewayConfig { keys: vec![key.with_role(KeyRole::Admin)], ..GatewayConfig::on_free_port() };
     let world = World::of(&["a"], config, HubConfig::default()).await;
     assert_eq!(world.client.send("GET", "/servers", &[("X-Api-Key", &secret)], "").await.status, 200);
 }
@@ -511,13 +514,13 @@ async fn numbers_are_told_per_server_and_tool() {
 }
 
 /// Nobody waits for the servers of this one: what they have is not known when the first call comes.
-async fn with_lazy(name: &str, target: Target) -> World {
-    let manager = Manager::new(Options::default());
+async fn with_lazy(name: &str, target: ConnectTarget) -> World {
+    let manager = Manager::new(ManagerOptions::default());
     let mut lazy = ServerConfig::new(name, target);
-    lazy.start = tsugi_client::Start::Lazy;
+    lazy.start = tsugi_client::StartPolicy::Lazy;
     manager.register(lazy).unwrap();
-    let config = Config::on_free_port();
-    let guard = Arc::new(Guard::new(&config));
+    let config = GatewayConfig::on_free_port();
+    let guard = Arc::new(AccessGuard::new(&config));
     let hub = HubConfig { settle: std::time::Duration::ZERO, ..HubConfig::default() };
     let hub = Hub::new(manager.clone(), hub, guard);
     let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
@@ -526,7 +529,7 @@ async fn with_lazy(name: &str, target: Target) -> World {
 
 #[tokio::test]
 async fn a_call_waits_for_the_server_that_its_name_begins_with() {
-    let world = with_lazy("late", Target::InProcess(marked("late"))).await;
+    let world = with_lazy("late", ConnectTarget::InProcess(marked("late"))).await;
     let got = world.ask("tools/call", json!({"name": "late__echo", "arguments": {"a": "x"}})).await;
     assert!(got["result"]["content"][0]["text"].as_str().unwrap().contains("late"), "{got}");
     for unknown in ["late__nothing", "nobody__echo"] {
@@ -537,7 +540,7 @@ async fn a_call_waits_for_the_server_that_its_name_begins_with() {
 
 #[tokio::test]
 async fn a_call_of_a_server_that_cannot_start_hears_why() {
-    let target = Target::stdio(tsugi_process::Command::new("tsugi-test-no-such-program"));
+    let target = ConnectTarget::stdio(tsugi_process::JobCommand::new("tsugi-test-no-such-program"));
     let world = with_lazy("gone", target).await;
     let got = world.ask("tools/call", json!({"name": "gone__echo", "arguments": {}})).await;
     assert!(got["error"]["message"].as_str().unwrap().contains("tsugi-test-no-such-program"), "{got}");
@@ -574,7 +577,7 @@ async fn the_list_of_servers_tells_what_waits_and_what_is_left_alone() {
         assert!(server.get(key).is_some(), "{key}: {server}");
     }
     let breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
-    let config = ServerConfig { breaker, ..ServerConfig::new("c", Target::InProcess(marked("c"))) };
+    let config = ServerConfig { breaker, ..ServerConfig::new("c", ConnectTarget::InProcess(marked("c"))) };
     world.manager.register(config).unwrap().ready(std::time::Duration::from_secs(60)).await.unwrap();
     world.post("/mcp/call", json!({"server": "c", "toolName": "fail", "input": {}})).await;
     let servers = world.get("/servers").await.json();
@@ -613,10 +616,10 @@ async fn a_session_with_one_server_goes_on_with_the_one_that_takes_its_place() {
     assert!(session.post("tools/call", call.clone()).await.body.contains("by"));
     let old = world.manager.server("a").unwrap();
     let timeout = Some(std::time::Duration::from_secs(50));
-    let configs =
-        ["a", "b"].map(|mark| ServerConfig { timeout, ..ServerConfig::new(mark, Target::InProcess(marked(mark))) });
+    let configs = ["a", "b"]
+        .map(|mark| ServerConfig { timeout, ..ServerConfig::new(mark, ConnectTarget::InProcess(marked(mark))) });
     world.manager.reconcile(configs.into());
-    until(|| old.status().state == State::Disconnected).await;
+    until(|| old.status().state == ConnectionState::Disconnected).await;
     let got = session.post("tools/call", call).await;
     assert!(got.body.contains("by"), "{got:?}");
     assert!(session.post("tools/list", json!({})).await.body.contains("only_a"));

@@ -3,11 +3,11 @@
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
-use tsugi_client::config::{EraChoice, Instances};
-use tsugi_client::{Manager, Options, ServerConfig, Target};
-use tsugi_gateway::guard::api_key::Key;
-use tsugi_gateway::{Config, Gateway, Handle, HubConfig};
-use tsugi_process::Command;
+use tsugi_client::config::{EraChoice, InstancePolicy};
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
+use tsugi_gateway::guard::api_key::ApiKey;
+use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, HubConfig};
+use tsugi_process::JobCommand;
 use tsugi_testkit::script::Script;
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
@@ -20,18 +20,18 @@ const VERSION: &str = "2025-06-18";
 /// A gateway with one server, `s`, that has an instance per session.
 struct World {
     scripted: Scripted,
-    handle: Handle,
+    handle: GatewayHandle,
     client: Client,
     _manager: Manager,
 }
 
-async fn world(config: Config) -> World {
+async fn world(config: GatewayConfig) -> World {
     let scripted = Scripted::new(Script::legacy());
-    let command = Command::new(scripted.program()).args(scripted.args());
+    let command = JobCommand::new(scripted.program()).args(scripted.args());
     let command = scripted.env().into_iter().fold(command, |command, (name, value)| command.env(name, value));
-    let mut server = ServerConfig::new("s", Target::stdio(command));
-    (server.era, server.instances) = (EraChoice::Legacy, Instances::PerSession);
-    let manager = Manager::new(Options::default());
+    let mut server = ServerConfig::new("s", ConnectTarget::stdio(command));
+    (server.era, server.instances) = (EraChoice::Legacy, InstancePolicy::PerSession);
+    let manager = Manager::new(ManagerOptions::default());
     manager.register(server).unwrap().ready(wait::PATIENCE).await.unwrap();
     let (handle, _) = Gateway::serve_manager(config, manager.clone(), HubConfig::default()).await.unwrap();
     let client = Client::of(&handle);
@@ -58,7 +58,7 @@ fn pid_in(answer: &Value) -> u64 {
 
 #[tokio::test]
 async fn each_legacy_session_has_a_process_of_its_own_that_ends_with_it() {
-    let world = world(Config::on_free_port()).await;
+    let world = world(GatewayConfig::on_free_port()).await;
     let one = open_session(&world.client, VERSION, &[]).await;
     let two = open_session(&world.client, VERSION, &[]).await;
     let (first, second) = (world.pid(&one).await, world.pid(&two).await);
@@ -73,7 +73,7 @@ async fn each_legacy_session_has_a_process_of_its_own_that_ends_with_it() {
 
 #[tokio::test]
 async fn a_session_that_makes_room_for_another_takes_its_process_along() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.sessions = 1;
     let world = world(config).await;
     let one = open_session(&world.client, VERSION, &[]).await;
@@ -85,7 +85,7 @@ async fn a_session_that_makes_room_for_another_takes_its_process_along() {
 
 #[tokio::test]
 async fn each_web_socket_has_a_process_of_its_own_that_ends_with_it() {
-    let world = world(Config::on_free_port()).await;
+    let world = world(GatewayConfig::on_free_port()).await;
     let url = world.handle.url().replace("http", "ws") + "/ws";
     let mut sockets = Vec::new();
     for _ in 0..2 {
@@ -113,16 +113,16 @@ async fn each_web_socket_has_a_process_of_its_own_that_ends_with_it() {
 
 #[tokio::test]
 async fn calls_without_a_session_go_by_key_and_without_either_are_refused() {
-    let open = world(Config::on_free_port()).await;
+    let open = world(GatewayConfig::on_free_port()).await;
     let refused = open.client.modern("/mcp", &tool_call(json!(1), "s__about", json!({}))).await.json();
     assert_eq!(refused["error"]["data"]["code"], "PERMISSION_DENIED", "{refused}");
     let body = json!({"server": "s", "toolName": "about", "input": {}}).to_string();
     let refused = open.client.send("POST", "/mcp/call", &[JSON], &body).await;
     assert!(refused.status == 403 && refused.body.contains("tsugi key add"), "{refused:?}");
 
-    let (ann, key_of_ann) = Key::generate("ann");
-    let (bob, key_of_bob) = Key::generate("bob");
-    let world = world(Config { keys: vec![key_of_ann, key_of_bob], ..Config::on_free_port() }).await;
+    let (ann, key_of_ann) = ApiKey::generate("ann");
+    let (bob, key_of_bob) = ApiKey::generate("bob");
+    let world = world(GatewayConfig { keys: vec![key_of_ann, key_of_bob], ..GatewayConfig::on_free_port() }).await;
     let pid = async |key: &str| {
         let message = tool_call(json!(1), "s__about", json!({}));
         let headers = modern_headers(&message);

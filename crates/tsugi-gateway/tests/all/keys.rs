@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
-use tsugi_client::{Manager, Options, ServerConfig, Target};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::guard::api_key::{Key, Role};
-use tsugi_gateway::guard::permit::Permit;
-use tsugi_gateway::guard::quota::Quota;
-use tsugi_gateway::guard::token::Tokens;
-use tsugi_gateway::{Config, Gateway, Handle, Hub, HubConfig};
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::permit::AccessPermit;
+use tsugi_gateway::guard::quota::CallQuota;
+use tsugi_gateway::guard::token::TokenAuthority;
+use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};
 use tsugi_protocol::answer::{Answer, Call, Reply};
 use tsugi_protocol::mcp::Method;
 
@@ -47,24 +47,24 @@ fn server(drops: Drops) -> Arc<dyn Answer> {
 
 struct World {
     client: Client,
-    guard: Arc<Guard>,
+    guard: Arc<AccessGuard>,
     drops: Drops,
     _manager: Manager,
-    _handle: Handle,
+    _handle: GatewayHandle,
 }
 
 impl World {
     /// The servers `up` and `other` behind a gateway with these settings.
-    async fn of(config: Config) -> Self {
-        let guard = Arc::new(Guard::new(&config));
+    async fn of(config: GatewayConfig) -> Self {
+        let guard = Arc::new(AccessGuard::new(&config));
         Self::guarded(config, guard).await
     }
 
-    async fn guarded(config: Config, guard: Arc<Guard>) -> Self {
-        let manager = Manager::new(Options::default());
+    async fn guarded(config: GatewayConfig, guard: Arc<AccessGuard>) -> Self {
+        let manager = Manager::new(ManagerOptions::default());
         let drops = Drops::default();
         for name in ["up", "other"] {
-            let added = manager.register(ServerConfig::new(name, Target::InProcess(server(drops.clone()))));
+            let added = manager.register(ServerConfig::new(name, ConnectTarget::InProcess(server(drops.clone()))));
             added.unwrap().ready(std::time::Duration::from_secs(60)).await.unwrap();
         }
         let hub = Hub::new(manager.clone(), HubConfig::default(), guard.clone());
@@ -73,8 +73,8 @@ impl World {
         Self { client, guard, drops, _manager: manager, _handle: handle }
     }
 
-    async fn with_keys(keys: Vec<Key>) -> Self {
-        Self::of(Config { keys, ..Config::on_free_port() }).await
+    async fn with_keys(keys: Vec<ApiKey>) -> Self {
+        Self::of(GatewayConfig { keys, ..GatewayConfig::on_free_port() }).await
     }
 
     async fn call(&self, secret: &str, tool: &str) -> Got {
@@ -122,29 +122,29 @@ impl Socket {
     }
 }
 
-fn restricted(name: &str) -> (String, Key) {
-    let (secret, key) = Key::generate(name);
-    (secret, key.with_permit(Permit::new(&["up/*"], &["up/secret"]).unwrap()))
+fn restricted(name: &str) -> (String, ApiKey) {
+    let (secret, key) = ApiKey::generate(name);
+    (secret, key.with_permit(AccessPermit::new(&["up/*"], &["up/secret"]).unwrap()))
 }
 
 #[tokio::test]
 async fn a_socket_whose_key_is_taken_away_gains_nothing_and_is_closed() {
     let (ann, key) = restricted("ann");
-    let world = World::with_keys(vec![key.clone(), Key::generate("bob").1]).await;
+    let world = World::with_keys(vec![key.clone(), ApiKey::generate("bob").1]).await;
     let mut socket = world.socket(&ann).await;
     assert_eq!(socket.ask(tool_call(json!(1), "up__secret", json!({}))).await["error"]["code"], -31008);
     // What others change does not concern her.
     world.guard.replace_keys(vec![key]);
     assert_eq!(socket.ask(tool_call(json!(2), "up__echo", json!({}))).await["id"], 2);
     let permit = |name: &str| world.guard.permit(name).expect("a name without a key is restricted");
-    world.guard.replace_keys(vec![Key::generate("bob").1]);
+    world.guard.replace_keys(vec![ApiKey::generate("bob").1]);
     assert!(!permit("ann").allows("up", "secret") && !permit("ann").allows("up", "echo"));
     socket.closed().await;
 }
 
 #[tokio::test]
 async fn streams_of_every_kind_end_with_the_key_that_opened_them() {
-    let (ann, key) = Key::generate("ann");
+    let (ann, key) = ApiKey::generate("ann");
     let world = World::with_keys(vec![key]).await;
     let with_key = ("X-Api-Key", ann.as_str());
     let session = open_session(&world.client, "2025-11-25", &[with_key]).await;
@@ -158,7 +158,7 @@ async fn streams_of_every_kind_end_with_the_key_that_opened_them() {
         world.stream("GET", "/mcp", &changes, "", ":\n\n").await,
         world.stream("POST", "/mcp", &headers, &listen.to_string(), "acknowledged").await,
     ];
-    world.guard.replace_keys(vec![Key::generate("bob").1]);
+    world.guard.replace_keys(vec![ApiKey::generate("bob").1]);
     for stream in streams {
         stream.read_to_end().await;
     }
@@ -166,8 +166,8 @@ async fn streams_of_every_kind_end_with_the_key_that_opened_them() {
 
 #[tokio::test]
 async fn a_key_that_is_made_smaller_keeps_neither_its_socket_nor_its_session() {
-    let (ann, key) = Key::generate("ann");
-    let world = World::with_keys(vec![key.clone().with_role(Role::Admin)]).await;
+    let (ann, key) = ApiKey::generate("ann");
+    let world = World::with_keys(vec![key.clone().with_role(KeyRole::Admin)]).await;
     let with_key = ("X-Api-Key", ann.as_str());
     let session = open_session(&world.client, "2025-11-25", &[with_key]).await;
     let mut socket = world.socket(&ann).await;
@@ -180,32 +180,32 @@ async fn a_key_that_is_made_smaller_keeps_neither_its_socket_nor_its_session() {
 
 #[tokio::test]
 async fn the_last_key_that_goes_shuts_a_door_that_others_can_reach() {
-    let (ann, key) = Key::generate("ann");
+    let (ann, key) = ApiKey::generate("ann");
     let listen = vec!["0.0.0.0:0".parse().unwrap()];
-    let world = World::of(Config { listen, keys: vec![key.clone()], ..Config::on_free_port() }).await;
+    let world = World::of(GatewayConfig { listen, keys: vec![key.clone()], ..GatewayConfig::on_free_port() }).await;
     assert_eq!(world.call(&ann, "up__echo").await.status, 200);
     let mut socket = world.socket(&ann).await;
     world.guard.replace_keys(Vec::new());
-    assert!(world.guard.is_shut() && world.guard.asks_for_keys());
+    assert!(world.guard.refuses_everyone() && world.guard.asks_for_keys());
     socket.closed().await;
     assert_eq!(world.call(&ann, "up__echo").await.status, 401, "the key is gone");
     assert_eq!(world.client.send("GET", "/mcp/tools", &[], "").await.status, 401, "and nobody comes in without one");
     world.guard.replace_keys(vec![key]);
     assert_eq!(world.call(&ann, "up__echo").await.status, 200);
-    let local = World::with_keys(vec![Key::generate("ann").1]).await;
+    let local = World::with_keys(vec![ApiKey::generate("ann").1]).await;
     local.guard.replace_keys(Vec::new());
     assert_eq!(local.client.send("GET", "/mcp/tools", &[], "").await.status, 200, "on this machine it opens");
 }
 
 #[tokio::test]
 async fn a_gateway_over_a_manager_has_one_door_for_coming_in_and_for_what_may_be_used() {
-    let manager = Manager::new(Options::default());
-    let up = manager.register(ServerConfig::new("up", Target::InProcess(server(Drops::default())))).unwrap();
+    let manager = Manager::new(ManagerOptions::default());
+    let up = manager.register(ServerConfig::new("up", ConnectTarget::InProcess(server(Drops::default())))).unwrap();
     up.ready(std::time::Duration::from_secs(60)).await.unwrap();
-    let config = Config { keys: vec![Key::generate("ann").1], ..Config::on_free_port() };
+    let config = GatewayConfig { keys: vec![ApiKey::generate("ann").1], ..GatewayConfig::on_free_port() };
     let (handle, hub) = Gateway::serve_manager(config, manager.clone(), HubConfig::default()).await.unwrap();
-    let (bob, key) = Key::generate("bob");
-    handle.guard().replace_keys(vec![key.with_permit(Permit::new(&["up/echo"], &[]).unwrap())]);
+    let (bob, key) = ApiKey::generate("bob");
+    handle.guard().replace_keys(vec![key.with_permit(AccessPermit::new(&["up/echo"], &[]).unwrap())]);
     let tools = Client::of(&handle).send("GET", "/mcp/tools", &[("X-Api-Key", &bob)], "").await;
     assert!(tools.body.contains("echo") && !tools.body.contains("secret"), "{tools:?}");
     assert_eq!(hub.manager().servers().len(), 1);
@@ -213,8 +213,8 @@ async fn a_gateway_over_a_manager_has_one_door_for_coming_in_and_for_what_may_be
 
 #[tokio::test]
 async fn a_key_that_calls_too_often_is_told_when_to_come_back() {
-    let (ann, key) = Key::generate("ann");
-    let world = World::with_keys(vec![key.with_quota(Quota { per_minute: 1, burst: 2 })]).await;
+    let (ann, key) = ApiKey::generate("ann");
+    let world = World::with_keys(vec![key.with_quota(CallQuota { per_minute: 1, burst: 2 })]).await;
     let headers = [JSON, ("X-Api-Key", ann.as_str())];
     for _ in 0..5 {
         assert_eq!(world.client.send("GET", "/healthz", &headers, "").await.status, 200, "looking is no call");
@@ -235,10 +235,10 @@ async fn a_key_that_calls_too_often_is_told_when_to_come_back() {
 
 #[tokio::test]
 async fn every_call_of_a_socket_and_of_a_batch_counts() {
-    let quota = Quota { per_minute: 1, burst: 2 };
-    let (ann, of_ann) = Key::generate("ann");
-    let (bob, of_bob) = Key::generate("bob");
-    let (cid, of_cid) = Key::generate("cid");
+    let quota = CallQuota { per_minute: 1, burst: 2 };
+    let (ann, of_ann) = ApiKey::generate("ann");
+    let (bob, of_bob) = ApiKey::generate("bob");
+    let (cid, of_cid) = ApiKey::generate("cid");
     let keys = [of_ann, of_bob, of_cid].map(|key| key.with_quota(quota));
     let world = World::with_keys(keys.to_vec()).await;
     let mut socket = world.socket(&ann).await;
@@ -263,7 +263,7 @@ async fn every_call_of_a_socket_and_of_a_batch_counts() {
 
 #[tokio::test]
 async fn a_key_has_only_so_many_calls_in_flight() {
-    let (ann, key) = Key::generate("ann");
+    let (ann, key) = ApiKey::generate("ann");
     let world = World::with_keys(vec![key.with_max_in_flight(2)]).await;
     let mut socket = world.socket(&ann).await;
     for id in ["a", "b"] {
@@ -283,8 +283,8 @@ async fn a_key_has_only_so_many_calls_in_flight() {
 #[tokio::test]
 async fn a_restricted_key_hears_nothing_of_servers_that_it_may_not_use() {
     let (ann, key) = restricted("ann");
-    let (ops, admin) = Key::generate("ops");
-    let world = World::with_keys(vec![key, admin.with_role(Role::Admin)]).await;
+    let (ops, admin) = ApiKey::generate("ops");
+    let world = World::with_keys(vec![key, admin.with_role(KeyRole::Admin)]).await;
     let ask = async |secret: &str, path: &str, method: &str, params: Value| {
         let message = modern(json!(1), method, params);
         let own = modern_headers(&message);
@@ -319,8 +319,8 @@ async fn a_restricted_key_hears_nothing_of_servers_that_it_may_not_use() {
 
 #[tokio::test]
 async fn one_server_by_itself_is_narrowed_for_completions_and_subscriptions_too() {
-    let (ann, key) = Key::generate("ann");
-    let key = key.with_permit(Permit::new(&["up/*"], &["up/secret", "up/x://secret"]).unwrap());
+    let (ann, key) = ApiKey::generate("ann");
+    let key = key.with_permit(AccessPermit::new(&["up/*"], &["up/secret", "up/x://secret"]).unwrap());
     let world = World::with_keys(vec![key]).await;
     let ask = async |method: &str, params: Value| {
         let message = modern(json!(1), method, params);
@@ -340,27 +340,27 @@ async fn one_server_by_itself_is_narrowed_for_completions_and_subscriptions_too(
 /// A token that holds until it does not.
 struct OneToken(Arc<AtomicBool>);
 
-impl Tokens for OneToken {
+impl TokenAuthority for OneToken {
     fn is_token(&self, secret: &str) -> bool {
         secret.starts_with("tok_")
     }
 
-    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<Key>> {
+    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<ApiKey>> {
         let holds = self.0.load(Ordering::SeqCst);
-        Box::pin(async move { holds.then(|| Key::of_secret("board:ann", secret)) })
+        Box::pin(async move { holds.then(|| ApiKey::of_secret("board:ann", secret)) })
     }
 
-    fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
-        principal.starts_with("board:").then(|| Arc::new(Permit::new(&["up"], &[]).unwrap()))
+    fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
+        principal.starts_with("board:").then(|| Arc::new(AccessPermit::new(&["up"], &[]).unwrap()))
     }
 }
 
 #[tokio::test]
 async fn a_socket_whose_token_does_not_hold_any_more_is_closed() {
-    let mut config = Config { keys: vec![Key::generate("bob").1], ..Config::on_free_port() };
+    let mut config = GatewayConfig { keys: vec![ApiKey::generate("bob").1], ..GatewayConfig::on_free_port() };
     config.limits.keep_alive = std::time::Duration::from_millis(20);
     let holds = Arc::new(AtomicBool::new(true));
-    let guard = Guard::new(&config).with_tokens(Arc::new(OneToken(holds.clone())));
+    let guard = AccessGuard::new(&config).with_tokens(Arc::new(OneToken(holds.clone())));
     let world = World::guarded(config, Arc::new(guard)).await;
     let mut socket = world.socket("tok_1").await;
     for id in 0..3 {

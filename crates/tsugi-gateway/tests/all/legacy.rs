@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_gateway::guard::api_key::Key;
-use tsugi_gateway::{Config, Handle};
-use tsugi_protocol::answer::{Answer, Call, Event, InputRequired, Outcome, Reply};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_gateway::guard::api_key::ApiKey;
+use tsugi_gateway::{GatewayConfig, GatewayHandle};
+use tsugi_protocol::answer::{Answer, Call, InputRequired, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::Method;
 
 use crate::world::*;
@@ -60,7 +60,7 @@ fn tool(call: &Call) -> Reply {
             let events = [
                 note("notifications/progress", json!({"progressToken": token, "progress": 1})),
                 note("notifications/message", json!({"level": "info", "data": "log"})),
-                Event::Done(Outcome::complete(Object::from(text("done")))),
+                ReplyEvent::Done(Outcome::complete(JsonObject::from(text("done")))),
             ];
             Reply::from_source(Events(events.into(), None))
         }
@@ -71,7 +71,7 @@ fn tool(call: &Call) -> Reply {
 
 fn ask(call: &Call) -> Reply {
     let Some(answers) = call.params.get("inputResponses") else {
-        let params = Raw::from(json!({"message": "who?", "requestedSchema": {"type": "object", "properties": {}}}));
+        let params = RawJson::from(json!({"message": "who?", "requestedSchema": {"type": "object", "properties": {}}}));
         return Reply::ready(Outcome::InputRequired(InputRequired::one(
             "who",
             &Method::Elicit,
@@ -104,11 +104,11 @@ struct Session {
 }
 
 impl Session {
-    async fn open(handle: &Handle, version: &str) -> Self {
+    async fn open(handle: &GatewayHandle, version: &str) -> Self {
         Self::open_as(handle, version, Vec::new()).await
     }
 
-    async fn open_as(handle: &Handle, version: &str, extra: Vec<(&'static str, String)>) -> Self {
+    async fn open_as(handle: &GatewayHandle, version: &str, extra: Vec<(&'static str, String)>) -> Self {
         let client = Client::of(handle);
         let mut session = Self { client, id: String::new(), extra };
         let got = session.post(&initialize(version)).await;
@@ -169,9 +169,9 @@ async fn a_request_is_answered_as_json_in_the_legacy_form() {
 
 #[tokio::test]
 async fn a_session_belongs_to_its_caller_and_ends_when_deleted() {
-    let (ann, ann_key) = Key::generate("ann");
-    let (bob, bob_key) = Key::generate("bob");
-    let config = Config { keys: vec![ann_key, bob_key], ..Config::on_free_port() };
+    let (ann, ann_key) = ApiKey::generate("ann");
+    let (bob, bob_key) = ApiKey::generate("bob");
+    let config = GatewayConfig { keys: vec![ann_key, bob_key], ..GatewayConfig::on_free_port() };
     let handle = serve_with(config, server()).await;
     let mut session = Session::open_as(&handle, "2025-11-25", vec![("X-Api-Key", ann.clone())]).await;
     let ping = request(json!(1), "ping", json!({}));
@@ -300,7 +300,7 @@ async fn changed_roots_are_asked_for_on_the_stream_for_changes_also_when_it_is_o
 
 #[tokio::test]
 async fn a_server_that_never_stops_asking_is_stopped() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.rounds = 2;
     let handle = serve_with(config, server()).await;
     let session = Session::open(&handle, "2025-11-25").await;
@@ -344,7 +344,7 @@ async fn a_broken_stream_can_be_resumed_and_its_call_goes_on() {
             let mut finished = finished.clone();
             Reply::from_future(async move {
                 let _ = finished.wait_for(|done| *done).await;
-                Outcome::complete(Object::from(text("kept")))
+                Outcome::complete(JsonObject::from(text("kept")))
             })
         }
         _ => answer(call),
@@ -376,7 +376,7 @@ async fn stopping_waits_for_calls_whose_clients_have_left() {
             Reply::from_future(async move {
                 let _ = finished.wait_for(|done| *done).await;
                 drop(over.guard());
-                Outcome::complete(Object::from(text("kept")))
+                Outcome::complete(JsonObject::from(text("kept")))
             })
         }
         _ => answer(call),
@@ -443,7 +443,7 @@ async fn equal_ids_in_flight_are_all_answered_right() {
             let name = call.subject().unwrap_or_default().into_owned();
             Reply::from_future(async move {
                 tokio::task::yield_now().await;
-                Outcome::complete(Object::from(text(&name)))
+                Outcome::complete(JsonObject::from(text(&name)))
             })
         }
         _ => answer(call),
@@ -465,7 +465,7 @@ async fn equal_ids_in_flight_are_all_answered_right() {
 
 #[tokio::test]
 async fn the_table_of_sessions_never_grows_beyond_its_limit() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.sessions = 20;
     let handle = serve_with(config, server()).await;
     let mut ids = Vec::new();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tsugi_gateway::backend::Single;
-use tsugi_gateway::{Config, Endpoint, Tools};
-use tsugi_protocol::answer::{Answer, Event, Fault, FaultCode, InputRequired, Outcome, Reply};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_gateway::backend::SingleBackend;
+use tsugi_gateway::{Endpoint, GatewayConfig, ToolHeaders};
+use tsugi_protocol::answer::{Answer, Fault, FaultCode, InputRequired, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::RpcError;
 use tsugi_schema::header_param::HeaderParams;
@@ -15,21 +15,21 @@ use crate::world::*;
 
 struct Region;
 
-impl Tools for Region {
+impl ToolHeaders for Region {
     fn header_params(&self, tool: &str) -> Option<Arc<HeaderParams>> {
         let schema = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
         (tool == "deploy").then(|| Arc::new(HeaderParams::of(&schema).unwrap()))
     }
 }
 
-async fn echo() -> tsugi_gateway::Handle {
+async fn echo() -> tsugi_gateway::GatewayHandle {
     let answer = script(|call| {
         let subject = call.subject().unwrap_or_default().into_owned();
         let result = json!({"resultType": "complete", "method": call.method.as_str(), "about": subject});
         complete(result)
     });
     let endpoint = Endpoint { answer, tools: Arc::new(Region) };
-    serve_backend(Config::on_free_port(), Arc::new(Single::of(endpoint))).await
+    serve_backend(GatewayConfig::on_free_port(), Arc::new(SingleBackend::of(endpoint))).await
 }
 
 fn call(name: &str, arguments: Value) -> Value {
@@ -67,7 +67,7 @@ async fn headers_that_differ_from_the_body_are_refused_before_anybody_is_asked()
         }),
         tools: Arc::new(Region),
     };
-    let handle = serve_backend(Config::on_free_port(), Arc::new(Single::of(endpoint))).await;
+    let handle = serve_backend(GatewayConfig::on_free_port(), Arc::new(SingleBackend::of(endpoint))).await;
     let client = Client::of(&handle);
     let body = call("deploy", json!({"region": "eu"})).to_string();
     let good = [
@@ -138,11 +138,11 @@ async fn failures_keep_their_number_and_get_the_status_the_specification_fixes()
     let handle = serve(script(|call| match call.subject().as_deref() {
         Some("method") => Reply::ready(Outcome::error(RpcError::new(-32601, "no such method"))),
         Some("capability") => {
-            let data = Raw::from(json!({"requiredCapabilities": {"sampling": {}}}));
+            let data = RawJson::from(json!({"requiredCapabilities": {"sampling": {}}}));
             Reply::ready(Outcome::error(RpcError::with_data(-32021, "needs sampling", Some(&data))))
         }
         Some("roots") => {
-            let needed = Raw::from(json!({"roots": {}}));
+            let needed = RawJson::from(json!({"roots": {}}));
             Reply::fault(Fault::new(FaultCode::MissingCapability, "needs roots").with_details(needed))
         }
         Some("vendor") => Reply::ready(Outcome::error(RpcError::new(-1, "own error"))),
@@ -171,7 +171,7 @@ async fn failures_keep_their_number_and_get_the_status_the_specification_fixes()
 #[tokio::test]
 async fn questions_come_up_as_an_input_required_result() {
     let handle = serve(script(|_| {
-        let params = Raw::from(json!({"message": "who?"}));
+        let params = RawJson::from(json!({"message": "who?"}));
         let input = InputRequired::one("who", &Method::Elicit, Some(&params), Some("sealed".into()));
         Reply::ready(Outcome::InputRequired(input))
     }))
@@ -189,7 +189,7 @@ async fn notes_make_a_stream_that_ends_with_the_response() {
             note("notifications/progress", json!({"progressToken": "p1", "progress": 1})),
             note("notifications/message", json!({"level": "debug", "data": "too fine"})),
             note("notifications/message", json!({"level": "error", "data": "oh"})),
-            Event::Done(Outcome::complete(Object::from(text("done")))),
+            ReplyEvent::Done(Outcome::complete(JsonObject::from(text("done")))),
         ];
         Reply::from_source(Events(events.into(), None))
     }))
@@ -254,7 +254,7 @@ async fn the_first_event_of_a_subscription_is_its_acknowledgment() {
     let handle = serve(script(|_| {
         let events = [
             note("notifications/tools/list_changed", json!({})),
-            Event::Done(Outcome::complete(Object::from(json!({})))),
+            ReplyEvent::Done(Outcome::complete(JsonObject::from(json!({})))),
         ];
         Reply::from_source(Events(events.into(), None))
     }))

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tsugi_gateway::face::stdio;
 use tsugi_protocol::answer::{Answer, Call, InputRequired, Outcome, Reply};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
 
 use crate::world::*;
@@ -26,7 +26,7 @@ fn server(drops: Drops) -> Arc<dyn Answer> {
             Some("ask") => match call.params.get("inputResponses") {
                 Some(answers) => complete(text(answers.as_str())),
                 None => {
-                    let params = Raw::from(json!({"message": "who?"}));
+                    let params = RawJson::from(json!({"message": "who?"}));
                     Reply::ready(Outcome::InputRequired(InputRequired::one(
                         "who",
                         &Method::Elicit,
@@ -291,7 +291,7 @@ fn slow(wait: Duration) -> Arc<dyn Answer> {
         let is_greeting = call.method == Method::Discover;
         let reply = server.answer(call);
         match is_greeting {
-            true => Reply::from_late(async move {
+            true => Reply::from_pending_reply(async move {
                 tokio::time::sleep(wait).await;
                 reply
             }),
@@ -433,7 +433,7 @@ async fn stopping_waits_for_a_websockets_calls_and_ends_its_connection() {
         let mut finished = finished.clone();
         Reply::from_future(async move {
             let _ = finished.wait_for(|done| *done).await;
-            Outcome::complete(tsugi_protocol::json::Object::from(text("late")))
+            Outcome::complete(tsugi_protocol::json::JsonObject::from(text("late")))
         })
     }))
     .await;
@@ -491,7 +491,7 @@ async fn stopping_does_not_wait_for_a_websocket_that_does_not_read() {
 
 #[tokio::test]
 async fn a_message_on_a_websocket_is_bounded_like_a_body() {
-    let mut config = tsugi_gateway::Config::on_free_port();
+    let mut config = tsugi_gateway::GatewayConfig::on_free_port();
     config.limits.body = 100_000;
     let handle = serve_with(config, server(Drops::default())).await;
     let url = format!("{}/ws", handle.url().replace("http", "ws"));

@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tsugi_gateway::backend::Single;
-use tsugi_gateway::{Backend, Config, Gateway, Handle};
-use tsugi_protocol::answer::{Answer, Call, Event, Outcome, Reply, Source};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_gateway::backend::SingleBackend;
+use tsugi_gateway::{Backend, Gateway, GatewayConfig, GatewayHandle};
+use tsugi_protocol::answer::{Answer, Call, Outcome, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::rpc::Notification;
+use tsugi_protocol::rpc::RpcNotification;
 
 /// An answer made of a function.
 pub(crate) struct Script<F>(pub(crate) F);
@@ -31,7 +31,7 @@ pub(crate) fn script(answer: impl Fn(Call) -> Reply + Send + Sync + 'static) -> 
 
 /// A reply that says this result at once.
 pub(crate) fn complete(result: Value) -> Reply {
-    Reply::ready(Outcome::complete(Object::from(result)))
+    Reply::ready(Outcome::complete(JsonObject::from(result)))
 }
 
 /// A result with one text block.
@@ -41,12 +41,12 @@ pub(crate) fn text(text: &str) -> Value {
 
 /// A reply of scripted events; when they are used up it stays silent for ever.
 pub(crate) struct Events(
-    pub(crate) VecDeque<Event>,
+    pub(crate) VecDeque<ReplyEvent>,
     #[allow(dead_code, reason = "dropped with the reply")] pub(crate) Option<Dropped>,
 );
 
-impl Source for Events {
-    fn poll_event(mut self: std::pin::Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for Events {
+    fn poll_event(mut self: std::pin::Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<ReplyEvent> {
         self.0.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -84,19 +84,19 @@ pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     tokio::time::timeout(std::time::Duration::from_secs(10), waiting).await.expect("the condition holds in time");
 }
 
-pub(crate) fn note(method: &str, params: Value) -> Event {
-    Event::Note(Notification::new(Method::from(method), Some(Raw::from(params))))
+pub(crate) fn note(method: &str, params: Value) -> ReplyEvent {
+    ReplyEvent::Note(RpcNotification::new(Method::from(method), Some(RawJson::from(params))))
 }
 
-pub(crate) async fn serve(answer: Arc<dyn Answer>) -> Handle {
-    serve_with(Config::on_free_port(), answer).await
+pub(crate) async fn serve(answer: Arc<dyn Answer>) -> GatewayHandle {
+    serve_with(GatewayConfig::on_free_port(), answer).await
 }
 
-pub(crate) async fn serve_with(config: Config, answer: Arc<dyn Answer>) -> Handle {
-    serve_backend(config, Arc::new(Single::new(answer))).await
+pub(crate) async fn serve_with(config: GatewayConfig, answer: Arc<dyn Answer>) -> GatewayHandle {
+    serve_backend(config, Arc::new(SingleBackend::new(answer))).await
 }
 
-pub(crate) async fn serve_backend(config: Config, backend: Arc<dyn Backend>) -> Handle {
+pub(crate) async fn serve_backend(config: GatewayConfig, backend: Arc<dyn Backend>) -> GatewayHandle {
     Gateway::serve(config, backend).await.expect("a free port can be used")
 }
 
@@ -171,11 +171,11 @@ impl Exchange {
 pub(crate) struct Client(pub(crate) SocketAddr);
 
 impl Client {
-    pub(crate) fn of(handle: &Handle) -> Self {
+    pub(crate) fn of(handle: &GatewayHandle) -> Self {
         Self(handle.addresses()[0])
     }
 
-    /// The text of a request; `Host` and `Connection: close` are added unless given.
+    /// The text of a request; `SessionHost` and `Connection: close` are added unless given.
     pub(crate) fn request(&self, verb: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
         let mut request = format!("{verb} {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {

@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::caller::Caller;
-use super::desk::Desk;
-use super::status::Change;
+use super::action_context::ActionContext;
+use super::caller::ActionCaller;
+use super::status::StatusChange;
 use super::view::TaskView;
-use super::{Action, Effect, Pm};
+use super::{Action, ActionEffect, Pm};
 use crate::domain::agent::{Agent, AgentStatus, AgentType};
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef, TokenId};
 use crate::domain::limit;
 use crate::domain::member::{Membership, Role};
 use crate::domain::permission::{Power, denied};
-use crate::domain::session::{self, EndKind, Session, Signal};
+use crate::domain::session::{self, AgentSession, EndKind, LifeSignal};
 use crate::domain::task::TaskStatus;
 use crate::domain::time::Moment;
-use crate::domain::token::Token;
+use crate::domain::token::AccessToken;
 use crate::store::tx::{Tx, hex_digest, what};
 
 /// How the secret of every token begins, so that it is never taken for another kind of key.
@@ -65,15 +65,15 @@ impl RegisterAgent {
 
 impl Action for RegisterAgent {
     const NAME: &'static str = "register_agent";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Agent;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = Agent;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Agent, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
         desk.check_keeps_people()?;
         let id = self.agent_id.clone().unwrap_or_else(|| AgentId::mint(Tx::bits()));
         let name = self.name.clone().unwrap_or_else(|| id.to_string());
         if desk.tx.agent_get(&id).is_ok() || desk.tx.agent_by_name(&name)?.is_some() {
-            return Err(Fault::invalid(format!("there is already an agent `{id}` or `{name}`")).with("field", "name"));
+            return Err(PmFault::invalid(format!("there is already an agent `{id}` or `{name}`")).with("field", "name"));
         }
         let agent = Agent {
             id,
@@ -113,15 +113,15 @@ pub struct UpdateAgent {
 
 impl Action for UpdateAgent {
     const NAME: &'static str = "update_agent";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Agent;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = Agent;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Agent, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
         desk.check_keeps(&self.agent_id)?;
         let before = desk.tx.agent_lock(&self.agent_id)?;
         let name = self.name.clone().unwrap_or_else(|| before.name.clone());
         if desk.tx.agent_by_name(&name)?.is_some_and(|other| other.id != before.id) {
-            return Err(Fault::invalid(format!("there is already an agent `{name}`")).with("field", "name"));
+            return Err(PmFault::invalid(format!("there is already an agent `{name}`")).with("field", "name"));
         }
         let after = Agent {
             name,
@@ -153,10 +153,10 @@ pub struct SetMembership {
 
 impl Action for SetMembership {
     const NAME: &'static str = "set_membership";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Option<Membership>;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = Option<Membership>;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Option<Membership>, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Option<Membership>, PmFault> {
         desk.project_to_change(&self.project_id, Power::Own)?;
         let agent = desk.tx.agent_get(&self.agent_id)?;
         if self.role == Some(Role::Owner) && agent.kind == AgentType::Ai && !self.allow_ai_owner {
@@ -183,9 +183,9 @@ impl Action for SetMembership {
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// Agents are made by whoever has the database in hand, or owns a project.
-    fn check_keeps_people(&mut self) -> Result<(), Fault> {
+    fn check_keeps_people(&mut self) -> Result<(), PmFault> {
         let Some(agent) = self.caller.bound_agent() else { return Ok(()) };
         let owns = self.tx.membership_of_agent(agent)?.iter().any(|one| one.role.may(Power::Own));
         if owns {
@@ -198,7 +198,7 @@ impl Desk<'_, '_> {
     /// Whether the caller may act for an agent as its keeper: with the database in hand, for itself, or as the owner
     /// of every project the agent belongs to. Anybody can own some project; that must not give anybody everybody's
     /// name.
-    fn keeps(&mut self, kept: &AgentId) -> Result<bool, Fault> {
+    fn keeps(&mut self, kept: &AgentId) -> Result<bool, PmFault> {
         let Some(me) = self.caller.bound_agent() else { return Ok(true) };
         if me == kept {
             return Ok(true);
@@ -209,7 +209,7 @@ impl Desk<'_, '_> {
         Ok(self.tx.membership_of_agent(kept)?.iter().all(owned))
     }
 
-    fn check_keeps(&mut self, kept: &AgentId) -> Result<(), Fault> {
+    fn check_keeps(&mut self, kept: &AgentId) -> Result<(), PmFault> {
         self.check_keeps_people()?;
         if self.keeps(kept)? {
             return Ok(());
@@ -222,7 +222,7 @@ impl Desk<'_, '_> {
 /// Makes an access token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NewToken {
+pub struct IssueToken {
     /// For whom.
     pub agent_id: AgentId,
     /// Nothing: a token may do what its agent may. Kept so that a caller who means otherwise is told.
@@ -234,7 +234,7 @@ pub struct NewToken {
 
 /// A new token; the secret is shown this once.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct TokenMade {
+pub struct IssuedToken {
     /// Its public name.
     pub token_id: TokenId,
     /// The secret.
@@ -243,27 +243,27 @@ pub struct TokenMade {
     pub expires_at: Option<Moment>,
 }
 
-impl std::fmt::Debug for TokenMade {
+impl std::fmt::Debug for IssuedToken {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("TokenMade").field("token_id", &self.token_id).finish_non_exhaustive()
     }
 }
 
-impl Action for NewToken {
+impl Action for IssueToken {
     const NAME: &'static str = "new_token";
-    const EFFECT: Effect = Effect::Write;
-    type Output = TokenMade;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = IssuedToken;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<TokenMade, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<IssuedToken, PmFault> {
         desk.check_keeps(&self.agent_id)?;
         if !self.scopes.is_empty() {
-            return Err(Fault::invalid("a token has no scopes: it may do what its agent may")
+            return Err(PmFault::invalid("a token has no scopes: it may do what its agent may")
                 .hint("give the agent a role instead")
                 .with("field", "scopes"));
         }
         let agent = desk.tx.agent_get(&self.agent_id)?;
         let secret = format!("{TOKEN_START}{:032x}{:032x}", Tx::bits(), Tx::bits());
-        let token = Token {
+        let token = AccessToken {
             id: TokenId::mint(Tx::bits()),
             agent_id: agent.id,
             hash: hex_digest(secret.as_bytes()),
@@ -274,7 +274,7 @@ impl Action for NewToken {
             version: 1,
         };
         desk.tx.insert(&token, what("token.made"))?;
-        Ok(TokenMade { token_id: token.id, secret, expires_at: token.expires_at })
+        Ok(IssuedToken { token_id: token.id, secret, expires_at: token.expires_at })
     }
 }
 
@@ -288,17 +288,17 @@ pub struct RevokeToken {
 
 impl Action for RevokeToken {
     const NAME: &'static str = "revoke_token";
-    const EFFECT: Effect = Effect::Write;
-    type Output = bool;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = bool;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<bool, Fault> {
-        let found = desk.tx.find_locked::<Token>(&[self.token_id.as_str().into()])?;
-        let token = found.ok_or_else(|| Fault::not_found("token", &self.token_id))?;
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<bool, PmFault> {
+        let found = desk.tx.find_locked::<AccessToken>(&[self.token_id.as_str().into()])?;
+        let token = found.ok_or_else(|| PmFault::not_found("token", &self.token_id))?;
         desk.check_keeps(&token.agent_id)?;
         if token.revoked_at.is_some() {
             return Ok(false);
         }
-        let revoked = Token { revoked_at: Some(desk.tx.now), ..token.clone() };
+        let revoked = AccessToken { revoked_at: Some(desk.tx.now), ..token.clone() };
         desk.tx.update(&token, revoked, what("token.revoked"))?;
         Ok(true)
     }
@@ -314,15 +314,15 @@ pub struct ListTokens {
 
 impl Action for ListTokens {
     const NAME: &'static str = "list_tokens";
-    const EFFECT: Effect = Effect::Read;
-    type Output = Vec<Token>;
+    const EFFECT: ActionEffect = ActionEffect::Read;
+    type ErasedOutput = Vec<AccessToken>;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<Token>, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<AccessToken>, PmFault> {
         desk.check_keeps_people()?;
         let mut kept = Vec::new();
         for token in desk.tx.token_list(self.agent_id.as_ref())? {
             if desk.keeps(&token.agent_id)? {
-                kept.push(Token { hash: String::new(), ..token });
+                kept.push(AccessToken { hash: String::new(), ..token });
             }
         }
         Ok(kept)
@@ -331,14 +331,14 @@ impl Action for ListTokens {
 
 impl Pm {
     /// Whom a secret stands for, if it still stands for somebody who may act. Answers the same to every wrong secret.
-    pub async fn authenticate(&self, secret: &str) -> Result<Option<Caller>, Fault> {
+    pub async fn authenticate(&self, secret: &str) -> Result<Option<ActionCaller>, PmFault> {
         let hash = hex_digest(secret.as_bytes());
         let found = self.store().read(move |tx| {
             let Some(token) = tx.token_by_hash(&hash)?.filter(|token| token.is_valid(tx.now)) else { return Ok(None) };
             let agent = tx.agent_get(&token.agent_id)?;
             Ok((agent.status == AgentStatus::Active).then_some(agent.id))
         });
-        Ok(found.await?.map(Caller::agent))
+        Ok(found.await?.map(ActionCaller::agent))
     }
 }
 
@@ -354,16 +354,16 @@ pub struct ForceRelease {
 
 impl Action for ForceRelease {
     const NAME: &'static str = "force_release";
-    const EFFECT: Effect = Effect::Write;
-    type Output = TaskView;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = TaskView;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<TaskView, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskView, PmFault> {
         limit::chars("reason", &self.reason, 1, 2000)?;
         let open = desk.task_to_change(&self.task_id, Power::Manage)?;
         if open.claim.is_none() {
             return Ok(TaskView::brief(&open.task));
         }
-        let change = Change { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
+        let change = StatusChange { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
         let task = desk.change_status(&open, None, &change)?;
         Ok(TaskView::brief(&task))
     }
@@ -381,14 +381,14 @@ pub struct ForceEndSession {
 
 impl Action for ForceEndSession {
     const NAME: &'static str = "force_end_session";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Session;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = AgentSession;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Session, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AgentSession, PmFault> {
         desk.check_keeps_people()?;
         limit::chars("reason", &self.reason, 1, 2000)?;
         let found = desk.tx.session_lock(&self.session_id)?;
-        let session = found.ok_or_else(|| Fault::not_found("session", &self.session_id))?;
+        let session = found.ok_or_else(|| PmFault::not_found("session", &self.session_id))?;
         let is_ours = match &session.project_id {
             Some(project) => desk.role(project).is_ok_and(|role| role.may(Power::Own)),
             None => false,
@@ -396,15 +396,16 @@ impl Action for ForceEndSession {
         if !is_ours {
             desk.check_keeps(&session.agent_id)?;
         }
-        let state = session::next(session.state, Signal::End)?;
+        let state = session::next(session.state, LifeSignal::End)?;
         for claim in desk.tx.claim_of_session(&session.id)? {
             let open = desk.task_to_change(&claim.task_id.into(), Power::Manage)?;
             if open.claim.is_some() {
-                let change = Change { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
+                let change = StatusChange { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
                 desk.change_status(&open, None, &change)?;
             }
         }
-        let ended = Session { state, ended_at: Some(desk.tx.now), end_kind: Some(EndKind::Admin), ..session.clone() };
+        let ended =
+            AgentSession { state, ended_at: Some(desk.tx.now), end_kind: Some(EndKind::Admin), ..session.clone() };
         desk.tx.update(&session, ended, what("session.ended").because(Some(&self.reason)))
     }
 }

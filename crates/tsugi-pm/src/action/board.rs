@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::Desk;
+use super::action_context::ActionContext;
 use super::view::TaskRow;
-use super::{Action, Effect};
-use crate::domain::fault::Fault;
+use super::{Action, ActionEffect};
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limit;
 use crate::domain::member::Role;
 use crate::domain::permission::Power;
 use crate::domain::project::{Project, ProjectStatus};
 use crate::domain::task::{Priority, Task, TaskStatus};
-use crate::store::tx::{BoardFilter, Waiting};
+use crate::store::tx::{BoardFilter, WaitingTask};
 
 /// How long something that is done stays on the board.
 pub const DONE_DAYS: i64 = 7;
@@ -91,7 +91,7 @@ impl GetBoard {
 
 /// A task that another waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Prerequisite {
+pub struct CardPrerequisite {
     /// Its id.
     pub id: TaskId,
     /// `KEY-n`.
@@ -101,15 +101,15 @@ pub struct Prerequisite {
     pub status: TaskStatus,
 }
 
-impl From<&Waiting> for Prerequisite {
-    fn from(waiting: &Waiting) -> Self {
+impl From<&WaitingTask> for CardPrerequisite {
+    fn from(waiting: &WaitingTask) -> Self {
         Self { id: waiting.on.clone(), reference: waiting.reference.clone(), status: waiting.status }
     }
 }
 
 /// A task on the board.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Card {
+pub struct TaskCard {
     /// The task as in any list.
     #[serde(flatten)]
     pub row: TaskRow,
@@ -118,7 +118,7 @@ pub struct Card {
     pub labels: Vec<String>,
     /// What it waits for: the first few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waiting_on: Vec<Prerequisite>,
+    pub waiting_on: Vec<CardPrerequisite>,
     /// What is in the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_reason: Option<String>,
@@ -132,18 +132,18 @@ pub struct Card {
 
 /// One column.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Column {
+pub struct BoardColumn {
     /// Its status.
     pub status: TaskStatus,
     /// How many tasks fit.
     pub total: i64,
     /// The first of them.
-    pub cards: Vec<Card>,
+    pub cards: Vec<TaskCard>,
 }
 
 /// A project as columns.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Board {
+pub struct BoardView {
     /// The project's state.
     pub project_status: ProjectStatus,
     /// What the caller is in it.
@@ -151,7 +151,7 @@ pub struct Board {
     /// Who the caller is.
     pub me: Option<AgentId>,
     /// The columns.
-    pub columns: Vec<Column>,
+    pub columns: Vec<BoardColumn>,
     /// Labels to choose from.
     pub labels: Vec<String>,
     /// For how many days what is done is shown.
@@ -160,10 +160,10 @@ pub struct Board {
 
 impl Action for GetBoard {
     const NAME: &'static str = "get_board";
-    const EFFECT: Effect = Effect::ReadAfterSweep;
-    type Output = Board;
+    const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
+    type ErasedOutput = BoardView;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Board, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<BoardView, PmFault> {
         let (project, role) = desk.board_of(&self.project_id)?;
         let filter = self.filter(desk)?;
         let counts: BTreeMap<TaskStatus, i64> = desk.tx.board_counts(&filter)?.into_iter().collect();
@@ -172,9 +172,9 @@ impl Action for GetBoard {
             let total = counts.get(&status).copied().unwrap_or(0);
             let limit = self.cards.get(&status).copied().unwrap_or(CARDS).clamp(1, MOST_CARDS);
             let found = if total == 0 { Vec::new() } else { desk.tx.board_column(&filter, status, limit)? };
-            columns.push(Column { status, total, cards: desk.cards(&found)? });
+            columns.push(BoardColumn { status, total, cards: desk.cards(&found)? });
         }
-        Ok(Board {
+        Ok(BoardView {
             project_status: project.status,
             role,
             me: desk.agent_id().cloned(),
@@ -186,7 +186,7 @@ impl Action for GetBoard {
 }
 
 impl GetBoard {
-    fn filter(&self, desk: &Desk<'_, '_>) -> Result<BoardFilter, Fault> {
+    fn filter(&self, desk: &ActionContext<'_, '_>) -> Result<BoardFilter, PmFault> {
         let mine = if self.mine { Some(desk.agent()?.id) } else { None };
         let text = self.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
         limit::chars("text", text.unwrap_or_default(), 0, 200)?;
@@ -202,16 +202,16 @@ impl GetBoard {
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// A project whose board the caller may look at.
-    pub(super) fn board_of(&mut self, project: &ProjectId) -> Result<(Project, Role), Fault> {
+    pub(super) fn board_of(&mut self, project: &ProjectId) -> Result<(Project, Role), PmFault> {
         let role = self.role(project)?;
         role.check(Power::Read)?;
         Ok((self.tx.project_get(project)?, role))
     }
 
     /// Tasks as cards.
-    pub(super) fn cards(&mut self, tasks: &[Task]) -> Result<Vec<Card>, Fault> {
+    pub(super) fn cards(&mut self, tasks: &[Task]) -> Result<Vec<TaskCard>, PmFault> {
         let held_up: Vec<&TaskId> = tasks.iter().filter(|task| task.open_blockers > 0).map(|task| &task.id).collect();
         let waiting = if held_up.is_empty() { Vec::new() } else { self.tx.board_waiting(&held_up)? };
         let rows = self.rows(tasks)?;
@@ -219,11 +219,11 @@ impl Desk<'_, '_> {
     }
 }
 
-fn card(row: TaskRow, task: &Task, waiting: &[Waiting]) -> Card {
+fn card(row: TaskRow, task: &Task, waiting: &[WaitingTask]) -> TaskCard {
     let brief = |text: &str| limit::clip(text, BRIEF).0;
-    Card {
+    TaskCard {
         labels: task.labels.clone(),
-        waiting_on: waiting.iter().filter(|one| one.task == task.id).take(NAMED).map(Prerequisite::from).collect(),
+        waiting_on: waiting.iter().filter(|one| one.task == task.id).take(NAMED).map(CardPrerequisite::from).collect(),
         blocked_reason: task.blocked_reason.as_deref().map(brief),
         result: task.result.as_ref().map(|result| brief(&result.summary)),
         created_by: task.created_by.clone(),

@@ -1,12 +1,12 @@
 //! Who calls, as authenticated by the edge: nobody can act as somebody else by an argument.
 
 use crate::domain::id::{AgentId, SessionId};
-use crate::domain::session::{Era, Host};
+use crate::domain::session::{Era, SessionHost};
 
 /// Who calls, and through what.
 #[derive(Clone, Debug)]
-pub struct Caller {
-    who: Who,
+pub struct ActionCaller {
+    who: CallerKind,
     /// The session of a legacy process, used when a call names none.
     pub(crate) default_session: Option<SessionId>,
     /// Which generation of the protocol the client speaks.
@@ -14,14 +14,14 @@ pub struct Caller {
     pub(crate) client_name: Option<String>,
     pub(crate) client_version: Option<String>,
     /// The process that hosts new sessions, when one does.
-    pub(crate) host: Option<Host>,
+    pub(crate) host: Option<SessionHost>,
     /// Whether the person at the client said yes to this very call, where a rule wants a person's word.
     pub(crate) is_approved: bool,
 }
 
 /// What a caller may do hangs on this alone, so each case says it for itself.
 #[derive(Clone, Debug)]
-enum Who {
+enum CallerKind {
     /// May do what its roles in its projects allow.
     Agent(AgentId),
     /// Has the whole database in hand, and so owns every project; works under a name.
@@ -30,38 +30,38 @@ enum Who {
     Operator { signs_as: Option<AgentId> },
 }
 
-impl Caller {
+impl ActionCaller {
     /// An agent, over the modern protocol, hosted by no process.
     pub fn agent(agent_id: AgentId) -> Self {
-        Self::of(Who::Agent(agent_id))
+        Self::of(CallerKind::Agent(agent_id))
     }
 
     /// A person who has the database in hand and works under a name: what they do is theirs.
     pub fn operator_as(agent_id: AgentId) -> Self {
-        Self::of(Who::OperatorAs(agent_id))
+        Self::of(CallerKind::OperatorAs(agent_id))
     }
 
     /// A person with the database in their hands: the command, on this machine.
     pub fn operator() -> Self {
-        Self::of(Who::Operator { signs_as: None })
+        Self::of(CallerKind::Operator { signs_as: None })
     }
 
     /// A person with the database in their hands, who holds no work but signs what they do.
     pub fn operator_signing_as(agent_id: AgentId) -> Self {
-        Self::of(Who::Operator { signs_as: Some(agent_id) })
+        Self::of(CallerKind::Operator { signs_as: Some(agent_id) })
     }
 
     /// The same caller in a process that hosts the sessions it begins.
     #[must_use]
-    pub fn hosted_by(self, host: Host) -> Self {
+    pub fn hosted_by(self, host: SessionHost) -> Self {
         Self { host: Some(host), ..self }
     }
 
     /// The agent that acts; nobody when a person works on the database itself.
     pub fn agent_id(&self) -> Option<&AgentId> {
         match &self.who {
-            Who::Agent(agent_id) | Who::OperatorAs(agent_id) => Some(agent_id),
-            Who::Operator { .. } => None,
+            CallerKind::Agent(agent_id) | CallerKind::OperatorAs(agent_id) => Some(agent_id),
+            CallerKind::Operator { .. } => None,
         }
     }
 
@@ -73,20 +73,20 @@ impl Caller {
     /// The agent whose roles bound what this caller may do; nobody's do where the whole database is in hand.
     pub(crate) fn bound_agent(&self) -> Option<&AgentId> {
         match &self.who {
-            Who::Agent(agent_id) => Some(agent_id),
-            Who::OperatorAs(_) | Who::Operator { .. } => None,
+            CallerKind::Agent(agent_id) => Some(agent_id),
+            CallerKind::OperatorAs(_) | CallerKind::Operator { .. } => None,
         }
     }
 
     /// Whom the history names.
     pub(crate) fn signature(&self) -> Option<&AgentId> {
         match &self.who {
-            Who::Agent(agent_id) | Who::OperatorAs(agent_id) => Some(agent_id),
-            Who::Operator { signs_as } => signs_as.as_ref(),
+            CallerKind::Agent(agent_id) | CallerKind::OperatorAs(agent_id) => Some(agent_id),
+            CallerKind::Operator { signs_as } => signs_as.as_ref(),
         }
     }
 
-    fn of(who: Who) -> Self {
+    fn of(who: CallerKind) -> Self {
         Self {
             who,
             default_session: None,
@@ -107,10 +107,10 @@ mod tests {
     fn only_who_has_the_database_in_hand_is_bound_by_no_role() {
         let ann = || AgentId::mint(1);
         let cases = [
-            (Caller::agent(ann()), Some(ann()), Some(ann()), Some(ann())),
-            (Caller::operator_as(ann()), None, Some(ann()), Some(ann())),
-            (Caller::operator_signing_as(ann()), None, None, Some(ann())),
-            (Caller::operator(), None, None, None),
+            (ActionCaller::agent(ann()), Some(ann()), Some(ann()), Some(ann())),
+            (ActionCaller::operator_as(ann()), None, Some(ann()), Some(ann())),
+            (ActionCaller::operator_signing_as(ann()), None, None, Some(ann())),
+            (ActionCaller::operator(), None, None, None),
         ];
         for (caller, bound, acts, signs) in cases {
             assert_eq!(caller.bound_agent().cloned(), bound, "{caller:?}");

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cut::{HandoffView, contexts_within};
-use super::desk::{Desk, OpenTask};
-use super::lease::Grant;
-use super::status::Change;
+use super::action_context::{ActionContext, OpenTask};
+use super::lease::LeaseGrant;
+use super::status::StatusChange;
+use super::truncate::{HandoffView, contexts_within};
 use super::view::{ClaimView, TaskView};
-use super::{Action, Effect};
+use super::{Action, ActionEffect};
 use crate::domain::claim::Claim;
-use crate::domain::context::Context;
-use crate::domain::fault::Fault;
+use crate::domain::context::ContextEntry;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{ProjectId, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::member::Role;
 use crate::domain::permission::Power;
-use crate::domain::session::Session;
+use crate::domain::session::AgentSession;
 use crate::domain::task::{Task, TaskStatus};
 use crate::store::tx::ReadyPick;
 
@@ -46,7 +46,7 @@ pub struct ClaimTask {
 
 /// What was taken. Nothing being ready is not an error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Claimed {
+pub struct ClaimedTask {
     /// Whether something was taken.
     pub claimed: bool,
     /// The session that holds it.
@@ -62,7 +62,7 @@ pub struct Claimed {
     pub handoff: Option<HandoffView>,
     /// What is known: decisions first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<ContextEntry>,
     /// What was cut besides; `get_task` and `context://` have more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub truncated: Vec<String>,
@@ -73,14 +73,14 @@ pub struct Claimed {
 
 impl Action for ClaimTask {
     const NAME: &'static str = "claim_task";
-    const EFFECT: Effect = Effect::WriteAfterSweep;
-    type Output = Claimed;
+    const EFFECT: ActionEffect = ActionEffect::WriteAfterSweep;
+    type ErasedOutput = ClaimedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Claimed, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ClaimedTask, PmFault> {
         check_ttl(self.ttl_seconds)?;
         let session = desk.session(self.session_id.as_ref())?;
         let open = match &self.task_id {
@@ -100,7 +100,7 @@ impl Action for ClaimTask {
 impl ClaimTask {
     /// The best ready task of the projects in question, locked. One that the session already holds comes first: an
     /// agent that asks for work after a restart should go on, not begin something new.
-    fn next(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Option<OpenTask>, Fault> {
+    fn next(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Option<OpenTask>, PmFault> {
         let (held, places) = self.prospects(desk, session)?;
         if let Some(open) = self.in_hand(desk, session, held)? {
             return Ok(Some(open));
@@ -117,21 +117,33 @@ impl ClaimTask {
     }
 
     /// What the session holds, and where its agent may take work.
-    fn prospects(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<(Vec<Claim>, Vec<Place>), Fault> {
+    fn prospects(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        session: &AgentSession,
+    ) -> Result<(Vec<Claim>, Vec<WorkSource>), PmFault> {
         if let (None, Some(agent)) = (&self.project_id, desk.caller.bound_agent()) {
             let (held, memberships) = desk.tx.claim_of_session_and_places(&session.id, agent)?;
             let able = memberships.into_iter().filter(|one| one.role.may(Power::Work));
-            return Ok((held, able.map(|one| Place { project_id: one.project_id, role: Some(one.role) }).collect()));
+            return Ok((
+                held,
+                able.map(|one| WorkSource { project_id: one.project_id, role: Some(one.role) }).collect(),
+            ));
         }
         let held = desk.tx.claim_of_session(&session.id)?;
         let projects = match &self.project_id {
             Some(id) => vec![id.clone()],
             None => desk.projects_of_all(Power::Work)?,
         };
-        Ok((held, projects.into_iter().map(|project_id| Place { project_id, role: None }).collect()))
+        Ok((held, projects.into_iter().map(|project_id| WorkSource { project_id, role: None }).collect()))
     }
 
-    fn in_hand(&self, desk: &mut Desk<'_, '_>, session: &Session, held: Vec<Claim>) -> Result<Option<OpenTask>, Fault> {
+    fn in_hand(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        session: &AgentSession,
+        held: Vec<Claim>,
+    ) -> Result<Option<OpenTask>, PmFault> {
         if held.is_empty() || !self.labels.is_empty() {
             return Ok(None);
         }
@@ -147,7 +159,7 @@ impl ClaimTask {
         Ok(None)
     }
 
-    fn best(&self, desk: &mut Desk<'_, '_>, places: &[Place]) -> Result<Option<OpenTask>, Fault> {
+    fn best(&self, desk: &mut ActionContext<'_, '_>, places: &[WorkSource]) -> Result<Option<OpenTask>, PmFault> {
         let agent = desk.agent()?;
         let capabilities = Some(agent.capabilities.as_slice());
         let pick = ReadyPick { agent: &agent.id, capabilities, labels: &self.labels };
@@ -168,13 +180,17 @@ impl ClaimTask {
 }
 
 /// A project that may give out work, and the caller's role there where it is known already.
-struct Place {
+struct WorkSource {
     project_id: ProjectId,
     role: Option<Role>,
 }
 
 /// Locks the best ready task after none was found: others may hold every candidate right now.
-fn look_again(desk: &mut Desk<'_, '_>, pick: &ReadyPick<'_>, project: &ProjectId) -> Result<Option<Task>, Fault> {
+fn look_again(
+    desk: &mut ActionContext<'_, '_>,
+    pick: &ReadyPick<'_>,
+    project: &ProjectId,
+) -> Result<Option<Task>, PmFault> {
     for look in 1..LOOKS {
         if desk.tx.task_ready(pick, project, 1)?.is_empty() {
             return Ok(None);
@@ -187,8 +203,8 @@ fn look_again(desk: &mut Desk<'_, '_>, pick: &ReadyPick<'_>, project: &ProjectId
     Ok(None)
 }
 
-fn nothing_ready(session: &Session) -> Claimed {
-    Claimed {
+fn nothing_ready(session: &AgentSession) -> ClaimedTask {
+    ClaimedTask {
         claimed: false,
         session_id: session.id.clone(),
         claim: None,
@@ -200,18 +216,20 @@ fn nothing_ready(session: &Session) -> Claimed {
     }
 }
 
-fn check_ttl(ttl_seconds: Option<i64>) -> Result<(), Fault> {
+fn check_ttl(ttl_seconds: Option<i64>) -> Result<(), PmFault> {
     match ttl_seconds {
-        Some(ttl) if !(60..=86_400).contains(&ttl) => Err(Fault::invalid("`ttl_seconds` must be between 60 and 86400")),
+        Some(ttl) if !(60..=86_400).contains(&ttl) => {
+            Err(PmFault::invalid("`ttl_seconds` must be between 60 and 86400"))
+        }
         _ => Ok(()),
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// The answer to a successful claim: the task and all the next holder should know.
-    pub(super) fn claimed(&mut self, session: &Session, grant: Grant) -> Result<Claimed, Fault> {
+    pub(super) fn claimed(&mut self, session: &AgentSession, grant: LeaseGrant) -> Result<ClaimedTask, PmFault> {
         let (contexts, is_cut) = contexts_within(grant.contexts, CONTEXT_BYTES);
-        Ok(Claimed {
+        Ok(ClaimedTask {
             claimed: true,
             session_id: session.id.clone(),
             claim: Some(ClaimView::new(&grant.claim)),
@@ -242,7 +260,7 @@ pub struct ReleaseTask {
 
 /// A task that was given back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Released {
+pub struct ReleasedTask {
     /// The task.
     pub task: TaskView,
     /// The session that held it.
@@ -252,14 +270,14 @@ pub struct Released {
 
 impl Action for ReleaseTask {
     const NAME: &'static str = "release_task";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Released;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = ReleasedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Released, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ReleasedTask, PmFault> {
         limit::chars("reason", &self.reason, 1, 2000)?;
         let session = desk.session(self.session_id.as_ref())?;
         let open = desk.task_to_change(&self.task_id, Power::Work)?;
@@ -267,8 +285,8 @@ impl Action for ReleaseTask {
         if let Some(note) = &self.note {
             desk.add_note(&open, Some(&session), note)?;
         }
-        let change = Change { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
+        let change = StatusChange { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
         let task = desk.change_status(&open, Some(&session.id), &change)?;
-        Ok(Released { task: TaskView::brief(&task), session_id: Some(session.id) })
+        Ok(ReleasedTask { task: TaskView::brief(&task), session_id: Some(session.id) })
     }
 }

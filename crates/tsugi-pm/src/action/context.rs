@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::{Desk, OpenTask};
-use super::{Action, Effect};
-use crate::domain::context::{Context, ContextState, ContextType};
-use crate::domain::fault::{Code, Fault};
+use super::action_context::{ActionContext, OpenTask};
+use super::{Action, ActionEffect};
+use crate::domain::context::{ContextEntry, ContextState, ContextType};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, ContextId, ProjectId, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
 use crate::domain::permission::Power;
-use crate::domain::session::Session;
+use crate::domain::session::AgentSession;
 use crate::domain::task::Task;
 use crate::store::tx::{Tx, what};
 
@@ -39,27 +39,27 @@ pub struct AddContext {
 
 /// What was added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Added {
+pub struct AddedContext {
     /// The context, its content cut if it is long.
-    pub context: Context,
+    pub context: ContextEntry,
 }
 
 /// Where new context belongs.
-struct Home {
+struct ContextScope {
     project_id: ProjectId,
     task: Option<Task>,
 }
 
 impl Action for AddContext {
     const NAME: &'static str = "add_context";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Added;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = AddedContext;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Added, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AddedContext, PmFault> {
         limit::bytes("content", &self.content, 1, limit::LONG_TEXT)?;
         limit::bytes("uri", self.uri.as_deref().unwrap_or(""), 0, 2 * limit::KIB)?;
         let agent = desk.agent()?;
@@ -73,7 +73,7 @@ impl Action for AddContext {
         desk.tx.insert(&context, what("context.added"))?;
         desk.tx.context_index(&context, home.task.as_ref())?;
         let content = limit::clip(&context.content, 2 * limit::KIB).0;
-        Ok(Added { context: Context { content, ..context } })
+        Ok(AddedContext { context: ContextEntry { content, ..context } })
     }
 }
 
@@ -92,7 +92,7 @@ impl AddContext {
         }
     }
 
-    fn home(&self, desk: &mut Desk<'_, '_>, session: Option<&Session>) -> Result<Home, Fault> {
+    fn home(&self, desk: &mut ActionContext<'_, '_>, session: Option<&AgentSession>) -> Result<ContextScope, PmFault> {
         match (&self.task_id, &self.project_id) {
             (Some(name), None) => {
                 let seen = desk.task_to_read(name)?;
@@ -100,19 +100,19 @@ impl AddContext {
                 let open = desk.task_to_change(name, Power::Read)?;
                 desk.touch_hold(&open, session)?;
                 desk.tell_holder(&open, self.kind)?;
-                Ok(Home { project_id: open.project.id, task: Some(open.task) })
+                Ok(ContextScope { project_id: open.project.id, task: Some(open.task) })
             }
             (None, Some(project)) => {
                 self.check_power(desk, project)?;
                 desk.project_to_change(project, Power::Read)?;
-                Ok(Home { project_id: project.clone(), task: None })
+                Ok(ContextScope { project_id: project.clone(), task: None })
             }
-            _ => Err(Fault::invalid("give exactly one of `task_id` and `project_id`")),
+            _ => Err(PmFault::invalid("give exactly one of `task_id` and `project_id`")),
         }
     }
 
     /// A viewer may leave notes where the project says so.
-    fn check_power(&self, desk: &mut Desk<'_, '_>, project: &ProjectId) -> Result<(), Fault> {
+    fn check_power(&self, desk: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<(), PmFault> {
         let role = desk.role(project)?;
         let policy = desk.tx.project_get(project)?.policy;
         if policy.viewer_notes && self.kind == ContextType::Note {
@@ -121,26 +121,26 @@ impl AddContext {
         role.check(Power::AddContext)
     }
 
-    fn supersede(&self, desk: &mut Desk<'_, '_>, home: &Home) -> Result<(), Fault> {
+    fn supersede(&self, desk: &mut ActionContext<'_, '_>, home: &ContextScope) -> Result<(), PmFault> {
         let Some(id) = &self.supersedes else { return Ok(()) };
         let old = desk.tx.context_find(id)?.filter(|one| one.project_id == home.project_id);
-        let old = old.ok_or_else(|| Fault::not_found("context", id))?;
+        let old = old.ok_or_else(|| PmFault::not_found("context", id))?;
         if old.state != ContextState::Active {
-            return Err(Fault::invalid(format!("{id} is already {}", old.state)));
+            return Err(PmFault::invalid(format!("{id} is already {}", old.state)));
         }
-        let after = Context { state: ContextState::Superseded, ..old.clone() };
+        let after = ContextEntry { state: ContextState::Superseded, ..old.clone() };
         desk.tx.update(&old, after, what("context.superseded")).map(drop)
     }
 
     fn context(
         &self,
-        desk: &Desk<'_, '_>,
+        desk: &ActionContext<'_, '_>,
         project_id: ProjectId,
-        home: &Home,
+        home: &ContextScope,
         agent: &AgentId,
-        session: Option<&Session>,
-    ) -> Context {
-        Context {
+        session: Option<&AgentSession>,
+    ) -> ContextEntry {
+        ContextEntry {
             id: ContextId::mint(Tx::bits()),
             project_id,
             task_id: home.task.as_ref().map(|task| task.id.clone()),
@@ -157,16 +157,16 @@ impl AddContext {
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// A call that touches a task keeps the lease of the session that holds it.
-    pub(super) fn touch_hold(&mut self, open: &OpenTask, session: Option<&Session>) -> Result<(), Fault> {
+    pub(super) fn touch_hold(&mut self, open: &OpenTask, session: Option<&AgentSession>) -> Result<(), PmFault> {
         let held = open.claim.as_ref().filter(|claim| session.is_some_and(|session| session.id == claim.session_id));
         let Some(claim) = held else { return Ok(()) };
         self.tx.stamp.claim = Some(claim.id.clone());
         self.tx.touch(claim, &claim.renewed(self.tx.now))
     }
 
-    fn tell_holder(&mut self, open: &OpenTask, kind: ContextType) -> Result<(), Fault> {
+    fn tell_holder(&mut self, open: &OpenTask, kind: ContextType) -> Result<(), PmFault> {
         let Some(claim) = &open.claim else { return Ok(()) };
         let author = self.agent_id().map_or_else(|| "somebody".to_owned(), ToString::to_string);
         let text = format!("{author} added a {kind} to {}", open.task.reference);
@@ -174,9 +174,14 @@ impl Desk<'_, '_> {
     }
 
     /// Leaves a note on a task.
-    pub(super) fn add_note(&mut self, open: &OpenTask, session: Option<&Session>, content: &str) -> Result<(), Fault> {
+    pub(super) fn add_note(
+        &mut self,
+        open: &OpenTask,
+        session: Option<&AgentSession>,
+        content: &str,
+    ) -> Result<(), PmFault> {
         limit::bytes("note", content, 1, limit::LONG_TEXT)?;
-        let context = Context {
+        let context = ContextEntry {
             id: ContextId::mint(Tx::bits()),
             project_id: open.project.id.clone(),
             task_id: Some(open.task.id.clone()),

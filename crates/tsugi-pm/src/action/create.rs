@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::desk::Desk;
+use super::action_context::ActionContext;
 use super::view::{TaskRow, TaskView};
-use super::{Action, Effect};
-use crate::domain::advice::Advice;
-use crate::domain::dependency::{Dependency, DependencyKind};
-use crate::domain::fault::{Code, Fault};
+use super::{Action, ActionEffect};
+use crate::domain::advice::FaultAdvice;
+use crate::domain::dependency::{DependencyKind, TaskDependency};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::domain::member::Role;
@@ -18,7 +18,7 @@ use crate::domain::notice::NoticeKind;
 use crate::domain::permission::Power;
 use crate::domain::policy::WorkerCreate;
 use crate::domain::project::{Project, ProjectStatus};
-use crate::domain::task::{Criterion, External, Priority, Task, TaskStatus, title_key};
+use crate::domain::task::{AcceptanceCriterion, ExternalLink, Priority, Task, TaskStatus, title_key};
 use crate::domain::time::Moment;
 use crate::store::tx::{Tx, what};
 
@@ -56,7 +56,7 @@ pub struct NewTask {
     /// The task during which it was found.
     pub discovered_from: Option<TaskRef>,
     /// The same task elsewhere.
-    pub external: Vec<External>,
+    pub external: Vec<ExternalLink>,
     /// Whether an open task with the same title is fine.
     pub similar_ok: bool,
 }
@@ -83,7 +83,7 @@ impl CreateTask {
 
 /// A task that was created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Created {
+pub struct CreatedTask {
     /// The task.
     pub task: TaskView,
     /// Open tasks with the same title.
@@ -93,20 +93,20 @@ pub struct Created {
 
 impl Action for CreateTask {
     const NAME: &'static str = "create_task";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Created;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = CreatedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Created, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedTask, PmFault> {
         let (project, role) = desk.project_to_change(&self.project_id, Power::CreateTask)?;
         let similar = desk.twins(&project, &self.task)?;
         let task = desk.create(&project, role, &self.task, &BTreeMap::new())?;
         let brief = TaskView::brief(&task);
         let ready = brief.ready && project.status == ProjectStatus::Active;
-        Ok(Created { task: TaskView { ready, ..brief }, similar })
+        Ok(CreatedTask { task: TaskView { ready, ..brief }, similar })
     }
 }
 
@@ -153,7 +153,7 @@ pub struct CreateTasks {
 
 /// The tasks that were created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CreatedMany {
+pub struct CreatedTasks {
     /// Their ids, by the names in the call.
     pub ids: BTreeMap<String, TaskId>,
     /// Their references, by the names in the call.
@@ -162,16 +162,16 @@ pub struct CreatedMany {
 
 impl Action for CreateTasks {
     const NAME: &'static str = "create_tasks";
-    const EFFECT: Effect = Effect::Write;
-    type Output = CreatedMany;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = CreatedTasks;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<CreatedMany, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedTasks, PmFault> {
         if self.tasks.is_empty() || self.tasks.len() > limit::BATCH {
-            return Err(Fault::invalid(format!("`tasks` must have between 1 and {} entries", limit::BATCH)));
+            return Err(PmFault::invalid(format!("`tasks` must have between 1 and {} entries", limit::BATCH)));
         }
         let (project, role) = desk.project_to_change(&self.project_id, Power::CreateTask)?;
         let (mut ids, mut refs) = (BTreeMap::new(), BTreeMap::new());
@@ -182,18 +182,18 @@ impl Action for CreateTasks {
             ids.insert(name.clone(), created.id);
             refs.insert(name.clone(), created.reference);
         }
-        Ok(CreatedMany { ids, refs })
+        Ok(CreatedTasks { ids, refs })
     }
 }
 
 impl CreateTasks {
     /// An order in which every task comes after those it waits for; the given order as far as possible.
-    fn creation_order(&self) -> Result<Vec<usize>, Fault> {
+    fn creation_order(&self) -> Result<Vec<usize>, PmFault> {
         let mut names = BTreeMap::new();
         for (at, one) in self.tasks.iter().enumerate() {
             limit::chars("ref", &one.name, 1, 60)?;
             if names.insert(one.name.as_str(), at).is_some() {
-                return Err(Fault::invalid(format!("two tasks are called `{}`", one.name)));
+                return Err(PmFault::invalid(format!("two tasks are called `{}`", one.name)));
             }
         }
         let waits_for: Vec<Vec<usize>> = self
@@ -207,7 +207,7 @@ impl CreateTasks {
             let next =
                 (0..self.tasks.len()).find(|at| !is_placed[*at] && waits_for[*at].iter().all(|on| is_placed[*on]));
             let next =
-                next.ok_or_else(|| Fault::new(Code::DependencyCycle, "these tasks wait for each other in a circle"))?;
+                next.ok_or_else(|| PmFault::new(Code::DependencyCycle, "these tasks wait for each other in a circle"))?;
             is_placed[next] = true;
             order.push(next);
         }
@@ -215,9 +215,9 @@ impl CreateTasks {
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// Open tasks with the same title; an error unless the caller said that they are fine.
-    fn twins(&mut self, project: &Project, new: &NewTask) -> Result<Vec<TaskRow>, Fault> {
+    fn twins(&mut self, project: &Project, new: &NewTask) -> Result<Vec<TaskRow>, PmFault> {
         limit::chars("title", &new.title, 1, 200)?;
         let key = title_key(&new.title);
         if key.is_empty() {
@@ -227,8 +227,8 @@ impl Desk<'_, '_> {
         if twins.is_empty() || new.similar_ok {
             return Ok(twins);
         }
-        Err(Fault::new(Code::SimilarExists, format!("{} has the same title and is open", twins[0].reference))
-            .advise(Advice::WorkOnTheOther)
+        Err(PmFault::new(Code::SimilarExists, format!("{} has the same title and is open", twins[0].reference))
+            .advise(FaultAdvice::WorkOnTheOther)
             .with("similar", twins))
     }
 
@@ -238,7 +238,7 @@ impl Desk<'_, '_> {
         role: Role,
         new: &NewTask,
         names: &BTreeMap<String, TaskId>,
-    ) -> Result<Task, Fault> {
+    ) -> Result<Task, PmFault> {
         let status = first_status(project, role, new.status, self.caller.is_approved)?;
         let prerequisites = self.prerequisites(project, &new.depends_on, names)?;
         let parent_id = new.parent_id.as_ref().map(|name| self.parent(project, name)).transpose()?;
@@ -257,7 +257,11 @@ impl Desk<'_, '_> {
             title: new.title.clone(),
             title_key: title_key(&new.title),
             description: new.description.clone(),
-            acceptance: new.acceptance.iter().map(|text| Criterion { text: text.clone(), done: false }).collect(),
+            acceptance: new
+                .acceptance
+                .iter()
+                .map(|text| AcceptanceCriterion { text: text.clone(), done: false })
+                .collect(),
             status,
             priority: new.priority.unwrap_or(Priority::Medium),
             assignee_id: new.assignee_id.clone(),
@@ -298,9 +302,9 @@ impl Desk<'_, '_> {
         project: &Project,
         wanted: &[String],
         names: &BTreeMap<String, TaskId>,
-    ) -> Result<Vec<Task>, Fault> {
+    ) -> Result<Vec<Task>, PmFault> {
         if wanted.len() > limit::BATCH {
-            return Err(Fault::new(Code::TooLarge, format!("a task may wait for at most {} others", limit::BATCH)));
+            return Err(PmFault::new(Code::TooLarge, format!("a task may wait for at most {} others", limit::BATCH)));
         }
         let mut ids = Vec::with_capacity(wanted.len());
         for name in wanted {
@@ -312,13 +316,13 @@ impl Desk<'_, '_> {
         let tasks = self.tx.task_lock_all(&ids)?;
         match tasks.iter().find(|task| task.project_id != project.id) {
             Some(stranger) => {
-                Err(Fault::not_found("task", &stranger.id).hint("tasks wait only for tasks of the same project"))
+                Err(PmFault::not_found("task", &stranger.id).hint("tasks wait only for tasks of the same project"))
             }
             None => Ok(tasks),
         }
     }
 
-    fn depend(&mut self, task: &Task, prerequisites: &[Task]) -> Result<(), Fault> {
+    fn depend(&mut self, task: &Task, prerequisites: &[Task]) -> Result<(), PmFault> {
         for prerequisite in prerequisites {
             let edge = self.edge(task, prerequisite, DependencyKind::Blocks);
             self.tx.dependency_add(&edge, prerequisite, what("dependency.added"))?;
@@ -326,8 +330,8 @@ impl Desk<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn edge(&self, task: &Task, prerequisite: &Task, kind: DependencyKind) -> Dependency {
-        Dependency {
+    pub(super) fn edge(&self, task: &Task, prerequisite: &Task, kind: DependencyKind) -> TaskDependency {
+        TaskDependency {
             project_id: task.project_id.clone(),
             task_id: task.id.clone(),
             depends_on_id: prerequisite.id.clone(),
@@ -339,10 +343,10 @@ impl Desk<'_, '_> {
     }
 
     /// The task that another becomes a part of: same project, and not too deep.
-    pub(super) fn parent(&mut self, project: &Project, name: &TaskRef) -> Result<TaskId, Fault> {
+    pub(super) fn parent(&mut self, project: &Project, name: &TaskRef) -> Result<TaskId, PmFault> {
         let parent = self.tx.task_get(name)?;
         if parent.project_id != project.id {
-            return Err(Fault::not_found("task", name).hint("a task is part of a task of the same project"));
+            return Err(PmFault::not_found("task", name).hint("a task is part of a task of the same project"));
         }
         let (id, mut above) = (parent.id, parent.parent_id);
         for _ in 0..DEEPEST {
@@ -351,11 +355,11 @@ impl Desk<'_, '_> {
                 None => return Ok(id),
             }
         }
-        Err(Fault::new(Code::TooLarge, format!("tasks may be nested at most {DEEPEST} deep")))
+        Err(PmFault::new(Code::TooLarge, format!("tasks may be nested at most {DEEPEST} deep")))
     }
 
     /// Workers may take work upon themselves; only managers give it to others.
-    pub(super) fn check_assignee(&mut self, project: &Project, role: Role, assignee: &AgentId) -> Result<(), Fault> {
+    pub(super) fn check_assignee(&mut self, project: &Project, role: Role, assignee: &AgentId) -> Result<(), PmFault> {
         if self.agent_id() != Some(assignee) {
             role.check(Power::Manage)?;
         }
@@ -365,11 +369,13 @@ impl Desk<'_, '_> {
         }
         match self.tx.membership_find(&project.id, assignee)? {
             Some(member) if member.role.may(Power::Work) => Ok(()),
-            _ => Err(Fault::invalid(format!("{assignee} does not work in this project")).with("field", "assignee_id")),
+            _ => {
+                Err(PmFault::invalid(format!("{assignee} does not work in this project")).with("field", "assignee_id"))
+            }
         }
     }
 
-    pub(super) fn tell_assignee(&mut self, task: &Task) -> Result<(), Fault> {
+    pub(super) fn tell_assignee(&mut self, task: &Task) -> Result<(), PmFault> {
         let Some(assignee) = &task.assignee_id else { return Ok(()) };
         let text = format!("{} was assigned to you: {}", task.reference, task.title);
         self.tx.notice_add(assignee, NoticeKind::Assigned, task.id.as_str(), &text)
@@ -382,17 +388,17 @@ fn first_status(
     role: Role,
     wished: Option<TaskStatus>,
     is_approved: bool,
-) -> Result<TaskStatus, Fault> {
+) -> Result<TaskStatus, PmFault> {
     let wished = wished.unwrap_or(TaskStatus::Todo);
     if !matches!(wished, TaskStatus::Backlog | TaskStatus::Todo) {
-        return Err(Fault::invalid("a new task is `backlog` or `todo`").with("field", "status"));
+        return Err(PmFault::invalid("a new task is `backlog` or `todo`").with("field", "status"));
     }
     match project.policy.worker_create {
         _ if role.may(Power::Manage) => Ok(wished),
         WorkerCreate::Allow => Ok(wished),
         WorkerCreate::Triage => Ok(TaskStatus::Backlog),
         WorkerCreate::Deny if is_approved => Ok(TaskStatus::Backlog),
-        WorkerCreate::Deny => Err(Fault::new(Code::ApprovalRequired, "workers do not create tasks in this project")
-            .advise(Advice::AskManager)),
+        WorkerCreate::Deny => Err(PmFault::new(Code::ApprovalRequired, "workers do not create tasks in this project")
+            .advise(FaultAdvice::AskManager)),
     }
 }

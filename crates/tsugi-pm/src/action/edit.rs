@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::{Desk, OpenTask};
+use super::action_context::{ActionContext, OpenTask};
 use super::view::{TaskRow, TaskView, check_version, version_conflict};
-use super::{Action, Effect};
+use super::{Action, ActionEffect};
 use crate::domain::dependency::DependencyKind;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, TaskId, TaskRef};
 use crate::domain::permission::Power;
-use crate::domain::session::Session;
-use crate::domain::task::{Criterion, Priority, Task, title_key};
+use crate::domain::session::AgentSession;
+use crate::domain::task::{AcceptanceCriterion, Priority, Task, title_key};
 use crate::domain::time::Moment;
 use crate::store::tx::what;
 
@@ -49,14 +49,14 @@ pub struct AcceptanceChange {
 }
 
 impl AcceptanceChange {
-    fn apply(&self, criteria: &[Criterion]) -> Result<Vec<Criterion>, Fault> {
+    fn apply(&self, criteria: &[AcceptanceCriterion]) -> Result<Vec<AcceptanceCriterion>, PmFault> {
         let mut criteria = criteria.to_vec();
         let ticks = self.check.iter().map(|at| (*at, true)).chain(self.uncheck.iter().map(|at| (*at, false)));
         for (at, done) in ticks {
-            let one = criteria.get_mut(at).ok_or_else(|| Fault::invalid(format!("there is no criterion {at}")))?;
+            let one = criteria.get_mut(at).ok_or_else(|| PmFault::invalid(format!("there is no criterion {at}")))?;
             one.done = done;
         }
-        criteria.extend(self.add.iter().map(|text| Criterion { text: text.clone(), done: false }));
+        criteria.extend(self.add.iter().map(|text| AcceptanceCriterion { text: text.clone(), done: false }));
         Ok(criteria)
     }
 }
@@ -110,21 +110,21 @@ impl UpdateTask {
 
 /// A task that was changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Updated {
+pub struct UpdatedTask {
     /// The task.
     pub task: TaskView,
 }
 
 impl Action for UpdateTask {
     const NAME: &'static str = "update_task";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Updated;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = UpdatedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Updated, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<UpdatedTask, PmFault> {
         let session = desk.session_if_clear()?;
         let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
         check_version(&open.task, self.expected_version)?;
@@ -137,13 +137,18 @@ impl Action for UpdateTask {
         if is_new_owner {
             desk.tell_assignee(&task)?;
         }
-        Ok(Updated { task: TaskView::brief(&task) })
+        Ok(UpdatedTask { task: TaskView::brief(&task) })
     }
 }
 
 impl UpdateTask {
     /// A description that somebody else wrote is not overwritten by a caller that may not have read it.
-    fn check_free_text(&self, desk: &mut Desk<'_, '_>, task: &Task, session: Option<&Session>) -> Result<(), Fault> {
+    fn check_free_text(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        task: &Task,
+        session: Option<&AgentSession>,
+    ) -> Result<(), PmFault> {
         if self.expected_version.is_some() || self.description.as_ref().is_none_or(|new| *new == task.description) {
             return Ok(());
         }
@@ -157,7 +162,7 @@ impl UpdateTask {
         if is_mine { Ok(()) } else { Err(version_conflict(task)) }
     }
 
-    fn apply(&self, desk: &mut Desk<'_, '_>, open: &OpenTask) -> Result<Task, Fault> {
+    fn apply(&self, desk: &mut ActionContext<'_, '_>, open: &OpenTask) -> Result<Task, PmFault> {
         let mut task = open.task.clone();
         if let Some(title) = &self.title {
             task.title.clone_from(title);
@@ -185,7 +190,12 @@ impl UpdateTask {
         Ok(task)
     }
 
-    fn new_parent(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, parent: &str) -> Result<Option<TaskId>, Fault> {
+    fn new_parent(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        open: &OpenTask,
+        parent: &str,
+    ) -> Result<Option<TaskId>, PmFault> {
         if parent.is_empty() {
             return Ok(None);
         }
@@ -193,7 +203,7 @@ impl UpdateTask {
         let mut above = Some(parent.clone());
         while let Some(id) = above {
             if id == open.task.id {
-                return Err(Fault::new(Code::DependencyCycle, "a task cannot be a part of itself"));
+                return Err(PmFault::new(Code::DependencyCycle, "a task cannot be a part of itself"));
             }
             above = desk.tx.task_get(&id.into())?.parent_id;
         }
@@ -201,14 +211,19 @@ impl UpdateTask {
     }
 
     /// Giving a task to somebody takes back the handoff to somebody else, and is refused while it is being worked on.
-    fn new_assignee(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, assignee: &str) -> Result<Option<AgentId>, Fault> {
+    fn new_assignee(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        open: &OpenTask,
+        assignee: &str,
+    ) -> Result<Option<AgentId>, PmFault> {
         open.role.check(Power::Manage)?;
         let wished = if assignee.is_empty() { None } else { Some(AgentId::parse(assignee)?) };
         if wished == open.task.assignee_id {
             return Ok(wished);
         }
         if let Some(claim) = &open.claim {
-            return Err(Fault::new(
+            return Err(PmFault::new(
                 Code::AlreadyClaimed,
                 format!("{} works on {}", claim.agent_id, open.task.reference),
             )
@@ -242,7 +257,7 @@ pub struct UpdateDependencies {
 
 /// What a task waits for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Dependencies {
+pub struct TaskDependencies {
     /// The tasks it waits for.
     pub dependencies: Vec<TaskRow>,
     /// Whether it could begin.
@@ -253,14 +268,14 @@ pub struct Dependencies {
 
 impl Action for UpdateDependencies {
     const NAME: &'static str = "update_dependencies";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Dependencies;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = TaskDependencies;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Dependencies, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskDependencies, PmFault> {
         let session = desk.session_if_clear()?;
         let seen = desk.task_to_read(&self.task_id)?;
         desk.tx.dependency_lock_graph(&seen.project_id)?;
@@ -279,12 +294,12 @@ impl Action for UpdateDependencies {
         }
         let edges = desk.tx.dependency_list(&open.task.id)?;
         if edges.len() > crate::domain::limit::BATCH {
-            return Err(Fault::new(Code::TooLarge, "a task may wait for at most 100 others"));
+            return Err(PmFault::new(Code::TooLarge, "a task may wait for at most 100 others"));
         }
         let task = desk.tx.task_get(&open.task.id.into())?;
         let rows =
             edges.into_iter().map(|edge| desk.tx.task_get(&edge.depends_on_id.into()).map(|one| TaskRow::new(&one)));
-        Ok(Dependencies {
+        Ok(TaskDependencies {
             dependencies: rows.collect::<Result<_, _>>()?,
             ready: task.is_ready(),
             version: task.version,
@@ -293,7 +308,7 @@ impl Action for UpdateDependencies {
 }
 
 impl UpdateDependencies {
-    fn drop_edge(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), Fault> {
+    fn drop_edge(&self, desk: &mut ActionContext<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), PmFault> {
         let prerequisite = desk.tx.task_get(name)?;
         match desk.tx.dependency_find(&open.task.id, &prerequisite.id)? {
             Some(edge) => desk.tx.dependency_remove(&edge, &prerequisite, what("dependency.removed")),
@@ -301,17 +316,17 @@ impl UpdateDependencies {
         }
     }
 
-    fn add_edge(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), Fault> {
+    fn add_edge(&self, desk: &mut ActionContext<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), PmFault> {
         let prerequisite = desk.tx.task_get(name)?;
         if prerequisite.project_id != open.project.id {
-            return Err(Fault::not_found("task", name).hint("tasks wait only for tasks of the same project"));
+            return Err(PmFault::not_found("task", name).hint("tasks wait only for tasks of the same project"));
         }
         if desk.tx.dependency_find(&open.task.id, &prerequisite.id)?.is_some() {
             return Ok(());
         }
         if desk.tx.dependency_reaches(&prerequisite.id, &open.task.id)? {
             let message = format!("{} already waits for {}", prerequisite.reference, open.task.reference);
-            return Err(Fault::new(Code::DependencyCycle, message).with("task_id", &prerequisite.id));
+            return Err(PmFault::new(Code::DependencyCycle, message).with("task_id", &prerequisite.id));
         }
         let edge = desk.edge(&open.task, &prerequisite, DependencyKind::Blocks);
         desk.tx.dependency_add(&edge, &prerequisite, what("dependency.added"))
@@ -332,7 +347,7 @@ mod tests {
 
     #[test]
     fn criteria_are_ticked_by_place_and_a_wrong_place_is_refused() {
-        let criteria = [Criterion { text: "a".into(), done: false }];
+        let criteria = [AcceptanceCriterion { text: "a".into(), done: false }];
         let change = AcceptanceChange { check: vec![0], add: vec!["b".into()], ..AcceptanceChange::default() };
         let after = change.apply(&criteria).unwrap();
         assert!(after[0].done && !after[1].done);

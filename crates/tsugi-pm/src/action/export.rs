@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::Pm;
-use crate::domain::event::Event;
-use crate::domain::fault::Fault;
-use crate::store::table::{TABLES, Table};
+use crate::domain::event::HistoryEvent;
+use crate::domain::fault::PmFault;
+use crate::store::table::{RecordTable, TABLES};
 use crate::store::tx::{EventFilter, Tx};
 
 /// The version of the format; a reader refuses a newer one.
@@ -21,14 +21,14 @@ const PAGE: i64 = 500;
 
 /// One line.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct ExportLine {
     kind: String,
     row: Map<String, Value>,
 }
 
 /// What an import did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Imported {
+pub struct ImportSummary {
     /// Records that were added.
     pub added: u64,
     /// Records that were here already.
@@ -39,7 +39,7 @@ pub struct Imported {
 
 impl Pm {
     /// Everything, one JSON object per line, in a stable order, from one consistent view. Dropping the receiver stops it.
-    pub fn export(&self) -> mpsc::Receiver<Result<String, Fault>> {
+    pub fn export(&self) -> mpsc::Receiver<Result<String, PmFault>> {
         let (sender, receiver) = mpsc::channel(LINES);
         let store = self.store().clone();
         tokio::spawn(async move {
@@ -52,7 +52,7 @@ impl Pm {
     }
 
     /// Everything as one text.
-    pub async fn export_text(&self) -> Result<String, Fault> {
+    pub async fn export_text(&self) -> Result<String, PmFault> {
         let (mut lines, mut text) = (self.export(), String::new());
         while let Some(line) = lines.recv().await {
             text += &line?;
@@ -62,17 +62,17 @@ impl Pm {
     }
 
     /// Adds what an export holds and this store lacks, all or nothing. Doing it twice changes nothing.
-    pub async fn import(&self, text: String) -> Result<Imported, Fault> {
+    pub async fn import(&self, text: String) -> Result<ImportSummary, PmFault> {
         self.store().write(move |tx| import_all(tx, &text)).await
     }
 }
 
 /// Sends a line; false when nobody reads any more.
-fn send(lines: &mpsc::Sender<Result<String, Fault>>, line: &Value) -> bool {
+fn send(lines: &mpsc::Sender<Result<String, PmFault>>, line: &Value) -> bool {
     lines.blocking_send(Ok(line.to_string())).is_ok()
 }
 
-fn export_all(tx: &mut Tx<'_>, lines: &mpsc::Sender<Result<String, Fault>>) -> Result<(), Fault> {
+fn export_all(tx: &mut Tx<'_>, lines: &mpsc::Sender<Result<String, PmFault>>) -> Result<(), PmFault> {
     let head = json!({"kind": "tsugi-pm", "row": {"format": FORMAT}});
     if !send(lines, &head) {
         return Ok(());
@@ -85,7 +85,11 @@ fn export_all(tx: &mut Tx<'_>, lines: &mpsc::Sender<Result<String, Fault>>) -> R
     export_events(tx, lines)
 }
 
-fn export_table(tx: &mut Tx<'_>, table: &Table, lines: &mpsc::Sender<Result<String, Fault>>) -> Result<bool, Fault> {
+fn export_table(
+    tx: &mut Tx<'_>,
+    table: &RecordTable,
+    lines: &mpsc::Sender<Result<String, PmFault>>,
+) -> Result<bool, PmFault> {
     let mut after = None;
     loop {
         let rows = tx.table_page(table, after.as_ref(), PAGE)?;
@@ -101,7 +105,7 @@ fn export_table(tx: &mut Tx<'_>, table: &Table, lines: &mpsc::Sender<Result<Stri
     }
 }
 
-fn export_events(tx: &mut Tx<'_>, lines: &mpsc::Sender<Result<String, Fault>>) -> Result<(), Fault> {
+fn export_events(tx: &mut Tx<'_>, lines: &mpsc::Sender<Result<String, PmFault>>) -> Result<(), PmFault> {
     let mut since = 0;
     loop {
         let events = tx.event_page(&EventFilter { since, limit: PAGE, ..EventFilter::default() })?;
@@ -115,27 +119,27 @@ fn export_events(tx: &mut Tx<'_>, lines: &mpsc::Sender<Result<String, Fault>>) -
     }
 }
 
-fn import_all(tx: &mut Tx<'_>, text: &str) -> Result<Imported, Fault> {
+fn import_all(tx: &mut Tx<'_>, text: &str) -> Result<ImportSummary, PmFault> {
     tx.defer_references()?;
-    let mut import = Import { done: Imported::default(), had_history: HashMap::new() };
+    let mut import = ImportRun { done: ImportSummary::default(), had_history: HashMap::new() };
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let bad = |reason: String| Fault::invalid(format!("line {}: {reason}", number + 1));
-        let line: Line = serde_json::from_str(line).map_err(|error| bad(error.to_string()))?;
+        let bad = |reason: String| PmFault::invalid(format!("line {}: {reason}", number + 1));
+        let line: ExportLine = serde_json::from_str(line).map_err(|error| bad(error.to_string()))?;
         import
             .line(tx, line)
-            .map_err(|fault| Fault { message: format!("line {}: {}", number + 1, fault.message), ..fault })?;
+            .map_err(|fault| PmFault { message: format!("line {}: {}", number + 1, fault.message), ..fault })?;
     }
     Ok(import.done)
 }
 
-struct Import {
-    done: Imported,
+struct ImportRun {
+    done: ImportSummary,
     /// Whether a thing had a history here before we came: then its story is told already.
     had_history: HashMap<String, bool>,
 }
 
-impl Import {
-    fn line(&mut self, tx: &mut Tx<'_>, line: Line) -> Result<(), Fault> {
+impl ImportRun {
+    fn line(&mut self, tx: &mut Tx<'_>, line: ExportLine) -> Result<(), PmFault> {
         if line.kind == "tsugi-pm" {
             return check_format(&line.row);
         }
@@ -143,7 +147,7 @@ impl Import {
             return self.event(tx, line.row);
         }
         let table = TABLES.iter().find(|table| table.name == line.kind);
-        let table = table.ok_or_else(|| Fault::invalid(format!("unknown kind `{}`", line.kind)))?;
+        let table = table.ok_or_else(|| PmFault::invalid(format!("unknown kind `{}`", line.kind)))?;
         let entity = table.entity_id(&line.row);
         self.note_history(tx, &entity)?;
         if tx.table_has(table, &line.row)? {
@@ -156,9 +160,9 @@ impl Import {
         Ok(())
     }
 
-    fn event(&mut self, tx: &mut Tx<'_>, row: Map<String, Value>) -> Result<(), Fault> {
-        let event: Event =
-            serde_json::from_value(Value::Object(row)).map_err(|error| Fault::invalid(error.to_string()))?;
+    fn event(&mut self, tx: &mut Tx<'_>, row: Map<String, Value>) -> Result<(), PmFault> {
+        let event: HistoryEvent =
+            serde_json::from_value(Value::Object(row)).map_err(|error| PmFault::invalid(error.to_string()))?;
         let had_history = self.note_history(tx, &event.entity_id)?;
         if !had_history && !tx.event_exists(&event.id)? {
             tx.event_insert(&event)?;
@@ -167,7 +171,7 @@ impl Import {
         Ok(())
     }
 
-    fn note_history(&mut self, tx: &mut Tx<'_>, entity: &str) -> Result<bool, Fault> {
+    fn note_history(&mut self, tx: &mut Tx<'_>, entity: &str) -> Result<bool, PmFault> {
         if let Some(known) = self.had_history.get(entity) {
             return Ok(*known);
         }
@@ -177,11 +181,11 @@ impl Import {
     }
 }
 
-fn check_format(row: &Map<String, Value>) -> Result<(), Fault> {
+fn check_format(row: &Map<String, Value>) -> Result<(), PmFault> {
     match row.get("format").and_then(Value::as_i64) {
         Some(format) if format <= FORMAT => Ok(()),
-        Some(format) => Err(Fault::invalid(format!("the export has format {format}, this tsugi knows {FORMAT}"))
+        Some(format) => Err(PmFault::invalid(format!("the export has format {format}, this tsugi knows {FORMAT}"))
             .hint("install a newer tsugi")),
-        None => Err(Fault::invalid("this is not an export of tsugi pm")),
+        None => Err(PmFault::invalid("this is not an export of tsugi pm")),
     }
 }

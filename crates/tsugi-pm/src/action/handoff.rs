@@ -2,24 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::claim::Claimed;
-use super::cut::HandoffView;
-use super::desk::{Desk, OpenTask};
+use super::action_context::{ActionContext, OpenTask};
+use super::claim::ClaimedTask;
+use super::truncate::HandoffView;
 use super::view::{ClaimView, TaskView, cursor, page, place, rows};
-use super::{Action, Effect};
-use crate::domain::advice::Advice;
+use super::{Action, ActionEffect};
+use crate::domain::advice::FaultAdvice;
 use crate::domain::claim::ClaimState;
-use crate::domain::context::Context;
-use crate::domain::fault::{Code, Fault};
-use crate::domain::handoff::{Answer, GitState, Handoff, HandoffKind, HandoffStatus};
+use crate::domain::context::ContextEntry;
+use crate::domain::fault::{Code, PmFault};
+use crate::domain::handoff::{GitState, Handoff, HandoffAnswer, HandoffKind, HandoffStatus};
 use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
 use crate::domain::permission::Power;
-use crate::domain::session::Session;
+use crate::domain::session::AgentSession;
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::time::Moment;
-use crate::store::tx::{Stamp, Tx, what};
+use crate::store::tx::{EventStamp, Tx, what};
 
 /// How much of each handoff a list shows.
 const LIST_BYTES: usize = 3 * limit::KIB;
@@ -73,7 +73,7 @@ impl CreateHandoff {
 
 /// A handoff and its task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Handed {
+pub struct CreatedHandoff {
     /// The handoff.
     pub handoff: HandoffView,
     /// The task.
@@ -85,29 +85,33 @@ pub struct Handed {
 
 impl Action for CreateHandoff {
     const NAME: &'static str = "create_handoff";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Handed;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = CreatedHandoff;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Handed, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedHandoff, PmFault> {
         let session = desk.session(self.session_id.as_ref())?;
         let (handoff, task) = desk.hand_over(&session, self)?;
         let handoff = HandoffView::within(handoff, LIST_BYTES);
-        Ok(Handed { handoff, task: TaskView::brief(&task), session_id: Some(session.id) })
+        Ok(CreatedHandoff { handoff, task: TaskView::brief(&task), session_id: Some(session.id) })
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// Ends the hold, frees the task and leaves the handoff.
-    pub(super) fn hand_over(&mut self, session: &Session, wish: &CreateHandoff) -> Result<(Handoff, Task), Fault> {
+    pub(super) fn hand_over(
+        &mut self,
+        session: &AgentSession,
+        wish: &CreateHandoff,
+    ) -> Result<(Handoff, Task), PmFault> {
         let open = self.task_to_change(&wish.task_id, Power::HandOff)?;
         self.check_may_hand_over(&open, session)?;
         let open = self.without_due_handoff(&open)?;
         if let Some(pending) = self.tx.handoff_pending(&open.task.id)? {
-            return Err(Fault::new(
+            return Err(PmFault::new(
                 Code::HandoffExists,
                 format!("{} already has a pending handoff", open.task.reference),
             )
@@ -140,7 +144,7 @@ impl Desk<'_, '_> {
         Ok((handoff, task))
     }
 
-    fn check_may_hand_over(&mut self, open: &OpenTask, session: &Session) -> Result<(), Fault> {
+    fn check_may_hand_over(&mut self, open: &OpenTask, session: &AgentSession) -> Result<(), PmFault> {
         let is_holder = open.claim.as_ref().is_some_and(|claim| claim.session_id == session.id);
         let is_waiting = matches!(open.task.status, TaskStatus::Todo | TaskStatus::Blocked);
         let is_assignee = open.task.assignee_id.as_ref() == Some(&session.agent_id);
@@ -150,18 +154,18 @@ impl Desk<'_, '_> {
         Err(self.claim_lost(open, &session.id)?)
     }
 
-    fn check_target(&mut self, open: &OpenTask, target: &AgentId) -> Result<(), Fault> {
+    fn check_target(&mut self, open: &OpenTask, target: &AgentId) -> Result<(), PmFault> {
         self.tx.agent_get(target)?.check_active()?;
         let member = self.tx.membership_find(&open.project.id, target)?;
         match member {
             Some(member) if member.role.may(Power::Work) => Ok(()),
-            _ => Err(Fault::invalid(format!("{target} does not work in this project"))
-                .advise(Advice::LeaveTargetOut)
+            _ => Err(PmFault::invalid(format!("{target} does not work in this project"))
+                .advise(FaultAdvice::LeaveTargetOut)
                 .with("field", "to_agent_id")),
         }
     }
 
-    fn new_handoff(&self, open: &OpenTask, session: &Session, wish: &CreateHandoff) -> Handoff {
+    fn new_handoff(&self, open: &OpenTask, session: &AgentSession, wish: &CreateHandoff) -> Handoff {
         Handoff {
             id: HandoffId::mint(Tx::bits()),
             task_id: open.task.id.clone(),
@@ -188,8 +192,8 @@ impl Desk<'_, '_> {
     }
 
     /// A handoff in a project of the caller's, with its task opened. The handoff is read after the task is locked.
-    fn handoff_to_answer(&mut self, id: &HandoffId) -> Result<(Handoff, OpenTask), Fault> {
-        let hidden = |_| Fault::not_found("handoff", id);
+    fn handoff_to_answer(&mut self, id: &HandoffId) -> Result<(Handoff, OpenTask), PmFault> {
+        let hidden = |_| PmFault::not_found("handoff", id);
         let seen = self.tx.handoff_get(id)?;
         self.role(&seen.project_id).map_err(hidden)?;
         let open = self.task_to_change(&seen.task_id.into(), Power::HandOff)?;
@@ -198,7 +202,7 @@ impl Desk<'_, '_> {
     }
 
     /// A task whose handoff has waited for too long is opened without it, for good.
-    pub(super) fn without_due_handoff(&mut self, open: &OpenTask) -> Result<OpenTask, Fault> {
+    pub(super) fn without_due_handoff(&mut self, open: &OpenTask) -> Result<OpenTask, PmFault> {
         let now = self.tx.now;
         let due = self.tx.handoff_pending(&open.task.id)?.filter(|handoff| handoff.is_due(now));
         let Some(handoff) = due else { return Ok(open.clone()) };
@@ -211,9 +215,9 @@ impl Desk<'_, '_> {
     }
 
     /// Ends a handoff that nobody took in time. The system does this, whoever noticed.
-    pub(super) fn expire_handoff(&mut self, task: &Task, handoff: &Handoff) -> Result<Task, Fault> {
-        let expired = handoff.answered(Answer::Expire)?;
-        let system = Stamp { session: handoff.from_session_id.clone(), ..Stamp::default() };
+    pub(super) fn expire_handoff(&mut self, task: &Task, handoff: &Handoff) -> Result<Task, PmFault> {
+        let expired = handoff.answered(HandoffAnswer::Expire)?;
+        let system = EventStamp { session: handoff.from_session_id.clone(), ..EventStamp::default() };
         let caller = std::mem::replace(&mut self.tx.stamp, system);
         self.tx.update(handoff, expired, what("handoff.expired"))?;
         let task = self.free_for_all(task, handoff, "nobody took the handoff in time")?;
@@ -240,7 +244,7 @@ pub struct AcceptHandoff {
 
 /// What was taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Accepted {
+pub struct AcceptedHandoff {
     /// The handoff.
     pub handoff: HandoffView,
     /// The hold on the task.
@@ -248,7 +252,7 @@ pub struct Accepted {
     /// The task.
     pub task: TaskView,
     /// What is known: decisions first.
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<ContextEntry>,
     /// The session that holds it.
     pub session_id: SessionId,
     /// What was cut besides.
@@ -258,37 +262,38 @@ pub struct Accepted {
 
 impl Action for AcceptHandoff {
     const NAME: &'static str = "accept_handoff";
-    const EFFECT: Effect = Effect::WriteAfterSweep;
-    type Output = Accepted;
+    const EFFECT: ActionEffect = ActionEffect::WriteAfterSweep;
+    type ErasedOutput = AcceptedHandoff;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Accepted, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AcceptedHandoff, PmFault> {
         let session = desk.session(self.session_id.as_ref())?;
         let (handoff, open) = desk.handoff_to_answer(&self.handoff_id)?;
-        handoff.answered(Answer::Accept)?;
+        handoff.answered(HandoffAnswer::Accept)?;
         check_for_me(&handoff, &session.agent_id)?;
         let grant = desk.grant(&session, &open, None)?;
         if let Some(note) = &self.note {
             desk.add_note(&open, Some(&session), note)?;
         }
-        let Claimed { claim, task, handoff, contexts, session_id, truncated, .. } = desk.claimed(&session, grant)?;
+        let ClaimedTask { claim, task, handoff, contexts, session_id, truncated, .. } =
+            desk.claimed(&session, grant)?;
         match (claim, task, handoff) {
             (Some(claim), Some(task), Some(handoff)) => {
-                Ok(Accepted { handoff, claim, task, contexts, session_id, truncated })
+                Ok(AcceptedHandoff { handoff, claim, task, contexts, session_id, truncated })
             }
-            _ => Err(Fault::internal("a granted handoff has a claim, a task and itself")),
+            _ => Err(PmFault::internal("a granted handoff has a claim, a task and itself")),
         }
     }
 }
 
-fn check_for_me(handoff: &Handoff, agent: &AgentId) -> Result<(), Fault> {
+fn check_for_me(handoff: &Handoff, agent: &AgentId) -> Result<(), PmFault> {
     if handoff.is_for(agent) {
         return Ok(());
     }
-    Err(Fault::new(Code::HandoffNotForYou, "this handoff is meant for somebody else")
+    Err(PmFault::new(Code::HandoffNotForYou, "this handoff is meant for somebody else")
         .with("to_agent_id", &handoff.to_agent_id))
 }
 
@@ -306,18 +311,18 @@ pub struct RejectHandoff {
 
 impl Action for RejectHandoff {
     const NAME: &'static str = "reject_handoff";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Handed;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = CreatedHandoff;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Handed, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedHandoff, PmFault> {
         limit::chars("reason", &self.reason, 1, 2000)?;
         let agent = desk.agent()?;
         let (handoff, open) = desk.handoff_to_answer(&self.handoff_id)?;
-        let rejected = Handoff { reason: Some(self.reason.clone()), ..handoff.answered(Answer::Reject)? };
+        let rejected = Handoff { reason: Some(self.reason.clone()), ..handoff.answered(HandoffAnswer::Reject)? };
         if !open.role.may(Power::Manage) {
             check_for_me(&handoff, &agent.id)?;
         }
@@ -326,13 +331,13 @@ impl Action for RejectHandoff {
         let text = format!("{} rejected your handoff of {}: {}", agent.id, task.reference, self.reason);
         desk.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffRejected, handoff.id.as_str(), &text)?;
         let handoff = HandoffView::within(rejected, LIST_BYTES);
-        Ok(Handed { handoff, task: TaskView::brief(&task), session_id: None })
+        Ok(CreatedHandoff { handoff, task: TaskView::brief(&task), session_id: None })
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// A task whose handoff came to nothing is ready for everybody again.
-    pub(super) fn free_for_all(&mut self, task: &Task, handoff: &Handoff, reason: &str) -> Result<Task, Fault> {
+    pub(super) fn free_for_all(&mut self, task: &Task, handoff: &Handoff, reason: &str) -> Result<Task, PmFault> {
         if handoff.to_agent_id.is_none() || task.assignee_id != handoff.to_agent_id {
             return Ok(task.clone());
         }
@@ -369,10 +374,10 @@ pub struct PendingHandoffs {
 
 impl Action for GetPendingHandoffs {
     const NAME: &'static str = "get_pending_handoffs";
-    const EFFECT: Effect = Effect::ReadAfterSweep;
-    type Output = PendingHandoffs;
+    const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
+    type ErasedOutput = PendingHandoffs;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<PendingHandoffs, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<PendingHandoffs, PmFault> {
         let agent = desk.agent()?;
         let projects = desk.projects(self.project_id.as_ref())?;
         let (at, id) = place::<(Moment, String)>(self.cursor.as_deref())?.unwrap_or_default();

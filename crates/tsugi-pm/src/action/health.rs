@@ -3,15 +3,15 @@
 use serde::Serialize;
 
 use super::Pm;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::session::{CALL_TTL_S, HEARTBEAT_LOST_S};
-use crate::store::dialect::Dialect;
+use crate::store::dialect::SqlDialect;
 use crate::store::migrate;
 use crate::store::tx::Tx;
 
 /// What was found. Nothing is changed by looking.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Health {
+pub struct HealthReport {
     /// The engine and its version.
     pub engine: String,
     /// The step of the schema that the database has reached.
@@ -56,7 +56,7 @@ pub struct Health {
     pub ahead_s: i64,
 }
 
-impl Health {
+impl HealthReport {
     /// Whether a sweep would put something right.
     pub fn wants_sweep(&self) -> bool {
         self.silent_sessions + self.expired_claims + self.expired_handoffs > 0
@@ -88,15 +88,15 @@ const COUNTS: [&str; 14] = [
 
 impl Pm {
     /// Looks at everything that can be counted, and asks the engine whether the database is sound.
-    pub async fn health(&self) -> Result<Health, Fault> {
+    pub async fn health(&self) -> Result<HealthReport, PmFault> {
         let (bytes, log_bytes) = self.store().size().await?;
         let complaints = self.store().check().await?;
         let counted = self.store().read(counted).await?;
-        Ok(Health { bytes, log_bytes, complaints, schema_known: migrate::KNOWN as i64, ..counted })
+        Ok(HealthReport { bytes, log_bytes, complaints, schema_known: migrate::KNOWN as i64, ..counted })
     }
 }
 
-pub(super) fn counted(tx: &mut Tx<'_>) -> Result<Health, Fault> {
+pub(super) fn counted(tx: &mut Tx<'_>) -> Result<HealthReport, PmFault> {
     let mut numbers = [0; COUNTS.len()];
     for (number, question) in numbers.iter_mut().zip(COUNTS) {
         *number = count(tx, question)?;
@@ -104,7 +104,7 @@ pub(super) fn counted(tx: &mut Tx<'_>) -> Result<Health, Fault> {
     let [projects, projects_without_manager, agents, agents_without_place, rest @ ..] = numbers;
     let [open_tasks, tasks_behind_cancelled, tasks_in_review, active_sessions, silent_sessions, rest @ ..] = rest;
     let [disconnected_sessions, live_claims, expired_claims, pending_handoffs, expired_handoffs] = rest;
-    Ok(Health {
+    Ok(HealthReport {
         engine: engine(tx)?,
         schema: tx.number("SELECT MAX(version) FROM migration", &[])?,
         projects,
@@ -122,12 +122,12 @@ pub(super) fn counted(tx: &mut Tx<'_>) -> Result<Health, Fault> {
         pending_handoffs,
         expired_handoffs,
         ahead_s: tx.ahead_ms / 1000,
-        ..Health::default()
+        ..HealthReport::default()
     })
 }
 
 /// One number; a question gets only the moments that it names.
-fn count(tx: &mut Tx<'_>, question: &str) -> Result<i64, Fault> {
+fn count(tx: &mut Tx<'_>, question: &str) -> Result<i64, PmFault> {
     let now = tx.now;
     if question.contains("?1") {
         return tx.number(question, &[now.into()]);
@@ -139,10 +139,10 @@ fn count(tx: &mut Tx<'_>, question: &str) -> Result<i64, Fault> {
     tx.number(&question, &[now.plus_seconds(-HEARTBEAT_LOST_S).into(), now.plus_seconds(-CALL_TTL_S).into()])
 }
 
-fn engine(tx: &mut Tx<'_>) -> Result<String, Fault> {
+fn engine(tx: &mut Tx<'_>) -> Result<String, PmFault> {
     let (name, question) = match tx.dialect() {
-        Dialect::Sqlite => ("SQLite", "SELECT sqlite_version()"),
-        Dialect::Postgres => ("PostgreSQL", "SELECT current_setting('server_version')"),
+        SqlDialect::Sqlite => ("SQLite", "SELECT sqlite_version()"),
+        SqlDialect::Postgres => ("PostgreSQL", "SELECT current_setting('server_version')"),
     };
     let rows = tx.rows(question, &[])?;
     let version = rows.first().map_or(Ok(""), |row| row.text(0))?;

@@ -1,36 +1,41 @@
 //! Granting, ending and losing a hold on a task: the only places where claims change.
 
-use super::desk::{Desk, OpenTask};
+use super::action_context::{ActionContext, OpenTask};
 use super::view::TaskRow;
-use crate::domain::advice::Advice;
+use crate::domain::advice::FaultAdvice;
 use crate::domain::claim::{Claim, ClaimState, lease};
-use crate::domain::context::Context;
-use crate::domain::fault::{Code, Fault};
-use crate::domain::handoff::{Answer, Handoff, HandoffKind, HandoffStatus};
+use crate::domain::context::ContextEntry;
+use crate::domain::fault::{Code, PmFault};
+use crate::domain::handoff::{Handoff, HandoffAnswer, HandoffKind, HandoffStatus};
 use crate::domain::id::{AgentId, ClaimId, HandoffId, SessionId};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
 use crate::domain::permission::denied;
 use crate::domain::project::Project;
-use crate::domain::session::Session;
+use crate::domain::session::AgentSession;
 use crate::domain::task::{Task, TaskStatus, machine};
-use crate::store::tx::{ReadyPick, Stamp, Tx, what};
+use crate::store::tx::{EventStamp, ReadyPick, Tx, what};
 
 /// How many pieces of what is known come with a hold at most.
 const CONTEXTS: i64 = 30;
 
 /// A new hold on a task, and the handoff it answers.
-pub(super) struct Grant {
+pub(super) struct LeaseGrant {
     pub(super) task: Task,
     pub(super) claim: Claim,
     pub(super) handoff: Option<Handoff>,
     /// What is known of the task: decisions first.
-    pub(super) contexts: Vec<Context>,
+    pub(super) contexts: Vec<ContextEntry>,
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// Gives a session the hold on a task that is to be done, or says exactly why not. Holding it already is fine.
-    pub(super) fn grant(&mut self, session: &Session, open: &OpenTask, ttl_s: Option<i64>) -> Result<Grant, Fault> {
+    pub(super) fn grant(
+        &mut self,
+        session: &AgentSession,
+        open: &OpenTask,
+        ttl_s: Option<i64>,
+    ) -> Result<LeaseGrant, PmFault> {
         if open.claim.is_none() && open.task.status != TaskStatus::Todo {
             return Err(self.not_to_be_done(session, open)?);
         }
@@ -40,10 +45,10 @@ impl Desk<'_, '_> {
     /// The same for a task whose move to `in_progress` the machine has allowed: also its assignee's blocked one.
     pub(super) fn grant_moved(
         &mut self,
-        session: &Session,
+        session: &AgentSession,
         open: &OpenTask,
         ttl_s: Option<i64>,
-    ) -> Result<Grant, Fault> {
+    ) -> Result<LeaseGrant, PmFault> {
         if let Some(claim) = &open.claim {
             return self.grant_again(session, open, claim);
         }
@@ -64,16 +69,16 @@ impl Desk<'_, '_> {
             ..before.clone()
         };
         let task = self.tx.task_update(&before, task, what("task.claimed"))?;
-        Ok(Grant { task, claim, handoff, contexts: brief.contexts })
+        Ok(LeaseGrant { task, claim, handoff, contexts: brief.contexts })
     }
 
     /// Takes the handoff that waits on a task, unless it has waited for too long.
     fn answer_pending(
         &mut self,
-        session: &Session,
+        session: &AgentSession,
         task: Task,
         pending: Option<Handoff>,
-    ) -> Result<(Task, Option<Handoff>), Fault> {
+    ) -> Result<(Task, Option<Handoff>), PmFault> {
         let now = self.tx.now;
         match pending {
             Some(handoff) if handoff.is_due(now) => Ok((self.expire_handoff(&task, &handoff)?, None)),
@@ -82,7 +87,7 @@ impl Desk<'_, '_> {
         }
     }
 
-    fn new_claim(&self, session: &Session, open: &OpenTask, ttl_s: Option<i64>) -> Claim {
+    fn new_claim(&self, session: &AgentSession, open: &OpenTask, ttl_s: Option<i64>) -> Claim {
         let now = self.tx.now;
         let (ttl_s, expires_at, deadline_at) = lease(&open.project.policy, ttl_s, now);
         Claim {
@@ -106,7 +111,7 @@ impl Desk<'_, '_> {
         }
     }
 
-    fn grant_again(&mut self, session: &Session, open: &OpenTask, claim: &Claim) -> Result<Grant, Fault> {
+    fn grant_again(&mut self, session: &AgentSession, open: &OpenTask, claim: &Claim) -> Result<LeaseGrant, PmFault> {
         if claim.session_id != session.id {
             return Err(self.already_claimed(open, claim)?);
         }
@@ -114,10 +119,10 @@ impl Desk<'_, '_> {
         self.tx.touch(claim, &renewed)?;
         let handoff = self.tx.handoff_accepted(claim)?;
         let contexts = self.tx.context_of_task(&open.task.id, CONTEXTS)?;
-        Ok(Grant { task: open.task.clone(), claim: renewed, handoff, contexts })
+        Ok(LeaseGrant { task: open.task.clone(), claim: renewed, handoff, contexts })
     }
 
-    fn check_grantable(&mut self, open: &OpenTask, held: i64) -> Result<(), Fault> {
+    fn check_grantable(&mut self, open: &OpenTask, held: i64) -> Result<(), PmFault> {
         let (agent, task) = (self.agent()?, &open.task);
         open.project.check_workable()?;
         if let Some(owner) = task.assignee_id.as_ref().filter(|owner| **owner != agent.id) {
@@ -133,7 +138,7 @@ impl Desk<'_, '_> {
         }
         let most = open.project.policy.max_claims_per_session;
         if held >= most {
-            return Err(Fault::new(Code::ClaimLimit, format!("this session already holds {held} tasks"))
+            return Err(PmFault::new(Code::ClaimLimit, format!("this session already holds {held} tasks"))
                 .hint("finish, hand over or release one first")
                 .with("held", held)
                 .with("max", most));
@@ -141,42 +146,42 @@ impl Desk<'_, '_> {
         Ok(())
     }
 
-    fn not_to_be_done(&mut self, session: &Session, open: &OpenTask) -> Result<Fault, Fault> {
+    fn not_to_be_done(&mut self, session: &AgentSession, open: &OpenTask) -> Result<PmFault, PmFault> {
         let standing = self.standing(open, Some(&session.id))?;
         let allowed = machine::allowed(open.task.status, &standing);
-        let fault = Fault::new(Code::InvalidTransition, format!("{} is {}", open.task.reference, open.task.status));
+        let fault = PmFault::new(Code::InvalidTransition, format!("{} is {}", open.task.reference, open.task.status));
         let fault = match open.task.blocked_reason.as_ref().filter(|_| open.task.status == TaskStatus::Blocked) {
-            Some(reason) => fault.advise(Advice::WaitUntilOver(reason.clone())),
+            Some(reason) => fault.advise(FaultAdvice::WaitUntilOver(reason.clone())),
             None => fault.hint("only tasks to be done can be claimed"),
         };
         Ok(fault.with("from", open.task.status).with("to", TaskStatus::InProgress).with("allowed", allowed))
     }
 
-    fn not_yours(&mut self, open: &OpenTask, owner: &AgentId) -> Result<Fault, Fault> {
+    fn not_yours(&mut self, open: &OpenTask, owner: &AgentId) -> Result<PmFault, PmFault> {
         let task = &open.task;
         if self.tx.handoff_pending(&task.id)?.is_some() {
             let message = format!("{} is being handed to {owner}", task.reference);
-            return Ok(Fault::new(Code::HandoffNotForYou, message).with("to_agent_id", owner));
+            return Ok(PmFault::new(Code::HandoffNotForYou, message).with("to_agent_id", owner));
         }
         Ok(denied(format!("{} is assigned to {owner}", task.reference), &["assignee"], Some(open.role))
             .hint("a manager can assign it to you")
             .with("assignee_id", owner))
     }
 
-    fn not_ready(&mut self, task: &Task) -> Result<Fault, Fault> {
+    fn not_ready(&mut self, task: &Task) -> Result<PmFault, PmFault> {
         let blockers = self.tx.dependency_blockers(&task.id, 10)?;
         let list: Vec<_> = blockers
             .iter()
             .map(|one| serde_json::json!({"id": one.id, "ref": one.reference, "status": one.status}))
             .collect();
         let names: Vec<&str> = blockers.iter().map(|one| one.reference.as_str()).collect();
-        Ok(Fault::new(Code::NotReady, format!("{} waits for {}", task.reference, names.join(", ")))
-            .advise(Advice::TakePrerequisites)
+        Ok(PmFault::new(Code::NotReady, format!("{} waits for {}", task.reference, names.join(", ")))
+            .advise(FaultAdvice::TakePrerequisites)
             .with("blocked_by", list))
     }
 
     /// The loser learns who holds it, since when, until when, and what else could be done.
-    fn already_claimed(&mut self, open: &OpenTask, claim: &Claim) -> Result<Fault, Fault> {
+    fn already_claimed(&mut self, open: &OpenTask, claim: &Claim) -> Result<PmFault, PmFault> {
         let agent = self.agent()?;
         let pick = ReadyPick { agent: &agent.id, capabilities: Some(&agent.capabilities), labels: &[] };
         let others = match open.project.check_workable() {
@@ -184,7 +189,7 @@ impl Desk<'_, '_> {
             Err(_) => Vec::new(),
         };
         let others: Vec<TaskRow> = others.iter().map(TaskRow::new).collect();
-        Ok(Fault::new(Code::AlreadyClaimed, format!("{} is held by {}", open.task.reference, claim.agent_id))
+        Ok(PmFault::new(Code::AlreadyClaimed, format!("{} is held by {}", open.task.reference, claim.agent_id))
             .hint("take one of the alternatives")
             .with("holder", &claim.agent_id)
             .with("session_id", &claim.session_id)
@@ -194,12 +199,12 @@ impl Desk<'_, '_> {
     }
 
     /// Takes a pending handoff for a session; claiming a task means taking the handoff that waits on it.
-    fn accept(&mut self, session: &Session, handoff: &Handoff) -> Result<Handoff, Fault> {
+    fn accept(&mut self, session: &AgentSession, handoff: &Handoff) -> Result<Handoff, PmFault> {
         let accepted = Handoff {
             accepted_by: Some(session.agent_id.clone()),
             accepted_session_id: Some(session.id.clone()),
             accepted_at: Some(self.tx.now),
-            ..handoff.answered(Answer::Accept)?
+            ..handoff.answered(HandoffAnswer::Accept)?
         };
         let text = format!("{} took your handoff", session.agent_id);
         self.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffAccepted, handoff.id.as_str(), &text)?;
@@ -207,7 +212,7 @@ impl Desk<'_, '_> {
     }
 
     /// The live claim of a session on a task, renewed; or `claim_lost`.
-    pub(super) fn held(&mut self, open: &OpenTask, session: &Session) -> Result<Claim, Fault> {
+    pub(super) fn held(&mut self, open: &OpenTask, session: &AgentSession) -> Result<Claim, PmFault> {
         match &open.claim {
             Some(claim) if claim.session_id == session.id => {
                 let renewed = claim.renewed(self.tx.now);
@@ -220,16 +225,16 @@ impl Desk<'_, '_> {
     }
 
     /// What a session hears that no longer holds a task.
-    pub(super) fn claim_lost(&mut self, open: &OpenTask, session: &SessionId) -> Result<Fault, Fault> {
+    pub(super) fn claim_lost(&mut self, open: &OpenTask, session: &SessionId) -> Result<PmFault, PmFault> {
         let last = self.tx.claim_last_of_session(&open.task.id, session)?;
         let message = match &last {
             Some(claim) => format!("your claim on {} was {}", open.task.reference, claim.state),
             None => format!("this session does not hold {}", open.task.reference),
         };
         let other = open.claim.as_ref().filter(|claim| Some(&claim.agent_id) == self.agent_id());
-        let fault = Fault::new(Code::ClaimLost, message);
+        let fault = PmFault::new(Code::ClaimLost, message);
         let fault = match other {
-            Some(claim) => fault.advise(Advice::NameHolder(claim.session_id.to_string())),
+            Some(claim) => fault.advise(FaultAdvice::NameHolder(claim.session_id.to_string())),
             None => fault.hint("stop working on it; claim it again if it is free, and look at what changed"),
         };
         Ok(fault
@@ -242,13 +247,13 @@ impl Desk<'_, '_> {
     }
 
     /// Ends a claim; work that is finished completes the handoff it began with.
-    pub(super) fn end_claim(&mut self, claim: &Claim, state: ClaimState, reason: &str) -> Result<Claim, Fault> {
+    pub(super) fn end_claim(&mut self, claim: &Claim, state: ClaimState, reason: &str) -> Result<Claim, PmFault> {
         let handoff = match state {
             ClaimState::Completed => self.tx.handoff_accepted(claim)?,
             _ => None,
         };
         if let Some(handoff) = handoff {
-            self.tx.update(&handoff, handoff.answered(Answer::Complete)?, what("handoff.completed"))?;
+            self.tx.update(&handoff, handoff.answered(HandoffAnswer::Complete)?, what("handoff.completed"))?;
         }
         let ended = claim.ended(state, reason, self.tx.now)?;
         let kind = format!("claim.{state}");
@@ -263,8 +268,8 @@ impl Desk<'_, '_> {
         claim: &Claim,
         project: &Project,
         reason: &str,
-    ) -> Result<Task, Fault> {
-        let system = Stamp { actor: None, session: Some(claim.session_id.clone()), claim: Some(claim.id.clone()) };
+    ) -> Result<Task, PmFault> {
+        let system = EventStamp { actor: None, session: Some(claim.session_id.clone()), claim: Some(claim.id.clone()) };
         let caller = std::mem::replace(&mut self.tx.stamp, system);
         self.end_claim(claim, ClaimState::Expired, reason)?;
         let freed = Task { status: TaskStatus::Todo, assignee_id: None, ..task.clone() };
@@ -280,7 +285,7 @@ impl Desk<'_, '_> {
         Ok(task)
     }
 
-    fn auto_handoff(&mut self, task: &Task, claim: &Claim, project: &Project) -> Result<Handoff, Fault> {
+    fn auto_handoff(&mut self, task: &Task, claim: &Claim, project: &Project) -> Result<Handoff, PmFault> {
         let contexts = self.tx.context_since(&task.id, claim.acquired_at, 10)?;
         let note = contexts.first().map(|one| one.content.clone());
         let nothing = || format!("the claim of {} ran out and left no checkpoint", claim.agent_id);
@@ -312,9 +317,9 @@ impl Desk<'_, '_> {
     }
 
     /// Takes back the handoff that waits on a task, if one does.
-    pub(super) fn withdraw_handoff(&mut self, task: &Task, reason: &str) -> Result<(), Fault> {
+    pub(super) fn withdraw_handoff(&mut self, task: &Task, reason: &str) -> Result<(), PmFault> {
         let Some(handoff) = self.tx.handoff_pending(&task.id)? else { return Ok(()) };
-        let withdrawn = Handoff { reason: Some(reason.to_owned()), ..handoff.answered(Answer::Withdraw)? };
+        let withdrawn = Handoff { reason: Some(reason.to_owned()), ..handoff.answered(HandoffAnswer::Withdraw)? };
         self.tx.update(&handoff, withdrawn, what("handoff.withdrawn").because(Some(reason))).map(drop)
     }
 }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::Desk;
+use super::action_context::ActionContext;
 use super::view::{TaskRow, cursor, page, place, rows};
-use super::{Action, Effect};
+use super::{Action, ActionEffect};
 use crate::domain::claim::Claim;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
 use crate::domain::task::{Task, TaskSort, TaskStatus};
 use crate::domain::word::words;
@@ -47,7 +47,7 @@ pub struct GetMyTasks {
 
 /// A page of tasks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Tasks {
+pub struct TaskList {
     /// The tasks.
     pub tasks: Vec<TaskRow>,
     /// Where to go on, when there are more.
@@ -56,16 +56,16 @@ pub struct Tasks {
 }
 
 /// A place in a list of tasks: how far in which part.
-type TaskPlace = (usize, i64, String);
+type TaskCursor = (usize, i64, String);
 
 impl Action for GetMyTasks {
     const NAME: &'static str = "get_my_tasks";
-    const EFFECT: Effect = Effect::ReadAfterSweep;
-    type Output = Tasks;
+    const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
+    type ErasedOutput = TaskList;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Tasks, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskList, PmFault> {
         let parts = self.parts(desk)?;
-        let (part, key, id) = place::<TaskPlace>(self.cursor.as_deref())?.unwrap_or_default();
+        let (part, key, id) = place::<TaskCursor>(self.cursor.as_deref())?.unwrap_or_default();
         let wanted = rows(self.limit)? + 1;
         let mut found: Vec<(usize, Task)> = Vec::new();
         for (at, filter) in parts.iter().enumerate().skip(part) {
@@ -81,17 +81,17 @@ impl Action for GetMyTasks {
                 break;
             }
         }
-        let places: Vec<TaskPlace> =
+        let places: Vec<TaskCursor> =
             found.iter().map(|(at, task)| (*at, TaskSort::Updated.key(task), task.id.to_string())).collect();
         let found: Vec<Task> = found.into_iter().map(|(_, task)| task).collect();
         let (tasks, has_more) = page(desk.rows(&found)?, self.limit)?;
         let next_cursor = tasks.len().checked_sub(1).filter(|_| has_more).map(|last| cursor(&places[last]));
-        Ok(Tasks { tasks, next_cursor })
+        Ok(TaskList { tasks, next_cursor })
     }
 }
 
 impl GetMyTasks {
-    fn parts(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<TaskFilter>, Fault> {
+    fn parts(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<TaskFilter>, PmFault> {
         let me = desk.agent()?.id;
         let base = TaskFilter {
             projects: desk.projects(self.project_id.as_ref())?,
@@ -111,7 +111,7 @@ impl GetMyTasks {
             .collect())
     }
 
-    fn statuses(&self) -> Result<Vec<TaskStatus>, Fault> {
+    fn statuses(&self) -> Result<Vec<TaskStatus>, PmFault> {
         match self.status.as_deref() {
             None => Ok(Vec::new()),
             Some("open") => Ok(TaskStatus::ALL.iter().copied().filter(|status| status.is_open()).collect()),
@@ -174,10 +174,10 @@ pub struct ListTasks {
 
 impl Action for ListTasks {
     const NAME: &'static str = "list_tasks";
-    const EFFECT: Effect = Effect::ReadAfterSweep;
-    type Output = Tasks;
+    const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
+    type ErasedOutput = TaskList;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Tasks, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskList, PmFault> {
         let sort = self.sort.unwrap_or(TaskSort::Updated);
         let parent = self.parent_id.as_ref().map(|name| desk.task_to_read(name).map(|task| task.id)).transpose()?;
         let filter = TaskFilter {
@@ -196,7 +196,7 @@ impl Action for ListTasks {
         let found = desk.tx.task_list(&filter)?;
         let (tasks, has_more) = page(desk.rows(&found)?, self.limit)?;
         let last = tasks.len().checked_sub(1).filter(|_| has_more).map(|at| &found[at]);
-        Ok(Tasks { next_cursor: last.map(|task| cursor(&(sort.key(task), &task.id))), tasks })
+        Ok(TaskList { next_cursor: last.map(|task| cursor(&(sort.key(task), &task.id))), tasks })
     }
 }
 
@@ -227,7 +227,7 @@ pub struct BlockedSummary {
 
 /// What could be done, best first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ready {
+pub struct ReadyList {
     /// What the session holds already: go on with these first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_hand: Vec<TaskRow>,
@@ -239,10 +239,10 @@ pub struct Ready {
 
 impl Action for GetReadyTasks {
     const NAME: &'static str = "get_ready_tasks";
-    const EFFECT: Effect = Effect::ReadAfterSweep;
-    type Output = Ready;
+    const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
+    type ErasedOutput = ReadyList;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Ready, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ReadyList, PmFault> {
         let wanted = self.limit.map_or(Ok(10), |limit| rows(Some(limit)))?;
         let agent = desk.agent()?;
         let projects = desk.projects_at_work(self.project_id.as_ref())?;
@@ -256,7 +256,7 @@ impl Action for GetReadyTasks {
             summary.top_blockers.extend(blockers.iter().map(TaskRow::new));
         }
         summary.top_blockers.truncate(3);
-        Ok(Ready {
+        Ok(ReadyList {
             in_hand: self.in_hand(desk, &agent.id)?,
             tasks: desk.ready(&pick, &projects, wanted)?.iter().map(TaskRow::new).collect(),
             blocked_summary: summary,
@@ -267,7 +267,7 @@ impl Action for GetReadyTasks {
 impl GetReadyTasks {
     /// What the caller's session holds; nothing when it is not clear which session that is. What another session of
     /// the same agent holds is that one's work.
-    fn in_hand(&self, desk: &mut Desk<'_, '_>, agent: &AgentId) -> Result<Vec<TaskRow>, Fault> {
+    fn in_hand(&self, desk: &mut ActionContext<'_, '_>, agent: &AgentId) -> Result<Vec<TaskRow>, PmFault> {
         let held = desk.tx.claim_of_agent(agent)?;
         let is_here = |claim: &&Claim| self.project_id.as_ref().is_none_or(|project| claim.project_id == *project);
         let mut held: Vec<&Claim> = held.iter().filter(is_here).collect();

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::Desk;
-use super::{Action, Effect};
-use crate::domain::fault::Fault;
+use super::action_context::ActionContext;
+use super::{Action, ActionEffect};
+use crate::domain::fault::PmFault;
 use crate::domain::word::words;
 
 /// More than a client shows, so that it can say that there are more.
@@ -38,10 +38,10 @@ pub struct FindNames {
 
 impl Action for FindNames {
     const NAME: &'static str = "find_names";
-    const EFFECT: Effect = Effect::Read;
-    type Output = Vec<String>;
+    const EFFECT: ActionEffect = ActionEffect::Read;
+    type ErasedOutput = Vec<String>;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<String>, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
         match self.kind {
             NameKind::Agent => {
                 let found = desk.tx.name_list(("agent", "id", "name"), &self.prefix, MOST)?;
@@ -65,7 +65,7 @@ impl FindNames {
         name.len() >= typed.len() && name.as_bytes()[..typed.len()].eq_ignore_ascii_case(typed)
     }
 
-    fn projects(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<String>, Fault> {
+    fn projects(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
         let mut names = Vec::new();
         for id in desk.projects(None)? {
             let key = desk.tx.project_get(&id)?.key;
@@ -74,7 +74,7 @@ impl FindNames {
         Ok(names)
     }
 
-    fn sessions(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<String>, Fault> {
+    fn sessions(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
         let me = desk.agent()?.id;
         if self.tells("ses_") {
             let found = desk.tx.name_list(("session", "id", "agent_id"), &self.prefix, MOST * 10)?;
@@ -84,7 +84,7 @@ impl FindNames {
         Ok(open.filter(|id| self.begins(id)).collect())
     }
 
-    fn tasks(&self, desk: &mut Desk<'_, '_>) -> Result<Vec<String>, Fault> {
+    fn tasks(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
         let projects = desk.projects(None)?;
         if self.tells("tsk_") {
             let found = desk.tx.name_list(("task", "id", "project_id"), &self.prefix, MOST * 10)?;

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::Desk;
-use super::{Action, Effect};
-use crate::domain::fault::Fault;
+use super::action_context::ActionContext;
+use super::{Action, ActionEffect};
+use crate::domain::fault::PmFault;
 use crate::domain::id::SessionId;
-use crate::domain::session::{self, EndKind, Session, SessionState, Signal};
+use crate::domain::session::{self, AgentSession, EndKind, LifeSignal, SessionState};
 use crate::store::tx::what;
 
 /// The process that hosts sessions is alive; renews no lease, since a hung agent's pipe stays open too.
@@ -18,10 +18,10 @@ pub struct ProcessHeartbeat {
 
 impl Action for ProcessHeartbeat {
     const NAME: &'static str = "process_heartbeat";
-    const EFFECT: Effect = Effect::Write;
-    type Output = u64;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = u64;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<u64, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
         desk.tx.session_heartbeat(&self.process_nonce)
     }
 }
@@ -37,24 +37,24 @@ pub struct DisconnectSession {
 
 impl Action for DisconnectSession {
     const NAME: &'static str = "disconnect_session";
-    const EFFECT: Effect = Effect::Write;
-    type Output = SessionState;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = SessionState;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<SessionState, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SessionState, PmFault> {
         let session = desk.session_mine(&self.session_id)?;
         desk.tx.stamp.session = Some(session.id.clone());
         desk.disconnect(&session, self.kind)
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// Notes that a session's process is gone; a session that is over stays as it is.
-    pub(super) fn disconnect(&mut self, session: &Session, kind: EndKind) -> Result<SessionState, Fault> {
-        let Ok(state) = session::next(session.state, Signal::Disconnect) else { return Ok(session.state) };
+    pub(super) fn disconnect(&mut self, session: &AgentSession, kind: EndKind) -> Result<SessionState, PmFault> {
+        let Ok(state) = session::next(session.state, LifeSignal::Disconnect) else { return Ok(session.state) };
         if session.state == state {
             return Ok(state);
         }
-        let gone = Session { state, disconnected_at: Some(self.tx.now), end_kind: Some(kind), ..session.clone() };
+        let gone = AgentSession { state, disconnected_at: Some(self.tx.now), end_kind: Some(kind), ..session.clone() };
         self.tx.update(session, gone, what("session.disconnected"))?;
         Ok(state)
     }
@@ -70,17 +70,18 @@ pub struct LeaveSession {
 
 impl Action for LeaveSession {
     const NAME: &'static str = "leave_session";
-    const EFFECT: Effect = Effect::Write;
-    type Output = SessionState;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = SessionState;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<SessionState, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SessionState, PmFault> {
         let session = desk.session_mine(&self.session_id)?;
-        let Ok(state) = session::next(session.state, Signal::End) else { return Ok(session.state) };
+        let Ok(state) = session::next(session.state, LifeSignal::End) else { return Ok(session.state) };
         if !desk.tx.claim_of_session(&session.id)?.is_empty() {
             return Ok(session.state);
         }
         desk.tx.stamp.session = Some(session.id.clone());
-        let ended = Session { state, ended_at: Some(desk.tx.now), end_kind: Some(EndKind::Tool), ..session.clone() };
+        let ended =
+            AgentSession { state, ended_at: Some(desk.tx.now), end_kind: Some(EndKind::Tool), ..session.clone() };
         desk.tx.update(&session, ended, what("session.ended").because(Some("the client began another")))?;
         Ok(state)
     }

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::caller::Caller;
-use super::cut::contexts_within;
-use super::desk::{Desk, OpenTask};
-use super::status::Change;
+use super::action_context::{ActionContext, OpenTask};
+use super::caller::ActionCaller;
+use super::status::StatusChange;
+use super::truncate::contexts_within;
 use super::view::{MOST_ROWS, PAGE_BYTES, cursor, fit, page, place};
-use super::{Action, Effect, Pm};
+use super::{Action, ActionEffect, Pm};
 use crate::domain::agent::AgentType;
-use crate::domain::context::Context;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::context::ContextEntry;
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{ProjectId, is_project_key};
 use crate::domain::limit;
 use crate::domain::member::{Membership, Role};
 use crate::domain::permission::{Power, denied};
-use crate::domain::policy::Policy;
+use crate::domain::policy::ProjectPolicy;
 use crate::domain::project::{Project, ProjectStatus};
 use crate::domain::task::TaskStatus;
 use crate::store::tx::{Tx, what};
@@ -35,7 +35,7 @@ pub struct CreateProject {
     pub description: String,
     /// Its rules; those not named take their defaults.
     #[serde(default)]
-    pub policy: Policy,
+    pub policy: ProjectPolicy,
     /// The same key has one effect.
     pub idempotency_key: Option<String>,
 }
@@ -56,18 +56,18 @@ impl ProjectAnswer {
 
 impl Action for CreateProject {
     const NAME: &'static str = "create_project";
-    const EFFECT: Effect = Effect::Write;
-    type Output = ProjectAnswer;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = ProjectAnswer;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectAnswer, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
         self.check()?;
         let role = founder_role(desk)?;
         if desk.tx.project_by_key(&self.key)?.is_some() {
-            return Err(Fault::new(Code::SimilarExists, format!("the key {} is taken", self.key))
+            return Err(PmFault::new(Code::SimilarExists, format!("the key {} is taken", self.key))
                 .hint("choose another key, or work in that project")
                 .with("field", "key")
                 .with("key", &self.key));
@@ -96,9 +96,9 @@ impl Action for CreateProject {
 }
 
 impl CreateProject {
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), PmFault> {
         if !is_project_key(&self.key) {
-            return Err(Fault::invalid("`key` is two to ten capital letters and digits, beginning with a letter")
+            return Err(PmFault::invalid("`key` is two to ten capital letters and digits, beginning with a letter")
                 .with("field", "key"));
         }
         limit::chars("name", &self.name, 1, 120)?;
@@ -109,7 +109,7 @@ impl CreateProject {
 
 /// What the one who makes a project becomes in it. A program that manages nothing yet may not make one, and never
 /// becomes an owner this way.
-fn founder_role(desk: &mut Desk<'_, '_>) -> Result<Option<Role>, Fault> {
+fn founder_role(desk: &mut ActionContext<'_, '_>) -> Result<Option<Role>, PmFault> {
     if desk.agent_id().is_none() {
         return Ok(None);
     }
@@ -157,7 +157,7 @@ pub struct ProjectRow {
 
 /// The projects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Projects {
+pub struct ProjectList {
     /// By key.
     pub projects: Vec<ProjectRow>,
     /// Where to go on, when there are more.
@@ -167,10 +167,10 @@ pub struct Projects {
 
 impl Action for ListProjects {
     const NAME: &'static str = "list_projects";
-    const EFFECT: Effect = Effect::Read;
-    type Output = Projects;
+    const EFFECT: ActionEffect = ActionEffect::Read;
+    type ErasedOutput = ProjectList;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Projects, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectList, PmFault> {
         let after: String = place(self.cursor.as_deref())?.unwrap_or_default();
         let mut projects = Vec::new();
         for id in desk.projects(None)? {
@@ -186,7 +186,7 @@ impl Action for ListProjects {
             None => fit(projects, PAGE_BYTES),
         };
         let next_cursor = projects.last().filter(|_| has_more).map(|last| cursor(&last.key));
-        Ok(Projects { projects, next_cursor })
+        Ok(ProjectList { projects, next_cursor })
     }
 }
 
@@ -208,15 +208,15 @@ pub struct ProjectDetail {
     /// How many tasks stand where.
     pub tasks: BTreeMap<String, i64>,
     /// What is known about the whole of it, newest first.
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<ContextEntry>,
 }
 
 impl Action for GetProject {
     const NAME: &'static str = "get_project";
-    const EFFECT: Effect = Effect::Read;
-    type Output = ProjectDetail;
+    const EFFECT: ActionEffect = ActionEffect::Read;
+    type ErasedOutput = ProjectDetail;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectDetail, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectDetail, PmFault> {
         let project = desk.project_to_read(&self.project_id)?;
         let contexts = desk.tx.context_of_project(&project.id, 50)?;
         Ok(ProjectDetail {
@@ -230,7 +230,7 @@ impl Action for GetProject {
 
 impl Pm {
     /// Every project that a caller can see, by key.
-    pub async fn projects_of(&self, caller: &Caller) -> Result<Vec<ProjectRow>, Fault> {
+    pub async fn projects_of(&self, caller: &ActionCaller) -> Result<Vec<ProjectRow>, PmFault> {
         let mut wish = ListProjects { limit: Some(MOST_ROWS), ..ListProjects::default() };
         let mut all = Vec::new();
         loop {
@@ -261,7 +261,7 @@ pub struct UpdateProject {
     /// A new description.
     pub description: Option<String>,
     /// New rules, in full.
-    pub policy: Option<Policy>,
+    pub policy: Option<ProjectPolicy>,
     /// A new state.
     pub status: Option<ProjectStatus>,
     /// Why.
@@ -291,10 +291,10 @@ impl UpdateProject {
 
 impl Action for UpdateProject {
     const NAME: &'static str = "update_project";
-    const EFFECT: Effect = Effect::Write;
-    type Output = ProjectAnswer;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = ProjectAnswer;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<ProjectAnswer, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
         let role = desk.role(&self.project_id)?;
         role.check(Power::Manage)?;
         let before = desk.tx.project_lock(&self.project_id)?;
@@ -330,14 +330,14 @@ impl Action for UpdateProject {
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// Ends every hold and handoff of a project that is put away: nothing in it may change later, not even by itself.
-    fn put_work_down(&mut self, project: &Project) -> Result<(), Fault> {
+    fn put_work_down(&mut self, project: &Project) -> Result<(), PmFault> {
         let reason = "the project was archived";
         for claim in self.tx.claim_of_project(&project.id)? {
             let task = self.tx.task_lock(&claim.task_id)?;
             let open = OpenTask { task, project: project.clone(), role: Role::Owner, claim: Some(claim) };
-            let change = Change { to: TaskStatus::Todo, reason: Some(reason), result: None };
+            let change = StatusChange { to: TaskStatus::Todo, reason: Some(reason), result: None };
             self.change_status(&open, None, &change)?;
         }
         for handoff in self.tx.handoff_of_project(&project.id)? {

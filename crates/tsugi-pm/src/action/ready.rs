@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::desk::Desk;
+use super::action_context::ActionContext;
 use super::view::TaskRow;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::id::ProjectId;
 use crate::domain::permission::Power;
 use crate::domain::project::ProjectStatus;
 use crate::domain::task::Task;
 use crate::store::tx::ReadyPick;
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// The projects that give out work: the one that is meant, or all that the caller can see, while they are active.
-    pub(super) fn projects_at_work(&mut self, named: Option<&ProjectId>) -> Result<Vec<ProjectId>, Fault> {
+    pub(super) fn projects_at_work(&mut self, named: Option<&ProjectId>) -> Result<Vec<ProjectId>, PmFault> {
         if let Some(id) = named {
             let project = self.project_to_read(id)?;
             return Ok(Some(project)
@@ -26,7 +26,7 @@ impl Desk<'_, '_> {
     }
 
     /// The active projects in which the caller has a power.
-    pub(super) fn projects_of_all(&mut self, power: Power) -> Result<Vec<ProjectId>, Fault> {
+    pub(super) fn projects_of_all(&mut self, power: Power) -> Result<Vec<ProjectId>, PmFault> {
         match self.caller.bound_agent() {
             Some(agent) => {
                 let places = self.tx.membership_at_work(agent)?;
@@ -40,7 +40,7 @@ impl Desk<'_, '_> {
     }
 
     /// Tasks as rows. In a project that rests nothing can begin, whatever the task itself says.
-    pub(super) fn rows(&mut self, tasks: &[Task]) -> Result<Vec<TaskRow>, Fault> {
+    pub(super) fn rows(&mut self, tasks: &[Task]) -> Result<Vec<TaskRow>, PmFault> {
         let mut known: BTreeMap<&ProjectId, bool> = BTreeMap::new();
         let mut rows = Vec::with_capacity(tasks.len());
         for task in tasks {
@@ -58,7 +58,7 @@ impl Desk<'_, '_> {
     }
 
     /// Whether work goes on in a project.
-    pub(super) fn is_active(&mut self, project: &ProjectId) -> Result<bool, Fault> {
+    pub(super) fn is_active(&mut self, project: &ProjectId) -> Result<bool, PmFault> {
         Ok(self.tx.project_get(project)?.status == ProjectStatus::Active)
     }
 
@@ -68,7 +68,7 @@ impl Desk<'_, '_> {
         pick: &ReadyPick<'_>,
         projects: &[ProjectId],
         limit: i64,
-    ) -> Result<Vec<Task>, Fault> {
+    ) -> Result<Vec<Task>, PmFault> {
         let mut tasks = Vec::new();
         for project in projects {
             tasks.extend(self.tx.task_ready(pick, project, limit)?);
@@ -85,7 +85,7 @@ impl Desk<'_, '_> {
         &mut self,
         pick: &ReadyPick<'_>,
         mut projects: Vec<ProjectId>,
-    ) -> Result<Vec<ProjectId>, Fault> {
+    ) -> Result<Vec<ProjectId>, PmFault> {
         if projects.len() < 2 {
             return Ok(projects);
         }

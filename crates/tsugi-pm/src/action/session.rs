@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::cut::HandoffView;
-use super::desk::Desk;
+use super::action_context::ActionContext;
 use super::handoff::CreateHandoff;
-use super::status::Change;
+use super::status::StatusChange;
+use super::truncate::HandoffView;
 use super::view::{ClaimView, TaskRow};
-use super::{Action, Effect};
+use super::{Action, ActionEffect};
 use crate::domain::claim::Claim;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::handoff::GitState;
 use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::domain::permission::Power;
-use crate::domain::policy::Policy;
-use crate::domain::session::{self, EndKind, Session, SessionState, Signal};
+use crate::domain::policy::ProjectPolicy;
+use crate::domain::session::{self, AgentSession, EndKind, LifeSignal, SessionState};
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::time::Moment;
 use crate::store::tx::{ReadyPick, what};
@@ -44,7 +44,7 @@ pub struct StartSession {
 
 /// A session that began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Started {
+pub struct StartedSession {
     /// Its id.
     pub session_id: SessionId,
     /// The holds it took over.
@@ -54,21 +54,21 @@ pub struct Started {
     /// What could be done.
     pub ready_preview: Vec<TaskRow>,
     /// The project's rules.
-    pub policy: Policy,
+    pub policy: ProjectPolicy,
     /// How long things last.
     pub note: String,
 }
 
 impl Action for StartSession {
     const NAME: &'static str = "start_session";
-    const EFFECT: Effect = Effect::WriteAfterSweep;
-    type Output = Started;
+    const EFFECT: ActionEffect = ActionEffect::WriteAfterSweep;
+    type ErasedOutput = StartedSession;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Started, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<StartedSession, PmFault> {
         limit::chars("client_note", self.client_note.as_deref().unwrap_or(""), 0, 500)?;
         let agent = desk.agent()?;
         let projects = desk.projects(self.project_id.as_ref())?;
@@ -81,13 +81,13 @@ impl Action for StartSession {
         };
         let policy = match project_id.as_ref().or(projects.first()) {
             Some(id) => desk.tx.project_get(id)?.policy,
-            None => Policy::default(),
+            None => ProjectPolicy::default(),
         };
         let pending = desk.tx.handoff_for(&agent.id, &projects, true, (Moment(0), ""), 5)?;
         let pick = ReadyPick { agent: &agent.id, capabilities: Some(&agent.capabilities), labels: &[] };
         let at_work = desk.projects_at_work(self.project_id.as_ref())?;
         let ready = desk.ready(&pick, &at_work, PREVIEW)?;
-        Ok(Started {
+        Ok(StartedSession {
             session_id: session.id,
             resumed_claims: resumed.iter().map(ClaimView::new).collect(),
             pending_handoffs: pending.into_iter().map(|one| HandoffView::within(one, HANDOFF_BYTES)).collect(),
@@ -98,15 +98,15 @@ impl Action for StartSession {
     }
 }
 
-impl Desk<'_, '_> {
-    fn session_to_resume(&mut self, id: &SessionId) -> Result<Session, Fault> {
+impl ActionContext<'_, '_> {
+    fn session_to_resume(&mut self, id: &SessionId) -> Result<AgentSession, PmFault> {
         let old = self.session_mine(id)?;
-        session::next(old.state, Signal::Resume).map_err(|fault| fault.with("session_id", id))?;
+        session::next(old.state, LifeSignal::Resume).map_err(|fault| fault.with("session_id", id))?;
         Ok(old)
     }
 
     /// Moves the holds of an old session to a new one, each under a new fence, and ends the old one.
-    fn take_over(&mut self, old: &Session, new: &Session) -> Result<Vec<Claim>, Fault> {
+    fn take_over(&mut self, old: &AgentSession, new: &AgentSession) -> Result<Vec<Claim>, PmFault> {
         let mut taken = Vec::new();
         for claim in self.tx.claim_of_session(&old.id)? {
             let open = self.task_to_change(&claim.task_id.clone().into(), Power::Read)?;
@@ -119,8 +119,8 @@ impl Desk<'_, '_> {
             taken.push(self.tx.update(&claim, rebound, what("claim.resumed"))?);
         }
         self.tx.stamp.claim = None;
-        let ended = Session {
-            state: session::next(old.state, Signal::Resume)?,
+        let ended = AgentSession {
+            state: session::next(old.state, LifeSignal::Resume)?,
             ended_at: Some(self.tx.now),
             end_kind: Some(EndKind::Resumed),
             ..old.clone()
@@ -164,7 +164,7 @@ pub struct EndSession {
 
 /// How a session ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedSession {
     /// Whether it is over.
     pub ended: bool,
     /// Which session.
@@ -180,14 +180,14 @@ pub struct Ended {
 
 impl Action for EndSession {
     const NAME: &'static str = "end_session";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Ended;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = EndedSession;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Ended, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<EndedSession, PmFault> {
         limit::bytes("summary", &self.summary, 1, limit::SUMMARY)?;
         let named = self.session_id.clone().or_else(|| desk.caller.default_session.clone());
         if let Some(first) = named.as_ref().map(|id| desk.first_end(id)).transpose()?.flatten() {
@@ -195,7 +195,7 @@ impl Action for EndSession {
         }
         let session = desk.session_if_any(self.session_id.as_ref())?;
         let session = session.ok_or_else(|| {
-            Fault::new(Code::SessionRequired, "you have no active session").hint("there is nothing to end")
+            PmFault::new(Code::SessionRequired, "you have no active session").hint("there is nothing to end")
         })?;
         self.open_all(desk, &session)?;
         let handoffs = self.hand_over(desk, &session)?;
@@ -204,7 +204,7 @@ impl Action for EndSession {
             &session,
             EndKind::Tool,
             &self.summary,
-            Ended { ended: kept.is_empty(), session_id: session.id.clone(), released, handoffs, kept },
+            EndedSession { ended: kept.is_empty(), session_id: session.id.clone(), released, handoffs, kept },
         )
     }
 }
@@ -212,7 +212,7 @@ impl Action for EndSession {
 impl EndSession {
     /// Opens every task that is handed over or given back before any of them changes, always in the same order: a
     /// lease that is over ends here, and stays ended although the rest may be refused.
-    fn open_all(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<(), Fault> {
+    fn open_all(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<(), PmFault> {
         let held = desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id);
         let mut ids: BTreeSet<TaskId> = held.collect();
         for one in &self.handoffs {
@@ -221,7 +221,7 @@ impl EndSession {
         ids.into_iter().try_for_each(|id| desk.task_to_change(&id.into(), Power::Read).map(drop))
     }
 
-    fn hand_over(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Vec<HandoffId>, Fault> {
+    fn hand_over(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Vec<HandoffId>, PmFault> {
         let mut ids = Vec::new();
         for one in &self.handoffs {
             let wish = CreateHandoff {
@@ -233,7 +233,11 @@ impl EndSession {
         Ok(ids)
     }
 
-    fn let_go(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<(Vec<TaskId>, Vec<TaskId>), Fault> {
+    fn let_go(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        session: &AgentSession,
+    ) -> Result<(Vec<TaskId>, Vec<TaskId>), PmFault> {
         let held: Vec<TaskId> = desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id).collect();
         if self.keep_claims {
             return Ok((Vec::new(), held));
@@ -242,27 +246,27 @@ impl EndSession {
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// What the first `end_session` answered, when there was one.
-    fn first_end(&mut self, id: &SessionId) -> Result<Option<Ended>, Fault> {
+    fn first_end(&mut self, id: &SessionId) -> Result<Option<EndedSession>, PmFault> {
         let session = self.session_mine(id)?;
         match session.end_result.filter(|_| session.state == SessionState::Ended) {
             Some(result) => {
-                serde_json::from_value(result).map(Some).map_err(|error| Fault::internal(error.to_string()))
+                serde_json::from_value(result).map(Some).map_err(|error| PmFault::internal(error.to_string()))
             }
             None => Ok(None),
         }
     }
 
     /// Gives back everything a session holds.
-    pub(super) fn release_all(&mut self, session: &Session, reason: &str) -> Result<Vec<TaskId>, Fault> {
+    pub(super) fn release_all(&mut self, session: &AgentSession, reason: &str) -> Result<Vec<TaskId>, PmFault> {
         let mut released = Vec::new();
         for claim in self.tx.claim_of_session(&session.id)? {
             let open = self.task_to_change(&claim.task_id.clone().into(), Power::Read)?;
             if open.claim.as_ref().is_none_or(|live| live.id != claim.id) {
                 continue;
             }
-            let change = Change { to: TaskStatus::Todo, reason: Some(reason), result: None };
+            let change = StatusChange { to: TaskStatus::Todo, reason: Some(reason), result: None };
             self.change_status(&open, Some(&session.id), &change)?;
             released.push(claim.task_id);
         }
@@ -273,15 +277,15 @@ impl Desk<'_, '_> {
     /// Ends a session, or, when it keeps claims for a successor, leaves it disconnected for as long as they wait.
     fn finish_session(
         &mut self,
-        session: &Session,
+        session: &AgentSession,
         kind: EndKind,
         summary: &str,
-        ended: Ended,
-    ) -> Result<Ended, Fault> {
-        let signal = if ended.kept.is_empty() { Signal::End } else { Signal::Disconnect };
+        ended: EndedSession,
+    ) -> Result<EndedSession, PmFault> {
+        let signal = if ended.kept.is_empty() { LifeSignal::End } else { LifeSignal::Disconnect };
         let state = session::next(session.state, signal)?;
-        let result = serde_json::to_value(&ended).map_err(|error| Fault::internal(error.to_string()))?;
-        let after = Session {
+        let result = serde_json::to_value(&ended).map_err(|error| PmFault::internal(error.to_string()))?;
+        let after = AgentSession {
             state,
             ended_at: (state == SessionState::Ended).then_some(self.tx.now),
             disconnected_at: (state == SessionState::Disconnected).then_some(self.tx.now),
@@ -299,7 +303,7 @@ impl Desk<'_, '_> {
 /// A sign of life from an agent: renews its leases and keeps its checkpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Heartbeat {
+pub struct SessionHeartbeat {
     /// From which session.
     pub session_id: Option<SessionId>,
     /// For which tasks; all it holds when empty.
@@ -314,7 +318,7 @@ pub struct Heartbeat {
 
 /// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lease {
+pub struct LeaseStatus {
     /// The task.
     pub task_id: TaskId,
     /// The fence of the grant.
@@ -327,29 +331,29 @@ pub struct Lease {
 
 /// What a sign of life brought.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Beat {
+pub struct HeartbeatAnswer {
     /// The session.
     pub session_id: SessionId,
     /// The leases that were renewed.
-    pub leases: Vec<Lease>,
+    pub leases: Vec<LeaseStatus>,
     /// The tasks that are no longer the session's, with the reason.
-    pub lost: Vec<Fault>,
+    pub lost: Vec<PmFault>,
 }
 
-impl Action for Heartbeat {
+impl Action for SessionHeartbeat {
     const NAME: &'static str = "heartbeat";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Beat;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = HeartbeatAnswer;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Beat, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<HeartbeatAnswer, PmFault> {
         limit::bytes("checkpoint", self.checkpoint.as_deref().unwrap_or(""), 0, 4 * limit::KIB)?;
         self.git.as_ref().map_or(Ok(()), GitState::check)?;
         let session = desk.session(self.session_id.as_ref())?;
-        let mut beat = Beat { session_id: session.id.clone(), leases: Vec::new(), lost: Vec::new() };
+        let mut beat = HeartbeatAnswer { session_id: session.id.clone(), leases: Vec::new(), lost: Vec::new() };
         for name in self.tasks(desk, &session)? {
             let open = desk.task_to_change(&name, Power::Read)?;
             match desk.held(&open, &session) {
@@ -362,22 +366,22 @@ impl Action for Heartbeat {
     }
 }
 
-impl Heartbeat {
-    fn tasks(&self, desk: &mut Desk<'_, '_>, session: &Session) -> Result<Vec<TaskRef>, Fault> {
+impl SessionHeartbeat {
+    fn tasks(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Vec<TaskRef>, PmFault> {
         if !self.task_ids.is_empty() {
             return Ok(self.task_ids.clone());
         }
         Ok(desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id.into()).collect())
     }
 
-    fn note(&self, desk: &mut Desk<'_, '_>, claim: Claim) -> Result<Lease, Fault> {
+    fn note(&self, desk: &mut ActionContext<'_, '_>, claim: Claim) -> Result<LeaseStatus, PmFault> {
         let noted = Claim {
             checkpoint: self.checkpoint.clone().or_else(|| claim.checkpoint.clone()),
             git: self.git.clone().or_else(|| claim.git.clone()),
             ..claim.clone()
         };
         let claim = desk.tx.update(&claim, noted, what("claim.checkpoint"))?;
-        Ok(Lease {
+        Ok(LeaseStatus {
             task_id: claim.task_id,
             fence: claim.fence,
             expires_at: claim.expires_at,

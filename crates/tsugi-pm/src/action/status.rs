@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::{Desk, OpenTask};
+use super::action_context::{ActionContext, OpenTask};
 use super::view::{TaskRow, TaskView, check_version};
-use super::{Action, Effect};
+use super::{Action, ActionEffect};
 use crate::domain::claim::ClaimState;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
 use crate::domain::permission::Power;
-use crate::domain::session::Session;
-use crate::domain::task::machine::{self, Move, Need};
-use crate::domain::task::{Review, Task, TaskStatus, Verdict, WorkResult};
+use crate::domain::session::AgentSession;
+use crate::domain::task::machine::{self, MoveRequirement, StatusMove};
+use crate::domain::task::{Task, TaskReview, TaskStatus, Verdict, WorkResult};
 use crate::store::tx::what;
 
 /// Moves a task.
@@ -53,7 +53,7 @@ impl UpdateTaskStatus {
 
 /// A task that was moved.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MovedTask {
     /// The task.
     pub task: TaskView,
     /// Whether anything changed; asking twice is fine.
@@ -67,7 +67,7 @@ pub struct Moved {
 }
 
 /// A wished move.
-pub(super) struct Change<'a> {
+pub(super) struct StatusChange<'a> {
     pub(super) to: TaskStatus,
     pub(super) reason: Option<&'a str>,
     pub(super) result: Option<&'a WorkResult>,
@@ -75,21 +75,21 @@ pub(super) struct Change<'a> {
 
 impl Action for UpdateTaskStatus {
     const NAME: &'static str = "update_task_status";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Moved;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = MovedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Moved, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<MovedTask, PmFault> {
         limit::chars("reason", self.reason.as_deref().unwrap_or(""), 0, 2000)?;
         let session = self.session(desk)?;
         let open = desk.task_to_change(&self.task_id, Power::Read)?;
         let holder = session.as_ref().map(|one| one.id.clone());
         if is_there_already(&open, self.status, holder.as_ref()) {
             desk.touch_hold(&open, session.as_ref())?;
-            return Ok(Moved {
+            return Ok(MovedTask {
                 task: TaskView::brief(&open.task),
                 changed: false,
                 session_id: holder,
@@ -104,7 +104,7 @@ impl Action for UpdateTaskStatus {
         let believer = holder.clone().or_else(|| desk.caller.default_session.clone());
         self.refuse_stale(desk, &open, believer.as_ref())?;
         let reason = desk.reason(self.reason.as_deref());
-        let change = Change { to: self.status, reason: reason.as_deref(), result: self.result.as_ref() };
+        let change = StatusChange { to: self.status, reason: reason.as_deref(), result: self.result.as_ref() };
         let task = desk.change_status(&open, holder.as_ref(), &change)?;
         desk.moved(&task, holder)
     }
@@ -112,7 +112,7 @@ impl Action for UpdateTaskStatus {
 
 impl UpdateTaskStatus {
     /// The session of the call. A manager with several sessions, or with none, can move tasks without naming one.
-    fn session(&self, desk: &mut Desk<'_, '_>) -> Result<Option<Session>, Fault> {
+    fn session(&self, desk: &mut ActionContext<'_, '_>) -> Result<Option<AgentSession>, PmFault> {
         if self.status == TaskStatus::InProgress {
             return desk.session(self.session_id.as_ref()).map(Some);
         }
@@ -125,8 +125,13 @@ impl UpdateTaskStatus {
         }
     }
 
-    fn claim(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, session: Option<Session>) -> Result<Moved, Fault> {
-        let session = session.ok_or_else(|| Fault::new(Code::SessionRequired, "a claim needs a session"))?;
+    fn claim(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        open: &OpenTask,
+        session: Option<AgentSession>,
+    ) -> Result<MovedTask, PmFault> {
+        let session = session.ok_or_else(|| PmFault::new(Code::SessionRequired, "a claim needs a session"))?;
         // A task that is already held is refused by the grant, which knows by whom and until when.
         if open.claim.is_none() {
             let standing = desk.standing(open, Some(&session.id))?;
@@ -138,7 +143,12 @@ impl UpdateTaskStatus {
 
     /// A session that lost its claim hears so, instead of moving a task that is no longer in its hands. A caller that
     /// names the current version has seen what happened and knows what it is doing.
-    fn refuse_stale(&self, desk: &mut Desk<'_, '_>, open: &OpenTask, session: Option<&SessionId>) -> Result<(), Fault> {
+    fn refuse_stale(
+        &self,
+        desk: &mut ActionContext<'_, '_>,
+        open: &OpenTask,
+        session: Option<&SessionId>,
+    ) -> Result<(), PmFault> {
         let Some(session) = session else { return Ok(()) };
         let is_holder = open.claim.as_ref().is_some_and(|claim| claim.session_id == *session);
         if is_holder || self.expected_version.is_some() {
@@ -161,15 +171,15 @@ fn is_there_already(open: &OpenTask, to: TaskStatus, session: Option<&SessionId>
     open.task.status == to && is_mine
 }
 
-impl Desk<'_, '_> {
-    fn moved(&mut self, task: &Task, session_id: Option<SessionId>) -> Result<Moved, Fault> {
+impl ActionContext<'_, '_> {
+    fn moved(&mut self, task: &Task, session_id: Option<SessionId>) -> Result<MovedTask, PmFault> {
         let newly_ready = match task.status {
             TaskStatus::Done if self.is_active(&task.project_id)? => {
                 self.tx.task_newly_ready(&task.id)?.iter().map(TaskRow::new).collect()
             }
             _ => Vec::new(),
         };
-        Ok(Moved { task: TaskView::brief(task), changed: true, session_id, newly_ready })
+        Ok(MovedTask { task: TaskView::brief(task), changed: true, session_id, newly_ready })
     }
 
     /// Makes a legal move that is not a claim, with all it brings about.
@@ -177,8 +187,8 @@ impl Desk<'_, '_> {
         &mut self,
         open: &OpenTask,
         session: Option<&SessionId>,
-        change: &Change<'_>,
-    ) -> Result<Task, Fault> {
+        change: &StatusChange<'_>,
+    ) -> Result<Task, PmFault> {
         let standing = self.standing(open, session)?;
         let step = machine::next(open.task.status, change.to, &standing)?;
         check_need(step, change, open)?;
@@ -197,8 +207,14 @@ impl Desk<'_, '_> {
         Ok(task)
     }
 
-    fn end_hold(&mut self, open: &OpenTask, step: Move, is_holder: bool, reason: Option<&str>) -> Result<(), Fault> {
-        let (machine::Effect::EndClaim(state), Some(claim)) = (step.effect, &open.claim) else { return Ok(()) };
+    fn end_hold(
+        &mut self,
+        open: &OpenTask,
+        step: StatusMove,
+        is_holder: bool,
+        reason: Option<&str>,
+    ) -> Result<(), PmFault> {
+        let (machine::MoveEffect::EndClaim(state), Some(claim)) = (step.effect, &open.claim) else { return Ok(()) };
         // What a holder gives back is released; what somebody else takes from it is revoked.
         let state = if state == ClaimState::Released && !is_holder { ClaimState::Revoked } else { state };
         self.tx.stamp.claim = Some(claim.id.clone());
@@ -211,7 +227,7 @@ impl Desk<'_, '_> {
         Ok(())
     }
 
-    fn moved_task(&self, open: &OpenTask, step: Move, change: &Change<'_>) -> Task {
+    fn moved_task(&self, open: &OpenTask, step: StatusMove, change: &StatusChange<'_>) -> Task {
         let (task, now, from) = (&open.task, self.tx.now, open.task.status);
         let review = match (from, change.to) {
             (TaskStatus::Review, TaskStatus::Done) => self.review(Verdict::Approve, change.reason),
@@ -230,8 +246,8 @@ impl Desk<'_, '_> {
         }
     }
 
-    fn review(&self, verdict: Verdict, notes: Option<&str>) -> Option<Review> {
-        Some(Review {
+    fn review(&self, verdict: Verdict, notes: Option<&str>) -> Option<TaskReview> {
+        Some(TaskReview {
             reviewer_id: self.agent_id().cloned(),
             verdict,
             notes: notes.map(str::to_owned),
@@ -240,7 +256,7 @@ impl Desk<'_, '_> {
     }
 
     /// Those that wait for a reopened task stay as they are, but their history says what happened.
-    fn tell_dependents(&mut self, task: &Task, reason: Option<&str>) -> Result<(), Fault> {
+    fn tell_dependents(&mut self, task: &Task, reason: Option<&str>) -> Result<(), PmFault> {
         for id in self.tx.dependency_dependents(&task.id)? {
             let dependent = self.tx.task_lock(&id)?;
             self.tx.remark(&dependent, what("task.prerequisite_reopened").because(reason))?;
@@ -249,19 +265,19 @@ impl Desk<'_, '_> {
     }
 }
 
-fn check_need(step: Move, change: &Change<'_>, open: &OpenTask) -> Result<(), Fault> {
+fn check_need(step: StatusMove, change: &StatusChange<'_>, open: &OpenTask) -> Result<(), PmFault> {
     let evidence_wanted = open.project.policy.require_evidence;
     match step.need {
-        Need::Nothing => Ok(()),
-        Need::Reason if change.reason.is_none_or(|reason| reason.trim().is_empty()) => {
-            Err(Fault::invalid(format!("a move to {} needs a `reason`", change.to)).with("field", "reason"))
+        MoveRequirement::Nothing => Ok(()),
+        MoveRequirement::Reason if change.reason.is_none_or(|reason| reason.trim().is_empty()) => {
+            Err(PmFault::invalid(format!("a move to {} needs a `reason`", change.to)).with("field", "reason"))
         }
-        Need::Reason => Ok(()),
-        Need::Result => match change.result.or(open.task.result.as_ref()) {
+        MoveRequirement::Reason => Ok(()),
+        MoveRequirement::Result => match change.result.or(open.task.result.as_ref()) {
             Some(result) if !evidence_wanted || !result.evidence.is_empty() => result.check(),
             // The simplest set of tools has no result argument, so its absence is only an error where the project wants evidence.
             None if !evidence_wanted => Ok(()),
-            _ => Err(Fault::invalid(format!("this project wants `result.evidence` before {}", change.to))
+            _ => Err(PmFault::invalid(format!("this project wants `result.evidence` before {}", change.to))
                 .hint("say what was done and what shows it: result: {summary, evidence: [{kind, uri}]}")
                 .with("field", "result.evidence")),
         },
@@ -270,13 +286,13 @@ fn check_need(step: Move, change: &Change<'_>, open: &OpenTask) -> Result<(), Fa
 
 /// What came out of the work: what the caller says, or the best we know when it says nothing. Work that begins anew
 /// has no result: what shows that the old work was done says nothing of the new, and stays in the history.
-fn outcome(open: &OpenTask, step: Move, change: &Change<'_>) -> Option<WorkResult> {
+fn outcome(open: &OpenTask, step: StatusMove, change: &StatusChange<'_>) -> Option<WorkResult> {
     let was_over = matches!(open.task.status, TaskStatus::Review | TaskStatus::Done | TaskStatus::Cancelled);
     if was_over && matches!(change.to, TaskStatus::Todo | TaskStatus::Backlog) {
         return None;
     }
     let known = change.result.cloned().or_else(|| open.task.result.clone());
-    if step.need != Need::Result || known.is_some() {
+    if step.need != MoveRequirement::Result || known.is_some() {
         return known;
     }
     let checkpoint = open.claim.as_ref().and_then(|claim| claim.checkpoint.clone());
@@ -300,19 +316,19 @@ pub struct ReviewTask {
 
 impl Action for ReviewTask {
     const NAME: &'static str = "review_task";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Moved;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = MovedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Moved, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<MovedTask, PmFault> {
         limit::chars("notes", self.notes.as_deref().unwrap_or(""), 0, 2000)?;
         let open = desk.task_to_change(&self.task_id, Power::Review)?;
         if open.task.status != TaskStatus::Review {
             let standing = desk.standing(&open, None)?;
-            return Err(Fault::new(
+            return Err(PmFault::new(
                 Code::InvalidTransition,
                 format!("{} is {}", open.task.reference, open.task.status),
             )
@@ -323,7 +339,7 @@ impl Action for ReviewTask {
             Verdict::Approve => TaskStatus::Done,
             Verdict::Changes => TaskStatus::Todo,
         };
-        let change = Change { to, reason: self.notes.as_deref(), result: None };
+        let change = StatusChange { to, reason: self.notes.as_deref(), result: None };
         let task = desk.change_status(&open, None, &change)?;
         if let Some(worker) = desk.tx.claim_last(&task.id)? {
             let notes = self.notes.as_deref().unwrap_or("no notes");

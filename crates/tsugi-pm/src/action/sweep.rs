@@ -2,24 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::Desk;
-use super::{Action, Effect};
-use crate::domain::fault::Fault;
+use super::action_context::ActionContext;
+use super::{Action, ActionEffect};
+use crate::domain::fault::PmFault;
 use crate::domain::id::ProjectId;
-use crate::domain::policy::Policy;
-use crate::domain::session::{self, CALL_TTL_S, EndKind, HEARTBEAT_LOST_S, Session, Signal};
-use crate::store::tx::{REMEMBER_S, Stamp, Tx, what};
+use crate::domain::policy::ProjectPolicy;
+use crate::domain::session::{self, AgentSession, CALL_TTL_S, EndKind, HEARTBEAT_LOST_S, LifeSignal};
+use crate::store::tx::{EventStamp, REMEMBER_S, Tx, what};
 
 /// How much one sweep does at most, so that it never holds the database for long.
 const AT_ONCE: i64 = 100;
 /// Looks for what has run out.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sweep {}
+pub struct SweepExpired {}
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Swept {
+pub struct SweepSummary {
     /// Sessions whose process is gone.
     pub disconnected: u64,
     /// Sessions that nobody came back for.
@@ -32,14 +32,14 @@ pub struct Swept {
     pub forgotten: u64,
 }
 
-impl Action for Sweep {
+impl Action for SweepExpired {
     const NAME: &'static str = "sweep";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Swept;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = SweepSummary;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Swept, Fault> {
-        desk.tx.stamp = Stamp::default();
-        Ok(Swept {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SweepSummary, PmFault> {
+        desk.tx.stamp = EventStamp::default();
+        Ok(SweepSummary {
             disconnected: sweep_silent(desk)?,
             expired_sessions: sweep_gone(desk)?,
             expired_claims: desk.expire_due(None)?,
@@ -50,7 +50,7 @@ impl Action for Sweep {
 }
 
 /// Whether a sweep would find something: asked without the write lock.
-pub(super) fn is_anything_due(tx: &mut Tx<'_>) -> Result<bool, Fault> {
+pub(super) fn is_anything_due(tx: &mut Tx<'_>) -> Result<bool, PmFault> {
     let gone = tx.dialect().is_grace_over();
     let questions = [
         "SELECT 1 FROM claim WHERE state = 'live' AND expires_at <= ?1",
@@ -71,7 +71,7 @@ pub(super) fn is_anything_due(tx: &mut Tx<'_>) -> Result<bool, Fault> {
     Ok(tx.number(&format!("SELECT CASE WHEN {any} THEN 1 ELSE 0 END"), &values)? > 0)
 }
 
-fn sweep_silent(desk: &mut Desk<'_, '_>) -> Result<u64, Fault> {
+fn sweep_silent(desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
     let silent = desk.tx.session_silent(AT_ONCE)?;
     for session in &silent {
         desk.tx.stamp.session = Some(session.id.clone());
@@ -80,7 +80,7 @@ fn sweep_silent(desk: &mut Desk<'_, '_>) -> Result<u64, Fault> {
     Ok(silent.len() as u64)
 }
 
-fn sweep_gone(desk: &mut Desk<'_, '_>) -> Result<u64, Fault> {
+fn sweep_gone(desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
     let mut count = 0;
     for session in desk.tx.session_gone(AT_ONCE)? {
         desk.tx.stamp.session = Some(session.id.clone());
@@ -94,18 +94,18 @@ fn sweep_gone(desk: &mut Desk<'_, '_>) -> Result<u64, Fault> {
 }
 
 /// How long a session waits for somebody to come back: as its project says, but at least as long as its claims do.
-fn own_grace(desk: &mut Desk<'_, '_>, session: &Session, graces: &[i64]) -> Result<i64, Fault> {
+fn own_grace(desk: &mut ActionContext<'_, '_>, session: &AgentSession, graces: &[i64]) -> Result<i64, PmFault> {
     let longest = graces.iter().max().copied();
     match (&session.project_id, longest) {
         (Some(id), longest) => Ok(desk.tx.project_get(id)?.policy.resume_grace_s.max(longest.unwrap_or(0))),
         (None, Some(longest)) => Ok(longest),
-        (None, None) => Ok(Policy::default().resume_grace_s),
+        (None, None) => Ok(ProjectPolicy::default().resume_grace_s),
     }
 }
 
-fn expire_session(desk: &mut Desk<'_, '_>, session: &Session) -> Result<(), Fault> {
-    let expired = Session {
-        state: session::next(session.state, Signal::GraceOver)?,
+fn expire_session(desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<(), PmFault> {
+    let expired = AgentSession {
+        state: session::next(session.state, LifeSignal::GraceOver)?,
         ended_at: Some(desk.tx.now),
         end_kind: Some(EndKind::Expired),
         ..session.clone()
@@ -113,10 +113,10 @@ fn expire_session(desk: &mut Desk<'_, '_>, session: &Session) -> Result<(), Faul
     desk.tx.update(session, expired, what("session.expired")).map(drop)
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// Takes back what a vanished session holds in projects that have waited long enough for it; answers how long each
     /// of them waits.
-    fn expire_waiting(&mut self, session: &Session) -> Result<Vec<i64>, Fault> {
+    fn expire_waiting(&mut self, session: &AgentSession) -> Result<Vec<i64>, PmFault> {
         let mut graces = Vec::new();
         for claim in self.tx.claim_of_session(&session.id)? {
             let project = self.tx.project_get(&claim.project_id)?;
@@ -131,7 +131,7 @@ impl Desk<'_, '_> {
     }
 
     /// Takes back what is held beyond its lease, in some projects or in all, a bounded amount; answers how much.
-    pub(super) fn expire_due(&mut self, projects: Option<&[ProjectId]>) -> Result<u64, Fault> {
+    pub(super) fn expire_due(&mut self, projects: Option<&[ProjectId]>) -> Result<u64, PmFault> {
         let mut count = 0;
         for seen in self.tx.claim_due(projects, AT_ONCE)? {
             let task = self.tx.task_lock(&seen.task_id)?;
@@ -147,7 +147,7 @@ impl Desk<'_, '_> {
     }
 }
 
-fn sweep_handoffs(desk: &mut Desk<'_, '_>) -> Result<u64, Fault> {
+fn sweep_handoffs(desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
     let mut count = 0;
     for seen in desk.tx.handoff_due(AT_ONCE)? {
         let task = desk.tx.task_lock(&seen.task_id)?;

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Pm;
-use crate::domain::event::{Event, replay};
-use crate::domain::fault::Fault;
-use crate::store::table::{TABLES, Table};
+use crate::domain::event::{HistoryEvent, replay};
+use crate::domain::fault::PmFault;
+use crate::store::table::{RecordTable, TABLES};
 use crate::store::tx::{EventFilter, Tx, hex_digest};
 
 /// Rows read at a time.
@@ -18,7 +18,7 @@ const LISTED: usize = 100;
 
 /// What was checked and what is wrong.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Verification {
+pub struct VerificationReport {
     /// Records that were compared with their history.
     pub records: u64,
     /// Events that were replayed.
@@ -33,7 +33,7 @@ pub struct Verification {
     pub more_problems: u64,
 }
 
-impl Verification {
+impl VerificationReport {
     fn complain(&mut self, problem: String) {
         if self.problems.len() < LISTED {
             self.problems.push(problem);
@@ -45,7 +45,7 @@ impl Verification {
 
 impl Pm {
     /// Rebuilds every record from its events and compares; checks the chains, the counts and the invariants.
-    pub async fn verify(&self) -> Result<Verification, Fault> {
+    pub async fn verify(&self) -> Result<VerificationReport, PmFault> {
         let mut found = self.store().snapshot(verify_all).await?;
         for complaint in self.store().check().await? {
             found.complain(format!("engine: {complaint}"));
@@ -56,14 +56,14 @@ impl Pm {
 
 /// A record as its history tells it.
 #[derive(Default)]
-struct Rebuilt {
+struct RebuiltRecords {
     fields: Map<String, Value>,
     version: i64,
     hash: String,
 }
 
-fn verify_all(tx: &mut Tx<'_>) -> Result<Verification, Fault> {
-    let mut found = Verification::default();
+fn verify_all(tx: &mut Tx<'_>) -> Result<VerificationReport, PmFault> {
+    let mut found = VerificationReport::default();
     let mut rebuilt = replay_all(tx, &mut found)?;
     for table in TABLES {
         compare(tx, table, &mut rebuilt, &mut found)?;
@@ -80,8 +80,8 @@ fn verify_all(tx: &mut Tx<'_>) -> Result<Verification, Fault> {
     Ok(found)
 }
 
-fn replay_all(tx: &mut Tx<'_>, found: &mut Verification) -> Result<BTreeMap<String, Rebuilt>, Fault> {
-    let mut rebuilt: BTreeMap<String, Rebuilt> = BTreeMap::new();
+fn replay_all(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<BTreeMap<String, RebuiltRecords>, PmFault> {
+    let mut rebuilt: BTreeMap<String, RebuiltRecords> = BTreeMap::new();
     let mut since = 0;
     loop {
         let events = tx.event_page(&EventFilter { since, limit: PAGE, ..EventFilter::default() })?;
@@ -94,7 +94,7 @@ fn replay_all(tx: &mut Tx<'_>, found: &mut Verification) -> Result<BTreeMap<Stri
     }
 }
 
-fn replay_one(record: &mut Rebuilt, event: &Event, found: &mut Verification) {
+fn replay_one(record: &mut RebuiltRecords, event: &HistoryEvent, found: &mut VerificationReport) {
     let name = format!("{} {} ({})", event.entity_id, event.kind, event.id);
     if event.prev_hash != record.hash {
         found.complain(format!("{name}: the chain of hashes is broken before it"));
@@ -111,10 +111,10 @@ fn replay_one(record: &mut Rebuilt, event: &Event, found: &mut Verification) {
 
 fn compare(
     tx: &mut Tx<'_>,
-    table: &Table,
-    rebuilt: &mut BTreeMap<String, Rebuilt>,
-    found: &mut Verification,
-) -> Result<(), Fault> {
+    table: &RecordTable,
+    rebuilt: &mut BTreeMap<String, RebuiltRecords>,
+    found: &mut VerificationReport,
+) -> Result<(), PmFault> {
     let mut after = None;
     loop {
         let rows = tx.table_page(table, after.as_ref(), PAGE)?;
@@ -133,7 +133,13 @@ fn compare(
     }
 }
 
-fn compare_one(table: &Table, entity: &str, row: &Map<String, Value>, record: &Rebuilt, found: &mut Verification) {
+fn compare_one(
+    table: &RecordTable,
+    entity: &str,
+    row: &Map<String, Value>,
+    record: &RebuiltRecords,
+    found: &mut VerificationReport,
+) {
     for field in table.versioned() {
         let [stored, told] = [row, &record.fields].map(|fields| fields.get(field).unwrap_or(&Value::Null));
         if told != stored {
@@ -195,7 +201,7 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-fn check_rules(tx: &mut Tx<'_>, found: &mut Verification) -> Result<(), Fault> {
+fn check_rules(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<(), PmFault> {
     for (rule, sql) in RULES {
         for id in tx.texts(sql)? {
             found.complain(format!("{rule}: {id}"));
@@ -205,7 +211,7 @@ fn check_rules(tx: &mut Tx<'_>, found: &mut Verification) -> Result<(), Fault> {
 }
 
 /// I7: peels off tasks that wait for nothing until none is left; what remains waits in a circle.
-fn check_cycles(tx: &mut Tx<'_>, found: &mut Verification) -> Result<(), Fault> {
+fn check_cycles(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<(), PmFault> {
     let rows = tx.texts("SELECT task_id || ' ' || depends_on_id FROM dependency WHERE kind = 'blocks'")?;
     let edges: Vec<(&str, &str)> = rows.iter().filter_map(|row| row.split_once(' ')).collect();
     let mut waits: HashMap<&str, usize> = HashMap::new();

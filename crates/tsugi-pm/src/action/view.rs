@@ -6,10 +6,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::claim::Claim;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, ClaimId, ProjectId, SessionId, TaskId};
 use crate::domain::limit;
-use crate::domain::task::{Criterion, External, Priority, Review, Task, TaskStatus, WorkResult};
+use crate::domain::task::{AcceptanceCriterion, ExternalLink, Priority, Task, TaskReview, TaskStatus, WorkResult};
 use crate::domain::time::Moment;
 
 /// The most a list answers when the caller did not ask for a certain number.
@@ -92,7 +92,7 @@ pub struct TaskView {
     pub description: String,
     /// What must be true in the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub acceptance: Vec<Criterion>,
+    pub acceptance: Vec<AcceptanceCriterion>,
     /// Where it stands.
     pub status: TaskStatus,
     /// Whether somebody could begin.
@@ -132,10 +132,10 @@ pub struct TaskView {
     pub result: Option<WorkResult>,
     /// What the reviewer said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub review: Option<Review>,
+    pub review: Option<TaskReview>,
     /// The same task elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub external: Vec<External>,
+    pub external: Vec<ExternalLink>,
     /// The last grant's fence.
     pub fence: i64,
     /// Its version.
@@ -276,16 +276,16 @@ pub fn fit<T: Serialize>(items: Vec<T>, budget: usize) -> (Vec<T>, bool) {
 }
 
 /// How many rows a caller gets.
-pub(crate) fn rows(limit: Option<i64>) -> Result<i64, Fault> {
+pub(crate) fn rows(limit: Option<i64>) -> Result<i64, PmFault> {
     match limit {
         None => Ok(PAGE_ROWS),
         Some(limit) if (1..=MOST_ROWS).contains(&limit) => Ok(limit),
-        Some(_) => Err(Fault::invalid(format!("`limit` must be between 1 and {MOST_ROWS}"))),
+        Some(_) => Err(PmFault::invalid(format!("`limit` must be between 1 and {MOST_ROWS}"))),
     }
 }
 
 /// Cuts a list that was read with one row too many to a page: rows, then bytes unless the caller chose the number.
-pub(crate) fn page<T: Serialize>(mut items: Vec<T>, limit: Option<i64>) -> Result<(Vec<T>, bool), Fault> {
+pub(crate) fn page<T: Serialize>(mut items: Vec<T>, limit: Option<i64>) -> Result<(Vec<T>, bool), PmFault> {
     let rows = usize::try_from(rows(limit)?).unwrap_or(usize::MAX);
     let has_more = items.len() > rows;
     items.truncate(rows);
@@ -302,15 +302,15 @@ pub(crate) fn cursor<T: Serialize>(place: &T) -> String {
 }
 
 /// Reads a place in a list.
-pub(crate) fn place<T: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<T>, Fault> {
+pub(crate) fn place<T: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<T>, PmFault> {
     let Some(text) = cursor else { return Ok(None) };
     let bytes = URL_SAFE_NO_PAD.decode(text).ok();
     let place = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    place.map(Some).ok_or_else(|| Fault::invalid("this cursor is not from here").hint("begin again without a cursor"))
+    place.map(Some).ok_or_else(|| PmFault::invalid("this cursor is not from here").hint("begin again without a cursor"))
 }
 
 /// Refuses a change to something that has changed meanwhile.
-pub(crate) fn check_version(task: &Task, expected: Option<i64>) -> Result<(), Fault> {
+pub(crate) fn check_version(task: &Task, expected: Option<i64>) -> Result<(), PmFault> {
     match expected {
         Some(expected) if expected != task.version => Err(version_conflict(task)),
         _ => Ok(()),
@@ -318,8 +318,8 @@ pub(crate) fn check_version(task: &Task, expected: Option<i64>) -> Result<(), Fa
 }
 
 /// The fault that carries the current state.
-pub(crate) fn version_conflict(task: &Task) -> Fault {
-    Fault::new(Code::VersionConflict, format!("{} is at version {}", task.reference, task.version))
+pub(crate) fn version_conflict(task: &Task) -> PmFault {
+    PmFault::new(Code::VersionConflict, format!("{} is at version {}", task.reference, task.version))
         .hint("look at the current state, then try again with its version as expected_version")
         .with("current", TaskView::brief(task))
 }

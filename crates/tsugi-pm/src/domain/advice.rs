@@ -2,7 +2,7 @@
 
 /// What to try after a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Advice {
+pub enum FaultAdvice {
     /// Take the task that is there already, or insist on a second one.
     WorkOnTheOther,
     /// Somebody who may has to do it.
@@ -27,7 +27,7 @@ pub enum Advice {
     SendToReview,
 }
 
-impl Advice {
+impl FaultAdvice {
     /// As an agent reads it: in the words of the tools.
     pub fn to_agent(&self) -> String {
         let words = match self {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, PmFault};
 use super::id::AgentId;
 use super::limit;
 use super::time::Moment;
@@ -58,7 +58,7 @@ pub struct Agent {
 
 impl Agent {
     /// Checks the texts a caller gave.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), PmFault> {
         limit::chars("name", &self.name, 1, 80)?;
         limit::chars("role_title", &self.role_title, 0, 120)?;
         limit::list("capabilities", &self.capabilities, 0, 32, 40)?;
@@ -66,11 +66,11 @@ impl Agent {
     }
 
     /// Refuses an agent that may not act.
-    pub fn check_active(&self) -> Result<(), Fault> {
+    pub fn check_active(&self) -> Result<(), PmFault> {
         match self.status {
             AgentStatus::Active => Ok(()),
             AgentStatus::Inactive | AgentStatus::Archived => {
-                Err(Fault::new(Code::AgentInactive, format!("agent {} is {}", self.id, self.status))
+                Err(PmFault::new(Code::AgentInactive, format!("agent {} is {}", self.id, self.status))
                     .hint("an owner can activate it: tsugi pm agent"))
             }
         }

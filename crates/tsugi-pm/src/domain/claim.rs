@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, PmFault};
 use super::handoff::GitState;
 use super::id::{AgentId, ClaimId, ProjectId, SessionId, TaskId};
-use super::policy::Policy;
+use super::policy::ProjectPolicy;
 use super::time::Moment;
 use super::word::words;
 
@@ -92,16 +92,16 @@ impl Claim {
     }
 
     /// The claim ended, once.
-    pub fn ended(&self, state: ClaimState, reason: &str, now: Moment) -> Result<Self, Fault> {
+    pub fn ended(&self, state: ClaimState, reason: &str, now: Moment) -> Result<Self, PmFault> {
         if self.state != ClaimState::Live || state == ClaimState::Live {
-            return Err(Fault::new(Code::ClaimLost, format!("the claim is already {}", self.state)));
+            return Err(PmFault::new(Code::ClaimLost, format!("the claim is already {}", self.state)));
         }
         Ok(Self { state, end_reason: Some(reason.to_owned()), ended_at: Some(now), ..self.clone() })
     }
 }
 
 /// When a lease of a project's usual or the wished length ends: `(ttl, expires_at, deadline_at)`.
-pub fn lease(policy: &Policy, wished_ttl_s: Option<i64>, now: Moment) -> (i64, Moment, Moment) {
+pub fn lease(policy: &ProjectPolicy, wished_ttl_s: Option<i64>, now: Moment) -> (i64, Moment, Moment) {
     let ttl_s = wished_ttl_s.unwrap_or(policy.claim_idle_ttl_s);
     let deadline_at = now.plus_seconds(policy.claim_max_age_s);
     (ttl_s, lease_end(now, ttl_s, deadline_at), deadline_at)
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn claim(now: Moment) -> Claim {
-        let (ttl_s, expires_at, deadline_at) = lease(&Policy::default(), Some(60), now);
+        let (ttl_s, expires_at, deadline_at) = lease(&ProjectPolicy::default(), Some(60), now);
         Claim {
             id: ClaimId::mint(1),
             task_id: TaskId::mint(1),

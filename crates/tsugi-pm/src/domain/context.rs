@@ -38,7 +38,7 @@ words! {
 
 /// A piece of context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Context {
+pub struct ContextEntry {
     /// Its id.
     pub id: ContextId,
     /// The project.

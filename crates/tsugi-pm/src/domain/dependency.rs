@@ -18,7 +18,7 @@ words! {
 
 /// One edge of the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Dependency {
+pub struct TaskDependency {
     /// The project both tasks belong to.
     pub project_id: ProjectId,
     /// The task that waits.

@@ -35,7 +35,7 @@ words! {
 
 /// One field before and after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct FieldChange {
     /// The field.
     pub field: String,
     /// Its value before; null when the thing is new.
@@ -46,7 +46,7 @@ pub struct Change {
 
 /// One entry of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct HistoryEvent {
     /// Its place in this store's history; grows, and no event ever appears before one already seen.
     pub seq: i64,
     /// Its id, the same in every store it is copied to.
@@ -71,7 +71,7 @@ pub struct Event {
     /// Why.
     pub reason: Option<String>,
     /// The fields that changed.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FieldChange>,
     /// The thing's version afterwards.
     pub version_after: i64,
     /// The hash of the event before it on the same thing; empty for the first.
@@ -85,12 +85,12 @@ pub fn changes<'a>(
     fields: impl Iterator<Item = &'a str>,
     before: &Map<String, Value>,
     after: &Map<String, Value>,
-) -> Vec<Change> {
+) -> Vec<FieldChange> {
     fields
         .filter_map(|field| {
             let old = before.get(field).unwrap_or(&Value::Null);
             let new = after.get(field).unwrap_or(&Value::Null);
-            (old != new).then(|| Change { field: field.to_owned(), old: old.clone(), new: new.clone() })
+            (old != new).then(|| FieldChange { field: field.to_owned(), old: old.clone(), new: new.clone() })
         })
         .collect()
 }
@@ -98,7 +98,7 @@ pub fn changes<'a>(
 /// Applies changes to a set of fields, as `verify` does to rebuild a thing from its history.
 ///
 /// Fails with the field's name when its value is not the one the change started from.
-pub fn replay(fields: &mut Map<String, Value>, changes: &[Change]) -> Result<(), String> {
+pub fn replay(fields: &mut Map<String, Value>, changes: &[FieldChange]) -> Result<(), String> {
     for change in changes {
         let current = fields.get(&change.field).cloned().unwrap_or(Value::Null);
         if current != change.old {
@@ -109,7 +109,7 @@ pub fn replay(fields: &mut Map<String, Value>, changes: &[Change]) -> Result<(),
     Ok(())
 }
 
-impl Event {
+impl HistoryEvent {
     /// The task it is about. Claims, contexts and handoffs name theirs when they are new; what changes them later
     /// changes the task too.
     pub fn task(&self) -> Option<TaskId> {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn replaying_on_other_fields_names_the_first_that_differs() {
-        let changes = [Change { field: "a".into(), old: json!(1), new: json!(2) }];
+        let changes = [FieldChange { field: "a".into(), old: json!(1), new: json!(2) }];
         assert_eq!(replay(&mut fields(json!({"a": 5})), &changes), Err("a".to_owned()));
     }
 }

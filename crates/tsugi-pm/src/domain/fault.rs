@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::advice::Advice;
+use super::advice::FaultAdvice;
 use super::word::words;
 
 words! {
@@ -74,7 +74,7 @@ impl Code {
 /// A refused or failed call. Nothing was changed, except that leases found to be over stay ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Fault {
+pub struct PmFault {
     /// The situation.
     pub code: Code,
     /// What happened, lower case, without a full stop.
@@ -85,12 +85,12 @@ pub struct Fault {
     pub hint: String,
     /// The same where a person does it by other means; it does not travel.
     #[serde(skip)]
-    pub advice: Option<Advice>,
+    pub advice: Option<FaultAdvice>,
     /// Facts for a program: who holds it, what is allowed, which version is current.
     pub details: Box<Map<String, Value>>,
 }
 
-impl Fault {
+impl PmFault {
     /// A fault with a message and neither hint nor details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Fault {
 
     /// Adds what to try, where agents and people do it by different means.
     #[must_use]
-    pub fn advise(mut self, advice: Advice) -> Self {
+    pub fn advise(mut self, advice: FaultAdvice) -> Self {
         self.hint = advice.to_agent();
         self.advice = Some(advice);
         self
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_error_object_has_the_five_fields_of_the_contract() {
-        let fault = Fault::new(Code::Busy, "locked for 10 s").hint("try again").with("waited_ms", 10_000);
+        let fault = PmFault::new(Code::Busy, "locked for 10 s").hint("try again").with("waited_ms", 10_000);
         assert_eq!(
             fault.to_json(),
             json!({"code": "busy", "message": "locked for 10 s", "retryable": true, "hint": "try again", "details": {"waited_ms": 10_000}})

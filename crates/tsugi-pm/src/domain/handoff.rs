@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, PmFault};
 use super::id::{AgentId, HandoffId, ProjectId, SessionId, TaskId};
 use super::limit;
 use super::time::Moment;
 use super::word::words;
-use crate::domain::advice::Advice;
+use crate::domain::advice::FaultAdvice;
 
 words! {
     /// Who wrote it.
@@ -57,7 +57,7 @@ pub struct GitState {
 
 impl GitState {
     /// Checks the texts a caller gave.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), PmFault> {
         limit::chars("git.branch", self.branch.as_deref().unwrap_or(""), 0, 300)?;
         limit::chars("git.commit", self.commit.as_deref().unwrap_or(""), 0, 80)?;
         limit::list("git.files", &self.files, 0, 100, 300)
@@ -113,7 +113,7 @@ pub struct Handoff {
 
 /// What can happen to a handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum HandoffAnswer {
     /// Somebody takes it.
     Accept,
     /// The one it was meant for says no.
@@ -127,16 +127,17 @@ pub enum Answer {
 }
 
 /// The status after an answer, or who was faster.
-pub fn next(status: HandoffStatus, answer: Answer) -> Result<HandoffStatus, Fault> {
+pub fn next(status: HandoffStatus, answer: HandoffAnswer) -> Result<HandoffStatus, PmFault> {
     use HandoffStatus as Status;
     match (status, answer) {
-        (Status::Pending, Answer::Accept) => Ok(Status::Accepted),
-        (Status::Pending, Answer::Reject) => Ok(Status::Rejected),
-        (Status::Pending, Answer::Withdraw) => Ok(Status::Withdrawn),
-        (Status::Pending, Answer::Expire) => Ok(Status::Expired),
-        (Status::Accepted, Answer::Complete) => Ok(Status::Completed),
+        (Status::Pending, HandoffAnswer::Accept) => Ok(Status::Accepted),
+        (Status::Pending, HandoffAnswer::Reject) => Ok(Status::Rejected),
+        (Status::Pending, HandoffAnswer::Withdraw) => Ok(Status::Withdrawn),
+        (Status::Pending, HandoffAnswer::Expire) => Ok(Status::Expired),
+        (Status::Accepted, HandoffAnswer::Complete) => Ok(Status::Completed),
         _ => {
-            Err(Fault::new(Code::HandoffNotPending, format!("the handoff is already {status}")).with("status", status))
+            Err(PmFault::new(Code::HandoffNotPending, format!("the handoff is already {status}"))
+                .with("status", status))
         }
     }
 }
@@ -153,11 +154,11 @@ impl Handoff {
     }
 
     /// The handoff after an answer; a late answer learns who took it.
-    pub fn answered(&self, answer: Answer) -> Result<Self, Fault> {
+    pub fn answered(&self, answer: HandoffAnswer) -> Result<Self, PmFault> {
         match next(self.status, answer) {
             Ok(status) => Ok(Self { status, ..self.clone() }),
             Err(fault) => Err(fault
-                .advise(Advice::LookForOtherWork)
+                .advise(FaultAdvice::LookForOtherWork)
                 .with("handoff_id", &self.id)
                 .with("accepted_by", &self.accepted_by)
                 .with("accepted_at", self.accepted_at)),
@@ -165,7 +166,7 @@ impl Handoff {
     }
 
     /// Checks the texts a caller gave.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), PmFault> {
         let least_steps = usize::from(self.kind == HandoffKind::Manual);
         limit::bytes("summary", &self.summary, 1, limit::SUMMARY)?;
         limit::list("next_steps", &self.next_steps, least_steps, 30, 500)?;
@@ -183,7 +184,13 @@ mod tests {
     #[test]
     fn the_handoff_machine_is_this_table() {
         use HandoffStatus::{Accepted, Completed, Expired, Pending, Rejected, Withdrawn};
-        let answers = [Answer::Accept, Answer::Reject, Answer::Withdraw, Answer::Expire, Answer::Complete];
+        let answers = [
+            HandoffAnswer::Accept,
+            HandoffAnswer::Reject,
+            HandoffAnswer::Withdraw,
+            HandoffAnswer::Expire,
+            HandoffAnswer::Complete,
+        ];
         let table = [
             (Pending, [Some(Accepted), Some(Rejected), Some(Withdrawn), Some(Expired), None]),
             (Accepted, [None, None, None, None, Some(Completed)]),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::Fault;
+use super::fault::PmFault;
 
 /// Thirty-two letters, so that one letter carries exactly five random bits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -24,13 +24,13 @@ fn tail(mut bits: u128) -> String {
         .collect()
 }
 
-fn check(prefix: &str, text: &str) -> Result<(), Fault> {
+fn check(prefix: &str, text: &str) -> Result<(), PmFault> {
     let tail = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
     let is_valid = tail.is_some_and(|tail| {
         (1..=LONGEST_TAIL).contains(&tail.len())
             && tail.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     });
-    if is_valid { Ok(()) } else { Err(Fault::invalid(format!("`{text}` is not an id of the form {prefix}_…"))) }
+    if is_valid { Ok(()) } else { Err(PmFault::invalid(format!("`{text}` is not an id of the form {prefix}_…"))) }
 }
 
 macro_rules! id {
@@ -50,7 +50,7 @@ macro_rules! id {
             }
 
             /// Reads an id, refusing other kinds.
-            pub fn parse(text: &str) -> Result<Self, Fault> {
+            pub fn parse(text: &str) -> Result<Self, PmFault> {
                 check($prefix, text)?;
                 Ok(Self(text.to_owned()))
             }
@@ -62,9 +62,9 @@ macro_rules! id {
         }
 
         impl TryFrom<String> for $name {
-            type Error = Fault;
+            type Error = PmFault;
 
-            fn try_from(text: String) -> Result<Self, Fault> {
+            fn try_from(text: String) -> Result<Self, PmFault> {
                 check($prefix, &text)?;
                 Ok(Self(text))
             }
@@ -133,7 +133,7 @@ pub enum TaskRef {
 
 impl TaskRef {
     /// Reads either form.
-    pub fn parse(text: &str) -> Result<Self, Fault> {
+    pub fn parse(text: &str) -> Result<Self, PmFault> {
         if text.starts_with("tsk_") {
             return TaskId::parse(text).map(Self::Id);
         }
@@ -143,15 +143,15 @@ impl TaskRef {
         if is_reference {
             Ok(Self::Reference(text.to_owned()))
         } else {
-            Err(Fault::invalid(format!("`{text}` is neither tsk_… nor KEY-n")))
+            Err(PmFault::invalid(format!("`{text}` is neither tsk_… nor KEY-n")))
         }
     }
 }
 
 impl TryFrom<String> for TaskRef {
-    type Error = Fault;
+    type Error = PmFault;
 
-    fn try_from(text: String) -> Result<Self, Fault> {
+    fn try_from(text: String) -> Result<Self, PmFault> {
         Self::parse(&text)
     }
 }

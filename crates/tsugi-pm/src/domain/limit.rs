@@ -1,6 +1,6 @@
 //! How long texts and lists may be, checked once for every use-case.
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, PmFault};
 
 /// One kibibyte, the unit of the longer limits.
 pub const KIB: usize = 1024;
@@ -12,46 +12,46 @@ pub const SUMMARY: usize = 16 * KIB;
 pub const BATCH: usize = 100;
 
 /// Checks a short text by its characters.
-pub fn chars(field: &str, text: &str, least: usize, most: usize) -> Result<(), Fault> {
+pub fn chars(field: &str, text: &str, least: usize, most: usize) -> Result<(), PmFault> {
     let count = text.chars().count();
     if count < least {
-        return Err(Fault::invalid(format!("`{field}` must have at least {least} characters")).with("field", field));
+        return Err(PmFault::invalid(format!("`{field}` must have at least {least} characters")).with("field", field));
     }
     if count > most {
         let message = format!("`{field}` has {count} characters, at most {most} are kept");
-        return Err(Fault::new(Code::TooLarge, message).with("field", field).with("max", most));
+        return Err(PmFault::new(Code::TooLarge, message).with("field", field).with("max", most));
     }
     no_control(field, text)
 }
 
 /// Checks a long text by its bytes.
-pub fn bytes(field: &str, text: &str, least: usize, most: usize) -> Result<(), Fault> {
+pub fn bytes(field: &str, text: &str, least: usize, most: usize) -> Result<(), PmFault> {
     if text.len() < least {
-        return Err(Fault::invalid(format!("`{field}` must not be empty")).with("field", field));
+        return Err(PmFault::invalid(format!("`{field}` must not be empty")).with("field", field));
     }
     if text.len() > most {
         let message = format!("`{field}` has {} bytes, at most {most} are kept", text.len());
-        return Err(Fault::new(Code::TooLarge, message).with("field", field).with("max", most));
+        return Err(PmFault::new(Code::TooLarge, message).with("field", field).with("max", most));
     }
     no_control(field, text)
 }
 
 /// Checks a list of short texts: how many, and how long each.
-pub fn list(field: &str, items: &[String], least: usize, most: usize, each: usize) -> Result<(), Fault> {
+pub fn list(field: &str, items: &[String], least: usize, most: usize, each: usize) -> Result<(), PmFault> {
     if items.len() < least {
-        return Err(Fault::invalid(format!("`{field}` needs at least {least} entries")).with("field", field));
+        return Err(PmFault::invalid(format!("`{field}` needs at least {least} entries")).with("field", field));
     }
     if items.len() > most {
         let message = format!("`{field}` has {} entries, at most {most} are kept", items.len());
-        return Err(Fault::new(Code::TooLarge, message).with("field", field).with("max", most));
+        return Err(PmFault::new(Code::TooLarge, message).with("field", field).with("max", most));
     }
     items.iter().try_for_each(|item| chars(field, item, 1, each))
 }
 
 /// PostgreSQL cannot store NUL in a text, so neither engine may.
-fn no_control(field: &str, text: &str) -> Result<(), Fault> {
+fn no_control(field: &str, text: &str) -> Result<(), PmFault> {
     if text.contains('\0') {
-        return Err(Fault::invalid(format!("`{field}` must not contain NUL")).with("field", field));
+        return Err(PmFault::invalid(format!("`{field}` must not contain NUL")).with("field", field));
     }
     Ok(())
 }

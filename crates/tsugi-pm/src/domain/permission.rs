@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, PmFault};
 use super::member::Role;
 use super::word::words;
 
@@ -50,7 +50,7 @@ impl Role {
     }
 
     /// Refuses a role that lacks the power, saying which roles have it.
-    pub fn check(self, power: Power) -> Result<(), Fault> {
+    pub fn check(self, power: Power) -> Result<(), PmFault> {
         if self.may(power) {
             return Ok(());
         }
@@ -61,8 +61,8 @@ impl Role {
 }
 
 /// A refusal that says what it would take, and as what the caller came: `null` where that does not matter.
-pub fn denied<T: Serialize>(message: impl Into<String>, required: &[T], role: Option<Role>) -> Fault {
-    Fault::new(Code::PermissionDenied, message).with("required", required).with("role", role)
+pub fn denied<T: Serialize>(message: impl Into<String>, required: &[T], role: Option<Role>) -> PmFault {
+    PmFault::new(Code::PermissionDenied, message).with("required", required).with("role", role)
 }
 
 fn with_article(role: &str) -> String {

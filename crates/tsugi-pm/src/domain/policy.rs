@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::Fault;
+use super::fault::PmFault;
 use super::word::words;
 
 words! {
@@ -20,7 +20,7 @@ words! {
 /// A project's rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Policy {
+pub struct ProjectPolicy {
     /// Whether finished work needs a second pair of eyes; unset means: when the project has a human member.
     pub review_required: Option<bool>,
     /// What happens when a worker creates a task.
@@ -41,7 +41,7 @@ pub struct Policy {
     pub viewer_notes: bool,
 }
 
-impl Default for Policy {
+impl Default for ProjectPolicy {
     fn default() -> Self {
         Self {
             review_required: None,
@@ -57,9 +57,9 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl ProjectPolicy {
     /// Checks that every number is within its bounds.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), PmFault> {
         within("claim_idle_ttl_s", self.claim_idle_ttl_s, 60, 86_400)?;
         within("claim_max_age_s", self.claim_max_age_s, 60, 30 * 86_400)?;
         within("resume_grace_s", self.resume_grace_s, 0, 7 * 86_400)?;
@@ -68,11 +68,11 @@ impl Policy {
     }
 }
 
-fn within(field: &str, value: i64, least: i64, most: i64) -> Result<(), Fault> {
+fn within(field: &str, value: i64, least: i64, most: i64) -> Result<(), PmFault> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(Fault::invalid(format!("`{field}` must be between {least} and {most}")).with("field", field))
+    Err(PmFault::invalid(format!("`{field}` must be between {least} and {most}")).with("field", field))
 }
 
 #[cfg(test)]
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn missing_fields_take_their_defaults_and_unknown_ones_are_refused() {
-        let policy: Policy = serde_json::from_str(r#"{"max_claims_per_session": 5}"#).unwrap();
-        assert_eq!(policy, Policy { max_claims_per_session: 5, ..Policy::default() });
-        assert!(serde_json::from_str::<Policy>(r#"{"max_claims": 5}"#).is_err());
+        let policy: ProjectPolicy = serde_json::from_str(r#"{"max_claims_per_session": 5}"#).unwrap();
+        assert_eq!(policy, ProjectPolicy { max_claims_per_session: 5, ..ProjectPolicy::default() });
+        assert!(serde_json::from_str::<ProjectPolicy>(r#"{"max_claims": 5}"#).is_err());
     }
 
     #[test]
     fn the_idle_lease_is_between_a_minute_and_a_day() {
         for (seconds, is_fine) in [(59, false), (60, true), (86_400, true), (86_401, false)] {
-            let policy = Policy { claim_idle_ttl_s: seconds, ..Policy::default() };
+            let policy = ProjectPolicy { claim_idle_ttl_s: seconds, ..ProjectPolicy::default() };
             assert_eq!(policy.check().is_ok(), is_fine, "{seconds}");
         }
     }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, PmFault};
 use super::id::ProjectId;
-use super::policy::Policy;
+use super::policy::ProjectPolicy;
 use super::time::Moment;
 use super::word::words;
 
@@ -34,7 +34,7 @@ pub struct Project {
     /// Whether work goes on.
     pub status: ProjectStatus,
     /// Its rules.
-    pub policy: Policy,
+    pub policy: ProjectPolicy,
     /// The number the next task gets. Not versioned: it is a counter, and the task's own event tells the story.
     pub next_number: i64,
     /// Grows by one with each change.
@@ -49,7 +49,7 @@ pub struct Project {
 
 impl Project {
     /// Refuses changes to an archived project (I15).
-    pub fn check_writable(&self) -> Result<(), Fault> {
+    pub fn check_writable(&self) -> Result<(), PmFault> {
         match self.status {
             ProjectStatus::Archived => Err(self.not_active("restore it first")),
             ProjectStatus::Active | ProjectStatus::Paused => Ok(()),
@@ -57,7 +57,7 @@ impl Project {
     }
 
     /// Refuses claims in a project where no work goes on.
-    pub fn check_workable(&self) -> Result<(), Fault> {
+    pub fn check_workable(&self) -> Result<(), PmFault> {
         match self.status {
             ProjectStatus::Active => Ok(()),
             ProjectStatus::Paused => Err(self.not_active("wait until somebody resumes it")),
@@ -65,8 +65,8 @@ impl Project {
         }
     }
 
-    fn not_active(&self, hint: &str) -> Fault {
-        Fault::new(Code::ProjectNotActive, format!("project {} is {}", self.key, self.status))
+    fn not_active(&self, hint: &str) -> PmFault {
+        PmFault::new(Code::ProjectNotActive, format!("project {} is {}", self.key, self.status))
             .hint(hint)
             .with("project_id", &self.id)
             .with("status", self.status)

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, PmFault};
 use super::id::{AgentId, ProjectId, SessionId};
 use super::time::Moment;
 use super::word::words;
-use crate::domain::advice::Advice;
+use crate::domain::advice::FaultAdvice;
 
 /// A hosted session whose process has not written for this long is taken for disconnected.
 pub const HEARTBEAT_LOST_S: i64 = 60;
@@ -58,7 +58,7 @@ words! {
 
 /// The process that hosts a session, when one does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Host {
+pub struct SessionHost {
     /// The machine's name.
     pub host: String,
     /// The process id.
@@ -69,7 +69,7 @@ pub struct Host {
 
 /// A session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Session {
+pub struct AgentSession {
     /// Its id.
     pub id: SessionId,
     /// Whose it is.
@@ -116,7 +116,7 @@ pub struct Session {
 
 /// What can happen to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum LifeSignal {
     /// A call carries it.
     Call,
     /// Its process is gone or silent.
@@ -129,7 +129,7 @@ pub enum Signal {
     GraceOver,
 }
 
-impl Session {
+impl AgentSession {
     /// Whether a process hosts it.
     pub fn is_hosted(&self) -> bool {
         self.process_nonce.is_some()
@@ -142,7 +142,7 @@ impl Session {
 
     /// The session in the hands of a process, or of none.
     #[must_use]
-    pub fn hosted_by(self, host: Option<&Host>, now: Moment) -> Self {
+    pub fn hosted_by(self, host: Option<&SessionHost>, now: Moment) -> Self {
         Self {
             host: host.map(|one| one.host.clone()),
             pid: host.map(|one| one.pid),
@@ -168,16 +168,16 @@ impl Session {
 }
 
 /// The state after a signal, or why it is too late.
-pub fn next(state: SessionState, signal: Signal) -> Result<SessionState, Fault> {
+pub fn next(state: SessionState, signal: LifeSignal) -> Result<SessionState, PmFault> {
     use SessionState as State;
     match (state, signal) {
-        (State::Active | State::Disconnected, Signal::Call) => Ok(State::Active),
-        (State::Active | State::Disconnected, Signal::Disconnect) => Ok(State::Disconnected),
-        (State::Active | State::Disconnected, Signal::End | Signal::Resume) => Ok(State::Ended),
-        (State::Active, Signal::GraceOver) => Ok(State::Active),
-        (State::Disconnected, Signal::GraceOver) => Ok(State::Expired),
-        (State::Ended | State::Expired, _) => Err(Fault::new(Code::SessionEnded, format!("the session is {state}"))
-            .advise(Advice::BeginAnotherSession)
+        (State::Active | State::Disconnected, LifeSignal::Call) => Ok(State::Active),
+        (State::Active | State::Disconnected, LifeSignal::Disconnect) => Ok(State::Disconnected),
+        (State::Active | State::Disconnected, LifeSignal::End | LifeSignal::Resume) => Ok(State::Ended),
+        (State::Active, LifeSignal::GraceOver) => Ok(State::Active),
+        (State::Disconnected, LifeSignal::GraceOver) => Ok(State::Expired),
+        (State::Ended | State::Expired, _) => Err(PmFault::new(Code::SessionEnded, format!("the session is {state}"))
+            .advise(FaultAdvice::BeginAnotherSession)
             .with("state", state)),
     }
 }
@@ -195,7 +195,8 @@ mod tests {
             (Ended, [None; 5]),
             (Expired, [None; 5]),
         ];
-        let signals = [Signal::Call, Signal::Disconnect, Signal::End, Signal::Resume, Signal::GraceOver];
+        let signals =
+            [LifeSignal::Call, LifeSignal::Disconnect, LifeSignal::End, LifeSignal::Resume, LifeSignal::GraceOver];
         for (state, row) in table {
             for (signal, expected) in signals.into_iter().zip(row) {
                 assert_eq!(next(state, signal).ok(), expected, "{state} + {signal:?}");

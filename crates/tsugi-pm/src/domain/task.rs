@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::Fault;
+use super::fault::PmFault;
 use super::id::{AgentId, ProjectId, TaskId};
 use super::limit;
 use super::time::Moment;
@@ -92,7 +92,7 @@ words! {
 
 /// One thing that must be true when the task is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Criterion {
+pub struct AcceptanceCriterion {
     /// What must be true.
     pub text: String,
     /// Whether it is.
@@ -102,7 +102,7 @@ pub struct Criterion {
 /// Something that shows that the work was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Evidence {
+pub struct WorkEvidence {
     /// What it is: `test`, `commit`, `screenshot`.
     pub kind: String,
     /// Where it is.
@@ -121,12 +121,12 @@ pub struct WorkResult {
     pub summary: String,
     /// What shows it.
     #[serde(default)]
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<WorkEvidence>,
 }
 
 /// What the reviewer said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Review {
+pub struct TaskReview {
     /// Who.
     pub reviewer_id: Option<AgentId>,
     /// The verdict.
@@ -140,7 +140,7 @@ pub struct Review {
 /// The same task in another system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct External {
+pub struct ExternalLink {
     /// Which system.
     pub system: String,
     /// Its name there.
@@ -168,7 +168,7 @@ pub struct Task {
     /// What it is, in full.
     pub description: String,
     /// What must be true in the end.
-    pub acceptance: Vec<Criterion>,
+    pub acceptance: Vec<AcceptanceCriterion>,
     /// Where it stands.
     pub status: TaskStatus,
     /// How urgent it is.
@@ -194,7 +194,7 @@ pub struct Task {
     /// What came out.
     pub result: Option<WorkResult>,
     /// What the reviewer said last.
-    pub review: Option<Review>,
+    pub review: Option<TaskReview>,
     /// Grows by one with each grant; an older grant's writes are refused.
     pub fence: i64,
     /// How many prerequisites are not done. A count kept for the index, not versioned; `verify` recounts it.
@@ -202,7 +202,7 @@ pub struct Task {
     /// How many tasks wait for it. A count kept for the index, not versioned; `verify` recounts it.
     pub unblocks: i64,
     /// The same task elsewhere.
-    pub external: Vec<External>,
+    pub external: Vec<ExternalLink>,
     /// Grows by one with each change.
     pub version: i64,
     /// When it was created.
@@ -217,7 +217,7 @@ pub struct Task {
 
 impl Task {
     /// Checks the texts a caller gave.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), PmFault> {
         let criteria: Vec<String> = self.acceptance.iter().map(|one| one.text.clone()).collect();
         limit::chars("title", &self.title, 1, 200)?;
         limit::bytes("description", &self.description, 0, limit::LONG_TEXT)?;
@@ -237,10 +237,10 @@ impl Task {
 
 impl WorkResult {
     /// Checks the texts a caller gave.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), PmFault> {
         limit::bytes("result.summary", &self.summary, 1, limit::SUMMARY)?;
         if self.evidence.len() > 30 {
-            return Err(Fault::invalid("`result.evidence` has more than 30 entries"));
+            return Err(PmFault::invalid("`result.evidence` has more than 30 entries"));
         }
         self.evidence.iter().try_for_each(|one| {
             limit::chars("evidence.kind", &one.kind, 1, 40)?;

@@ -7,7 +7,7 @@ use super::time::Moment;
 
 /// A token as it is stored: only the digest of its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Token {
+pub struct AccessToken {
     /// Its public name.
     pub id: TokenId,
     /// Whom it stands for.
@@ -26,7 +26,7 @@ pub struct Token {
     pub version: i64,
 }
 
-impl Token {
+impl AccessToken {
     /// Whether it still works.
     pub fn is_valid(&self, now: Moment) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)

@@ -26,12 +26,12 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::domain::fault::Fault;
+            type Err = $crate::domain::fault::PmFault;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
                     let known: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
-                    $crate::domain::fault::Fault::invalid(format!("unknown value `{text}`; one of {}", known.join(", ")))
+                    $crate::domain::fault::PmFault::invalid(format!("unknown value `{text}`; one of {}", known.join(", ")))
                 })
             }
         }

@@ -4,9 +4,9 @@ use tsugi_protocol::answer;
 
 use crate::action::Pm;
 use crate::action::admin::RegisterAgent;
-use crate::action::caller::Caller;
-use crate::action::people::GetAgent;
-use crate::domain::fault::{Code, Fault};
+use crate::action::agent::GetAgent;
+use crate::action::caller::ActionCaller;
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::AgentId;
 use crate::domain::permission::denied;
 
@@ -19,7 +19,7 @@ const BY_TOKEN: &str = "pm:";
 
 /// Who acts. No tool takes this as an argument: nobody can act as somebody else.
 #[derive(Clone, Debug)]
-pub enum Actor {
+pub enum ServerActor {
     /// Always this agent.
     Agent(AgentId),
     /// The agent that the caller's verified name stands for.
@@ -30,11 +30,11 @@ pub enum Actor {
     Principal,
 }
 
-impl Actor {
+impl ServerActor {
     /// The agent behind a caller, and what rights it has.
-    pub(super) async fn caller(&self, pm: &Pm, caller: &answer::Caller) -> Result<Caller, Fault> {
+    pub(super) async fn caller(&self, pm: &Pm, caller: &answer::Caller) -> Result<ActionCaller, PmFault> {
         match self {
-            Self::Agent(id) => Ok(Caller::agent(id.clone())),
+            Self::Agent(id) => Ok(ActionCaller::agent(id.clone())),
             Self::Principal => of_principal(pm, caller).await,
         }
     }
@@ -65,21 +65,21 @@ pub fn server_and_agent(principal: &str) -> Option<(&str, AgentId)> {
 }
 
 /// The agent that a gateway's caller is.
-pub async fn of_principal(pm: &Pm, caller: &answer::Caller) -> Result<Caller, Fault> {
+pub async fn of_principal(pm: &Pm, caller: &answer::Caller) -> Result<ActionCaller, PmFault> {
     let principal = caller.principal();
     if let Some((_, id)) = server_and_agent(principal) {
-        return Ok(Caller::agent(id));
+        return Ok(ActionCaller::agent(id));
     }
     if caller.is_operator() {
-        return operator(pm, principal).await.map(Caller::operator_as);
+        return operator(pm, principal).await.map(ActionCaller::operator_as);
     }
     match pm.agent_named(principal).await? {
-        Some(id) => Ok(Caller::agent(id)),
+        Some(id) => Ok(ActionCaller::agent(id)),
         None => Err(unknown(principal)),
     }
 }
 
-fn unknown(principal: &str) -> Fault {
+fn unknown(principal: &str) -> PmFault {
     let id = own_id(principal).map_or_else(|_| "agt_NAME".to_owned(), |id| id.to_string());
     denied(format!("no agent is called `{principal}`"), &["agent"], None).hint(format!(
         "an operator can add it and give it a place: tsugi pm agent add {id} --name {principal} --project KEY --role worker"
@@ -87,7 +87,7 @@ fn unknown(principal: &str) -> Fault {
 }
 
 /// The agent of somebody who has the database in hand: a person.
-async fn operator(pm: &Pm, principal: &str) -> Result<AgentId, Fault> {
+async fn operator(pm: &Pm, principal: &str) -> Result<AgentId, PmFault> {
     if LOCAL.contains(&principal) {
         return registered(pm, local_agent()).await;
     }
@@ -98,17 +98,17 @@ async fn operator(pm: &Pm, principal: &str) -> Result<AgentId, Fault> {
 }
 
 /// The id that a name would have as an agent: what cannot stand in an id becomes a dash.
-fn own_id(principal: &str) -> Result<AgentId, Fault> {
+fn own_id(principal: &str) -> Result<AgentId, PmFault> {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     AgentId::parse(&format!("agt_{}", principal.chars().take(60).map(plain).collect::<String>()))
 }
 
 /// A person's agent, made if there is none.
-async fn registered(pm: &Pm, id: AgentId) -> Result<AgentId, Fault> {
+async fn registered(pm: &Pm, id: AgentId) -> Result<AgentId, PmFault> {
     if is_there(pm, &id).await? {
         return Ok(id);
     }
-    match pm.perform(&Caller::operator(), RegisterAgent::human(id.clone())).await {
+    match pm.perform(&ActionCaller::operator(), RegisterAgent::human(id.clone())).await {
         // Another call may have been quicker.
         Err(fault) if !is_there(pm, &id).await? => Err(fault),
         _ => Ok(id),
@@ -116,8 +116,8 @@ async fn registered(pm: &Pm, id: AgentId) -> Result<AgentId, Fault> {
 }
 
 /// Whether there is such an agent.
-pub async fn is_there(pm: &Pm, id: &AgentId) -> Result<bool, Fault> {
-    match pm.perform(&Caller::operator(), GetAgent { agent_id: id.clone() }).await {
+pub async fn is_there(pm: &Pm, id: &AgentId) -> Result<bool, PmFault> {
+    match pm.perform(&ActionCaller::operator(), GetAgent { agent_id: id.clone() }).await {
         Ok(_) => Ok(true),
         Err(fault) if fault.code == Code::NotFound => Ok(false),
         Err(fault) => Err(fault),

@@ -5,34 +5,45 @@
 
 use serde::Deserialize;
 use serde_json::json;
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::serve::{Context, Elicited, Error, NeedInput};
+use tsugi_protocol::serve::{ElicitationAnswer, HandlerContext, HandlerError, NeedInput};
 
-use super::actor::Actor;
-use super::service::{Service, told};
-use crate::domain::fault::{Code, Fault};
+use super::actor::ServerActor;
+use super::service::{PmService, told};
+use crate::domain::fault::{Code, PmFault};
 use crate::store::tx::hex_digest;
 
 /// The name of the question.
 const QUESTION: &str = "approval";
 
 #[derive(Deserialize)]
-struct Form {
+struct ApprovalForm {
     approve: bool,
 }
 
 /// Whether a person was asked about this very call, and said yes.
-pub(super) fn is_given(service: &Service, tool: &str, arguments: &Object, context: &Context) -> Result<bool, Error> {
+pub(super) fn is_given(
+    service: &PmService,
+    tool: &str,
+    arguments: &JsonObject,
+    context: &HandlerContext,
+) -> Result<bool, HandlerError> {
     let is_about_this = context.state() == Some(&state(tool, arguments));
-    match context.elicited::<Form>(QUESTION)? {
-        Some(Elicited::Accepted(form)) if may_ask(service) && is_about_this => Ok(form.approve),
+    match context.elicited::<ApprovalForm>(QUESTION)? {
+        Some(ElicitationAnswer::Accepted(form)) if may_ask(service) && is_about_this => Ok(form.approve),
         _ => Ok(false),
     }
 }
 
 /// The question about a call that needs a person's word; the refusal itself where nobody can be asked, or said no.
-pub(super) fn ask(service: &Service, tool: &str, arguments: &Object, context: &Context, fault: Fault) -> Error {
+pub(super) fn ask(
+    service: &PmService,
+    tool: &str,
+    arguments: &JsonObject,
+    context: &HandlerContext,
+    fault: PmFault,
+) -> HandlerError {
     let is_new = context.input_responses().is_none() && context.require(&Method::Elicit).is_ok();
     if fault.code != Code::ApprovalRequired || !is_new || !may_ask(service) {
         return told(fault);
@@ -47,14 +58,14 @@ pub(super) fn ask(service: &Service, tool: &str, arguments: &Object, context: &C
         "properties": {"approve": {"type": "boolean", "title": approve}},
         "required": ["approve"],
     });
-    NeedInput::new().form(QUESTION, &message, &Raw::from(schema)).state(state(tool, arguments)).into()
+    NeedInput::new().form(QUESTION, &message, &RawJson::from(schema)).state(state(tool, arguments)).into()
 }
 
-fn may_ask(service: &Service) -> bool {
-    matches!(service.settings.actor, Actor::Agent(_))
+fn may_ask(service: &PmService) -> bool {
+    matches!(service.settings.actor, ServerActor::Agent(_))
 }
 
 /// A yes is for one call: the same tool with the same arguments.
-fn state(tool: &str, arguments: &Object) -> String {
+fn state(tool: &str, arguments: &JsonObject) -> String {
     hex_digest([tool.as_bytes(), b"\0", arguments.bytes()].concat().as_slice())
 }

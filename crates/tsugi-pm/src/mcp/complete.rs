@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use tsugi_protocol::mcp::completion::Reference;
-use tsugi_protocol::serve::{Builder, CompletionRequest, Completions, Context};
+use tsugi_protocol::mcp::completion::CompletionReference;
+use tsugi_protocol::serve::{CompletionRequest, CompletionValues, HandlerContext, ServerBuilder};
 
-use super::service::{Service, refused};
+use super::service::{PmService, refused};
 use crate::action::name::{FindNames, NameKind};
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 
 /// Adds completion.
-pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
+pub(super) fn add(service: &Arc<PmService>, builder: ServerBuilder) -> ServerBuilder {
     let service = service.clone();
     builder.completion(move |request, context| {
         let service = service.clone();
@@ -21,8 +21,8 @@ pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
 /// What kind of thing an argument names.
 fn kind(request: &CompletionRequest) -> Option<NameKind> {
     let scheme = match &request.reference {
-        Reference::Resource(address) => address.split("://").next().unwrap_or_default(),
-        Reference::Prompt(_) => "",
+        CompletionReference::Resource(address) => address.split("://").next().unwrap_or_default(),
+        CompletionReference::Prompt(_) => "",
     };
     match (request.argument.as_str(), scheme) {
         ("task_id" | "taskId", _) | ("id", "task") => Some(NameKind::Task),
@@ -33,8 +33,12 @@ fn kind(request: &CompletionRequest) -> Option<NameKind> {
     }
 }
 
-async fn complete(service: &Service, request: &CompletionRequest, context: &Context) -> Result<Completions, Fault> {
-    let Some(kind) = kind(request) else { return Ok(Completions::default()) };
+async fn complete(
+    service: &PmService,
+    request: &CompletionRequest,
+    context: &HandlerContext,
+) -> Result<CompletionValues, PmFault> {
+    let Some(kind) = kind(request) else { return Ok(CompletionValues::default()) };
     let names = service.ask(context, FindNames { kind, prefix: request.value.clone() }).await?;
-    Ok(Completions::starting_with("", names))
+    Ok(CompletionValues::starting_with("", names))
 }

@@ -4,36 +4,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tsugi_protocol::answer::{Answer, Call, Outcome, Reply};
-use tsugi_protocol::json::{Object, Splice};
+use tsugi_protocol::json::{JsonObject, ObjectWriter};
 use tsugi_protocol::mcp::{ClientProfile, Era, Method};
-use tsugi_protocol::serve::Server;
+use tsugi_protocol::serve::InProcessServer;
 
-use super::service::Service;
-use super::{Settings, offer, watch};
+use super::service::PmService;
+use super::{PmServerSettings, offer, watch};
 use crate::action::Pm;
-use crate::action::caller::Caller;
-use crate::action::people::GetSession;
+use crate::action::agent::GetSession;
+use crate::action::caller::ActionCaller;
 use crate::action::presence::{DisconnectSession, ProcessHeartbeat};
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, SessionId};
-use crate::domain::session::{EndKind, Host};
+use crate::domain::session::{EndKind, SessionHost};
 
 /// How often the process says that it lives.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The server of one process, for one agent.
-pub struct Process {
-    server: Arc<Server>,
-    service: Arc<Service>,
+pub struct ServerProcess {
+    server: Arc<InProcessServer>,
+    service: Arc<PmService>,
     agent: AgentId,
-    host: Host,
+    host: SessionHost,
 }
 
-impl Process {
+impl ServerProcess {
     /// Makes the server; `host` is this process.
-    pub async fn new(pm: Pm, agent: AgentId, host: Host, settings: Settings) -> Result<Arc<Self>, Fault> {
-        let settings = Settings { actor: super::Actor::Agent(agent.clone()), host: Some(host.clone()), ..settings };
-        let service = Service::new(pm, settings);
+    pub async fn new(
+        pm: Pm,
+        agent: AgentId,
+        host: SessionHost,
+        settings: PmServerSettings,
+    ) -> Result<Arc<Self>, PmFault> {
+        let settings =
+            PmServerSettings { actor: super::ServerActor::Agent(agent.clone()), host: Some(host.clone()), ..settings };
+        let service = PmService::new(pm, settings);
         let server = offer(&service);
         watch::start(&service, &server);
         Ok(Arc::new(Self { server, service, agent, host }))
@@ -70,12 +76,12 @@ impl Process {
         found.is_ok_and(|row| row.session.process_nonce.as_ref() == Some(&self.host.process_nonce))
     }
 
-    fn caller(&self) -> Caller {
-        Caller::agent(self.agent.clone())
+    fn caller(&self) -> ActionCaller {
+        ActionCaller::agent(self.agent.clone())
     }
 }
 
-impl Answer for Process {
+impl Answer for ServerProcess {
     fn answer(&self, call: Call) -> Reply {
         let client = call.meta.client.clone();
         if call.method != Method::Discover || client.version.era() == Era::Modern {
@@ -90,9 +96,9 @@ impl Answer for Process {
 }
 
 /// A legacy client begins with a session, whose name it hears in the instructions.
-async fn greet(service: &Service, agent: AgentId, client: &ClientProfile, outcome: Outcome) -> Outcome {
+async fn greet(service: &PmService, agent: AgentId, client: &ClientProfile, outcome: Outcome) -> Outcome {
     let Outcome::Complete(complete) = outcome else { return outcome };
-    let session = match service.caller_of(Caller::agent(agent), client).await {
+    let session = match service.caller_of(ActionCaller::agent(agent), client).await {
         Ok(caller) => caller.default_session,
         Err(fault) => {
             tracing::warn!(%fault, "no session could be begun");
@@ -105,9 +111,9 @@ async fn greet(service: &Service, agent: AgentId, client: &ClientProfile, outcom
     }
 }
 
-fn with_session(result: &Object, session: &SessionId) -> Object {
+fn with_session(result: &JsonObject, session: &SessionId) -> JsonObject {
     let said = result.get_str("instructions").unwrap_or_default();
-    let mut greeting = Splice::with_capacity(result.bytes().len() + 64);
+    let mut greeting = ObjectWriter::with_capacity(result.bytes().len() + 64);
     greeting.members(result, |key| key != "instructions");
     greeting.string("instructions", &format!("{said} Your session is {session}."));
     greeting.finish_object()

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tsugi_protocol::serve::{Builder, Context, Error, Prompt, PromptOutput};
+use tsugi_protocol::serve::{HandlerContext, HandlerError, PromptBuilder, PromptOutput, ServerBuilder};
 
 use super::Lang;
-use super::service::{Service, refused};
+use super::service::{PmService, refused};
 use super::text::{list, task_page};
-use crate::action::find::GetHistory;
+use crate::action::agent::{AgentProfile, GetMyProfile};
+use crate::action::get_task::{GetTask, Section};
 use crate::action::handoff::GetPendingHandoffs;
 use crate::action::list::{GetMyTasks, GetReadyTasks, Mine};
-use crate::action::look::{GetTask, Section};
-use crate::action::people::{GetMyProfile, Profile};
+use crate::action::search::GetHistory;
 use crate::action::view::TaskRow;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::handoff::GitState;
 use crate::domain::id::{SessionId, TaskRef};
 use crate::domain::limit;
@@ -25,19 +25,19 @@ use crate::domain::limit;
 const PROMPT_BYTES: usize = 6 * limit::KIB;
 
 #[derive(Deserialize, JsonSchema)]
-struct OfProject {
+struct ProjectArguments {
     /// Only this project: prj_… or its key
     project_id: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct OfTask {
+struct TaskArguments {
     /// タスクID / the task: tsk_… or KEY-n
     task_id: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct OfSession {
+struct SessionArguments {
     /// Only this session (ses_…)
     session_id: Option<String>,
 }
@@ -46,32 +46,34 @@ struct OfSession {
 macro_rules! prompt {
     ($service:expr, $name:literal, $english:literal, $japanese:literal, $of:ty, $write:path) => {{
         let service = $service.clone();
-        Prompt::new($name, service.lang().pick($english, $japanese)).handler(move |of: $of, context: Context| {
-            let service = service.clone();
-            async move { rendered($write(&service, &context, of).await) }
-        })
+        PromptBuilder::new($name, service.lang().pick($english, $japanese)).handler(
+            move |of: $of, context: HandlerContext| {
+                let service = service.clone();
+                async move { rendered($write(&service, &context, of).await) }
+            },
+        )
     }};
 }
 
 /// Adds the prompts.
 #[rustfmt::skip]
-pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
+pub(super) fn add(service: &Arc<PmService>, builder: ServerBuilder) -> ServerBuilder {
     builder
-        .prompt(prompt!(service, "session_start", "Where to begin.", "セッション開始時のガイダンス", OfProject, session_start))
-        .prompt(prompt!(service, "task_start", "How to start a task.", "タスク開始時のガイダンス", OfTask, task_start))
-        .prompt(prompt!(service, "handoff_template", "A handoff to fill in.", "ハンドオフ作成テンプレート", OfTask, handoff_template))
-        .prompt(prompt!(service, "session_end", "How to end well.", "セッション終了時のサマリ作成ガイド", OfSession, session_end))
+        .prompt(prompt!(service, "session_start", "Where to begin.", "セッション開始時のガイダンス", ProjectArguments, session_start))
+        .prompt(prompt!(service, "task_start", "How to start a task.", "タスク開始時のガイダンス", TaskArguments, task_start))
+        .prompt(prompt!(service, "handoff_template", "A handoff to fill in.", "ハンドオフ作成テンプレート", TaskArguments, handoff_template))
+        .prompt(prompt!(service, "session_end", "How to end well.", "セッション終了時のサマリ作成ガイド", SessionArguments, session_end))
 }
 
 /// A prompt: what there is to know, and what to do with it.
-struct Page {
+struct PromptPage {
     body: String,
     call: String,
 }
 
 /// What is too long is cut where it tells, never where it says what to do.
-fn rendered(page: Result<Page, Fault>) -> Result<PromptOutput, Error> {
-    let Page { body, call } = page.map_err(|fault| refused(&fault))?;
+fn rendered(page: Result<PromptPage, PmFault>) -> Result<PromptOutput, HandlerError> {
+    let PromptPage { body, call } = page.map_err(|fault| refused(&fault))?;
     let (body, _) = limit::clip(&body, PROMPT_BYTES.saturating_sub(call.len()));
     Ok(PromptOutput::user(body + &call))
 }
@@ -81,7 +83,11 @@ fn row(task: &TaskRow) -> String {
 }
 
 /// Interrupted claims first, then handoffs, reviews, my tasks, and what is ready.
-async fn session_start(service: &Service, context: &Context, of: OfProject) -> Result<Page, Fault> {
+async fn session_start(
+    service: &PmService,
+    context: &HandlerContext,
+    of: ProjectArguments,
+) -> Result<PromptPage, PmFault> {
     let lang = service.lang();
     let project_id = match &of.project_id {
         Some(name) => Some(service.project_id(context, name).await?),
@@ -115,10 +121,10 @@ async fn session_start(service: &Service, context: &Context, of: OfProject) -> R
         "\nGo on with interrupted work first, then handoffs, then claim_task.\n",
         "\n中断中の作業、ハンドオフの順に確認し、その後 claim_task で着手してください。\n",
     );
-    Ok(Page { body: page, call: call.to_owned() })
+    Ok(PromptPage { body: page, call: call.to_owned() })
 }
 
-fn about(profile: &Profile, lang: Lang) -> String {
+fn about(profile: &AgentProfile, lang: Lang) -> String {
     let agent = &profile.agent;
     let mut page = format!("# {}\n\n", lang.pick("Session start", "セッション開始"));
     let _ = writeln!(page, "## {}\n", lang.pick("About you", "あなたの情報"));
@@ -131,7 +137,7 @@ fn about(profile: &Profile, lang: Lang) -> String {
     page
 }
 
-async fn task_start(service: &Service, context: &Context, of: OfTask) -> Result<Page, Fault> {
+async fn task_start(service: &PmService, context: &HandlerContext, of: TaskArguments) -> Result<PromptPage, PmFault> {
     let lang = service.lang();
     let detail = service.ask(context, GetTask::of(TaskRef::parse(&of.task_id)?)).await?;
     let mut page = task_page(&detail, lang);
@@ -142,11 +148,15 @@ async fn task_start(service: &Service, context: &Context, of: OfTask) -> Result<
         lang.pick("Take it with:", "次の呼び出しで確保してください:"),
         detail.task.reference
     );
-    Ok(Page { body: page, call })
+    Ok(PromptPage { body: page, call })
 }
 
 /// What the history knows is filled in, so that only judgement is left to add.
-async fn handoff_template(service: &Service, context: &Context, of: OfTask) -> Result<Page, Fault> {
+async fn handoff_template(
+    service: &PmService,
+    context: &HandlerContext,
+    of: TaskArguments,
+) -> Result<PromptPage, PmFault> {
     let lang = service.lang();
     let task_id = TaskRef::parse(&of.task_id)?;
     let include = vec![Section::Acceptance, Section::Contexts, Section::Claim];
@@ -172,7 +182,7 @@ async fn handoff_template(service: &Service, context: &Context, of: OfTask) -> R
         lang.pick("Add your judgement and call:", "判断を書き加えて次を呼び出してください:"),
         detail.task.reference
     );
-    Ok(Page { body: page, call })
+    Ok(PromptPage { body: page, call })
 }
 
 /// The branch and commit in a line, then the files.
@@ -182,7 +192,11 @@ fn git_lines(git: &GitState) -> Vec<String> {
     Some(place).filter(|place| !place.is_empty()).into_iter().chain(git.files.iter().cloned()).collect()
 }
 
-async fn session_end(service: &Service, context: &Context, of: OfSession) -> Result<Page, Fault> {
+async fn session_end(
+    service: &PmService,
+    context: &HandlerContext,
+    of: SessionArguments,
+) -> Result<PromptPage, PmFault> {
     let lang = service.lang();
     let session_id = of.session_id.as_deref().map(SessionId::parse).transpose()?;
     let claims = service.ask(context, GetMyProfile {}).await?.claims;
@@ -201,5 +215,5 @@ async fn session_end(service: &Service, context: &Context, of: OfSession) -> Res
         "\nそれぞれについて、完了 (done)・レビュー (review)・引き継ぎ (create_handoff)・解放 (release_task) のいずれかを選んでください。\
          その後、行ったこと・決めたこと・残っていることをまとめて end_session を呼び出してください。\n",
     );
-    Ok(Page { body: page, call: call.to_owned() })
+    Ok(PromptPage { body: page, call: call.to_owned() })
 }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tsugi_protocol::json::Raw;
-use tsugi_protocol::mcp::freshness::{CacheScope, Freshness};
-use tsugi_protocol::serve::{Builder, Contents, Context, Error, Resource, Template};
+use tsugi_protocol::json::RawJson;
+use tsugi_protocol::mcp::cache_hints::{CacheHints, CacheScope};
+use tsugi_protocol::serve::{
+    HandlerContext, HandlerError, ResourceBuilder, ResourceContents, ServerBuilder, TemplateBuilder,
+};
 
-use super::service::{Service, refused};
+use super::service::{PmService, refused};
 use super::text;
-use crate::action::find::GetHistory;
+use crate::action::agent::{GetAgent, GetMyProfile, GetSession, ListSessions};
+use crate::action::get_task::{GetTask, Section};
 use crate::action::list::{GetReadyTasks, ListTasks};
-use crate::action::look::{GetTask, Section};
-use crate::action::people::{GetAgent, GetMyProfile, GetSession, ListSessions};
 use crate::action::project::GetProject;
-use crate::domain::fault::{Code, Fault};
+use crate::action::search::GetHistory;
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
 use crate::domain::task::{TaskSort, TaskStatus};
 
@@ -27,27 +29,27 @@ const COLUMN: i64 = 10;
 
 /// The variable of most addresses.
 #[derive(Deserialize)]
-struct ById {
+struct IdVariables {
     id: String,
 }
 
 /// The variable of what belongs to a task.
 #[derive(Deserialize)]
-struct ByTask {
+struct TaskVariables {
     #[serde(rename = "taskId")]
     task_id: String,
 }
 
 /// The variables of a history.
 #[derive(Deserialize)]
-struct EventsOf {
+struct EventsVariables {
     #[serde(rename = "projectId")]
     project_id: String,
     since: Option<String>,
 }
 
 /// Adds every resource and template.
-pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
+pub(super) fn add(service: &Arc<PmService>, builder: ServerBuilder) -> ServerBuilder {
     let builder = add_people(service, builder);
     let builder = add_projects(service, builder);
     add_tasks(service, builder)
@@ -57,10 +59,12 @@ pub(super) fn add(service: &Arc<Service>, builder: Builder) -> Builder {
 macro_rules! template {
     ($service:expr, $address:literal, $name:literal, $about:literal, $of:ty, $read:path) => {{
         let service = $service.clone();
-        Template::new($address, $name).mime_type(JSON).description($about).handler(move |of: $of, context: Context| {
-            let service = service.clone();
-            async move { $read(&service, &context, of).await }
-        })
+        TemplateBuilder::new($address, $name).mime_type(JSON).description($about).handler(
+            move |of: $of, context: HandlerContext| {
+                let service = service.clone();
+                async move { $read(&service, &context, of).await }
+            },
+        )
     }};
 }
 
@@ -68,14 +72,16 @@ macro_rules! template {
 macro_rules! fixed {
     ($service:expr, $address:literal, $name:literal, $about:literal, $read:path) => {{
         let service = $service.clone();
-        Resource::new($address, $name).mime_type(JSON).description($about).handler(move |context: Context| {
-            let service = service.clone();
-            async move { $read(&service, &context).await }
-        })
+        ResourceBuilder::new($address, $name).mime_type(JSON).description($about).handler(
+            move |context: HandlerContext| {
+                let service = service.clone();
+                async move { $read(&service, &context).await }
+            },
+        )
     }};
 }
 
-fn add_people(service: &Arc<Service>, builder: Builder) -> Builder {
+fn add_people(service: &Arc<PmService>, builder: ServerBuilder) -> ServerBuilder {
     builder
         .resource(fixed!(service, "agent://me", "My Agent", "自分のエージェント情報 / who you are", me))
         .resource(fixed!(
@@ -85,80 +91,104 @@ fn add_people(service: &Arc<Service>, builder: Builder) -> Builder {
             "現在のセッション情報 / the session a call without session_id uses",
             current_session
         ))
-        .template(template!(service, "agent://{id}", "Agent by ID", "One agent.", ById, agent))
-        .template(template!(service, "session://{id}", "Session by ID", "One session of yours.", ById, session))
+        .template(template!(service, "agent://{id}", "Agent by ID", "One agent.", IdVariables, agent))
+        .template(template!(service, "session://{id}", "Session by ID", "One session of yours.", IdVariables, session))
 }
 
-fn add_projects(service: &Arc<Service>, builder: Builder) -> Builder {
+fn add_projects(service: &Arc<PmService>, builder: ServerBuilder) -> ServerBuilder {
     builder
-        .template(template!(service, "project://{id}", "Project by ID", "A project and its people.", ById, project))
-        .template(template!(service, "project://{id}/board", "Project board", "Tasks by status.", ById, board))
-        .template(template!(service, "project://{id}/ready", "Ready tasks", "What can start now.", ById, ready))
+        .template(template!(
+            service,
+            "project://{id}",
+            "Project by ID",
+            "A project and its people.",
+            IdVariables,
+            project
+        ))
+        .template(template!(service, "project://{id}/board", "Project board", "Tasks by status.", IdVariables, board))
+        .template(template!(service, "project://{id}/ready", "Ready tasks", "What can start now.", IdVariables, ready))
         .template(template!(
             service,
             "events://{projectId}{?since}",
             "Project history",
             "What happened, oldest first.",
-            EventsOf,
+            EventsVariables,
             events
         ))
 }
 
-fn add_tasks(service: &Arc<Service>, builder: Builder) -> Builder {
+fn add_tasks(service: &Arc<PmService>, builder: ServerBuilder) -> ServerBuilder {
     builder
-        .template(template!(service, "task://{id}", "Task by ID", "A task, as data and as a page.", ById, task))
-        .template(template!(service, "context://{taskId}", "Task Context", "What was learnt.", ByTask, contexts))
+        .template(template!(service, "task://{id}", "Task by ID", "A task, as data and as a page.", IdVariables, task))
+        .template(template!(service, "context://{taskId}", "Task Context", "What was learnt.", TaskVariables, contexts))
         .template(template!(
             service,
             "handoff://{taskId}",
             "Task Handoff",
             "The handoff that waits, else the last.",
-            ByTask,
+            TaskVariables,
             handoff
         ))
-        .template(template!(service, "claim://{taskId}", "Task Claim", "Who holds a task.", ByTask, claim))
+        .template(template!(service, "claim://{taskId}", "Task Claim", "Who holds a task.", TaskVariables, claim))
 }
 
-async fn me(service: &Service, context: &Context) -> Result<Contents, Error> {
-    shown("agent://me", service.ask(context, GetMyProfile {}).await, 0)
+async fn me(service: &PmService, context: &HandlerContext) -> Result<ResourceContents, HandlerError> {
+    to_contents("agent://me", service.ask(context, GetMyProfile {}).await, 0)
 }
 
-async fn current_session(service: &Service, context: &Context) -> Result<Contents, Error> {
+async fn current_session(service: &PmService, context: &HandlerContext) -> Result<ResourceContents, HandlerError> {
     let uri = "session://current";
     match service.ask(context, GetSession::default()).await {
         // Several sessions are no error to someone who only looks.
         Err(fault) if fault.code == Code::SessionAmbiguous => {
-            let mine = service.caller(context).await.map_err(|fault| missing(uri, &fault))?.agent_id().cloned();
-            let all = service.ask(context, ListSessions::default()).await.map_err(|fault| missing(uri, &fault))?;
+            let mine = service.caller(context).await.map_err(|fault| resource_fault(uri, &fault))?.agent_id().cloned();
+            let all =
+                service.ask(context, ListSessions::default()).await.map_err(|fault| resource_fault(uri, &fault))?;
             let sessions: Vec<_> =
                 all.sessions.into_iter().filter(|row| Some(&row.session.agent_id) == mine.as_ref()).collect();
-            shown(uri, Ok(json!({"sessions": sessions})), 0)
+            to_contents(uri, Ok(json!({"sessions": sessions})), 0)
         }
-        other => shown(uri, other, 0),
+        other => to_contents(uri, other, 0),
     }
 }
 
-async fn agent(service: &Service, context: &Context, of: ById) -> Result<Contents, Error> {
+async fn agent(
+    service: &PmService,
+    context: &HandlerContext,
+    of: IdVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("agent://{}", of.id);
-    let agent_id = AgentId::parse(&of.id).map_err(|fault| missing(&uri, &fault))?;
-    shown(&uri, service.ask(context, GetAgent { agent_id }).await, BRIEFLY)
+    let agent_id = AgentId::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
+    to_contents(&uri, service.ask(context, GetAgent { agent_id }).await, BRIEFLY)
 }
 
-async fn session(service: &Service, context: &Context, of: ById) -> Result<Contents, Error> {
+async fn session(
+    service: &PmService,
+    context: &HandlerContext,
+    of: IdVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("session://{}", of.id);
-    let session_id = SessionId::parse(&of.id).map_err(|fault| missing(&uri, &fault))?;
-    shown(&uri, service.ask(context, GetSession { session_id: Some(session_id) }).await, 0)
+    let session_id = SessionId::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
+    to_contents(&uri, service.ask(context, GetSession { session_id: Some(session_id) }).await, 0)
 }
 
-async fn project(service: &Service, context: &Context, of: ById) -> Result<Contents, Error> {
+async fn project(
+    service: &PmService,
+    context: &HandlerContext,
+    of: IdVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("project://{}", of.id);
-    let project_id = service.project_id(context, &of.id).await.map_err(|fault| missing(&uri, &fault))?;
-    shown(&uri, service.ask(context, GetProject { project_id }).await, BRIEFLY)
+    let project_id = service.project_id(context, &of.id).await.map_err(|fault| resource_fault(&uri, &fault))?;
+    to_contents(&uri, service.ask(context, GetProject { project_id }).await, BRIEFLY)
 }
 
-async fn board(service: &Service, context: &Context, of: ById) -> Result<Contents, Error> {
+async fn board(
+    service: &PmService,
+    context: &HandlerContext,
+    of: IdVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("project://{}/board", of.id);
-    let project_id = service.project_id(context, &of.id).await.map_err(|fault| missing(&uri, &fault))?;
+    let project_id = service.project_id(context, &of.id).await.map_err(|fault| resource_fault(&uri, &fault))?;
     let mut columns = serde_json::Map::new();
     for status in TaskStatus::ALL {
         let wish = ListTasks {
@@ -168,41 +198,59 @@ async fn board(service: &Service, context: &Context, of: ById) -> Result<Content
             limit: Some(COLUMN),
             ..ListTasks::default()
         };
-        let tasks = service.ask(context, wish).await.map_err(|fault| missing(&uri, &fault))?;
+        let tasks = service.ask(context, wish).await.map_err(|fault| resource_fault(&uri, &fault))?;
         columns.insert(status.to_string(), json!(tasks));
     }
-    shown(&uri, Ok(Value::Object(columns)), BRIEFLY)
+    to_contents(&uri, Ok(Value::Object(columns)), BRIEFLY)
 }
 
-async fn ready(service: &Service, context: &Context, of: ById) -> Result<Contents, Error> {
+async fn ready(
+    service: &PmService,
+    context: &HandlerContext,
+    of: IdVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("project://{}/ready", of.id);
-    let project_id = service.project_id(context, &of.id).await.map_err(|fault| missing(&uri, &fault))?;
+    let project_id = service.project_id(context, &of.id).await.map_err(|fault| resource_fault(&uri, &fault))?;
     let wish = GetReadyTasks { project_id: Some(project_id), ..GetReadyTasks::default() };
-    shown(&uri, service.ask(context, wish).await, 0)
+    to_contents(&uri, service.ask(context, wish).await, 0)
 }
 
-async fn events(service: &Service, context: &Context, of: EventsOf) -> Result<Contents, Error> {
+async fn events(
+    service: &PmService,
+    context: &HandlerContext,
+    of: EventsVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("events://{}", of.project_id);
-    let project_id = service.project_id(context, &of.project_id).await.map_err(|fault| missing(&uri, &fault))?;
+    let project_id = service.project_id(context, &of.project_id).await.map_err(|fault| resource_fault(&uri, &fault))?;
     let since = of.since.map(|text| text.parse::<i64>()).transpose();
-    let since_seq = since.map_err(|_| Error::invalid_params("`since` must be a number"))?;
+    let since_seq = since.map_err(|_| HandlerError::invalid_params("`since` must be a number"))?;
     let wish = GetHistory { project_id: Some(project_id), since_seq, ..GetHistory::default() };
-    shown(&uri, service.ask(context, wish).await, 0)
+    to_contents(&uri, service.ask(context, wish).await, 0)
 }
 
-async fn task(service: &Service, context: &Context, of: ById) -> Result<Contents, Error> {
+async fn task(
+    service: &PmService,
+    context: &HandlerContext,
+    of: IdVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("task://{}", of.id);
-    let name = TaskRef::parse(&of.id).map_err(|fault| missing(&uri, &fault))?;
-    let detail = service.ask(context, GetTask::of(name)).await.map_err(|fault| missing(&uri, &fault))?;
+    let name = TaskRef::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
+    let detail = service.ask(context, GetTask::of(name)).await.map_err(|fault| resource_fault(&uri, &fault))?;
     let page = text::task_page(&detail, service.lang());
-    Ok(shown(&uri, Ok(detail), BRIEFLY)?.and_text(None, Some("text/markdown"), page))
+    Ok(to_contents(&uri, Ok(detail), BRIEFLY)?.and_text(None, Some("text/markdown"), page))
 }
 
 /// One part of what surrounds a task.
-async fn part(service: &Service, context: &Context, uri: &str, of: ByTask, section: Section) -> Result<Value, Error> {
-    let task_id = TaskRef::parse(&of.task_id).map_err(|fault| missing(uri, &fault))?;
+async fn part(
+    service: &PmService,
+    context: &HandlerContext,
+    uri: &str,
+    of: TaskVariables,
+    section: Section,
+) -> Result<Value, HandlerError> {
+    let task_id = TaskRef::parse(&of.task_id).map_err(|fault| resource_fault(uri, &fault))?;
     let wish = GetTask { task_id, include: vec![section], max_bytes: None };
-    let detail = service.ask(context, wish).await.map_err(|fault| missing(uri, &fault))?;
+    let detail = service.ask(context, wish).await.map_err(|fault| resource_fault(uri, &fault))?;
     let mut answer = match section {
         Section::Contexts => json!({"task_id": detail.task.id, "contexts": detail.contexts}),
         Section::Handoff => json!({"task_id": detail.task.id, "handoff": detail.handoff}),
@@ -214,43 +262,60 @@ async fn part(service: &Service, context: &Context, uri: &str, of: ByTask, secti
     Ok(answer)
 }
 
-async fn contexts(service: &Service, context: &Context, of: ByTask) -> Result<Contents, Error> {
+async fn contexts(
+    service: &PmService,
+    context: &HandlerContext,
+    of: TaskVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("context://{}", of.task_id);
-    shown(&uri, Ok(part(service, context, &uri, of, Section::Contexts).await?), BRIEFLY)
+    to_contents(&uri, Ok(part(service, context, &uri, of, Section::Contexts).await?), BRIEFLY)
 }
 
-async fn handoff(service: &Service, context: &Context, of: ByTask) -> Result<Contents, Error> {
+async fn handoff(
+    service: &PmService,
+    context: &HandlerContext,
+    of: TaskVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("handoff://{}", of.task_id);
-    shown(&uri, Ok(part(service, context, &uri, of, Section::Handoff).await?), BRIEFLY)
+    to_contents(&uri, Ok(part(service, context, &uri, of, Section::Handoff).await?), BRIEFLY)
 }
 
-async fn claim(service: &Service, context: &Context, of: ByTask) -> Result<Contents, Error> {
+async fn claim(
+    service: &PmService,
+    context: &HandlerContext,
+    of: TaskVariables,
+) -> Result<ResourceContents, HandlerError> {
     let uri = format!("claim://{}", of.task_id);
-    shown(&uri, Ok(part(service, context, &uri, of, Section::Claim).await?), 0)
+    to_contents(&uri, Ok(part(service, context, &uri, of, Section::Claim).await?), 0)
 }
 
-impl Service {
+impl PmService {
     /// A project by id, or by its key.
-    pub(super) async fn project_id(&self, context: &Context, name: &str) -> Result<ProjectId, Fault> {
+    pub(super) async fn project_id(&self, context: &HandlerContext, name: &str) -> Result<ProjectId, PmFault> {
         if name.starts_with("prj_") {
             return ProjectId::parse(name);
         }
         let caller = self.caller(context).await?;
         let all = self.pm.projects_of(&caller).await?;
         let found = all.into_iter().find(|project| project.key == name);
-        found.map(|project| project.id).ok_or_else(|| Fault::not_found("project", name))
+        found.map(|project| project.id).ok_or_else(|| PmFault::not_found("project", name))
     }
 }
 
-fn shown<T: Serialize>(uri: &str, answer: Result<T, Fault>, ttl_ms: u64) -> Result<Contents, Error> {
-    let answer = answer.map_err(|fault| missing(uri, &fault))?;
-    Ok(Contents::json(&Raw::from_value(&answer)).fresh_for(Freshness { ttl_ms, scope: CacheScope::Private }))
+fn to_contents<T: Serialize>(
+    uri: &str,
+    answer: Result<T, PmFault>,
+    ttl_ms: u64,
+) -> Result<ResourceContents, HandlerError> {
+    let answer = answer.map_err(|fault| resource_fault(uri, &fault))?;
+    Ok(ResourceContents::json(&RawJson::from_value(&answer))
+        .fresh_for(CacheHints { ttl_ms, scope: CacheScope::Private }))
 }
 
 /// What does not exist, or cannot be an address, is missing; every other refusal says why.
-fn missing(uri: &str, fault: &Fault) -> Error {
+fn resource_fault(uri: &str, fault: &PmFault) -> HandlerError {
     match fault.code {
-        Code::NotFound | Code::InvalidArgument => Error::resource_not_found(uri),
+        Code::NotFound | Code::InvalidArgument => HandlerError::resource_not_found(uri),
         _ => refused(fault),
     }
 }

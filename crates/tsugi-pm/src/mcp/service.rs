@@ -7,27 +7,27 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
-use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::{self, ClientProfile};
 use tsugi_protocol::rpc::{RpcError, code};
-use tsugi_protocol::serve::{Context, Error, ToolOutput};
+use tsugi_protocol::serve::{HandlerContext, HandlerError, ToolOutput};
 
-use super::watch::Place;
-use super::{Lang, Liveness, Settings, approval, text};
-use crate::action::caller::Caller;
-use crate::action::find::GetNotifications;
+use super::watch::EventCursor;
+use super::{Lang, Liveness, PmServerSettings, approval, text};
+use crate::action::caller::ActionCaller;
 use crate::action::presence::LeaveSession;
+use crate::action::search::GetNotifications;
 use crate::action::session::StartSession;
-use crate::action::{Action, Deed, Pm};
-use crate::domain::fault::{Code, Fault};
+use crate::action::{Action, ErasedAction, Pm};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::SessionId;
 use crate::domain::notice::Notice;
 use crate::domain::session::Era;
 
 /// What every handler shares.
-pub(super) struct Service {
+pub(super) struct PmService {
     pub(super) pm: Pm,
-    pub(super) settings: Settings,
+    pub(super) settings: PmServerSettings,
     /// The session that a legacy client of this process was given when it came.
     first_session: OnceCell<SessionId>,
     /// The session it began by itself since then, which its calls mean from then on.
@@ -35,18 +35,18 @@ pub(super) struct Service {
     /// Sessions that calls through here began or used.
     seen: Mutex<BTreeSet<SessionId>>,
     /// From where those who watch are told of changes.
-    pub(super) place: Place,
+    pub(super) place: EventCursor,
 }
 
-impl Service {
-    pub(super) fn new(pm: Pm, settings: Settings) -> Arc<Self> {
+impl PmService {
+    pub(super) fn new(pm: Pm, settings: PmServerSettings) -> Arc<Self> {
         Arc::new(Self {
             pm,
             settings,
             first_session: OnceCell::new(),
             begun_session: Mutex::default(),
             seen: Mutex::default(),
-            place: Place::default(),
+            place: EventCursor::default(),
         })
     }
 
@@ -60,14 +60,18 @@ impl Service {
     }
 
     /// Who calls.
-    pub(super) async fn caller(&self, context: &Context) -> Result<Caller, Fault> {
+    pub(super) async fn caller(&self, context: &HandlerContext) -> Result<ActionCaller, PmFault> {
         let caller = self.settings.actor.caller(&self.pm, context.caller()).await?;
         self.caller_of(caller, &context.meta().client).await
     }
 
     /// An agent with a client. A legacy client of a process of its own has a session from its first call on.
-    pub(super) async fn caller_of(&self, mut caller: Caller, client: &ClientProfile) -> Result<Caller, Fault> {
-        let info = client.info.as_ref().and_then(Object::of);
+    pub(super) async fn caller_of(
+        &self,
+        mut caller: ActionCaller,
+        client: &ClientProfile,
+    ) -> Result<ActionCaller, PmFault> {
+        let info = client.info.as_ref().and_then(JsonObject::of);
         let said = |key: &str| info.as_ref().and_then(|info| info.get_str(key)).map(|text| text.into_owned());
         caller.era = era_of(client);
         caller.client_name = said("name");
@@ -80,20 +84,20 @@ impl Service {
         Ok(caller)
     }
 
-    async fn begin(&self, caller: &Caller) -> Result<SessionId, Fault> {
+    async fn begin(&self, caller: &ActionCaller) -> Result<SessionId, PmFault> {
         let started = self.pm.perform(caller, StartSession::default()).await?;
         self.seen.lock().insert(started.session_id.clone());
         Ok(started.session_id)
     }
 
     /// Does an action and gives what it answers.
-    pub(super) async fn ask<A: Action>(&self, context: &Context, action: A) -> Result<A::Output, Fault> {
+    pub(super) async fn ask<A: Action>(&self, context: &HandlerContext, action: A) -> Result<A::ErasedOutput, PmFault> {
         let caller = self.caller(context).await?;
         self.pm.perform(&caller, action).await
     }
 
     /// A tool call: reads the arguments, does the deed, writes the answer.
-    pub(super) async fn call(&self, tool: &Bound, arguments: Object, context: Context) -> Answered {
+    pub(super) async fn call(&self, tool: &PmTool, arguments: JsonObject, context: HandlerContext) -> ToolAnswer {
         let deed = (tool.read)(&tool.known, &arguments).map_err(told)?;
         let mut caller = self.caller(&context).await.map_err(told)?;
         caller.is_approved = approval::is_given(self, tool.name, &arguments, &context)?;
@@ -111,7 +115,7 @@ impl Service {
     /// A legacy client that begins a session means that one from then on, also where it does not name it: so agents
     /// read `start_session`, and what they claim there is not refused to their next call. The session it leaves ends,
     /// unless it holds something.
-    async fn follow(&self, caller: &Caller, answer: &Map<String, Value>) {
+    async fn follow(&self, caller: &ActionCaller, answer: &Map<String, Value>) {
         let (Some(left), Some(begun)) = (&caller.default_session, session_of(answer)) else { return };
         *self.begun_session.lock() = Some(begun);
         let leave = LeaveSession { session_id: left.clone() };
@@ -121,7 +125,7 @@ impl Service {
     }
 
     /// A legacy client whose session was over was given a new one by its call, and means that from then on.
-    fn adopt(&self, caller: &Caller, answer: &Map<String, Value>) {
+    fn adopt(&self, caller: &ActionCaller, answer: &Map<String, Value>) {
         let used = session_of(answer).filter(|used| caller.default_session.as_ref().is_some_and(|left| left != used));
         if let Some(used) = used {
             *self.begun_session.lock() = Some(used);
@@ -129,14 +133,14 @@ impl Service {
     }
 
     /// The one tool that waits.
-    pub(super) async fn wait(&self, known: &[String], arguments: Object, context: Context) -> Answered {
+    pub(super) async fn wait(&self, known: &[String], arguments: JsonObject, context: HandlerContext) -> ToolAnswer {
         let wish: GetNotifications = read(known, &arguments).map_err(told)?;
         let caller = self.caller(&context).await.map_err(told)?;
         let output = self.pm.wait_for_notifications(&caller, wish).await.map_err(told)?;
         Ok(self.answer(&caller, object_of(json!(output)), &[]))
     }
 
-    fn answer(&self, caller: &Caller, mut answer: Map<String, Value>, notices: &[Notice]) -> ToolOutput {
+    fn answer(&self, caller: &ActionCaller, mut answer: Map<String, Value>, notices: &[Notice]) -> ToolOutput {
         if let Some(session) = &caller.default_session {
             answer.entry("session_id").or_insert_with(|| json!(session));
         }
@@ -153,15 +157,15 @@ impl Service {
 }
 
 /// A tool, from the arguments it takes to the deed they ask for.
-pub(super) struct Bound {
+pub(super) struct PmTool {
     pub(super) name: &'static str,
     /// The arguments it knows.
     pub(super) known: Vec<String>,
-    pub(super) read: fn(&[String], &Object) -> Result<Deed, Fault>,
+    pub(super) read: fn(&[String], &JsonObject) -> Result<ErasedAction, PmFault>,
 }
 
 /// How a tool call ends.
-pub(super) type Answered = Result<ToolOutput, Error>;
+pub(super) type ToolAnswer = Result<ToolOutput, HandlerError>;
 
 fn era_of(client: &ClientProfile) -> Era {
     match client.version.era() {
@@ -185,17 +189,17 @@ fn object_of(output: Value) -> Map<String, Value> {
 
 fn written(answer: Map<String, Value>) -> ToolOutput {
     let answer = Value::Object(answer);
-    ToolOutput::text(text::outline(&answer)).with_structured(Raw::from(answer))
+    ToolOutput::text(text::outline(&answer)).with_structured(RawJson::from(answer))
 }
 
 /// Reads arguments. Null means absent, as some clients write it; what the schema does not know is refused here, since
 /// not every record can refuse it by itself.
-pub(super) fn read<A: DeserializeOwned>(known: &[String], arguments: &Object) -> Result<A, Fault> {
-    let mut members = Splice::with_capacity(arguments.bytes().len());
+pub(super) fn read<A: DeserializeOwned>(known: &[String], arguments: &JsonObject) -> Result<A, PmFault> {
+    let mut members = ObjectWriter::with_capacity(arguments.bytes().len());
     for member in arguments.members() {
         let (key, value) = (arguments.key(*member), arguments.value(*member));
         if !known.iter().any(|one| *one == key) {
-            return Err(Fault::invalid(format!("there is no argument `{key}`")).with("known", known));
+            return Err(PmFault::invalid(format!("there is no argument `{key}`")).with("known", known));
         }
         if !value.is_null() {
             members.raw(&key, &value);
@@ -203,24 +207,24 @@ pub(super) fn read<A: DeserializeOwned>(known: &[String], arguments: &Object) ->
     }
     members.finish().to().map_err(|error| {
         let text = error.to_string();
-        Fault::invalid(text.split(" at line ").next().unwrap_or(&text))
+        PmFault::invalid(text.split(" at line ").next().unwrap_or(&text))
     })
 }
 
 /// A refusal that a model can read and act on; only a defect is an error of the protocol.
-pub(super) fn told(fault: Fault) -> Error {
+pub(super) fn told(fault: PmFault) -> HandlerError {
     if fault.code == Code::Internal {
-        return Error::internal(fault.message);
+        return HandlerError::internal(fault.message);
     }
     let hint = if fault.hint.is_empty() { String::new() } else { format!("\nhint: {}", fault.hint) };
     let output = ToolOutput::error(format!("{}: {}{hint}", fault.code, fault.message));
-    Error::Failed(Box::new(output.with_structured(Raw::from(json!({"error": fault.to_json()})))))
+    HandlerError::Failed(Box::new(output.with_structured(RawJson::from(json!({"error": fault.to_json()})))))
 }
 
 /// The same outside of tools, where there is no result to tell it in.
-pub(super) fn refused(fault: &Fault) -> Error {
+pub(super) fn refused(fault: &PmFault) -> HandlerError {
     if fault.code == Code::Internal {
-        return Error::internal(&fault.message);
+        return HandlerError::internal(&fault.message);
     }
-    RpcError::with_data(code::INVALID_PARAMS, &fault.message, Some(&Raw::from(fault.to_json()))).into()
+    RpcError::with_data(code::INVALID_PARAMS, &fault.message, Some(&RawJson::from(fault.to_json()))).into()
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::Lang;
-use crate::action::look::TaskDetail;
+use crate::action::get_task::TaskDetail;
 use crate::domain::limit;
 
 /// The longest text beside structured content.

@@ -5,15 +5,15 @@ mod table;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tsugi_protocol::json::{Object, Raw};
-use tsugi_protocol::serve::{BoundTool, Tool};
+use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::serve::{BoundTool, ToolBuilder};
 
 use self::table::{ADMIN, STANDARD};
-use super::service::{self, Bound, Service};
-use super::{Profile, Settings};
-use crate::action::find::GetNotifications;
-use crate::action::{Action, Deed, Effect};
-use crate::domain::fault::Fault;
+use super::service::{self, PmService, PmTool};
+use super::{PmServerSettings, Profile};
+use crate::action::search::GetNotifications;
+use crate::action::{Action, ActionEffect, ErasedAction};
+use crate::domain::fault::PmFault;
 
 /// The words that stand for a shape in the table, longest first. Bounds are left to the actions, which say what is
 /// wrong: in a schema they would cost every model of every session a kilobyte.
@@ -33,7 +33,7 @@ const SHAPES: [(&str, &str); 9] = [
 ];
 
 /// One tool.
-struct Spec {
+struct ToolSpec {
     /// The smallest profile that has it.
     profile: Profile,
     name: &'static str,
@@ -41,7 +41,7 @@ struct Spec {
     japanese: &'static str,
     /// Properties of the arguments as JSON members, with shapes by name; a `!` after a name says that it is required.
     properties: &'static str,
-    bind: fn(&Arc<Service>, &Spec) -> BoundTool,
+    bind: fn(&Arc<PmService>, &ToolSpec) -> BoundTool,
 }
 
 /// A tool that does an action.
@@ -50,8 +50,8 @@ const fn tool<A: Action>(
     english: &'static str,
     japanese: &'static str,
     properties: &'static str,
-) -> Spec {
-    Spec { profile, name: A::NAME, english, japanese, properties, bind: bind::<A> }
+) -> ToolSpec {
+    ToolSpec { profile, name: A::NAME, english, japanese, properties, bind: bind::<A> }
 }
 
 /// The same for an action that knows nothing of keys: the call is remembered around it.
@@ -60,8 +60,8 @@ const fn keyed_tool<A: Action>(
     english: &'static str,
     japanese: &'static str,
     properties: &'static str,
-) -> Spec {
-    Spec { profile, name: A::NAME, english, japanese, properties, bind: bind_keyed::<A> }
+) -> ToolSpec {
+    ToolSpec { profile, name: A::NAME, english, japanese, properties, bind: bind_keyed::<A> }
 }
 
 /// The one tool that may wait for something to happen.
@@ -70,12 +70,12 @@ const fn waiting_tool(
     english: &'static str,
     japanese: &'static str,
     properties: &'static str,
-) -> Spec {
-    Spec { profile, name: GetNotifications::NAME, english, japanese, properties, bind: bind_waiting }
+) -> ToolSpec {
+    ToolSpec { profile, name: GetNotifications::NAME, english, japanese, properties, bind: bind_waiting }
 }
 
 /// The tools of the service's profile, always in the same order.
-pub(super) fn tools(service: &Arc<Service>) -> Vec<BoundTool> {
+pub(super) fn tools(service: &Arc<PmService>) -> Vec<BoundTool> {
     let wanted = service.settings.profile;
     let admin = ADMIN.iter().filter(|_| wanted == Profile::All);
     let specs = STANDARD.iter().filter(|spec| is_within(spec.profile, wanted)).chain(admin);
@@ -87,7 +87,7 @@ fn is_within(profile: Profile, wanted: Profile) -> bool {
     rank(profile) <= rank(wanted)
 }
 
-impl Spec {
+impl ToolSpec {
     /// The properties by name, and the names that are required.
     fn arguments(&self) -> (Map<String, Value>, Vec<String>) {
         let mut text = format!("{{{}}}", self.properties);
@@ -116,9 +116,9 @@ impl Spec {
         self.arguments().0.into_iter().map(|(name, _)| name).collect()
     }
 
-    fn described(&self, settings: &Settings, is_read: bool) -> Tool {
-        let tool = Tool::new(self.name, settings.lang.pick(self.english, self.japanese))
-            .input_schema(Raw::from(Value::Object(self.schema())));
+    fn described(&self, settings: &PmServerSettings, is_read: bool) -> ToolBuilder {
+        let tool = ToolBuilder::new(self.name, settings.lang.pick(self.english, self.japanese))
+            .input_schema(RawJson::from(Value::Object(self.schema())));
         let tool = if is_read { tool.read_only() } else { tool.destructive(false) };
         // That none reaches out of the house is said where there is room for it: the small lists have eight kilobytes
         // in all. That a call can be repeated is true of one with a key only, which no annotation can say.
@@ -126,24 +126,25 @@ impl Spec {
     }
 }
 
-fn bind<A: Action>(service: &Arc<Service>, spec: &Spec) -> BoundTool {
-    let is_read = matches!(A::EFFECT, Effect::Read | Effect::ReadAfterSweep);
-    let read = |known: &[String], arguments: &Object| service::read::<A>(known, arguments).map(Deed::of);
-    bind_deed(service, spec, is_read, Bound { name: A::NAME, known: spec.known(), read })
+fn bind<A: Action>(service: &Arc<PmService>, spec: &ToolSpec) -> BoundTool {
+    let is_read = matches!(A::EFFECT, ActionEffect::Read | ActionEffect::ReadAfterSweep);
+    let read = |known: &[String], arguments: &JsonObject| service::read::<A>(known, arguments).map(ErasedAction::of);
+    bind_deed(service, spec, is_read, PmTool { name: A::NAME, known: spec.known(), read })
 }
 
-fn bind_keyed<A: Action>(service: &Arc<Service>, spec: &Spec) -> BoundTool {
-    let read = |known: &[String], arguments: &Object| {
+fn bind_keyed<A: Action>(service: &Arc<PmService>, spec: &ToolSpec) -> BoundTool {
+    let read = |known: &[String], arguments: &JsonObject| {
         let key = arguments.get_str("idempotency_key").map(|key| key.into_owned());
         if key.is_none() && arguments.get("idempotency_key").is_some_and(|given| !given.is_null()) {
-            return Err(Fault::invalid("idempotency_key must be a text"));
+            return Err(PmFault::invalid("idempotency_key must be a text"));
         }
-        service::read::<A>(known, &arguments.without("idempotency_key")).map(|action| Deed::keyed(action, key))
+        service::read::<A>(known, &arguments.without("idempotency_key"))
+            .map(|action| ErasedAction::with_idempotency_key(action, key))
     };
-    bind_deed(service, spec, false, Bound { name: A::NAME, known: spec.known(), read })
+    bind_deed(service, spec, false, PmTool { name: A::NAME, known: spec.known(), read })
 }
 
-fn bind_deed(service: &Arc<Service>, spec: &Spec, is_read: bool, tool: Bound) -> BoundTool {
+fn bind_deed(service: &Arc<PmService>, spec: &ToolSpec, is_read: bool, tool: PmTool) -> BoundTool {
     let (service, tool) = (service.clone(), Arc::new(tool));
     spec.described(&service.settings, is_read).raw_handler(move |arguments, context| {
         let (service, tool) = (service.clone(), tool.clone());
@@ -151,7 +152,7 @@ fn bind_deed(service: &Arc<Service>, spec: &Spec, is_read: bool, tool: Bound) ->
     })
 }
 
-fn bind_waiting(service: &Arc<Service>, spec: &Spec) -> BoundTool {
+fn bind_waiting(service: &Arc<PmService>, spec: &ToolSpec) -> BoundTool {
     let (service, known) = (service.clone(), Arc::new(spec.known()));
     spec.described(&service.settings, true).raw_handler(move |arguments, context| {
         let (service, known) = (service.clone(), known.clone());

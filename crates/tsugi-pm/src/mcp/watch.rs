@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tsugi_protocol::serve::{Notifier, Server};
+use tsugi_protocol::serve::{ChangeNotifier, InProcessServer};
 
-use super::service::Service;
-use crate::action::caller::Caller;
-use crate::action::look::{GetTask, Section};
-use crate::domain::event::{EntityType, Event};
-use crate::domain::fault::Fault;
+use super::service::PmService;
+use crate::action::caller::ActionCaller;
+use crate::action::get_task::{GetTask, Section};
+use crate::domain::event::{EntityType, HistoryEvent};
+use crate::domain::fault::PmFault;
 use crate::domain::id::{TaskId, TaskRef};
 
 /// Whoever begins to watch hears of what happened in the last moment too: a legacy client's wish is answered a little
@@ -23,13 +23,13 @@ const LOOK_UP: Duration = Duration::from_secs(5);
 /// Where in the history telling begins. It is looked up when the first comes who watches, before it hears that it will
 /// be told, so that the database is asked nothing while nobody does.
 #[derive(Debug, Default)]
-pub(super) struct Place {
-    state: Mutex<State>,
+pub(super) struct EventCursor {
+    state: Mutex<WatchState>,
     found: Notify,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum WatchState {
     /// Nobody watches.
     #[default]
     Resting,
@@ -38,16 +38,16 @@ enum State {
     Telling,
 }
 
-impl Place {
+impl EventCursor {
     /// Somebody begins to watch. Whoever comes while others are told hears what they hear.
-    pub(super) async fn prepare(&self, service: &Service) {
-        if !matches!(*self.state.lock(), State::Resting) {
+    pub(super) async fn prepare(&self, service: &PmService) {
+        if !matches!(*self.state.lock(), WatchState::Resting) {
             return;
         }
         let place = look(service).await.ok();
         let mut state = self.state.lock();
-        if matches!(*state, State::Resting) {
-            *state = State::Found(place);
+        if matches!(*state, WatchState::Resting) {
+            *state = WatchState::Found(place);
             self.found.notify_one();
         }
     }
@@ -55,34 +55,34 @@ impl Place {
     /// Whether there is somebody to tell; who has just come is told from the place that was found.
     fn is_telling(&self, since: &mut Option<i64>) -> bool {
         let mut state = self.state.lock();
-        if let State::Found(place) = *state {
-            (*since, *state) = (place, State::Telling);
+        if let WatchState::Found(place) = *state {
+            (*since, *state) = (place, WatchState::Telling);
         }
-        matches!(*state, State::Telling)
+        matches!(*state, WatchState::Telling)
     }
 
     /// Whether anybody still watches. Asked under the lock: who comes next finds us either telling or resting.
-    fn goes_on(&self, notifier: &Notifier) -> bool {
+    fn goes_on(&self, notifier: &ChangeNotifier) -> bool {
         let mut state = self.state.lock();
         let goes_on = notifier.is_any_watched();
         if !goes_on {
-            *state = State::Resting;
+            *state = WatchState::Resting;
         }
         goes_on
     }
 }
 
-async fn look(service: &Service) -> Result<i64, Fault> {
+async fn look(service: &PmService) -> Result<i64, PmFault> {
     service.pm.store().read(|tx| tx.event_seq_before(MOMENT_MS)).await
 }
 
 /// Tells subscribers of changes for as long as the server lives.
-pub(super) fn start(service: &Arc<Service>, server: &Arc<Server>) {
+pub(super) fn start(service: &Arc<PmService>, server: &Arc<InProcessServer>) {
     let (service, server, notifier) = (service.clone(), Arc::downgrade(server), server.notifier().clone());
     tokio::spawn(async move { watch(&service, &server, &notifier).await });
 }
 
-async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier) {
+async fn watch(service: &PmService, server: &Weak<InProcessServer>, notifier: &ChangeNotifier) {
     let mut since = None;
     while server.strong_count() > 0 {
         let told = match service.place.is_telling(&mut since) {
@@ -101,7 +101,7 @@ async fn watch(service: &Service, server: &Weak<Server>, notifier: &Notifier) {
 }
 
 /// Tells every change until nobody watches any more. After a fault, `since` is where to go on.
-async fn tell(service: &Service, notifier: &Notifier, since: &mut Option<i64>) -> Result<(), Fault> {
+async fn tell(service: &PmService, notifier: &ChangeNotifier, since: &mut Option<i64>) -> Result<(), PmFault> {
     let place = match *since {
         Some(place) => place,
         None => look(service).await?,
@@ -122,7 +122,7 @@ async fn tell(service: &Service, notifier: &Notifier, since: &mut Option<i64>) -
     Ok(())
 }
 
-async fn announce(service: &Service, notifier: &Notifier, event: &Event) {
+async fn announce(service: &PmService, notifier: &ChangeNotifier, event: &HistoryEvent) {
     for uri in addresses(service, event) {
         notifier.resource_updated(&uri);
     }
@@ -150,7 +150,7 @@ fn project_addresses(name: &str) -> [String; 4] {
 }
 
 /// Addresses that belong neither to one task nor to one project.
-fn addresses(service: &Service, event: &Event) -> Vec<String> {
+fn addresses(service: &PmService, event: &HistoryEvent) -> Vec<String> {
     let mut addresses = Vec::new();
     match event.entity_type {
         EntityType::Session => {
@@ -169,8 +169,8 @@ fn addresses(service: &Service, event: &Event) -> Vec<String> {
 }
 
 /// `KEY-n`, since a task may be watched under either name.
-async fn reference(service: &Service, task: &TaskId) -> Option<String> {
+async fn reference(service: &PmService, task: &TaskId) -> Option<String> {
     let wish = GetTask { task_id: TaskRef::Id(task.clone()), include: vec![Section::Acceptance], max_bytes: None };
-    let found = service.pm.perform(&Caller::operator(), wish).await.ok()?;
+    let found = service.pm.perform(&ActionCaller::operator(), wish).await.ok()?;
     Some(found.task.reference)
 }

@@ -7,21 +7,21 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserialize
 use serde::forward_to_deserialize_any;
 use serde_json::Error;
 
-use super::table::{Column, Shape, Table};
-use super::value::{Row, Value};
+use super::table::{ColumnShape, RecordTable, TableColumn};
+use super::value::{SqlRow, SqlValue};
 
 /// Reads a record from a row in the order of the table's columns.
-pub(super) fn record<R: DeserializeOwned>(table: &Table, row: &Row) -> Result<R, Error> {
-    R::deserialize(Fields { left: table.columns.iter().zip(&row.0), cell: None })
+pub(super) fn record<R: DeserializeOwned>(table: &RecordTable, row: &SqlRow) -> Result<R, Error> {
+    R::deserialize(FieldMap { left: table.columns.iter().zip(&row.0), cell: None })
 }
 
 /// The columns of a row as fields.
-struct Fields<'de> {
-    left: Zip<Iter<'de, Column>, Iter<'de, Value>>,
-    cell: Option<Cell<'de>>,
+struct FieldMap<'de> {
+    left: Zip<Iter<'de, TableColumn>, Iter<'de, SqlValue>>,
+    cell: Option<FieldCell<'de>>,
 }
 
-impl<'de> Deserializer<'de> for Fields<'de> {
+impl<'de> Deserializer<'de> for FieldMap<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -34,12 +34,12 @@ impl<'de> Deserializer<'de> for Fields<'de> {
     }
 }
 
-impl<'de> MapAccess<'de> for Fields<'de> {
+impl<'de> MapAccess<'de> for FieldMap<'de> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let Some((column, value)) = self.left.next() else { return Ok(None) };
-        self.cell = Some(Cell { value, shape: column.shape });
+        self.cell = Some(FieldCell { value, shape: column.shape });
         seed.deserialize(column.name.into_deserializer()).map(Some)
     }
 
@@ -49,21 +49,21 @@ impl<'de> MapAccess<'de> for Fields<'de> {
 }
 
 /// One column of one row.
-struct Cell<'de> {
-    value: &'de Value,
-    shape: Shape,
+struct FieldCell<'de> {
+    value: &'de SqlValue,
+    shape: ColumnShape,
 }
 
-impl<'de> Deserializer<'de> for Cell<'de> {
+impl<'de> Deserializer<'de> for FieldCell<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match (self.value, self.shape) {
-            (Value::Null, _) => visitor.visit_unit(),
-            (Value::Int(number), _) => visitor.visit_i64(*number),
-            (Value::Real(number), _) => visitor.visit_f64(*number),
-            (Value::Text(text), Shape::Plain) => visitor.visit_borrowed_str(text),
-            (Value::Text(text), Shape::Json) => {
+            (SqlValue::Null, _) => visitor.visit_unit(),
+            (SqlValue::Int(number), _) => visitor.visit_i64(*number),
+            (SqlValue::Real(number), _) => visitor.visit_f64(*number),
+            (SqlValue::Text(text), ColumnShape::Plain) => visitor.visit_borrowed_str(text),
+            (SqlValue::Text(text), ColumnShape::Json) => {
                 let mut json = serde_json::Deserializer::from_str(text);
                 let read = json.deserialize_any(visitor)?;
                 json.end()?;
@@ -74,7 +74,7 @@ impl<'de> Deserializer<'de> for Cell<'de> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
-            Value::Null => visitor.visit_none(),
+            SqlValue::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -90,10 +90,10 @@ impl<'de> Deserializer<'de> for Cell<'de> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match (self.value, self.shape) {
-            (Value::Text(text), Shape::Plain) => {
+            (SqlValue::Text(text), ColumnShape::Plain) => {
                 text.as_str().into_deserializer().deserialize_enum(name, variants, visitor)
             }
-            (Value::Text(text), Shape::Json) => {
+            (SqlValue::Text(text), ColumnShape::Json) => {
                 serde_json::Deserializer::from_str(text).deserialize_enum(name, variants, visitor)
             }
             _ => self.deserialize_any(visitor),
@@ -110,7 +110,7 @@ impl<'de> Deserializer<'de> for Cell<'de> {
 mod tests {
     use super::*;
     use crate::domain::project::Project;
-    use crate::store::table::Record;
+    use crate::store::table::TableRecord;
 
     #[test]
     fn a_record_comes_back_from_its_own_row_and_a_bad_row_is_refused() {
@@ -118,12 +118,12 @@ mod tests {
         let text = r#"{"id":"prj_1","key":"WEB","name":"a \"b\"","description":"","status":"active","policy":{"resume_grace_s":7},
             "next_number":3,"version":1,"created_at":5,"updated_at":6,"archived_at":null}"#;
         let project: Project = serde_json::from_str(text).unwrap();
-        let mut row = Row(table.values(&project.to_fields().unwrap()));
+        let mut row = SqlRow(table.values(&project.to_fields().unwrap()));
         assert_eq!(record::<Project>(&table, &row).unwrap(), project);
-        row.0[4] = Value::Text("asleep".to_owned());
+        row.0[4] = SqlValue::Text("asleep".to_owned());
         assert!(record::<Project>(&table, &row).is_err());
-        row.0[4] = Value::Text("active".to_owned());
-        row.0[5] = Value::Text("{} and more".to_owned());
+        row.0[4] = SqlValue::Text("active".to_owned());
+        row.0[5] = SqlValue::Text("{} and more".to_owned());
         assert!(record::<Project>(&table, &row).is_err());
     }
 }

@@ -7,16 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::domain::time::{Moment, steady};
 
 /// A source of time.
-pub trait Clock: Send + Sync {
+pub trait TimeSource: Send + Sync {
     /// The time now.
     fn now(&self) -> Moment;
 }
 
 /// How far the time that counts is ahead of the clock, for as long as a store is open.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead(AtomicI64);
+pub(crate) struct ClockLead(AtomicI64);
 
-impl Ahead {
+impl ClockLead {
     /// The time that counts; see [`steady`].
     pub(crate) fn settle(&self, clock: Moment, last_recorded: Option<Moment>) -> Moment {
         let (now, ahead) = steady(clock, self.0.load(Ordering::Relaxed), last_recorded);
@@ -29,7 +29,7 @@ impl Ahead {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
+impl TimeSource for SystemClock {
     fn now(&self) -> Moment {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
@@ -57,7 +57,7 @@ impl ManualClock {
     }
 }
 
-impl Clock for ManualClock {
+impl TimeSource for ManualClock {
     fn now(&self) -> Moment {
         Moment(self.0.load(Ordering::SeqCst))
     }

@@ -1,15 +1,15 @@
 //! The few places where the two engines say the same thing in different words.
 
-use crate::domain::policy::Policy;
+use crate::domain::policy::ProjectPolicy;
 
 /// Which SQL is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum SqlDialect {
     Sqlite,
     Postgres,
 }
 
-impl Dialect {
+impl SqlDialect {
     /// Keeps the selected rows from others until the transaction ends. SQLite has one writer, so nothing is needed.
     ///
     /// Not `FOR UPDATE`: every row that refers to this one takes `KEY SHARE` on it in passing, in whatever order, which
@@ -69,7 +69,7 @@ impl Dialect {
     /// waited long enough; or, when it holds nothing, its own project has.
     pub(crate) fn is_grace_over(self) -> String {
         let grace = self.number_in("p.policy", "resume_grace_s");
-        let usual = Policy::default().resume_grace_s;
+        let usual = ProjectPolicy::default().resume_grace_s;
         format!(
             "t.state = 'disconnected' AND t.disconnected_at <= ?1 AND (EXISTS (SELECT 1 FROM claim c \
              JOIN project p ON p.id = c.project_id WHERE c.session_id = t.id AND c.state = 'live' \

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::Store;
+use super::PmStore;
 use super::tx::EventFilter;
-use crate::domain::event::Event;
-use crate::domain::fault::Fault;
+use crate::domain::event::HistoryEvent;
+use crate::domain::fault::PmFault;
 use crate::domain::id::ProjectId;
 
 /// How many events are read at once; a slow reader holds no more than these in memory.
@@ -17,15 +17,15 @@ const PAGE: i64 = 100;
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 
 /// A reader's place in the history. Events are read from the database, so a slow reader loses none.
-pub struct Feed {
-    store: Store,
+pub struct EventFeed {
+    store: PmStore,
     filter: EventFilter,
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<HistoryEvent>,
     changes: watch::Receiver<u64>,
 }
 
-impl Feed {
-    pub(super) fn new(store: Store, since_seq: i64) -> Self {
+impl EventFeed {
+    pub(super) fn new(store: PmStore, since_seq: i64) -> Self {
         let changes = store.changes();
         let filter = EventFilter { since: since_seq, limit: PAGE, ..EventFilter::default() };
         Self { store, filter, waiting: VecDeque::new(), changes }
@@ -39,7 +39,7 @@ impl Feed {
     }
 
     /// The next event, as soon as there is one. Safe to drop and call again: no event is lost.
-    pub async fn next(&mut self) -> Result<Event, Fault> {
+    pub async fn next(&mut self) -> Result<HistoryEvent, PmFault> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
@@ -52,7 +52,7 @@ impl Feed {
         }
     }
 
-    async fn fill(&mut self) -> Result<bool, Fault> {
+    async fn fill(&mut self) -> Result<bool, PmFault> {
         let filter = self.filter.clone();
         let events = self.store.read(move |tx| tx.event_list(&filter)).await?;
         if let Some(last) = events.last() {

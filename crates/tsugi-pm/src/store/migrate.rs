@@ -3,39 +3,39 @@
 //! Our own runner instead of a crate: each step must begin with the write lock (sixteen processes may open a new file
 //! at once), a newer schema must be refused, and a backup comes first; what a crate would add is the list of files.
 
-use super::OpenError;
+use super::StoreOpenError;
 use super::tx::hex_digest;
 
 /// One step, in both dialects.
-pub(crate) struct Step {
+pub(crate) struct MigrationStep {
     pub(crate) name: &'static str,
     pub(crate) sqlite: &'static str,
     pub(crate) postgres: &'static str,
 }
 
 /// Every step, oldest first. Never change one that was released; add another.
-pub(crate) const STEPS: &[Step] = &[
-    Step {
+pub(crate) const STEPS: &[MigrationStep] = &[
+    MigrationStep {
         name: "records",
         sqlite: include_str!("migrate/sqlite_0001.sql"),
         postgres: include_str!("migrate/postgres_0001.sql"),
     },
-    Step {
+    MigrationStep {
         name: "search",
         sqlite: include_str!("migrate/sqlite_0002.sql"),
         postgres: include_str!("migrate/postgres_0002.sql"),
     },
-    Step {
+    MigrationStep {
         name: "rules",
         sqlite: include_str!("migrate/sqlite_0003.sql"),
         postgres: include_str!("migrate/postgres_0003.sql"),
     },
-    Step {
+    MigrationStep {
         name: "archive",
         sqlite: include_str!("migrate/sqlite_0004.sql"),
         postgres: include_str!("migrate/postgres_0004.sql"),
     },
-    Step {
+    MigrationStep {
         name: "own tasks",
         sqlite: include_str!("migrate/sqlite_0005.sql"),
         postgres: include_str!("migrate/postgres_0005.sql"),
@@ -55,15 +55,15 @@ pub(crate) const READ_RECORD: &str = "SELECT version, checksum FROM migration OR
 pub(crate) fn check(
     taken: &[(i64, String)],
     known: usize,
-    text: fn(&Step) -> &'static str,
-) -> Result<usize, OpenError> {
+    text: fn(&MigrationStep) -> &'static str,
+) -> Result<usize, StoreOpenError> {
     for (at, (version, checksum)) in taken.iter().enumerate() {
         let Some(step) = STEPS[..known.min(KNOWN)].get(at) else {
             let found = taken.last().map_or(0, |(version, _)| *version);
-            return Err(OpenError::Newer { found, known });
+            return Err(StoreOpenError::Newer { found, known });
         };
         if *version != at as i64 + 1 || *checksum != hex_digest(text(step).as_bytes()) {
-            return Err(OpenError::Altered { version: *version });
+            return Err(StoreOpenError::Altered { version: *version });
         }
     }
     Ok(taken.len())
@@ -86,9 +86,9 @@ mod tests {
     fn a_known_history_is_accepted_a_newer_or_altered_one_is_refused() {
         assert_eq!(check(&taken(0), KNOWN, |step| step.sqlite).unwrap(), 0);
         assert_eq!(check(&taken(KNOWN), KNOWN, |step| step.sqlite).unwrap(), KNOWN);
-        assert!(matches!(check(&taken(KNOWN), KNOWN - 1, |step| step.sqlite), Err(OpenError::Newer { .. })));
+        assert!(matches!(check(&taken(KNOWN), KNOWN - 1, |step| step.sqlite), Err(StoreOpenError::Newer { .. })));
         let mut altered = taken(KNOWN);
         altered[0].1 = "0".repeat(64);
-        assert!(matches!(check(&altered, KNOWN, |step| step.sqlite), Err(OpenError::Altered { version: 1 })));
+        assert!(matches!(check(&altered, KNOWN, |step| step.sqlite), Err(StoreOpenError::Altered { version: 1 })));
     }
 }

@@ -18,13 +18,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use self::fault::{fault, unreachable_at_first, unreachable_now};
-use self::listen::Listener;
-use self::pipe::{Patience, PostgresSql};
-use self::run::{Ended, transact};
-use self::tls::Tls;
-use super::clock::{Ahead, Clock};
-use super::{Boxed, Meter, Mode, OpenError, Options, Work};
-use crate::domain::fault::{Code, Fault};
+use self::listen::PostgresListener;
+use self::pipe::{PostgresSql, StatementTimeout};
+use self::run::{FinishedTransaction, transact};
+use self::tls::PostgresTls;
+use super::clock::{ClockLead, TimeSource};
+use super::{BoxedResult, StoreMeter, StoreOpenError, StoreOptions, TxMode, TxWork};
+use crate::domain::fault::{Code, PmFault};
 
 /// How many times as long as a call waits for locks one answer may take. A database that is stopped or cut off says nothing at
 /// all, and nobody may wait for it for ever.
@@ -33,28 +33,28 @@ const STATEMENT: u32 = 3;
 const TRIES: u32 = 30;
 
 /// The pool and the listener of one database.
-pub(super) struct Postgres {
+pub(super) struct PostgresEngine {
     pool: Pool,
     /// Where it is, for people.
     place: String,
-    clock: Option<Arc<dyn Clock>>,
-    ahead: Arc<Ahead>,
+    clock: Option<Arc<dyn TimeSource>>,
+    ahead: Arc<ClockLead>,
     longest_wait: Duration,
-    listener: Listener,
-    meter: Option<Meter>,
+    listener: PostgresListener,
+    meter: Option<StoreMeter>,
 }
 
-impl Postgres {
+impl PostgresEngine {
     /// Connects and migrates.
-    pub(super) async fn open(address: &str, options: Options) -> Result<Self, OpenError> {
+    pub(super) async fn open(address: &str, options: StoreOptions) -> Result<Self, StoreOpenError> {
         let config = open::config(address)?;
-        let tls = Tls::of(&config)?;
+        let tls = PostgresTls::of(&config)?;
         let pool = open::pool(&config, &tls, &options)?;
         let place = open::place(&config);
         let client = pool.get().await.map_err(|error| unreachable_at_first(&error, &place))?;
         open::migrate(client, options.known_migrations).await?;
         Ok(Self {
-            listener: Listener::new(config, tls, pool.clone()),
+            listener: PostgresListener::new(config, tls, pool.clone()),
             pool,
             place,
             clock: options.clock,
@@ -65,13 +65,13 @@ impl Postgres {
     }
 
     /// Runs one transaction; one that writes, again if another overtakes it, for as long as the call may wait.
-    pub(super) async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+    pub(super) async fn run(&self, mode: TxMode, work: TxWork) -> Result<BoxedResult, PmFault> {
         let work = Arc::new(work);
         let deadline = Instant::now() + self.longest_wait;
-        let patience = Patience { longest_answer: self.longest_wait * STATEMENT, deadline };
+        let patience = StatementTimeout { longest_answer: self.longest_wait * STATEMENT, deadline };
         for tries in 0..TRIES {
             let ended = self.once(mode, Arc::clone(&work), patience).await?;
-            if mode != Mode::Write || !ended.is_overtaken {
+            if mode != TxMode::Write || !ended.is_overtaken {
                 return ended.result;
             }
             tokio::time::sleep(pause(tries).min(patience.left())).await;
@@ -79,10 +79,15 @@ impl Postgres {
                 break;
             }
         }
-        Err(Fault::new(Code::Busy, "other transactions were faster again and again").hint("try again"))
+        Err(PmFault::new(Code::Busy, "other transactions were faster again and again").hint("try again"))
     }
 
-    async fn once(&self, mode: Mode, work: Arc<Work>, patience: Patience) -> Result<Ended, Fault> {
+    async fn once(
+        &self,
+        mode: TxMode,
+        work: Arc<TxWork>,
+        patience: StatementTimeout,
+    ) -> Result<FinishedTransaction, PmFault> {
         let client = self.connection(patience.left()).await?;
         let (clock, ahead) = (self.clock.clone(), Arc::clone(&self.ahead));
         let (handle, meter, teller) = (Handle::current(), self.meter.clone(), self.listener.teller());
@@ -98,11 +103,11 @@ impl Postgres {
             }
             ended
         });
-        running.await.map_err(|error| Fault::internal(error.to_string()))
+        running.await.map_err(|error| PmFault::internal(error.to_string()))
     }
 
     /// A connection, waiting for it in line no longer than this.
-    async fn connection(&self, longest: Duration) -> Result<Object, Fault> {
+    async fn connection(&self, longest: Duration) -> Result<Object, PmFault> {
         let timeouts = Timeouts { wait: Some(longest), ..self.pool.timeouts() };
         self.pool.timeout_get(&timeouts).await.map_err(|error| unreachable_now(&error, &self.place))
     }
@@ -111,7 +116,7 @@ impl Postgres {
         self.listener.subscribe()
     }
 
-    pub(super) async fn size(&self) -> Result<u64, Fault> {
+    pub(super) async fn size(&self) -> Result<u64, PmFault> {
         let client = self.connection(self.longest_wait).await?;
         let row = client
             .query_one("SELECT pg_database_size(current_database())", &[])

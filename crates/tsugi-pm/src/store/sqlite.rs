@@ -16,85 +16,92 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use self::files::Files;
-use self::open::Opened;
-use self::queue::Place;
-use self::reader::Readers;
+use self::files::DatabaseFiles;
+use self::open::OpenedDatabase;
+use self::queue::WriterTicket;
+use self::reader::ReaderPool;
 use self::run::transact;
-use self::watch::Watch;
-use super::clock::{Ahead, Clock, SystemClock};
-use super::{Boxed, Meter, Mode, OpenError, Options, Work};
-use crate::domain::fault::{Code, Fault};
+use self::watch::DatabaseWatch;
+use super::clock::{ClockLead, SystemClock, TimeSource};
+use super::{BoxedResult, StoreMeter, StoreOpenError, StoreOptions, TxMode, TxWork};
+use crate::domain::fault::{Code, PmFault};
 
 /// Work for the writer thread.
-type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+type WriterJob = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// Writes that may wait in line; beyond it a caller hears `busy` at once instead of waiting unboundedly.
 const QUEUE: usize = 256;
 
 /// What every transaction needs besides its connection.
 #[derive(Clone)]
-pub(super) struct Setting {
-    clock: Arc<dyn Clock>,
-    ahead: Arc<Ahead>,
-    meter: Option<Meter>,
+pub(super) struct SqliteSettings {
+    clock: Arc<dyn TimeSource>,
+    ahead: Arc<ClockLead>,
+    meter: Option<StoreMeter>,
     longest_wait: Duration,
 }
 
 /// Threads and connections of one open file.
-pub(super) struct Sqlite {
+pub(super) struct SqliteEngine {
     path: PathBuf,
-    files: Arc<Files>,
-    setting: Setting,
-    writer: Option<SyncSender<Job>>,
+    files: Arc<DatabaseFiles>,
+    setting: SqliteSettings,
+    writer: Option<SyncSender<WriterJob>>,
     writer_thread: Option<JoinHandle<()>>,
-    readers: Arc<Readers>,
-    watch: Watch,
+    readers: Arc<ReaderPool>,
+    watch: DatabaseWatch,
 }
 
-impl Sqlite {
+impl SqliteEngine {
     /// Opens the file, migrates it, starts the writer.
-    pub(super) async fn open(path: PathBuf, options: Options) -> Result<Self, OpenError> {
+    pub(super) async fn open(path: PathBuf, options: StoreOptions) -> Result<Self, StoreOpenError> {
         let opening =
             tokio::task::spawn_blocking(move || open::open(&path, &options).map(|opened| (path, options, opened)));
-        let (path, options, opened) = opening.await.map_err(|error| Fault::internal(error.to_string()))??;
-        let Opened { writer, reader, watcher } = opened;
+        let (path, options, opened) = opening.await.map_err(|error| PmFault::internal(error.to_string()))??;
+        let OpenedDatabase { writer, reader, watcher } = opened;
         let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let files = Arc::new(Files::of(&path));
+        let files = Arc::new(DatabaseFiles::of(&path));
         let (writer, writer_thread) =
             writer.map(|writer| start_writer(writer, Arc::clone(&files))).transpose()?.unzip();
         Ok(Self {
             path,
             files,
-            setting: Setting { clock, ahead: Arc::default(), meter: options.meter, longest_wait: options.longest_wait },
+            setting: SqliteSettings {
+                clock,
+                ahead: Arc::default(),
+                meter: options.meter,
+                longest_wait: options.longest_wait,
+            },
             writer,
             writer_thread,
-            readers: Arc::new(Readers::new(reader, options.connections)),
-            watch: Watch::new(watcher),
+            readers: Arc::new(ReaderPool::new(reader, options.connections)),
+            watch: DatabaseWatch::new(watcher),
         })
     }
 
     /// Runs one transaction: writes on the writer thread, reads on a snapshot.
-    pub(super) async fn run(&self, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+    pub(super) async fn run(&self, mode: TxMode, work: TxWork) -> Result<BoxedResult, PmFault> {
         match mode {
-            Mode::Write => self.write(work).await,
+            TxMode::Write => self.write(work).await,
             // What is read from files without a name is of no use to anybody; the writer saves it and says so.
-            Mode::Read | Mode::Snapshot if self.writer.is_some() && !self.files.are_ours() => self.write(work).await,
-            Mode::Read | Mode::Snapshot => self.readers.run(self.setting.clone(), mode, work).await,
+            TxMode::Read | TxMode::Snapshot if self.writer.is_some() && !self.files.are_ours() => {
+                self.write(work).await
+            }
+            TxMode::Read | TxMode::Snapshot => self.readers.run(self.setting.clone(), mode, work).await,
         }
     }
 
-    async fn write(&self, work: Work) -> Result<Boxed, Fault> {
+    async fn write(&self, work: TxWork) -> Result<BoxedResult, PmFault> {
         let Some(writer) = &self.writer else { return Err(read_only()) };
         let (answer, mut answered) = oneshot::channel();
         let (setting, files, tick) = (self.setting.clone(), Arc::clone(&self.files), self.watch.ticker());
         let longest_wait = self.setting.longest_wait;
         let due = Instant::now() + longest_wait;
-        let place = Place::in_line();
+        let place = WriterTicket::in_line();
         let job = place.clone().job(move |connection| {
             open::wait_until(due);
             let (result, has_events) = match files.check_before(connection) {
-                Ok(()) => transact(connection, &setting, Mode::Write, &work),
+                Ok(()) => transact(connection, &setting, TxMode::Write, &work),
                 Err(fault) => (Err(fault), false),
             };
             let result = result.and_then(|answer| files.check_after(connection).map(|()| answer));
@@ -106,7 +113,7 @@ impl Sqlite {
         });
         writer.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => overloaded(),
-            TrySendError::Disconnected(_) => Fault::internal("the writer thread is gone"),
+            TrySendError::Disconnected(_) => PmFault::internal("the writer thread is gone"),
         })?;
         let ended = match tokio::time::timeout(longest_wait, &mut answered).await {
             Ok(ended) => ended,
@@ -114,7 +121,7 @@ impl Sqlite {
             // It has begun, so it must be waited for: nobody else knows how it ends.
             Err(_) => answered.await,
         };
-        ended.map_err(|_| Fault::internal("the writer thread died during the call"))?
+        ended.map_err(|_| PmFault::internal("the writer thread died during the call"))?
     }
 
     pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
@@ -128,7 +135,7 @@ impl Sqlite {
         (length(&self.path), length(&log.into()))
     }
 
-    pub(super) async fn check(&self) -> Result<Vec<String>, Fault> {
+    pub(super) async fn check(&self) -> Result<Vec<String>, PmFault> {
         let look = super::boxed(|tx| {
             let mut complaints = Vec::new();
             for row in tx.rows("PRAGMA integrity_check(20)", &[])? {
@@ -140,11 +147,11 @@ impl Sqlite {
             }
             Ok(complaints)
         });
-        self.readers.run_afresh(self.setting.clone(), Mode::Snapshot, look).await.map(super::unboxed)
+        self.readers.run_afresh(self.setting.clone(), TxMode::Snapshot, look).await.map(super::unboxed)
     }
 }
 
-impl Drop for Sqlite {
+impl Drop for SqliteEngine {
     fn drop(&mut self) {
         // The writer must be the last to close: only a connection that may write folds the log into the file.
         self.watch.stop();
@@ -157,8 +164,11 @@ impl Drop for Sqlite {
     }
 }
 
-fn start_writer(mut connection: Connection, files: Arc<Files>) -> Result<(SyncSender<Job>, JoinHandle<()>), OpenError> {
-    let (sender, jobs) = sync_channel::<Job>(QUEUE);
+fn start_writer(
+    mut connection: Connection,
+    files: Arc<DatabaseFiles>,
+) -> Result<(SyncSender<WriterJob>, JoinHandle<()>), StoreOpenError> {
+    let (sender, jobs) = sync_channel::<WriterJob>(QUEUE);
     let thread = std::thread::Builder::new().name("pm-writer".to_owned()).spawn(move || {
         while let Ok(job) = jobs.recv() {
             job(&mut connection);
@@ -166,16 +176,16 @@ fn start_writer(mut connection: Connection, files: Arc<Files>) -> Result<(SyncSe
         let _ = connection.execute_batch("PRAGMA optimize");
         files.leave(&connection);
     });
-    let thread = thread.map_err(|error| Fault::internal(format!("cannot start the writer thread: {error}")))?;
+    let thread = thread.map_err(|error| PmFault::internal(format!("cannot start the writer thread: {error}")))?;
     Ok((sender, thread))
 }
 
 /// What a call hears that waited too long, or would have to.
-fn overloaded() -> Fault {
-    Fault::new(Code::Busy, "too many calls wait for the database already; this one was not begun").hint("try again")
+fn overloaded() -> PmFault {
+    PmFault::new(Code::Busy, "too many calls wait for the database already; this one was not begun").hint("try again")
 }
 
-fn read_only() -> Fault {
-    Fault::new(Code::StorageReadonly, "the database cannot be written")
+fn read_only() -> PmFault {
+    PmFault::new(Code::StorageReadonly, "the database cannot be written")
         .hint("check the disk and the file's permissions")
 }

@@ -7,32 +7,32 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::cell;
-use super::value::{Row, Value};
+use super::value::{SqlRow, SqlValue};
 use crate::domain::agent::Agent;
 use crate::domain::claim::Claim;
-use crate::domain::context::Context;
-use crate::domain::dependency::Dependency;
+use crate::domain::context::ContextEntry;
+use crate::domain::dependency::TaskDependency;
 use crate::domain::event::EntityType;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::handoff::Handoff;
 use crate::domain::id::ProjectId;
 use crate::domain::member::Membership;
 use crate::domain::project::Project;
-use crate::domain::session::Session;
+use crate::domain::session::AgentSession;
 use crate::domain::task::Task;
 use crate::domain::time::Moment;
-use crate::domain::token::Token;
+use crate::domain::token::AccessToken;
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ColumnShape {
     Plain,
     Json,
 }
 
 /// Whether a column's changes are history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tracking {
+pub(crate) enum HistoryTracking {
     /// A change raises the version and is written to the history.
     Versioned,
     /// Counters and signs of life: too frequent to be history, and not part of what `verify` rebuilds.
@@ -40,34 +40,34 @@ pub(crate) enum Tracking {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
-    pub(crate) tracking: Tracking,
+    pub(crate) shape: ColumnShape,
+    pub(crate) tracking: HistoryTracking,
 }
 
-const fn plain(name: &'static str) -> Column {
-    Column { name, shape: Shape::Plain, tracking: Tracking::Versioned }
+const fn plain(name: &'static str) -> TableColumn {
+    TableColumn { name, shape: ColumnShape::Plain, tracking: HistoryTracking::Versioned }
 }
 
-const fn json(name: &'static str) -> Column {
-    Column { name, shape: Shape::Json, tracking: Tracking::Versioned }
+const fn json(name: &'static str) -> TableColumn {
+    TableColumn { name, shape: ColumnShape::Json, tracking: HistoryTracking::Versioned }
 }
 
-const fn loose(name: &'static str) -> Column {
-    Column { name, shape: Shape::Plain, tracking: Tracking::Loose }
+const fn loose(name: &'static str) -> TableColumn {
+    TableColumn { name, shape: ColumnShape::Plain, tracking: HistoryTracking::Loose }
 }
 
 /// One kind of record.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct RecordTable {
     pub(crate) name: &'static str,
     pub(crate) entity: EntityType,
     pub(crate) key: &'static [&'static str],
-    pub(crate) columns: &'static [Column],
+    pub(crate) columns: &'static [TableColumn],
 }
 
-impl Table {
+impl RecordTable {
     /// The columns, for `SELECT`.
     pub(crate) fn list(&self) -> String {
         self.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
@@ -80,15 +80,15 @@ impl Table {
     }
 
     /// Turns a row in the order of the columns into fields.
-    pub(crate) fn fields(&self, row: &Row) -> Result<Map<String, Json>, Fault> {
+    pub(crate) fn fields(&self, row: &SqlRow) -> Result<Map<String, Json>, PmFault> {
         let mut fields = Map::new();
         for (at, column) in self.columns.iter().enumerate() {
             let value = match (&row.0[at], column.shape) {
-                (Value::Null, _) => Json::Null,
-                (Value::Int(number), _) => Json::from(*number),
-                (Value::Real(number), _) => Json::from(*number),
-                (Value::Text(_), Shape::Json) => row.json(at)?,
-                (Value::Text(text), Shape::Plain) => Json::from(text.as_str()),
+                (SqlValue::Null, _) => Json::Null,
+                (SqlValue::Int(number), _) => Json::from(*number),
+                (SqlValue::Real(number), _) => Json::from(*number),
+                (SqlValue::Text(_), ColumnShape::Json) => row.json(at)?,
+                (SqlValue::Text(text), ColumnShape::Plain) => Json::from(text.as_str()),
             };
             fields.insert(column.name.to_owned(), value);
         }
@@ -96,19 +96,19 @@ impl Table {
     }
 
     /// The stored form of all fields, in the order of the columns.
-    pub(crate) fn values(&self, fields: &Map<String, Json>) -> Vec<Value> {
-        let field = |column: &Column| fields.get(column.name).unwrap_or(&Json::Null);
+    pub(crate) fn values(&self, fields: &Map<String, Json>) -> Vec<SqlValue> {
+        let field = |column: &TableColumn| fields.get(column.name).unwrap_or(&Json::Null);
         self.columns.iter().map(|column| self.value(column, field(column))).collect()
     }
 
     /// The stored form of one field.
-    pub(crate) fn value(&self, column: &Column, field: &Json) -> Value {
+    pub(crate) fn value(&self, column: &TableColumn, field: &Json) -> SqlValue {
         match (field, column.shape) {
-            (Json::Null, _) => Value::Null,
-            (other, Shape::Json) => Value::Text(other.to_string()),
-            (Json::Number(number), Shape::Plain) => number.as_i64().map_or(Value::Null, Value::Int),
-            (Json::String(text), Shape::Plain) => Value::Text(text.clone()),
-            (other, Shape::Plain) => Value::Text(other.to_string()),
+            (Json::Null, _) => SqlValue::Null,
+            (other, ColumnShape::Json) => SqlValue::Text(other.to_string()),
+            (Json::Number(number), ColumnShape::Plain) => number.as_i64().map_or(SqlValue::Null, SqlValue::Int),
+            (Json::String(text), ColumnShape::Plain) => SqlValue::Text(text.clone()),
+            (other, ColumnShape::Plain) => SqlValue::Text(other.to_string()),
         }
     }
 
@@ -126,7 +126,7 @@ impl Table {
 
     /// The names of the columns whose changes are history.
     pub(crate) fn versioned(&self) -> impl Iterator<Item = &'static str> {
-        self.columns.iter().filter(|column| column.tracking == Tracking::Versioned).map(|column| column.name)
+        self.columns.iter().filter(|column| column.tracking == HistoryTracking::Versioned).map(|column| column.name)
     }
 
     /// Whether anything that is history differs.
@@ -137,7 +137,7 @@ impl Table {
 
 /// The sentences of SQL that every record of a kind needs again and again, written once.
 #[derive(Debug)]
-pub(crate) struct Sentences {
+pub(crate) struct TableStatements {
     /// By key; a lock may follow.
     pub(crate) find: String,
     /// Up to `FROM table t`.
@@ -145,8 +145,8 @@ pub(crate) struct Sentences {
     pub(crate) insert: String,
 }
 
-impl Sentences {
-    fn of(table: &Table) -> Self {
+impl TableStatements {
+    fn of(table: &RecordTable) -> Self {
         let columns: Vec<String> = table.columns.iter().map(|column| format!("t.{}", column.name)).collect();
         let condition = key_condition(table, 1);
         Self {
@@ -158,16 +158,16 @@ impl Sentences {
 }
 
 /// The condition that a row has this key, with parameters from `first` on.
-pub(crate) fn key_condition(table: &Table, first: usize) -> String {
+pub(crate) fn key_condition(table: &RecordTable, first: usize) -> String {
     let parts: Vec<String> = table.key.iter().zip(first..).map(|(name, at)| format!("{name} = ?{at}")).collect();
     parts.join(" AND ")
 }
 
 /// Something that is stored as a row, changes by version, and leaves a history.
-pub(crate) trait Record: Serialize + DeserializeOwned + Clone {
-    const TABLE: Table;
+pub(crate) trait TableRecord: Serialize + DeserializeOwned + Clone {
+    const TABLE: RecordTable;
 
-    fn sentences() -> &'static Sentences;
+    fn sentences() -> &'static TableStatements;
 
     fn project(&self) -> Option<&ProjectId>;
 
@@ -176,27 +176,27 @@ pub(crate) trait Record: Serialize + DeserializeOwned + Clone {
 
     fn version(&self) -> i64;
 
-    fn to_fields(&self) -> Result<Map<String, Json>, Fault> {
+    fn to_fields(&self) -> Result<Map<String, Json>, PmFault> {
         match serde_json::to_value(self) {
             Ok(Json::Object(fields)) => Ok(fields),
-            other => Err(Fault::internal(format!("a record is not an object: {other:?}"))),
+            other => Err(PmFault::internal(format!("a record is not an object: {other:?}"))),
         }
     }
 
-    fn from_row(row: &Row) -> Result<Self, Fault> {
+    fn from_row(row: &SqlRow) -> Result<Self, PmFault> {
         let table = Self::TABLE;
-        cell::record(&table, row).map_err(|error| Fault::internal(format!("bad row in {}: {error}", table.name)))
+        cell::record(&table, row).map_err(|error| PmFault::internal(format!("bad row in {}: {error}", table.name)))
     }
 }
 
 macro_rules! record {
     ($type:ty, $name:literal, $entity:ident, $key:expr, $project:expr, [$($column:expr),+ $(,)?] $(, $updated:ident)?) => {
-        impl Record for $type {
-            const TABLE: Table =
-                Table { name: $name, entity: EntityType::$entity, key: &$key, columns: &[$($column),+] };
+        impl TableRecord for $type {
+            const TABLE: RecordTable =
+                RecordTable { name: $name, entity: EntityType::$entity, key: &$key, columns: &[$($column),+] };
 
-            fn sentences() -> &'static Sentences {
-                static SENTENCES: LazyLock<Sentences> = LazyLock::new(|| Sentences::of(&<$type>::TABLE));
+            fn sentences() -> &'static TableStatements {
+                static SENTENCES: LazyLock<TableStatements> = LazyLock::new(|| TableStatements::of(&<$type>::TABLE));
                 &SENTENCES
             }
 
@@ -270,7 +270,7 @@ record!(
 );
 
 record!(
-    Session,
+    AgentSession,
     "session",
     Session,
     ["id"],
@@ -342,7 +342,7 @@ record!(
 );
 
 record!(
-    Dependency,
+    TaskDependency,
     "dependency",
     Dependency,
     ["task_id", "depends_on_id"],
@@ -386,7 +386,7 @@ record!(
 );
 
 record!(
-    Context,
+    ContextEntry,
     "context",
     Context,
     ["id"],
@@ -439,7 +439,7 @@ record!(
 );
 
 record!(
-    Token,
+    AccessToken,
     "token",
     Token,
     ["id"],
@@ -457,15 +457,15 @@ record!(
 );
 
 /// Every table of records, in an order in which each refers only to earlier ones (and a task to earlier tasks).
-pub(crate) const TABLES: &[Table] = &[
+pub(crate) const TABLES: &[RecordTable] = &[
     Agent::TABLE,
     Project::TABLE,
     Membership::TABLE,
-    Session::TABLE,
+    AgentSession::TABLE,
     Task::TABLE,
-    Dependency::TABLE,
+    TaskDependency::TABLE,
     Claim::TABLE,
-    Context::TABLE,
+    ContextEntry::TABLE,
     Handoff::TABLE,
-    Token::TABLE,
+    AccessToken::TABLE,
 ];

@@ -7,7 +7,7 @@ const LONGEST: usize = 80;
 
 /// What a letter belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Script {
+enum WritingSystem {
     /// Words stand between spaces.
     Spaced,
     /// Words are written together, so each pair of letters counts as one.
@@ -16,15 +16,15 @@ enum Script {
     None,
 }
 
-fn script(letter: char) -> Script {
+fn script(letter: char) -> WritingSystem {
     match letter {
         '\u{3040}'..='\u{30ff}'
         | '\u{3400}'..='\u{4dbf}'
         | '\u{4e00}'..='\u{9fff}'
         | '\u{f900}'..='\u{faff}'
-        | '々' => Script::Together,
-        letter if letter.is_alphanumeric() => Script::Spaced,
-        _ => Script::None,
+        | '々' => WritingSystem::Together,
+        letter if letter.is_alphanumeric() => WritingSystem::Spaced,
+        _ => WritingSystem::None,
     }
 }
 
@@ -38,14 +38,14 @@ fn spell(word: &str) -> String {
     spelled.chars().take(LONGEST).collect()
 }
 
-fn runs(text: &str) -> Vec<(Script, String)> {
-    let mut runs: Vec<(Script, String)> = Vec::new();
-    let mut previous = Script::None;
+fn runs(text: &str) -> Vec<(WritingSystem, String)> {
+    let mut runs: Vec<(WritingSystem, String)> = Vec::new();
+    let mut previous = WritingSystem::None;
     for letter in text.chars().flat_map(char::to_lowercase) {
         let kind = script(letter);
         match runs.last_mut() {
-            Some((last, word)) if *last == kind && previous == kind && kind != Script::None => word.push(letter),
-            _ if kind != Script::None => runs.push((kind, letter.into())),
+            Some((last, word)) if *last == kind && previous == kind && kind != WritingSystem::None => word.push(letter),
+            _ if kind != WritingSystem::None => runs.push((kind, letter.into())),
             _ => {}
         }
         previous = kind;
@@ -65,8 +65,8 @@ pub(crate) fn terms(text: &str) -> String {
     let mut terms = BTreeSet::new();
     for (kind, word) in runs(text) {
         match kind {
-            Script::Together => terms.extend(pairs(&word).iter().map(|pair| spell(pair))),
-            Script::Spaced | Script::None => drop(terms.insert(spell(&word))),
+            WritingSystem::Together => terms.extend(pairs(&word).iter().map(|pair| spell(pair))),
+            WritingSystem::Spaced | WritingSystem::None => drop(terms.insert(spell(&word))),
         }
     }
     terms.into_iter().collect::<Vec<_>>().join(" ")
@@ -77,7 +77,7 @@ pub(crate) fn query_terms(query: &str) -> Vec<String> {
     let mut terms = Vec::new();
     for (kind, word) in runs(query) {
         match kind {
-            Script::Together if word.chars().count() > 1 => {
+            WritingSystem::Together if word.chars().count() > 1 => {
                 terms.extend(pairs(&word).iter().filter(|pair| pair.chars().count() == 2).map(|pair| spell(pair)));
             }
             _ => terms.push(spell(&word)),

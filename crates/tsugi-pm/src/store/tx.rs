@@ -1,8 +1,8 @@
 //! One transaction as the use-cases see it: records go in and out by noun, and no change leaves without its event.
 //!
 //! The use-cases are written once, synchronously, against this type. SQLite runs them on its writer thread, PostgreSQL
-//! on a blocking thread; only [`Sql`] below differs. Rows are the same in both engines (numbers and texts, JSON as
-//! text), so the SQL is written once too, with the few differences in [`Dialect`].
+//! on a blocking thread; only [`SqlTransaction`] below differs. Rows are the same in both engines (numbers and texts, JSON as
+//! text), so the SQL is written once too, with the few differences in [`SqlDialect`].
 //!
 //! Why two runs of one rule cannot disagree on PostgreSQL, which has many writers at READ COMMITTED:
 //! the row lock of a task guards the task, its claims, its handoffs and its dependencies (`task_lock`); the row lock of
@@ -12,58 +12,58 @@
 mod board;
 mod claim;
 mod event;
+mod export;
 mod handoff;
+mod idempotency;
 mod name;
 mod people;
 mod search;
 mod session;
-mod side;
 mod task;
-mod whole;
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
-pub(crate) use board::{BoardFilter, TimelineFilter, Waiting};
+pub(crate) use board::{BoardFilter, TimelineFilter, WaitingTask};
 pub(crate) use event::{EventFilter, hex_digest};
-pub(crate) use search::{Hit, SearchFilter};
-pub(crate) use side::{REMEMBER_S, Remembered};
+pub(crate) use idempotency::{REMEMBER_S, RememberedAnswer};
+pub(crate) use search::{SearchFilter, SearchHit};
 pub(crate) use task::{ReadyPick, TaskFilter};
 
-use super::dialect::Dialect;
-use super::table::{Record, Table, key_condition};
-use super::value::{Row, Value};
-use crate::domain::event::{Change, changes};
-use crate::domain::fault::{Code, Fault};
+use super::dialect::SqlDialect;
+use super::table::{RecordTable, TableRecord, key_condition};
+use super::value::{SqlRow, SqlValue};
+use crate::domain::event::{FieldChange, changes};
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, ClaimId, SessionId};
 use crate::domain::time::Moment;
 
 /// A statement with its values.
 #[derive(Clone, Debug)]
-pub(crate) struct Query {
+pub(crate) struct SqlQuery {
     pub(crate) sql: String,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<SqlValue>,
 }
 
-impl Query {
-    pub(crate) fn new(sql: impl Into<String>, values: Vec<Value>) -> Self {
+impl SqlQuery {
+    pub(crate) fn new(sql: impl Into<String>, values: Vec<SqlValue>) -> Self {
         Self { sql: sql.into(), values }
     }
 }
 
 /// What a change must have done when it is over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedChange {
     /// Anything.
     Any,
     /// Changed one row of this table; none means that another transaction was faster.
     One(&'static str),
 }
 
-impl Expected {
+impl ExpectedChange {
     /// The fault of a transaction that another overtook, if this many changed rows mean that.
-    pub(crate) fn is_met(self, changed: u64) -> Result<(), Fault> {
+    pub(crate) fn is_met(self, changed: u64) -> Result<(), PmFault> {
         match self {
             Self::One(table) if changed != 1 => Err(changed_by_another(table)),
             Self::Any | Self::One(_) => Ok(()),
@@ -72,24 +72,24 @@ impl Expected {
 }
 
 /// What an engine must do: run statements of the open transaction.
-pub(crate) trait Sql {
-    fn dialect(&self) -> Dialect;
+pub(crate) trait SqlTransaction {
+    fn dialect(&self) -> SqlDialect;
 
     /// Runs a statement; answers how many rows it changed.
-    fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault>;
+    fn run(&mut self, sql: &str, values: &[SqlValue]) -> Result<u64, PmFault>;
 
     /// Runs a query; answers all its rows.
-    fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault>;
+    fn rows(&mut self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>, PmFault>;
 
     /// Runs a statement before the next question or the end of the transaction, whichever comes first; that may be where
     /// its fault is heard.
-    fn run_later(&mut self, query: Query, expected: Expected) -> Result<(), Fault> {
+    fn run_later(&mut self, query: SqlQuery, expected: ExpectedChange) -> Result<(), PmFault> {
         let changed = self.run(&query.sql, &query.values)?;
         expected.is_met(changed)
     }
 
     /// Runs queries one after the other; where the way to the database is long, in one trip.
-    fn rows_many(&mut self, queries: Vec<Query>) -> Result<Vec<Vec<Row>>, Fault> {
+    fn rows_many(&mut self, queries: Vec<SqlQuery>) -> Result<Vec<Vec<SqlRow>>, PmFault> {
         queries.iter().map(|query| self.rows(&query.sql, &query.values)).collect()
     }
 
@@ -99,7 +99,7 @@ pub(crate) trait Sql {
 
 /// Who stands behind the changes of a transaction; written on every event.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stamp {
+pub(crate) struct EventStamp {
     pub(crate) actor: Option<AgentId>,
     pub(crate) session: Option<SessionId>,
     pub(crate) claim: Option<ClaimId>,
@@ -107,17 +107,17 @@ pub(crate) struct Stamp {
 
 /// What happened, for the history.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct What<'a> {
+pub(crate) struct EventNote<'a> {
     pub(crate) kind: &'a str,
     pub(crate) reason: Option<&'a str>,
 }
 
 /// Something that happened, without a reason.
-pub(crate) const fn what(kind: &str) -> What<'_> {
-    What { kind, reason: None }
+pub(crate) const fn what(kind: &str) -> EventNote<'_> {
+    EventNote { kind, reason: None }
 }
 
-impl<'a> What<'a> {
+impl<'a> EventNote<'a> {
     pub(crate) const fn because(self, reason: Option<&'a str>) -> Self {
         Self { reason, ..self }
     }
@@ -125,11 +125,11 @@ impl<'a> What<'a> {
 
 /// One open transaction.
 pub(crate) struct Tx<'c> {
-    sql: &'c mut dyn Sql,
+    sql: &'c mut dyn SqlTransaction,
     pub(crate) now: Moment,
     /// How far that is ahead of the clock, which must have jumped back.
     pub(crate) ahead_ms: i64,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: EventStamp,
     has_events: bool,
     is_kept: bool,
     is_changed: bool,
@@ -139,12 +139,12 @@ pub(crate) struct Tx<'c> {
 
 impl<'c> Tx<'c> {
     /// Opens the use-cases' view of a transaction that has begun at `clock`, which counts as `now`.
-    pub(crate) fn new(sql: &'c mut dyn Sql, now: Moment, clock: Moment) -> Self {
+    pub(crate) fn new(sql: &'c mut dyn SqlTransaction, now: Moment, clock: Moment) -> Self {
         Self {
             sql,
             now,
             ahead_ms: now.0 - clock.0,
-            stamp: Stamp::default(),
+            stamp: EventStamp::default(),
             has_events: false,
             is_kept: false,
             is_changed: false,
@@ -152,7 +152,7 @@ impl<'c> Tx<'c> {
         }
     }
 
-    pub(crate) fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> SqlDialect {
         self.sql.dialect()
     }
 
@@ -174,33 +174,33 @@ impl<'c> Tx<'c> {
     ///
     /// A lease found to be over is ended and stays ended, although the call that found it is refused. A use-case that
     /// has changed something by itself must not do this: it is one whole, and would be undone only in half.
-    pub(crate) fn keep(&mut self) -> Result<(), Fault> {
+    pub(crate) fn keep(&mut self) -> Result<(), PmFault> {
         self.run("SAVEPOINT kept", &[])?;
         (self.is_kept, self.is_changed) = (true, false);
         Ok(())
     }
 
-    pub(crate) fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
+    pub(crate) fn run(&mut self, sql: &str, values: &[SqlValue]) -> Result<u64, PmFault> {
         self.sql.run(sql, values)
     }
 
-    pub(crate) fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault> {
+    pub(crate) fn rows(&mut self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>, PmFault> {
         self.sql.rows(sql, values)
     }
 
-    /// Several questions at once; see [`Sql::rows_many`].
-    pub(crate) fn rows_many(&mut self, queries: Vec<Query>) -> Result<Vec<Vec<Row>>, Fault> {
+    /// Several questions at once; see [`SqlTransaction::rows_many`].
+    pub(crate) fn rows_many(&mut self, queries: Vec<SqlQuery>) -> Result<Vec<Vec<SqlRow>>, PmFault> {
         self.sql.rows_many(queries)
     }
 
-    /// A change whose effect nobody asks for at once; see [`Sql::run_later`].
-    pub(crate) fn run_later(&mut self, sql: impl Into<String>, values: Vec<Value>) -> Result<(), Fault> {
-        self.sql.run_later(Query::new(sql, values), Expected::Any)
+    /// A change whose effect nobody asks for at once; see [`SqlTransaction::run_later`].
+    pub(crate) fn run_later(&mut self, sql: impl Into<String>, values: Vec<SqlValue>) -> Result<(), PmFault> {
+        self.sql.run_later(SqlQuery::new(sql, values), ExpectedChange::Any)
     }
 
     /// Waits until no other transaction holds this name. SQLite has one writer, so it never waits.
-    pub(crate) fn lock_name(&mut self, name: &str) -> Result<(), Fault> {
-        if self.dialect() == Dialect::Postgres {
+    pub(crate) fn lock_name(&mut self, name: &str) -> Result<(), PmFault> {
+        if self.dialect() == SqlDialect::Postgres {
             self.rows("SELECT pg_advisory_xact_lock(hashtextextended(?1, 0))", &[name.into()])?;
         }
         Ok(())
@@ -212,43 +212,43 @@ impl<'c> Tx<'c> {
     }
 
     /// The record with this key.
-    pub(crate) fn find<R: Record>(&mut self, key: &[Value]) -> Result<Option<R>, Fault> {
+    pub(crate) fn find<R: TableRecord>(&mut self, key: &[SqlValue]) -> Result<Option<R>, PmFault> {
         self.find_with(key, "")
     }
 
     /// The record with this key, kept from others until the transaction ends.
-    pub(crate) fn find_locked<R: Record>(&mut self, key: &[Value]) -> Result<Option<R>, Fault> {
+    pub(crate) fn find_locked<R: TableRecord>(&mut self, key: &[SqlValue]) -> Result<Option<R>, PmFault> {
         let lock = self.dialect().for_update();
         self.find_with(key, lock)
     }
 
-    pub(crate) fn find_with<R: Record>(&mut self, key: &[Value], lock: &str) -> Result<Option<R>, Fault> {
+    pub(crate) fn find_with<R: TableRecord>(&mut self, key: &[SqlValue], lock: &str) -> Result<Option<R>, PmFault> {
         let sql = format!("{}{lock}", R::sentences().find);
         self.rows(&sql, key)?.first().map(R::from_row).transpose()
     }
 
     /// All records that a query's tail selects; the tail begins after `FROM table t`.
-    pub(crate) fn select<R: Record>(&mut self, tail: &str, values: &[Value]) -> Result<Vec<R>, Fault> {
+    pub(crate) fn select<R: TableRecord>(&mut self, tail: &str, values: &[SqlValue]) -> Result<Vec<R>, PmFault> {
         let sql = format!("{} {tail}", R::sentences().select);
         records(&self.rows(&sql, values)?)
     }
 
     /// The question that [`Tx::select`] asks, to be asked together with others; [`records`] reads the answer.
-    pub(crate) fn select_query<R: Record>(tail: &str, values: Vec<Value>) -> Query {
-        Query::new(format!("{} {tail}", R::sentences().select), values)
+    pub(crate) fn select_query<R: TableRecord>(tail: &str, values: Vec<SqlValue>) -> SqlQuery {
+        SqlQuery::new(format!("{} {tail}", R::sentences().select), values)
     }
 
-    pub(crate) fn select_one<R: Record>(&mut self, tail: &str, values: &[Value]) -> Result<Option<R>, Fault> {
+    pub(crate) fn select_one<R: TableRecord>(&mut self, tail: &str, values: &[SqlValue]) -> Result<Option<R>, PmFault> {
         Ok(self.select(tail, values)?.into_iter().next())
     }
 
     /// A single number.
-    pub(crate) fn number(&mut self, sql: &str, values: &[Value]) -> Result<i64, Fault> {
+    pub(crate) fn number(&mut self, sql: &str, values: &[SqlValue]) -> Result<i64, PmFault> {
         self.rows(sql, values)?.first().map_or(Ok(0), |row| row.int(0))
     }
 
     /// Stores a new record and its event.
-    pub(crate) fn insert<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
+    pub(crate) fn insert<R: TableRecord>(&mut self, record: &R, what: EventNote<'_>) -> Result<(), PmFault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
         self.run_later(R::sentences().insert.as_str(), table.values(&fields))?;
@@ -261,12 +261,17 @@ impl<'c> Tx<'c> {
     }
 
     /// Stores fields as a row, with no event: for `import`.
-    pub(crate) fn insert_fields(&mut self, table: &Table, fields: &Map<String, Json>) -> Result<u64, Fault> {
+    pub(crate) fn insert_fields(&mut self, table: &RecordTable, fields: &Map<String, Json>) -> Result<u64, PmFault> {
         self.run(&table.insert(), &table.values(fields))
     }
 
     /// Stores a changed record, one version later, and its event. Unchanged records leave no trace.
-    pub(crate) fn update<R: Record>(&mut self, before: &R, mut after: R, what: What<'_>) -> Result<R, Fault> {
+    pub(crate) fn update<R: TableRecord>(
+        &mut self,
+        before: &R,
+        mut after: R,
+        what: EventNote<'_>,
+    ) -> Result<R, PmFault> {
         let table = R::TABLE;
         let old = before.to_fields()?;
         if !table.differs(&old, &after.to_fields()?) {
@@ -281,7 +286,7 @@ impl<'c> Tx<'c> {
     }
 
     /// Stores counters and signs of life, which are not history.
-    pub(crate) fn touch<R: Record>(&mut self, before: &R, after: &R) -> Result<(), Fault> {
+    pub(crate) fn touch<R: TableRecord>(&mut self, before: &R, after: &R) -> Result<(), PmFault> {
         let table = R::TABLE;
         let (old, new) = (before.to_fields()?, after.to_fields()?);
         debug_assert!(!table.differs(&old, &new), "a touch must not change history");
@@ -289,7 +294,7 @@ impl<'c> Tx<'c> {
     }
 
     /// Removes a record; its history stays.
-    pub(crate) fn remove<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
+    pub(crate) fn remove<R: TableRecord>(&mut self, record: &R, what: EventNote<'_>) -> Result<(), PmFault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
         let sql = format!("DELETE FROM {} WHERE {}", table.name, key_condition(&table, 1));
@@ -299,55 +304,60 @@ impl<'c> Tx<'c> {
     }
 
     /// Writes something into a record's history that changed none of its fields.
-    pub(crate) fn remark<R: Record>(&mut self, record: &R, what: What<'_>) -> Result<(), Fault> {
+    pub(crate) fn remark<R: TableRecord>(&mut self, record: &R, what: EventNote<'_>) -> Result<(), PmFault> {
         let fields = record.to_fields()?;
         self.append(&R::TABLE, &fields, record, what, Vec::new())
     }
 
-    fn write_changed(&mut self, table: &Table, old: &Map<String, Json>, new: &Map<String, Json>) -> Result<(), Fault> {
+    fn write_changed(
+        &mut self,
+        table: &RecordTable,
+        old: &Map<String, Json>,
+        new: &Map<String, Json>,
+    ) -> Result<(), PmFault> {
         let changed: Vec<_> =
             table.columns.iter().filter(|column| old.get(column.name) != new.get(column.name)).collect();
         if changed.is_empty() {
             return Ok(());
         }
         let set: Vec<String> = changed.iter().zip(1..).map(|(column, at)| format!("{} = ?{at}", column.name)).collect();
-        let mut values: Vec<Value> = changed.iter().map(|column| table.value(column, &new[column.name])).collect();
+        let mut values: Vec<SqlValue> = changed.iter().map(|column| table.value(column, &new[column.name])).collect();
         let condition = key_condition(table, values.len() + 1);
         values.extend(key_values(table, old));
-        values.push(Value::Int(old["version"].as_i64().unwrap_or(0)));
+        values.push(SqlValue::Int(old["version"].as_i64().unwrap_or(0)));
         let version_at = values.len();
         let sql = format!("UPDATE {} SET {} WHERE {condition} AND version = ?{version_at}", table.name, set.join(", "));
-        self.sql.run_later(Query::new(sql, values), Expected::One(table.name))
+        self.sql.run_later(SqlQuery::new(sql, values), ExpectedChange::One(table.name))
     }
 
     /// The fault of a transaction that another overtook; the engine runs it again.
-    pub(crate) fn overtaken(&mut self, what: &str) -> Fault {
+    pub(crate) fn overtaken(&mut self, what: &str) -> PmFault {
         self.sql.overtaken();
         changed_by_another(what)
     }
 
-    fn append<R: Record>(
+    fn append<R: TableRecord>(
         &mut self,
-        table: &Table,
+        table: &RecordTable,
         fields: &Map<String, Json>,
         record: &R,
-        what: What<'_>,
-        changes: Vec<Change>,
-    ) -> Result<(), Fault> {
+        what: EventNote<'_>,
+        changes: Vec<FieldChange>,
+    ) -> Result<(), PmFault> {
         (self.has_events, self.is_changed) = (true, true);
         self.event_append(table, &table.entity_id(fields), record.project(), record.version(), what, changes)
     }
 }
 
 /// The records that rows of [`Tx::select_query`] hold.
-pub(crate) fn records<R: Record>(rows: &[Row]) -> Result<Vec<R>, Fault> {
+pub(crate) fn records<R: TableRecord>(rows: &[SqlRow]) -> Result<Vec<R>, PmFault> {
     rows.iter().map(R::from_row).collect()
 }
 
-fn changed_by_another(what: &str) -> Fault {
-    Fault::new(Code::Busy, format!("another transaction changed the same {what}"))
+fn changed_by_another(what: &str) -> PmFault {
+    PmFault::new(Code::Busy, format!("another transaction changed the same {what}"))
 }
 
-fn key_values(table: &Table, fields: &Map<String, Json>) -> Vec<Value> {
+fn key_values(table: &RecordTable, fields: &Map<String, Json>) -> Vec<SqlValue> {
     table.key.iter().map(|name| fields[*name].as_str().unwrap_or_default().into()).collect()
 }

@@ -2,25 +2,26 @@
 
 use serde_json::{Value, json};
 use tsugi_pm::action::view::TaskView;
-use tsugi_pm::domain::policy::{Policy, WorkerCreate};
-use tsugi_pm::mcp::actor::Actor;
-use tsugi_pm::mcp::{Settings, server};
+use tsugi_pm::domain::policy::{ProjectPolicy, WorkerCreate};
+use tsugi_pm::mcp::actor::ServerActor;
+use tsugi_pm::mcp::{PmServerSettings, server};
 use tsugi_protocol::answer::Caller;
-use tsugi_protocol::json::Object;
-use tsugi_protocol::mcp::{ClientCapabilities, Method, Version};
+use tsugi_protocol::json::JsonObject;
+use tsugi_protocol::mcp::{ClientCapabilities, Method, ProtocolVersion};
 
 use crate::mcp::Client;
 use crate::world::World;
 
 /// A client whose person can be asked.
 async fn asked(world: &World) -> Client {
-    let form = Object::from(json!({"elicitation": {"form": {}}}));
+    let form = JsonObject::from(json!({"elicitation": {"form": {}}}));
     Client { capabilities: ClientCapabilities::from_object(form), ..Client::of(world, "ann").await }
 }
 
 async fn strict() -> (World, TaskView) {
     let world = World::sqlite().await;
-    let rules = Policy { review_required: Some(true), worker_create: WorkerCreate::Deny, ..Policy::default() };
+    let rules =
+        ProjectPolicy { review_required: Some(true), worker_create: WorkerCreate::Deny, ..ProjectPolicy::default() };
     world.policy(rules).await;
     let task = world.task("work").await;
     (world, task)
@@ -47,7 +48,7 @@ fn yes() -> Value {
 
 #[tokio::test]
 async fn a_person_at_the_client_can_say_yes_to_what_needs_a_person() {
-    for version in [Version::LATEST, Version::V2025_11_25] {
+    for version in [ProtocolVersion::LATEST, ProtocolVersion::V2025_11_25] {
         let (world, task) = strict().await;
         let client = Client { version, ..asked(&world).await };
         client.call("claim_task", json!({"task_id": task.id})).await;
@@ -95,7 +96,7 @@ async fn nobody_is_asked_who_cannot_be_and_nobody_through_a_gateway() {
     let silent = Client::of(&world, "ann").await;
     silent.call("claim_task", json!({"task_id": task.id})).await;
     silent.refused("update_task_status", finish(&task), "approval_required").await;
-    let shared = server(world.pm.clone(), Settings::new(Actor::Principal)).await.unwrap();
+    let shared = server(world.pm.clone(), PmServerSettings::new(ServerActor::Principal)).await.unwrap();
     let remote = Client { answer: shared, caller: Caller::new("ann"), ..asked(&world).await };
     remote.refused("update_task_status", finish(&task), "approval_required").await;
     let question = asked(&world).await.result("update_task_status", finish(&task)).await;

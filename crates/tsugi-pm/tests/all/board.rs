@@ -4,27 +4,27 @@
 use tsugi_pm::action::admin::SetMembership;
 use tsugi_pm::action::board::crew::GetCrew;
 use tsugi_pm::action::board::message::SendMessage;
-use tsugi_pm::action::board::needs::{GetNeeds, Need};
+use tsugi_pm::action::board::needs::{AttentionNeed, GetNeeds};
 use tsugi_pm::action::board::story::GetStory;
-use tsugi_pm::action::board::timeline::{GetTimeline, Timeline};
-use tsugi_pm::action::board::{Board, GetBoard};
+use tsugi_pm::action::board::timeline::{GetTimeline, TimelineView};
+use tsugi_pm::action::board::{BoardView, GetBoard};
 use tsugi_pm::action::context::AddContext;
 use tsugi_pm::action::create::{CreateTask, CreateTasks, NamedTask, NewTask};
 use tsugi_pm::action::edit::UpdateTask;
-use tsugi_pm::action::find::GetNotifications;
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
 use tsugi_pm::action::project::{CreateProject, UpdateProject};
-use tsugi_pm::action::session::{Heartbeat, StartSession};
+use tsugi_pm::action::search::GetNotifications;
+use tsugi_pm::action::session::{SessionHeartbeat, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::context::ContextType;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::id::ProjectId;
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::{Policy, WorkerCreate};
+use tsugi_pm::domain::policy::{ProjectPolicy, WorkerCreate};
 use tsugi_pm::domain::project::ProjectStatus;
 use tsugi_pm::domain::task::{Priority, TaskStatus};
-use tsugi_pm::store::clock::Clock;
+use tsugi_pm::store::clock::TimeSource;
 
 use crate::both_stores;
 use crate::world::*;
@@ -43,17 +43,17 @@ both_stores!(
     the_state_tells_sizes_leases_and_notices,
 );
 
-async fn board(world: &World, wish: GetBoard) -> Board {
+async fn board(world: &World, wish: GetBoard) -> BoardView {
     world.ok("manager", wish).await
 }
 
 /// The references in a column.
-fn column(board: &Board, status: TaskStatus) -> Vec<String> {
+fn column(board: &BoardView, status: TaskStatus) -> Vec<String> {
     let column = board.columns.iter().find(|column| column.status == status).unwrap();
     column.cards.iter().map(|card| card.row.reference.clone()).collect()
 }
 
-fn total(board: &Board, status: TaskStatus) -> i64 {
+fn total(board: &BoardView, status: TaskStatus) -> i64 {
     board.columns.iter().find(|column| column.status == status).unwrap().total
 }
 
@@ -69,18 +69,18 @@ async fn needs(world: &World) -> Vec<String> {
     told.needs.iter().map(words).collect()
 }
 
-fn words(need: &Need) -> String {
+fn words(need: &AttentionNeed) -> String {
     match need {
-        Need::Review { task } => format!("review {}", task.row.reference),
-        Need::Blocked { task } => {
+        AttentionNeed::Review { task } => format!("review {}", task.row.reference),
+        AttentionNeed::Blocked { task } => {
             format!("blocked {}: {}", task.row.reference, task.blocked_reason.as_deref().unwrap())
         }
-        Need::Handoff { task, summary, .. } => format!("handoff {}: {summary}", task.row.reference),
-        Need::Cancelled { task, prerequisites } => {
+        AttentionNeed::Handoff { task, summary, .. } => format!("handoff {}: {summary}", task.row.reference),
+        AttentionNeed::Cancelled { task, prerequisites } => {
             format!("cancelled {} <- {}", task.row.reference, prerequisites[0].reference)
         }
-        Need::Approval { task } => format!("approval {}", task.row.reference),
-        Need::Expired { agent_id, tasks, .. } => format!("expired {agent_id} {}", tasks[0].row.reference),
+        AttentionNeed::Approval { task } => format!("approval {}", task.row.reference),
+        AttentionNeed::Expired { agent_id, tasks, .. } => format!("expired {agent_id} {}", tasks[0].row.reference),
     }
 }
 
@@ -166,13 +166,13 @@ async fn a_board_of_three_thousand_tasks_is_filtered_as_a_whole(world: World) {
 
 async fn everything_that_waits_for_a_person_is_told(world: World) {
     assert!(needs(&world).await.is_empty());
-    let policy = Policy {
+    let policy = ProjectPolicy {
         review_required: Some(true),
         worker_create: WorkerCreate::Triage,
         resume_grace_s: 60,
         claim_idle_ttl_s: 600,
         handoff_ttl_s: 600_000,
-        ..Policy::default()
+        ..ProjectPolicy::default()
     };
     world.policy(policy).await;
     let judged = world.task("Judged").await;
@@ -204,7 +204,7 @@ async fn everything_that_waits_for_a_person_is_told(world: World) {
 }
 
 async fn an_agent_that_did_not_come_back_is_told_of_until_it_does(world: World) {
-    world.policy(Policy { resume_grace_s: 60, claim_idle_ttl_s: 80_000, ..Policy::default() }).await;
+    world.policy(ProjectPolicy { resume_grace_s: 60, claim_idle_ttl_s: 80_000, ..ProjectPolicy::default() }).await;
     let task = world.task("Left alone").await;
     world.session("cho").await;
     world.claim("cho", &task).await;
@@ -235,7 +235,7 @@ async fn found_another(world: &World) -> ProjectId {
         key: "OTHER".into(),
         name: "Another".into(),
         description: String::new(),
-        policy: Policy::default(),
+        policy: ProjectPolicy::default(),
         idempotency_key: None,
     };
     let project_id = world.operator(wish).await.project.id;
@@ -250,17 +250,17 @@ async fn found_another(world: &World) -> ProjectId {
 }
 
 async fn who_is_at_work_is_shown_with_leases_and_checkpoints(world: World) {
-    world.policy(Policy { claim_idle_ttl_s: 600, ..Policy::default() }).await;
+    world.policy(ProjectPolicy { claim_idle_ttl_s: 600, ..ProjectPolicy::default() }).await;
     let task = world.task("In hand").await;
     let session = world.session("ann").await;
     world.session("bob").await;
     world.claim("ann", &task).await;
     world.clock.advance_seconds(300);
-    let report = Heartbeat {
+    let report = SessionHeartbeat {
         session_id: Some(session.clone()),
         task_ids: vec![task.id.clone().into()],
         checkpoint: Some("half way".into()),
-        ..Heartbeat::default()
+        ..SessionHeartbeat::default()
     };
     world.ok("ann", report).await;
     let crew = world.ok("manager", GetCrew { project_id: world.project.clone() }).await;
@@ -316,7 +316,7 @@ fn all_of(world: &World) -> GetTimeline {
     }
 }
 
-fn kinds(timeline: &Timeline) -> Vec<&str> {
+fn kinds(timeline: &TimelineView) -> Vec<&str> {
     timeline.events.iter().map(|event| event.kind.as_str()).collect()
 }
 
@@ -340,7 +340,7 @@ async fn the_timeline_is_found_by_agent_task_and_kind(world: World) {
     assert_eq!(kinds(&world.ok("manager", of_kind("context")).await), ["context.added"]);
     assert_eq!(kinds(&world.ok("manager", of_kind("task.claimed")).await), ["task.claimed"; 2]);
     // Cut where people skim, whole where they audit, and in pieces either way.
-    let text = |told: &Timeline| {
+    let text = |told: &TimelineView| {
         let noted = told.events.iter().find(|event| event.kind == "context.added").unwrap();
         noted.changes.iter().find(|change| change.field == "content").unwrap().new.as_str().unwrap().len()
     };
@@ -385,7 +385,7 @@ async fn a_message_is_kept_and_heard_with_the_next_call(world: World) {
 }
 
 async fn the_state_tells_sizes_leases_and_notices(world: World) {
-    world.policy(Policy { claim_idle_ttl_s: 60, ..Policy::default() }).await;
+    world.policy(ProjectPolicy { claim_idle_ttl_s: 60, ..ProjectPolicy::default() }).await;
     let task = world.task("Forgotten").await;
     world.claim("ann", &task).await;
     let before = world.pm.state().await.unwrap();

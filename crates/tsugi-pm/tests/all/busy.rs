@@ -9,7 +9,7 @@ use tsugi_pm::action::Pm;
 use tsugi_pm::action::create::CreateTask;
 use tsugi_pm::action::list::ListTasks;
 use tsugi_pm::domain::fault::Code;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use crate::world::{World, caller, postgres_address};
 
@@ -37,8 +37,8 @@ async fn titles(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn calls_on_a_file_that_stays_locked_all_end_and_none_is_done_afterwards() {
     let world = World::sqlite().await;
-    let Location::Sqlite(path) = &world.location else { panic!("not a file") };
-    let options = Options { longest_wait: BRIEF, ..Options::new(world.location.clone()) };
+    let StoreLocation::Sqlite(path) = &world.location else { panic!("not a file") };
+    let options = StoreOptions { longest_wait: BRIEF, ..StoreOptions::new(world.location.clone()) };
     let pm = Pm::open(options).await.unwrap();
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -51,7 +51,7 @@ async fn calls_on_a_file_that_stays_locked_all_end_and_none_is_done_afterwards()
 #[tokio::test]
 async fn calls_on_a_postgres_row_that_stays_locked_all_end_and_none_is_done_afterwards() {
     let Some(world) = World::postgres().await else { return };
-    let options = Options { longest_wait: BRIEF, connections: 4, ..Options::new(world.location.clone()) };
+    let options = StoreOptions { longest_wait: BRIEF, connections: 4, ..StoreOptions::new(world.location.clone()) };
     let pm = Pm::open(options).await.unwrap();
     let (mut other, connection) = tokio_postgres::connect(&world.database(), tokio_postgres::NoTls).await.unwrap();
     let driving = tokio::spawn(connection);
@@ -71,7 +71,7 @@ async fn a_postgres_that_is_not_there_is_named_with_the_reason() {
     let place = listener.local_addr().unwrap();
     drop(listener);
     let address = format!("postgres://ann:secret@{place}/pm");
-    let error = Pm::open(Options::new(Location::Postgres(address))).await.err().unwrap();
+    let error = Pm::open(StoreOptions::new(StoreLocation::Postgres(address))).await.err().unwrap();
     let said = error.to_string();
     assert!(said.contains(&format!("cannot reach the database at {place}: ")) && said.contains("refused"), "{said}");
     assert!(!said.contains("secret"), "{said}");
@@ -103,7 +103,8 @@ async fn calls_on_a_postgres_that_falls_silent_all_end() {
     let (silence, is_silent) = watch::channel(false);
     tokio::spawn(forward(listener, target.to_owned(), is_silent));
     let world = World::sqlite().await;
-    let options = Options { longest_wait: BRIEF, connections: 2, ..Options::new(Location::Postgres(through)) };
+    let options =
+        StoreOptions { longest_wait: BRIEF, connections: 2, ..StoreOptions::new(StoreLocation::Postgres(through)) };
     let pm = Pm::open(options).await.unwrap();
     silence.send(true).unwrap();
     all_hear_busy(&world, &pm).await;

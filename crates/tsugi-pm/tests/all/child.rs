@@ -6,17 +6,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tsugi_pm::action::Pm;
-use tsugi_pm::action::caller::Caller;
+use tsugi_pm::action::caller::ActionCaller;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::CreateTask;
 use tsugi_pm::action::handoff::AcceptHandoff;
 use tsugi_pm::action::list::ListTasks;
-use tsugi_pm::domain::fault::Fault;
+use tsugi_pm::domain::fault::PmFault;
 use tsugi_pm::domain::id::{HandoffId, ProjectId, TaskId};
 use tsugi_pm::domain::task::TaskStatus;
 use tsugi_pm::domain::time::Moment;
-use tsugi_pm::store::clock::Clock;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::clock::TimeSource;
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use crate::world::{caller, claim, finish};
 
@@ -36,7 +36,7 @@ impl FileClock {
     }
 }
 
-impl Clock for FileClock {
+impl TimeSource for FileClock {
     fn now(&self) -> Moment {
         Moment(std::fs::read_to_string(&self.0).unwrap().trim().parse().unwrap())
     }
@@ -118,7 +118,7 @@ fn heard() -> Option<String> {
     (std::io::stdin().read_line(&mut line).unwrap() > 0).then(|| line.trim().to_owned())
 }
 
-fn code(result: Result<String, Fault>) -> String {
+fn code(result: Result<String, PmFault>) -> String {
     result.unwrap_or_else(|fault| fault.code.to_string())
 }
 
@@ -130,7 +130,7 @@ async fn play_a_role() {
     let clock = FileClock(std::env::var_os("TSUGI_CLOCK").unwrap().into());
     let arguments = std::env::var("TSUGI_ARGUMENTS").unwrap();
     let arguments: Vec<&str> = arguments.split(' ').collect();
-    let mut options = Options { connections: 1, ..Options::new(Location::parse(&database)) };
+    let mut options = StoreOptions { connections: 1, ..StoreOptions::new(StoreLocation::parse(&database)) };
     if clock.0.exists() {
         options = options.with_clock(clock);
     }
@@ -186,18 +186,18 @@ async fn hold(pm: &Pm, who: &str) {
     }
 }
 
-async fn create(pm: &Pm, who: &str, project: &str) -> Result<String, Fault> {
+async fn create(pm: &Pm, who: &str, project: &str) -> Result<String, PmFault> {
     let mut wish = CreateTask::titled(&ProjectId::parse(project)?, "by command");
     wish.task.similar_ok = true;
     pm.perform(&caller(who), wish).await.map(|made| made.task.reference)
 }
 
 /// How many tasks there are.
-async fn count(pm: &Pm) -> Result<usize, Fault> {
+async fn count(pm: &Pm) -> Result<usize, PmFault> {
     let mut wish = ListTasks { limit: Some(200), ..ListTasks::default() };
     let mut count = 0;
     loop {
-        let found = pm.perform(&Caller::operator(), wish.clone()).await?;
+        let found = pm.perform(&ActionCaller::operator(), wish.clone()).await?;
         count += found.tasks.len();
         match found.next_cursor {
             Some(cursor) => wish.cursor = Some(cursor),

@@ -1,26 +1,26 @@
 //! One suite that every store must pass: the story of a team, step by step.
 
-use tsugi_pm::action::Deed;
-use tsugi_pm::action::admin::{ForceEndSession, ForceRelease, NewToken, RevokeToken, UpdateAgent};
+use tsugi_pm::action::ErasedAction;
+use tsugi_pm::action::admin::{ForceEndSession, ForceRelease, IssueToken, RevokeToken, UpdateAgent};
+use tsugi_pm::action::agent::{GetMyProfile, ListAgents};
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::context::AddContext;
 use tsugi_pm::action::create::{CreateTask, CreateTasks, NamedTask, NewTask};
 use tsugi_pm::action::edit::{LabelChange, UpdateDependencies, UpdateTask};
-use tsugi_pm::action::find::{GetHistory, GetNotifications, Search};
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff, GetPendingHandoffs, RejectHandoff};
 use tsugi_pm::action::list::{GetMyTasks, GetReadyTasks, ListTasks, Mine};
-use tsugi_pm::action::look::GetTask;
-use tsugi_pm::action::people::{GetMyProfile, ListAgents};
 use tsugi_pm::action::presence::DisconnectSession;
 use tsugi_pm::action::project::{GetProject, ListProjects, UpdateProject};
-use tsugi_pm::action::session::{EndHandoff, EndSession, Heartbeat, StartSession};
+use tsugi_pm::action::search::{GetHistory, GetNotifications, SearchRecords};
+use tsugi_pm::action::session::{EndHandoff, EndSession, SessionHeartbeat, StartSession};
 use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
 use tsugi_pm::domain::agent::AgentStatus;
 use tsugi_pm::domain::context::ContextType;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::handoff::{HandoffKind, HandoffStatus};
 use tsugi_pm::domain::notice::NoticeKind;
-use tsugi_pm::domain::policy::{Policy, WorkerCreate};
+use tsugi_pm::domain::policy::{ProjectPolicy, WorkerCreate};
 use tsugi_pm::domain::project::ProjectStatus;
 use tsugi_pm::domain::session::{EndKind, SessionState};
 use tsugi_pm::domain::task::{Priority, TaskSort, TaskStatus, Verdict};
@@ -165,7 +165,7 @@ async fn a_rejected_handoff_frees_the_task_and_tells_the_sender(world: World) {
     world.refused("bob", reject, Code::HandoffNotPending).await;
     world.claim("cho", &task).await;
     let ann = caller("ann");
-    let notices = || async { world.pm.perform_with_notices(&ann, Deed::of(GetMyProfile {})).await.unwrap().1 };
+    let notices = || async { world.pm.perform_with_notices(&ann, ErasedAction::of(GetMyProfile {})).await.unwrap().1 };
     let heard = notices().await;
     assert_eq!(heard[0].kind, NoticeKind::HandoffRejected);
     notices().await;
@@ -177,7 +177,7 @@ async fn a_vanished_agent_leaves_its_checkpoint_and_its_task_comes_back(world: W
     let task = world.task("long work").await;
     let session = world.session("ann").await;
     world.claim("ann", &task).await;
-    let beat = Heartbeat { checkpoint: Some("reached step 3 of 5".into()), ..Heartbeat::default() };
+    let beat = SessionHeartbeat { checkpoint: Some("reached step 3 of 5".into()), ..SessionHeartbeat::default() };
     assert_eq!(world.ok("ann", beat).await.leases.len(), 1);
     world.clock.advance_seconds(3601);
     let swept = world.pm.sweep().await.unwrap();
@@ -191,7 +191,11 @@ async fn a_vanished_agent_leaves_its_checkpoint_and_its_task_comes_back(world: W
     let beat = world
         .ok(
             "ann",
-            Heartbeat { session_id: Some(session), task_ids: vec![task.id.clone().into()], ..Heartbeat::default() },
+            SessionHeartbeat {
+                session_id: Some(session),
+                task_ids: vec![task.id.clone().into()],
+                ..SessionHeartbeat::default()
+            },
         )
         .await;
     assert_eq!((beat.leases.len(), beat.lost.len()), (0, 1));
@@ -211,7 +215,7 @@ async fn a_disconnected_session_revives_on_its_next_call(world: World) {
     world.ok("ann", gone).await;
     world.clock.advance_seconds(901);
     assert_eq!(world.pm.sweep().await.unwrap().expired_sessions, 1);
-    let late = Heartbeat { session_id: Some(session), ..Heartbeat::default() };
+    let late = SessionHeartbeat { session_id: Some(session), ..SessionHeartbeat::default() };
     world.refused("ann", late, Code::SessionEnded).await;
     world.check().await;
 }
@@ -296,7 +300,7 @@ async fn nobody_uses_somebody_elses_session(world: World) {
 }
 
 async fn reviewed_work_needs_a_second_pair_of_eyes(world: World) {
-    world.policy(Policy { review_required: None, ..Policy::default() }).await;
+    world.policy(ProjectPolicy { review_required: None, ..ProjectPolicy::default() }).await;
     let task = world.task("work").await;
     world.claim("ann", &task).await;
     world.refused("ann", finish(&task.id, TaskStatus::Done), Code::ApprovalRequired).await;
@@ -321,12 +325,12 @@ async fn reviewed_work_needs_a_second_pair_of_eyes(world: World) {
 
 async fn workers_create_what_the_policy_lets_them(world: World) {
     let wish = |title: &str| CreateTask::titled(&world.project, title);
-    world.policy(Policy { worker_create: WorkerCreate::Triage, ..Policy::default() }).await;
+    world.policy(ProjectPolicy { worker_create: WorkerCreate::Triage, ..ProjectPolicy::default() }).await;
     let task = world.ok("ann", wish("idea")).await.task;
     assert_eq!(task.status, TaskStatus::Backlog);
     world.refused("ann", UpdateTaskStatus::new(task.id.clone(), TaskStatus::Todo), Code::InvalidTransition).await;
     world.ok("manager", UpdateTaskStatus::new(task.id, TaskStatus::Todo)).await;
-    world.policy(Policy { worker_create: WorkerCreate::Deny, ..Policy::default() }).await;
+    world.policy(ProjectPolicy { worker_create: WorkerCreate::Deny, ..ProjectPolicy::default() }).await;
     world.refused("ann", wish("another"), Code::ApprovalRequired).await;
     world.refused("vic", wish("third"), Code::PermissionDenied).await;
     world.check().await;
@@ -428,7 +432,7 @@ async fn words_are_found_also_in_japanese(world: World) {
         .await;
     world.ok("ann", note(&english, ContextType::Decision, "keys rotate every ninety days")).await;
     let found = async |query: &str| {
-        let search = Search { query: query.into(), project_id: None, kinds: Vec::new(), limit: None };
+        let search = SearchRecords { query: query.into(), project_id: None, kinds: Vec::new(), limit: None };
         let mut ids: Vec<String> = world.ok("vic", search).await.hits.into_iter().map(|hit| hit.reference).collect();
         ids.sort();
         ids
@@ -494,20 +498,20 @@ async fn a_capability_that_is_missing_keeps_a_task_away(world: World) {
 }
 
 async fn tokens_name_their_agent_until_they_are_revoked(world: World) {
-    let made = world.operator(NewToken { agent_id: agent("ann"), scopes: Vec::new(), expires_in_s: Some(60) }).await;
+    let made = world.operator(IssueToken { agent_id: agent("ann"), scopes: Vec::new(), expires_in_s: Some(60) }).await;
     assert!(!format!("{made:?}").contains(&made.secret), "a secret does not print");
     let who = world.pm.authenticate(&made.secret).await.unwrap();
     assert_eq!(who.unwrap().agent_id(), Some(&agent("ann")));
     assert!(world.pm.authenticate("tsugi_wrong").await.unwrap().is_none());
     world.clock.advance_seconds(61);
     assert!(world.pm.authenticate(&made.secret).await.unwrap().is_none(), "it has expired");
-    let lasting = world.operator(NewToken { agent_id: agent("ann"), scopes: Vec::new(), expires_in_s: None }).await;
+    let lasting = world.operator(IssueToken { agent_id: agent("ann"), scopes: Vec::new(), expires_in_s: None }).await;
     world.operator(RevokeToken { token_id: lasting.token_id }).await;
     assert!(world.pm.authenticate(&lasting.secret).await.unwrap().is_none(), "it was revoked");
     world
         .refused(
             "ann",
-            NewToken { agent_id: agent("bob"), scopes: Vec::new(), expires_in_s: None },
+            IssueToken { agent_id: agent("bob"), scopes: Vec::new(), expires_in_s: None },
             Code::PermissionDenied,
         )
         .await;
@@ -523,7 +527,7 @@ async fn a_stranger_sees_nothing(world: World) {
     assert!(world.ok("eve", ListProjects::default()).await.projects.is_empty());
     assert!(world.ok("eve", ListTasks::default()).await.tasks.is_empty());
     assert!(world.ok("eve", GetHistory::default()).await.events.is_empty());
-    let search = Search { query: "secret".into(), project_id: None, kinds: Vec::new(), limit: None };
+    let search = SearchRecords { query: "secret".into(), project_id: None, kinds: Vec::new(), limit: None };
     assert!(world.ok("eve", search).await.hits.is_empty());
     assert_eq!(world.ok("vic", ListProjects::default()).await.projects.len(), 1);
 }
@@ -562,7 +566,13 @@ async fn a_person_can_take_a_claim_away_and_end_a_session(world: World) {
     assert_eq!(fault.details["reason"], "needed elsewhere");
     world.operator(ForceEndSession { session_id: session.clone(), reason: "runaway".into() }).await;
     world.claim("bob", &two).await;
-    world.refused("ann", Heartbeat { session_id: Some(session), ..Heartbeat::default() }, Code::SessionEnded).await;
+    world
+        .refused(
+            "ann",
+            SessionHeartbeat { session_id: Some(session), ..SessionHeartbeat::default() },
+            Code::SessionEnded,
+        )
+        .await;
     world.check().await;
 }
 

@@ -7,15 +7,15 @@ use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::{RegisterAgent, SetMembership};
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::{CreateTasks, NamedTask, NewTask};
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::handoff::CreateHandoff;
 use tsugi_pm::action::list::ListTasks;
-use tsugi_pm::action::look::GetTask;
 use tsugi_pm::domain::id::TaskId;
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::{Policy, WorkerCreate};
+use tsugi_pm::domain::policy::{ProjectPolicy, WorkerCreate};
 use tsugi_pm::domain::task::TaskStatus;
 use tsugi_pm::domain::time::Moment;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use crate::child::{FileClock, Other};
 use crate::world::{BEGIN, World, agent, caller, finish, folder};
@@ -42,8 +42,8 @@ pub async fn hire(world: &World, count: usize) {
 
 fn path(world: &World) -> std::path::PathBuf {
     match &world.location {
-        Location::Sqlite(path) => path.clone(),
-        Location::Postgres(_) => unreachable!("these tests are about files"),
+        StoreLocation::Sqlite(path) => path.clone(),
+        StoreLocation::Postgres(_) => unreachable!("these tests are about files"),
     }
 }
 
@@ -214,11 +214,11 @@ async fn i12_an_acknowledged_write_survives_kill_9() {
     hire(&world, lanes).await;
     // The killed ones leave their claims behind; that must not stop the next ones.
     world
-        .policy(Policy {
+        .policy(ProjectPolicy {
             max_claims_per_session: 1000,
             review_required: Some(false),
             worker_create: WorkerCreate::Allow,
-            ..Policy::default()
+            ..ProjectPolicy::default()
         })
         .await;
     let path = path(&world);
@@ -252,7 +252,7 @@ async fn sixty_four_clients_share_a_thousand_tasks_on_postgres() {
     let Some(world) = World::postgres().await else { return };
     hire(&world, CLIENTS).await;
     fill(&world, 1000).await;
-    let crowd = Options { connections: CLIENTS, ..Options::new(world.location.clone()) };
+    let crowd = StoreOptions { connections: CLIENTS, ..StoreOptions::new(world.location.clone()) };
     let pm = Pm::open(crowd.with_clock(world.clock.clone())).await.unwrap();
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
@@ -299,7 +299,7 @@ async fn sixteen_processes_open_a_new_file_at_once() {
             assert_eq!(other.hear().as_deref(), Some("open"));
         }
         others.into_iter().for_each(|other| assert!(other.wait().success()));
-        let pm = Pm::open(Options::new(Location::Sqlite(path))).await.unwrap();
+        let pm = Pm::open(StoreOptions::new(StoreLocation::Sqlite(path))).await.unwrap();
         assert!(pm.verify().await.unwrap().problems.is_empty());
     }
 }

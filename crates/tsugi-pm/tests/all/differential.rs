@@ -10,9 +10,9 @@ use tsugi_pm::action::Action;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::create::{CreateTask, NewTask};
 use tsugi_pm::action::edit::UpdateDependencies;
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff, RejectHandoff};
 use tsugi_pm::action::list::ListTasks;
-use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::id::{HandoffId, TaskRef};
@@ -446,12 +446,12 @@ fn name(task: usize) -> TaskRef {
     TaskRef::Reference(format!("WEB-{}", task + 1))
 }
 
-fn heard<T>(result: Result<T, tsugi_pm::domain::fault::Fault>) -> Result<T, Code> {
+fn heard<T>(result: Result<T, tsugi_pm::domain::fault::PmFault>) -> Result<T, Code> {
     result.map_err(|fault| fault.code)
 }
 
 impl Played {
-    async fn act<A: Action>(&self, who: &str, action: A) -> Result<A::Output, Code> {
+    async fn act<A: Action>(&self, who: &str, action: A) -> Result<A::ErasedOutput, Code> {
         heard(self.world.pm.perform(&caller(who), action).await)
     }
 

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use tsugi_pm::action::Pm;
-use tsugi_pm::action::caller::Caller;
+use tsugi_pm::action::caller::ActionCaller;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::CreateTask;
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::list::ListTasks;
-use tsugi_pm::action::look::GetTask;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::id::{ProjectId, TaskId};
 use tsugi_pm::domain::task::TaskStatus;
 use tsugi_pm::store::migrate::KNOWN;
-use tsugi_pm::store::{Location, Meter, OpenError, Options};
+use tsugi_pm::store::{StoreLocation, StoreMeter, StoreOpenError, StoreOptions};
 
 use crate::child::Other;
 use crate::vfs::{self, Luck, Player};
@@ -22,12 +22,12 @@ fn long() -> bool {
     std::env::var_os("TSUGI_LONG").is_some()
 }
 
-fn options(path: &Path) -> Options {
-    Options { connections: 1, ..Options::new(Location::Sqlite(path.to_owned())) }
+fn options(path: &Path) -> StoreOptions {
+    StoreOptions { connections: 1, ..StoreOptions::new(StoreLocation::Sqlite(path.to_owned())) }
 }
 
-fn on_test_disk(path: &Path) -> Options {
-    Options { vfs: Some(vfs::register()), ..options(path) }
+fn on_test_disk(path: &Path) -> StoreOptions {
+    StoreOptions { vfs: Some(vfs::register()), ..options(path) }
 }
 
 async fn create(pm: &Pm, project: &ProjectId, title: &str) -> Result<TaskId, Code> {
@@ -124,8 +124,10 @@ async fn a_full_disk_is_a_clear_refusal_and_work_goes_on_when_there_is_room() {
             }
         }
         refusals += 1;
-        let seen =
-            pm.perform(&Caller::operator(), ListTasks { limit: Some(200), ..ListTasks::default() }).await.unwrap();
+        let seen = pm
+            .perform(&ActionCaller::operator(), ListTasks { limit: Some(200), ..ListTasks::default() })
+            .await
+            .unwrap();
         assert_eq!(seen.tasks.len(), made.min(200), "reads go on, and nothing half-done is seen");
     }
     vfs::set_capacity(-1);
@@ -193,7 +195,7 @@ async fn a_disk_that_is_full_during_a_migration_leaves_the_old_file_and_it_is_do
     loop {
         let folder = folder();
         let path = folder.path().join("pm.db");
-        let older = Options { known_migrations: 2, ..on_test_disk(&path) };
+        let older = StoreOptions { known_migrations: 2, ..on_test_disk(&path) };
         let pm = Pm::open(older.clone()).await.unwrap();
         let project = found(&pm).await;
         create(&pm, &project, "before").await.unwrap();
@@ -226,7 +228,7 @@ async fn a_disk_that_is_full_during_a_migration_leaves_the_old_file_and_it_is_do
     assert!(refusals > 20, "only {refusals} refusals");
 }
 
-async fn is_as_before(folder: &Path, older: Options, writes: i64) {
+async fn is_as_before(folder: &Path, older: StoreOptions, writes: i64) {
     let half: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -236,7 +238,7 @@ async fn is_as_before(folder: &Path, older: Options, writes: i64) {
     match Pm::open(older).await {
         Ok(pm) => assert_eq!(pm.perform(&caller("vic"), ListTasks::default()).await.unwrap().tasks.len(), 1),
         // One of several steps was taken before the disk was full; each is whole.
-        Err(error) => assert!(matches!(error, OpenError::Newer { .. }), "after {writes} writes: {error}"),
+        Err(error) => assert!(matches!(error, StoreOpenError::Newer { .. }), "after {writes} writes: {error}"),
     }
 }
 
@@ -244,9 +246,9 @@ async fn is_as_before(folder: &Path, older: Options, writes: i64) {
 async fn an_older_binary_refuses_a_newer_schema_on_postgres_too() {
     let Some(world) = World::postgres().await else { return };
     let before = world.pm.last_seq().await.unwrap();
-    let older = Options { known_migrations: KNOWN - 1, ..Options::new(world.location.clone()) };
+    let older = StoreOptions { known_migrations: KNOWN - 1, ..StoreOptions::new(world.location.clone()) };
     let refused = Pm::open(older).await.err().unwrap();
-    assert!(matches!(refused, OpenError::Newer { found, .. } if found == KNOWN as i64), "{refused}");
+    assert!(matches!(refused, StoreOpenError::Newer { found, .. } if found == KNOWN as i64), "{refused}");
     assert!(refused.hint().contains("newer tsugi"));
     assert_eq!(world.pm.last_seq().await.unwrap(), before);
     world.check().await;
@@ -256,7 +258,7 @@ async fn an_older_binary_refuses_a_newer_schema_on_postgres_too() {
 async fn an_older_binary_refuses_a_newer_schema_and_changes_nothing() {
     let folder = folder();
     let path = folder.path().join("pm.db");
-    let older = Options { known_migrations: 1, ..options(&path) };
+    let older = StoreOptions { known_migrations: 1, ..options(&path) };
     drop(Pm::open(older.clone()).await.unwrap());
     let backup = folder.path().join("pm.db.schema-1.backup");
     assert!(!backup.exists());
@@ -264,7 +266,7 @@ async fn an_older_binary_refuses_a_newer_schema_and_changes_nothing() {
     found(&pm).await;
     assert!(backup.exists(), "a copy is made before the schema changes");
     let refused = Pm::open(older).await.err().unwrap();
-    assert!(matches!(refused, OpenError::Newer { found, known: 1 } if found == KNOWN as i64), "{refused}");
+    assert!(matches!(refused, StoreOpenError::Newer { found, known: 1 } if found == KNOWN as i64), "{refused}");
     assert!(refused.hint().contains("newer tsugi"));
     is_sound(&pm).await;
 }
@@ -280,7 +282,7 @@ async fn a_read_only_database_can_be_read_and_says_no_to_writes() {
     create(&pm, &project, "task").await.unwrap();
     drop(pm);
     let uri = format!("file:{}?immutable=1&mode=ro", path.display());
-    let pm = Pm::open(Options::new(Location::Sqlite(uri.into()))).await.unwrap();
+    let pm = Pm::open(StoreOptions::new(StoreLocation::Sqlite(uri.into()))).await.unwrap();
     assert_eq!(pm.perform(&caller("vic"), ListTasks::default()).await.unwrap().tasks.len(), 1);
     assert_eq!(create(&pm, &project, "another").await, Err(Code::StorageReadonly));
     let ready = pm.perform(&caller("ann"), tsugi_pm::action::list::GetReadyTasks::default()).await.unwrap();
@@ -292,8 +294,8 @@ async fn a_read_only_database_can_be_read_and_says_no_to_writes() {
 async fn the_cost_of_a_call_is_flat_from_a_thousand_to_a_hundred_thousand_tasks() {
     let folder = folder();
     let path = folder.path().join("pm.db");
-    let meter = Meter::default();
-    let pm = Pm::open(Options { meter: Some(meter.clone()), ..options(&path) }).await.unwrap();
+    let meter = StoreMeter::default();
+    let pm = Pm::open(StoreOptions { meter: Some(meter.clone()), ..options(&path) }).await.unwrap();
     let project = found(&pm).await;
     let mut costs = Vec::new();
     for (from, to) in [(0, 1_000), (1_000, 10_000), (10_000, 100_000)] {
@@ -309,7 +311,7 @@ async fn the_cost_of_a_call_is_flat_from_a_thousand_to_a_hundred_thousand_tasks(
     }
 }
 
-async fn cost(pm: &Pm, meter: &Meter, project: &ProjectId) -> [u64; 3] {
+async fn cost(pm: &Pm, meter: &StoreMeter, project: &ProjectId) -> [u64; 3] {
     // The first call of each kind prepares statements and may sweep.
     for _ in 0..2 {
         create(pm, project, &format!("warm {}", meter.steps())).await.unwrap();

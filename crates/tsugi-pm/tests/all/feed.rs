@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::create::CreateTask;
-use tsugi_pm::action::find::GetNotifications;
-use tsugi_pm::domain::event::Event;
-use tsugi_pm::store::Options;
-use tsugi_pm::store::feed::Feed;
+use tsugi_pm::action::search::GetNotifications;
+use tsugi_pm::domain::event::HistoryEvent;
+use tsugi_pm::store::StoreOptions;
+use tsugi_pm::store::feed::EventFeed;
 
 use crate::both_stores;
 use crate::world::{World, caller, claim};
@@ -19,7 +19,7 @@ both_stores!(
     a_waiting_agent_is_woken_by_its_notice,
 );
 
-async fn next(feed: &mut Feed) -> Event {
+async fn next(feed: &mut EventFeed) -> HistoryEvent {
     tokio::time::timeout(Duration::from_secs(30), feed.next()).await.expect("an event comes").unwrap()
 }
 
@@ -27,7 +27,7 @@ async fn next(feed: &mut Feed) -> Event {
 async fn a_subscriber_sees_every_event_in_order_also_of_other_processes(world: World) {
     const WRITERS: usize = 8;
     const EACH: usize = 15;
-    let elsewhere = Pm::open(Options::new(world.location.clone()).with_clock(world.clock.clone())).await.unwrap();
+    let elsewhere = Pm::open(StoreOptions::new(world.location.clone()).with_clock(world.clock.clone())).await.unwrap();
     let since = world.pm.last_seq().await.unwrap();
     let mut feed = world.pm.subscribe(since);
     let writers: Vec<_> = (0..WRITERS)
@@ -45,7 +45,7 @@ async fn a_subscriber_sees_every_event_in_order_also_of_other_processes(world: W
         })
         .collect();
     let expected = WRITERS * (EACH - EACH / 3);
-    let mut seen: Vec<Event> = Vec::new();
+    let mut seen: Vec<HistoryEvent> = Vec::new();
     while seen.len() < expected {
         seen.push(next(&mut feed).await);
     }

@@ -6,9 +6,9 @@ use tempfile::TempDir;
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::create::CreateTask;
 use tsugi_pm::action::list::ListTasks;
-use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::fault::{Code, PmFault};
 use tsugi_pm::domain::id::ProjectId;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use crate::child::Other;
 use crate::world::{caller, folder, found};
@@ -25,7 +25,7 @@ struct Place {
 impl Place {
     async fn at_work() -> Self {
         let folder = folder();
-        let pm = Pm::open(Options::new(Location::Sqlite(folder.path().join("pm.db")))).await.unwrap();
+        let pm = Pm::open(StoreOptions::new(StoreLocation::Sqlite(folder.path().join("pm.db")))).await.unwrap();
         let project = found(&pm).await;
         let place = Self { folder, pm, project };
         for _ in 0..TASKS {
@@ -39,7 +39,7 @@ impl Place {
         self.folder.path().join(format!("pm.db{suffix}"))
     }
 
-    async fn create(&self) -> Result<String, Fault> {
+    async fn create(&self) -> Result<String, PmFault> {
         let mut wish = CreateTask::titled(&self.project, "task");
         wish.task.similar_ok = true;
         self.pm.perform(&caller("manager"), wish).await.map(|made| made.task.reference)
@@ -105,7 +105,7 @@ async fn a_log_that_was_replaced_is_left_to_whoever_writes_it_now() {
     let place = Place::at_work().await;
     drop(place.pm);
     // What is in the file now is safe; the next server's words are only in the log.
-    let pm = Pm::open(Options::new(Location::Sqlite(place.folder.path().join("pm.db")))).await.unwrap();
+    let pm = Pm::open(StoreOptions::new(StoreLocation::Sqlite(place.folder.path().join("pm.db")))).await.unwrap();
     let place = Place { pm, ..place };
     place.create().await.unwrap();
     for suffix in ["-wal", "-shm"] {

@@ -3,25 +3,25 @@
 use std::collections::BTreeSet;
 
 use tsugi_pm::action::admin::RegisterAgent;
-use tsugi_pm::action::caller::Caller;
+use tsugi_pm::action::agent::ListSessions;
+use tsugi_pm::action::caller::ActionCaller;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::context::AddContext;
 use tsugi_pm::action::create::{CreateTask, NewTask};
 use tsugi_pm::action::edit::{UpdateDependencies, UpdateTask};
-use tsugi_pm::action::find::{GetHistory, Search};
+use tsugi_pm::action::get_task::{GetTask, Section};
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff, GetPendingHandoffs, RejectHandoff};
 use tsugi_pm::action::list::{GetMyTasks, GetReadyTasks, ListTasks};
-use tsugi_pm::action::look::{GetTask, Section};
-use tsugi_pm::action::people::ListSessions;
 use tsugi_pm::action::presence::DisconnectSession;
 use tsugi_pm::action::project::{CreateProject, ListProjects, UpdateProject};
-use tsugi_pm::action::session::{Heartbeat, StartSession};
+use tsugi_pm::action::search::{GetHistory, SearchRecords};
+use tsugi_pm::action::session::{SessionHeartbeat, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::context::ContextType;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::handoff::GitState;
-use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::domain::policy::ProjectPolicy;
 use tsugi_pm::domain::project::ProjectStatus;
 use tsugi_pm::domain::session::EndKind;
 use tsugi_pm::domain::task::TaskStatus;
@@ -192,7 +192,7 @@ async fn i7_dependencies_form_no_circle_and_stay_in_one_project(world: World) {
         key: "APP".into(),
         name: "App".into(),
         description: String::new(),
-        policy: Policy::default(),
+        policy: ProjectPolicy::default(),
         idempotency_key: None,
     };
     let other = world.ok("owner", key).await.project.id;
@@ -342,9 +342,9 @@ async fn i14_no_answer_is_too_long_and_lists_go_on(world: World) {
     let history = world.ok("bob", GetHistory::default()).await;
     short(&history);
     assert!(history.next_cursor.is_some());
-    let search = Search { query: "長い".into(), project_id: None, kinds: Vec::new(), limit: None };
+    let search = SearchRecords { query: "長い".into(), project_id: None, kinds: Vec::new(), limit: None };
     short(&world.ok("bob", search).await);
-    short(&world.ok("bob", Heartbeat::default()).await);
+    short(&world.ok("bob", SessionHeartbeat::default()).await);
     let refused = world.refused("cho", claim(&task.id), Code::AlreadyClaimed).await;
     short(&refused);
 }
@@ -354,7 +354,7 @@ async fn i14_lists_of_projects_and_sessions_go_on_too(world: World) {
         key,
         name: "名".repeat(120),
         description: String::new(),
-        policy: Policy::default(),
+        policy: ProjectPolicy::default(),
         idempotency_key: None,
     };
     for number in 100..200 {
@@ -432,7 +432,7 @@ async fn i15_an_archived_project_only_wakes_up(world: World) {
     world.pm.sweep().await.unwrap();
     let history =
         GetHistory { project_id: Some(world.project.clone()), since_seq: Some(before), ..GetHistory::default() };
-    let later = world.pm.perform(&Caller::operator(), history).await.unwrap();
+    let later = world.pm.perform(&ActionCaller::operator(), history).await.unwrap();
     let touched: Vec<_> = later.events.iter().filter(|event| event.entity_id.starts_with("tsk_")).collect();
     assert!(touched.is_empty(), "{touched:?}");
     world.ok("owner", UpdateProject::to_status(&world.project, ProjectStatus::Active)).await;

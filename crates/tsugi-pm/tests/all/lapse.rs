@@ -1,26 +1,26 @@
 //! What happens when time runs out: leases, graces, handoffs, remembered answers, and a store that cannot be written.
 
 use tsugi_pm::action::admin::SetMembership;
+use tsugi_pm::action::agent::{GetMyProfile, GetSession};
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::{CreateTask, NewTask};
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
 use tsugi_pm::action::list::GetReadyTasks;
-use tsugi_pm::action::look::GetTask;
-use tsugi_pm::action::people::{GetMyProfile, GetSession};
 use tsugi_pm::action::presence::{DisconnectSession, ProcessHeartbeat};
 use tsugi_pm::action::project::{CreateProject, UpdateProject};
 use tsugi_pm::action::session::{EndHandoff, EndSession, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
-use tsugi_pm::action::{Action, Deed, Pm};
+use tsugi_pm::action::{Action, ErasedAction, Pm};
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::handoff::HandoffStatus;
 use tsugi_pm::domain::id::{ProjectId, SessionId};
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::Policy;
-use tsugi_pm::domain::session::{EndKind, Host, SessionState};
+use tsugi_pm::domain::policy::ProjectPolicy;
+use tsugi_pm::domain::session::{EndKind, SessionHost, SessionState};
 use tsugi_pm::domain::task::TaskStatus;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use crate::both_stores;
 use crate::world::{World, agent, caller, claim};
@@ -43,10 +43,10 @@ both_stores!(
 /// Makes every change of a table fail, as a full disk would.
 async fn jam(world: &World, table: &str) {
     let sql = match &world.location {
-        Location::Sqlite(_) => {
+        StoreLocation::Sqlite(_) => {
             format!("CREATE TRIGGER jam BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, 'no room'); END;")
         }
-        Location::Postgres(_) => format!(
+        StoreLocation::Postgres(_) => format!(
             "CREATE FUNCTION jam() RETURNS trigger AS $$ BEGIN RAISE 'no room'; END $$ LANGUAGE plpgsql; \
              CREATE TRIGGER jam BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION jam();"
         ),
@@ -66,11 +66,11 @@ async fn a_done_deed_is_answered_as_done_even_if_its_notices_cannot_be_counted(w
     world.claim("ann", &offered).await;
     world.ok("ann", hand(&offered, Some("bob"))).await;
     jam(&world, "notice").await;
-    let done = world.pm.perform_with_notices(&caller("bob"), Deed::of(claim(&other.id))).await;
+    let done = world.pm.perform_with_notices(&caller("bob"), ErasedAction::of(claim(&other.id))).await;
     let (claimed, notices) = done.unwrap_or_else(|fault| panic!("{fault:?}"));
     assert_eq!(claimed.to_json()["claimed"], true);
     assert_eq!(notices.len(), 1);
-    world.pm.perform_with_notices(&caller("bob"), Deed::of(GetMyProfile {})).await.map(drop).unwrap();
+    world.pm.perform_with_notices(&caller("bob"), ErasedAction::of(GetMyProfile {})).await.map(drop).unwrap();
 }
 
 async fn who_only_looks_is_answered_although_nothing_can_be_swept(world: World) {
@@ -79,7 +79,7 @@ async fn who_only_looks_is_answered_although_nothing_can_be_swept(world: World) 
     world.clock.advance_seconds(3601);
     jam(&world, "claim").await;
     // A server that has not swept lately.
-    let pm = Pm::open(Options::new(world.location.clone()).with_clock(world.clock.clone())).await.unwrap();
+    let pm = Pm::open(StoreOptions::new(world.location.clone()).with_clock(world.clock.clone())).await.unwrap();
     assert!(pm.sweep().await.is_err(), "there is something to sweep, and it cannot be done");
     pm.perform(&caller("bob"), GetReadyTasks::default()).await.map(drop).unwrap();
 }
@@ -118,12 +118,12 @@ async fn ending_a_session_hands_over_all_or_nothing(world: World) {
     world.check().await;
 }
 
-fn hosted(who: &str, process_nonce: &str) -> tsugi_pm::action::caller::Caller {
-    let host = Host { host: "here".into(), pid: 1, process_nonce: process_nonce.into() };
+fn hosted(who: &str, process_nonce: &str) -> tsugi_pm::action::caller::ActionCaller {
+    let host = SessionHost { host: "here".into(), pid: 1, process_nonce: process_nonce.into() };
     caller(who).hosted_by(host)
 }
 
-async fn by<A: Action>(world: &World, who: &tsugi_pm::action::caller::Caller, action: A) -> A::Output {
+async fn by<A: Action>(world: &World, who: &tsugi_pm::action::caller::ActionCaller, action: A) -> A::ErasedOutput {
     world.pm.perform(who, action).await.unwrap_or_else(|fault| panic!("{}: {fault:?}", A::NAME))
 }
 
@@ -186,7 +186,7 @@ async fn project(world: &World, key: &str, resume_grace_s: i64) -> ProjectId {
         key: key.into(),
         name: key.into(),
         description: String::new(),
-        policy: Policy { review_required: Some(false), resume_grace_s, ..Policy::default() },
+        policy: ProjectPolicy { review_required: Some(false), resume_grace_s, ..ProjectPolicy::default() },
         idempotency_key: None,
     };
     let project_id = world.operator(wish).await.project.id;
@@ -259,7 +259,7 @@ async fn many_that_may_still_come_back_do_not_keep_one_waiting_that_may_not(worl
     assert_eq!(world.pm.sweep().await.unwrap().expired_sessions, 1);
     world
         .operator(UpdateProject {
-            policy: Some(Policy { resume_grace_s: 0, ..Policy::default() }),
+            policy: Some(ProjectPolicy { resume_grace_s: 0, ..ProjectPolicy::default() }),
             ..UpdateProject::of(&patient)
         })
         .await;

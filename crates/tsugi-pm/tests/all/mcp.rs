@@ -4,46 +4,47 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tsugi_pm::action::admin::RegisterAgent;
-use tsugi_pm::domain::session::{EndKind, Host};
-use tsugi_pm::mcp::actor::Actor;
-use tsugi_pm::mcp::process::Process;
-use tsugi_pm::mcp::{Lang, Profile, Settings, server};
-use tsugi_protocol::answer::{Answer, Call, Caller, Event, Failure, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_pm::domain::session::{EndKind, SessionHost};
+use tsugi_pm::mcp::actor::ServerActor;
+use tsugi_pm::mcp::process::ServerProcess;
+use tsugi_pm::mcp::{Lang, PmServerSettings, Profile, server};
+use tsugi_protocol::answer::{Answer, Call, CallFailure, Caller, Outcome, ReplyEvent};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Method, Version};
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Method, ProtocolVersion};
 
 use crate::world::{World, agent};
 
 /// Somebody who talks to a server.
 pub struct Client {
     pub answer: Arc<dyn Answer>,
-    pub version: Version,
+    pub version: ProtocolVersion,
     pub caller: Caller,
     pub capabilities: ClientCapabilities,
 }
 
 impl Client {
     pub async fn of(world: &World, who: &str) -> Self {
-        let settings = Settings { profile: Profile::Standard, ..Settings::new(Actor::Agent(agent(who))) };
+        let settings =
+            PmServerSettings { profile: Profile::Standard, ..PmServerSettings::new(ServerActor::Agent(agent(who))) };
         Self::over(server(world.pm.clone(), settings).await.unwrap())
     }
 
     pub fn over(answer: Arc<dyn Answer>) -> Self {
         let capabilities = ClientCapabilities::none();
-        Self { answer, version: Version::LATEST, caller: Caller::local(), capabilities }
+        Self { answer, version: ProtocolVersion::LATEST, caller: Caller::local(), capabilities }
     }
 
     pub async fn send(&self, method: Method, params: Value) -> Result<Value, Value> {
         let mut call = Call::bare(method).from_caller(self.caller.clone());
-        call.params = Object::from(params);
+        call.params = JsonObject::from(params);
         let capabilities = self.capabilities.clone();
         let client = ClientProfile { version: self.version, capabilities, ..ClientProfile::default() };
         call.meta = RequestMeta::of_client(Arc::new(client));
         match self.answer.answer(call).outcome().await {
             Outcome::Complete(complete) => Ok(complete.body.raw().to().unwrap()),
             Outcome::InputRequired(input) => Ok(input.to_result().raw().to().unwrap()),
-            Outcome::Failed(Failure::Upstream(error)) => {
+            Outcome::Failed(CallFailure::Upstream(error)) => {
                 let data = error.data().map(|data| data.to::<Value>().unwrap());
                 Err(json!({"code": error.code(), "message": error.message(), "data": data}))
             }
@@ -91,8 +92,8 @@ impl Client {
     }
 }
 
-pub fn host() -> Host {
-    Host { host: "here".to_owned(), pid: 1, process_nonce: "nonce".to_owned() }
+pub fn host() -> SessionHost {
+    SessionHost { host: "here".to_owned(), pid: 1, process_nonce: "nonce".to_owned() }
 }
 
 #[tokio::test]
@@ -138,7 +139,11 @@ async fn the_calls_of_the_first_design_work_word_for_word_in_every_profile() {
     for profile in Profile::ALL {
         let world = World::sqlite().await;
         let task = world.task("t").await.reference;
-        let settings = Settings { profile: *profile, lang: Lang::Ja, ..Settings::new(Actor::Agent(agent("ann"))) };
+        let settings = PmServerSettings {
+            profile: *profile,
+            lang: Lang::Ja,
+            ..PmServerSettings::new(ServerActor::Agent(agent("ann")))
+        };
         let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
         assert_eq!(client.call("get_my_profile", json!({})).await["agent"]["id"], "agt_ann");
         client.call("list_agents", json!({"project_id": world.project})).await;
@@ -166,7 +171,8 @@ async fn the_lists_stay_small_and_closed_in_both_languages() {
             (Profile::Standard, 28, 16384),
             (Profile::All, 37, 24576),
         ] {
-            let settings = Settings { profile, lang: *lang, ..Settings::new(Actor::Agent(agent("ann"))) };
+            let settings =
+                PmServerSettings { profile, lang: *lang, ..PmServerSettings::new(ServerActor::Agent(agent("ann"))) };
             let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
             let (bytes, names) = client.tools().await;
             println!("{profile} {lang}: {} tools, {bytes} bytes", names.len());
@@ -234,14 +240,14 @@ async fn subscribers_hear_of_changes_under_both_names_of_a_task_and_of_its_proje
         format!("project://{key}/ready"),
     ];
     let mut call = Call::bare(Method::Listen);
-    call.params = Object::from(json!({"notifications": {"resourceSubscriptions": uris}}));
+    call.params = JsonObject::from(json!({"notifications": {"resourceSubscriptions": uris}}));
     let mut reply = client.answer.answer(call);
-    let Event::Note(_) = reply.next().await else { panic!("no acknowledgment") };
+    let ReplyEvent::Note(_) = reply.next().await else { panic!("no acknowledgment") };
     Client::of(&world, "bob").await.call("claim_task", json!({"task_id": task.id})).await;
     let mut open: Vec<&String> = uris.iter().collect();
     while !open.is_empty() {
-        let Event::Note(note) = reply.next().await else { panic!("the subscription ended") };
-        let params = Object::of(note.params.as_ref().unwrap()).unwrap();
+        let ReplyEvent::Note(note) = reply.next().await else { panic!("the subscription ended") };
+        let params = JsonObject::of(note.params.as_ref().unwrap()).unwrap();
         let told = params.get_str("uri").unwrap().into_owned();
         assert!(uris.contains(&told), "{note:?}");
         open.retain(|uri| **uri != told);
@@ -319,9 +325,9 @@ async fn the_oldest_of_many_tasks_is_completed_by_either_name_and_nobody_elses()
 async fn a_legacy_client_that_begins_a_session_means_it_from_then_on() {
     let world = World::sqlite().await;
     let (one, other) = (world.task("one").await, world.task("other").await);
-    let settings = Settings::new(Actor::Agent(agent("ann")));
-    let process = Process::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
-    let client = Client { version: Version::LATEST_LEGACY, ..Client::over(process.clone()) };
+    let settings = PmServerSettings::new(ServerActor::Agent(agent("ann")));
+    let process = ServerProcess::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
+    let client = Client { version: ProtocolVersion::LATEST_LEGACY, ..Client::over(process.clone()) };
     let first = client.call("get_my_profile", json!({})).await["session_id"].clone();
     let begun = client.call("start_session", json!({"project_id": world.project})).await["session_id"].clone();
     assert_ne!(first, begun);
@@ -345,9 +351,9 @@ async fn a_legacy_client_that_begins_a_session_means_it_from_then_on() {
 async fn a_legacy_client_of_a_process_has_a_session_and_loses_it_with_the_process() {
     let world = World::sqlite().await;
     let task = world.task("t").await;
-    let settings = Settings::new(Actor::Agent(agent("ann")));
-    let process = Process::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
-    let client = Client { version: Version::LATEST_LEGACY, ..Client::over(process.clone()) };
+    let settings = PmServerSettings::new(ServerActor::Agent(agent("ann")));
+    let process = ServerProcess::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
+    let client = Client { version: ProtocolVersion::LATEST_LEGACY, ..Client::over(process.clone()) };
     let greeting = client.send(Method::Discover, json!({})).await.unwrap();
     let told = greeting["instructions"].as_str().unwrap();
     let session = client.call("get_my_profile", json!({})).await["session_id"].as_str().unwrap().to_owned();
@@ -363,7 +369,13 @@ async fn a_legacy_client_of_a_process_has_a_session_and_loses_it_with_the_proces
 #[tokio::test]
 async fn a_modern_client_of_a_process_is_given_no_session_unasked() {
     let world = World::sqlite().await;
-    let process = Process::new(world.pm.clone(), agent("ann"), host(), Settings::new(Actor::Agent(agent("ann")))).await;
+    let process = ServerProcess::new(
+        world.pm.clone(),
+        agent("ann"),
+        host(),
+        PmServerSettings::new(ServerActor::Agent(agent("ann"))),
+    )
+    .await;
     let client = Client::over(process.unwrap());
     client.send(Method::Discover, json!({})).await.unwrap();
     let profile = client.call("get_my_profile", json!({})).await;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tsugi_pm::action::admin::{
-    ForceEndSession, ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership, UpdateAgent,
+    ForceEndSession, IssueToken, ListTokens, RegisterAgent, RevokeToken, SetMembership, UpdateAgent,
 };
 use tsugi_pm::action::project::CreateProject;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::Policy;
-use tsugi_pm::mcp::actor::{Actor, principal_of_token};
-use tsugi_pm::mcp::{Profile, Settings, server};
+use tsugi_pm::domain::policy::ProjectPolicy;
+use tsugi_pm::mcp::actor::{ServerActor, principal_of_token};
+use tsugi_pm::mcp::{PmServerSettings, Profile, server};
 use tsugi_protocol::answer::{Answer, Caller};
 
 use crate::mcp::Client;
@@ -19,7 +19,7 @@ use crate::world::{World, agent};
 
 /// The server as a gateway has it.
 async fn shared(world: &World) -> Arc<dyn Answer> {
-    let settings = Settings { profile: Profile::Standard, ..Settings::new(Actor::Principal) };
+    let settings = PmServerSettings { profile: Profile::Standard, ..PmServerSettings::new(ServerActor::Principal) };
     server(world.pm.clone(), settings).await.unwrap()
 }
 
@@ -74,7 +74,7 @@ async fn the_person_at_the_machine_does_not_change_the_rules_by_looking() {
 #[tokio::test]
 async fn a_token_stands_for_its_agent_and_nobody_else() {
     let world = World::sqlite().await;
-    let made = world.operator(NewToken { agent_id: agent("ann"), scopes: vec![], expires_in_s: Some(60) }).await;
+    let made = world.operator(IssueToken { agent_id: agent("ann"), scopes: vec![], expires_in_s: Some(60) }).await;
     assert!(made.secret.starts_with("tsugi_pm_"));
     let holder = world.pm.authenticate(&made.secret).await.unwrap().unwrap();
     let principal = principal_of_token(holder.agent_id().unwrap(), "pm");
@@ -112,11 +112,11 @@ async fn an_owner_makes_tokens_only_for_agents_that_belong_to_nobody_else() {
         key: "MINE".into(),
         name: "Mine".into(),
         description: String::new(),
-        policy: Policy::default(),
+        policy: ProjectPolicy::default(),
         idempotency_key: None,
     };
     let mine = world.ok("mallory", own).await.project.id;
-    let token = |name: &str| NewToken { agent_id: agent(name), scopes: Vec::new(), expires_in_s: None };
+    let token = |name: &str| IssueToken { agent_id: agent(name), scopes: Vec::new(), expires_in_s: None };
     let fault = world.refused("mallory", token("owner"), Code::PermissionDenied).await;
     assert_eq!((&fault.details["required"][0], fault.hint.is_empty()), (&json!("owner"), false), "{fault:?}");
     // Not even when the agent is drawn into that project.
@@ -149,6 +149,6 @@ async fn an_owner_makes_tokens_only_for_agents_that_belong_to_nobody_else() {
     world.ok("mallory", token("helper")).await;
     world.ok("mallory", token("mallory")).await;
     assert_eq!(world.ok("mallory", ListTokens::default()).await.len(), 2);
-    let narrow = NewToken { scopes: vec!["read".into()], ..token("helper") };
+    let narrow = IssueToken { scopes: vec!["read".into()], ..token("helper") };
     world.refused("mallory", narrow, Code::InvalidArgument).await;
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::claim::ClaimTask;
-use tsugi_pm::action::find::GetHistory;
-use tsugi_pm::action::look::GetTask;
+use tsugi_pm::action::get_task::GetTask;
+use tsugi_pm::action::search::GetHistory;
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
-use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::fault::{Code, PmFault};
 use tsugi_pm::domain::task::TaskStatus;
-use tsugi_pm::store::Options;
+use tsugi_pm::store::StoreOptions;
 
 use crate::both_stores;
 use crate::world::{World, caller, claim, finish};
@@ -28,7 +28,7 @@ enum Rival {
     Next,
 }
 
-async fn rival(pm: &Pm, rival: Rival, task: &TaskView) -> Result<(), Fault> {
+async fn rival(pm: &Pm, rival: Rival, task: &TaskView) -> Result<(), PmFault> {
     match rival {
         Rival::Sweeper => pm.sweep().await.map(drop),
         Rival::Claimer => pm.perform(&caller("bob"), claim(&task.id)).await.map(drop),
@@ -44,7 +44,7 @@ async fn wait_a_little() {
 async fn a_lease_that_runs_out_while_its_holder_finishes_has_one_of_both_effects(world: World) {
     let rounds = if std::env::var_os("TSUGI_LONG").is_some() { 3000 } else { 240 };
     // Two servers on one database, so that the holder's call and the rival's meet only there.
-    let open = || Pm::open(Options::new(world.location.clone()).with_clock(world.clock.clone()));
+    let open = || Pm::open(StoreOptions::new(world.location.clone()).with_clock(world.clock.clone()));
     let (holders, rivals) = (open().await.unwrap(), open().await.unwrap());
     let (mut finished, mut lost) = (0, 0);
     for round in 0..rounds {

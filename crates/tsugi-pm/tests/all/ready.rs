@@ -3,8 +3,8 @@
 use tsugi_pm::action::admin::SetMembership;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::{CreateTask, NewTask};
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
-use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::project::{CreateProject, UpdateProject};
 use tsugi_pm::action::session::StartSession;
 use tsugi_pm::action::status::UpdateTaskStatus;
@@ -12,7 +12,7 @@ use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::id::ProjectId;
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::domain::policy::ProjectPolicy;
 use tsugi_pm::domain::project::ProjectStatus;
 use tsugi_pm::domain::task::{Priority, TaskStatus};
 
@@ -32,7 +32,7 @@ async fn second_project(world: &World) -> ProjectId {
         key: "ABC".into(),
         name: "Another".into(),
         description: String::new(),
-        policy: Policy { review_required: Some(false), ..Policy::default() },
+        policy: ProjectPolicy { review_required: Some(false), ..ProjectPolicy::default() },
         idempotency_key: None,
     };
     let project_id = world.operator(wish).await.project.id;

@@ -1,22 +1,22 @@
 //! Who may do what, and what a refusal says about it.
 
 use serde_json::json;
-use tsugi_pm::action::caller::Caller;
+use tsugi_pm::action::caller::ActionCaller;
 use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::NewTask;
 use tsugi_pm::action::edit::UpdateTask;
-use tsugi_pm::action::find::{GetHistory, Search};
-use tsugi_pm::action::found::{FirstMember, FoundProject};
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::handoff::CreateHandoff;
-use tsugi_pm::action::look::GetTask;
+use tsugi_pm::action::init_project::{FirstMember, InitProject};
 use tsugi_pm::action::project::{CreateProject, UpdateProject};
+use tsugi_pm::action::search::{GetHistory, SearchRecords};
 use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::handoff::HandoffStatus;
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::domain::policy::ProjectPolicy;
 use tsugi_pm::domain::project::ProjectStatus;
-use tsugi_pm::domain::task::{Evidence, TaskStatus, Verdict, WorkResult};
+use tsugi_pm::domain::task::{TaskStatus, Verdict, WorkEvidence, WorkResult};
 
 use crate::both_stores;
 use crate::world::{World, agent, claim};
@@ -40,7 +40,7 @@ async fn a_manager_leads_a_project_and_its_owner_rules_it(world: World) {
     world.ok("manager", to(ProjectStatus::Paused)).await;
     world.ok("manager", to(ProjectStatus::Active)).await;
     world.refused("ann", name, Code::PermissionDenied).await;
-    let rules = UpdateProject { policy: Some(Policy::default()), ..UpdateProject::of(&world.project) };
+    let rules = UpdateProject { policy: Some(ProjectPolicy::default()), ..UpdateProject::of(&world.project) };
     world.refused("manager", rules.clone(), Code::PermissionDenied).await;
     world.refused("manager", to(ProjectStatus::Archived), Code::PermissionDenied).await;
     world.ok("owner", rules).await;
@@ -99,9 +99,9 @@ async fn what_was_imported_is_found_by_the_same_words(world: World) {
     let copy = World::sqlite_empty().await;
     copy.pm.import(world.pm.export_text().await.unwrap()).await.unwrap();
     for word in ["zebra", "giraffe", "shoes"] {
-        let search = || Search { query: word.into(), project_id: None, kinds: Vec::new(), limit: None };
+        let search = || SearchRecords { query: word.into(), project_id: None, kinds: Vec::new(), limit: None };
         let (here, there) = (world.ok("bob", search()).await.hits, copy.ok("bob", search()).await.hits);
-        let ids = |hits: Vec<tsugi_pm::action::find::Found>| {
+        let ids = |hits: Vec<tsugi_pm::action::search::SearchMatch>| {
             let mut ids: Vec<_> = hits.into_iter().map(|hit| hit.reference).collect();
             ids.sort();
             ids
@@ -121,7 +121,7 @@ async fn the_database_itself_refuses_what_would_break_a_rule(world: World) {
         key: "ELSE".into(),
         name: "Elsewhere".into(),
         description: String::new(),
-        policy: Policy::default(),
+        policy: ProjectPolicy::default(),
         idempotency_key: None,
     };
     let elsewhere = world.operator(elsewhere).await.project.id;
@@ -146,7 +146,7 @@ async fn the_database_itself_refuses_what_would_break_a_rule(world: World) {
 
 async fn what_a_person_does_with_the_database_in_hand_is_signed(world: World) {
     let task = world.task("t").await;
-    let person = Caller::operator_signing_as(agent("local"));
+    let person = ActionCaller::operator_signing_as(agent("local"));
     let rename = UpdateTask { title: Some("better".into()), ..UpdateTask::of(task.id.clone()) };
     world.pm.perform(&person, rename).await.unwrap();
     let history = GetHistory { entity_id: Some(task.id.to_string()), newest: true, ..GetHistory::default() };
@@ -156,7 +156,7 @@ async fn what_a_person_does_with_the_database_in_hand_is_signed(world: World) {
 }
 
 async fn work_that_begins_anew_needs_evidence_of_its_own(world: World) {
-    world.policy(Policy { require_evidence: true, ..Policy::default() }).await;
+    world.policy(ProjectPolicy { require_evidence: true, ..ProjectPolicy::default() }).await;
     let task = world.task("t").await;
     let to = |status, result: Option<WorkResult>, reason: Option<&str>| UpdateTaskStatus {
         result,
@@ -164,7 +164,7 @@ async fn work_that_begins_anew_needs_evidence_of_its_own(world: World) {
         ..UpdateTaskStatus::new(task.id.clone(), status)
     };
     let shown = || {
-        let evidence = serde_json::from_value::<Vec<Evidence>>(json!([{"kind": "commit", "uri": "abc"}])).unwrap();
+        let evidence = serde_json::from_value::<Vec<WorkEvidence>>(json!([{"kind": "commit", "uri": "abc"}])).unwrap();
         Some(WorkResult { summary: "built".into(), evidence })
     };
     for reopened_from in [TaskStatus::Review, TaskStatus::Done] {
@@ -192,12 +192,12 @@ async fn a_task_that_goes_back_to_the_backlog_takes_its_handoff_back(world: Worl
 }
 
 async fn a_project_is_founded_whole_or_not_at_all(world: World) {
-    let founding = |role| FoundProject {
+    let founding = |role| InitProject {
         project: CreateProject {
             key: "NEW".into(),
             name: "New".into(),
             description: String::new(),
-            policy: Policy::default(),
+            policy: ProjectPolicy::default(),
             idempotency_key: None,
         },
         members: vec![
@@ -206,7 +206,7 @@ async fn a_project_is_founded_whole_or_not_at_all(world: World) {
         ],
         allow_ai_owner: false,
     };
-    let operator = Caller::operator();
+    let operator = ActionCaller::operator();
     let refused = world.pm.perform(&operator, founding(Role::Owner)).await.unwrap_err();
     assert_eq!(refused.code, Code::PermissionDenied, "ann is a program: {refused:?}");
     assert_eq!(world.pm.agent_named("newcomer").await.unwrap(), None, "nothing of it stays");

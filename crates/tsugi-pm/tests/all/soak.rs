@@ -12,15 +12,15 @@ use tokio::runtime::Runtime;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::context::AddContext;
 use tsugi_pm::action::create::CreateTask;
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff, GetPendingHandoffs};
 use tsugi_pm::action::list::{GetMyTasks, ListTasks};
-use tsugi_pm::action::look::GetTask;
 use tsugi_pm::action::status::ReviewTask;
 use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::context::ContextType;
-use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::fault::{Code, PmFault};
 use tsugi_pm::domain::id::{ProjectId, TaskId};
-use tsugi_pm::domain::policy::{Policy, WorkerCreate};
+use tsugi_pm::domain::policy::{ProjectPolicy, WorkerCreate};
 use tsugi_pm::domain::task::{TaskStatus, Verdict};
 use tsugi_pm::domain::time::Moment;
 
@@ -80,11 +80,11 @@ struct Life<'l> {
 }
 
 impl Life<'_> {
-    async fn act<A: Action>(&self, action: A) -> Result<A::Output, Fault> {
+    async fn act<A: Action>(&self, action: A) -> Result<A::ErasedOutput, PmFault> {
         self.pm.perform(&caller(self.who), action).await
     }
 
-    async fn create(&self) -> Result<(), Fault> {
+    async fn create(&self) -> Result<(), PmFault> {
         let mut wish = CreateTask::titled(&self.project, "something to do");
         wish.task.similar_ok = true;
         if rand::random_range(0..3_u8) == 0 {
@@ -96,7 +96,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    async fn work(&self) -> Result<(), Fault> {
+    async fn work(&self) -> Result<(), PmFault> {
         let taken = self.act(ClaimTask::default()).await?;
         let (Some(task), Some(claim)) = (taken.task, taken.claim) else { return Ok(()) };
         said(&format!("claimed {} {}", task.id, claim.fence));
@@ -109,13 +109,13 @@ impl Life<'_> {
         }
     }
 
-    async fn finish(&self, task: &TaskId, status: TaskStatus) -> Result<(), Fault> {
+    async fn finish(&self, task: &TaskId, status: TaskStatus) -> Result<(), PmFault> {
         self.act(finish(task, status)).await?;
         said(&format!("{} {task}", if status == TaskStatus::Done { "finished" } else { "submitted" }));
         Ok(())
     }
 
-    async fn hand_over(&self, task: &TaskId) -> Result<(), Fault> {
+    async fn hand_over(&self, task: &TaskId) -> Result<(), PmFault> {
         let note = AddContext::of(task.clone(), ContextType::Note, "what I know");
         self.act(note).await?;
         let made = self.act(CreateHandoff::of(task.clone(), "half", vec!["the rest".into()])).await?;
@@ -123,7 +123,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    async fn take_over(&self) -> Result<(), Fault> {
+    async fn take_over(&self) -> Result<(), PmFault> {
         let waiting = self.act(GetPendingHandoffs::default()).await?.handoffs;
         let Some(handoff) = waiting.first() else { return Ok(()) };
         let accept =
@@ -134,7 +134,7 @@ impl Life<'_> {
         self.finish(&taken.task.id, TaskStatus::Done).await
     }
 
-    async fn review(&self) -> Result<(), Fault> {
+    async fn review(&self) -> Result<(), PmFault> {
         let waiting = ListTasks { status: vec![TaskStatus::Review], limit: Some(3), ..ListTasks::default() };
         let Some(task) = self.act(waiting).await?.tasks.into_iter().next() else { return Ok(()) };
         let verdict = ReviewTask {
@@ -148,7 +148,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    async fn look(&self) -> Result<(), Fault> {
+    async fn look(&self) -> Result<(), PmFault> {
         let mine = self.act(GetMyTasks::default()).await?.tasks;
         let Some(held) = mine.iter().find(|one| one.status == TaskStatus::InProgress) else { return Ok(()) };
         let release = ReleaseTask {
@@ -215,11 +215,11 @@ fn lives(database: &str, clock: &FileClock, who: &str, project: &str, is_over: &
 fn soak(runtime: &Runtime, world: &World) {
     let database = &world.database();
     runtime.block_on(hire(world, AGENTS));
-    let policy = Policy {
+    let policy = ProjectPolicy {
         review_required: Some(false),
         worker_create: WorkerCreate::Allow,
         max_claims_per_session: 5,
-        ..Policy::default()
+        ..ProjectPolicy::default()
     };
     runtime.block_on(world.policy(policy));
     let folder = folder();

@@ -1,15 +1,15 @@
 //! The finer promises of the MCP surface: sessions that are over, answers that are cut, prompts, keys and annotations.
 
 use serde_json::{Value, json};
+use tsugi_pm::action::agent::GetSession;
 use tsugi_pm::action::create::NewTask;
-use tsugi_pm::action::look::GetTask;
-use tsugi_pm::action::people::GetSession;
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::domain::session::EndKind;
 use tsugi_pm::domain::task::TaskStatus;
-use tsugi_pm::mcp::actor::Actor;
-use tsugi_pm::mcp::process::Process;
-use tsugi_pm::mcp::{Profile, Settings, server};
-use tsugi_protocol::mcp::{Method, Version};
+use tsugi_pm::mcp::actor::ServerActor;
+use tsugi_pm::mcp::process::ServerProcess;
+use tsugi_pm::mcp::{PmServerSettings, Profile, server};
+use tsugi_protocol::mcp::{Method, ProtocolVersion};
 
 use crate::mcp::{Client, host};
 use crate::world::{World, agent};
@@ -19,9 +19,10 @@ use crate::world::{World, agent};
 async fn a_legacy_client_whose_session_is_over_is_given_a_new_one() {
     let world = World::sqlite().await;
     let (one, two) = (world.task("one").await, world.task("two").await);
-    let settings = Settings { profile: Profile::Standard, ..Settings::new(Actor::Agent(agent("ann"))) };
-    let process = Process::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
-    let legacy = Client { version: Version::V2025_06_18, ..Client::over(process.clone()) };
+    let settings =
+        PmServerSettings { profile: Profile::Standard, ..PmServerSettings::new(ServerActor::Agent(agent("ann"))) };
+    let process = ServerProcess::new(world.pm.clone(), agent("ann"), host(), settings).await.unwrap();
+    let legacy = Client { version: ProtocolVersion::V2025_06_18, ..Client::over(process.clone()) };
     let first = legacy.call("claim_task", json!({"task_id": one.id})).await["session_id"].clone();
     let ended = legacy.call("end_session", json!({"summary": "bye"})).await;
     assert_eq!(ended["session_id"], first);
@@ -126,7 +127,8 @@ fn is_closed(schema: &Value) -> bool {
 #[tokio::test]
 async fn every_object_in_every_schema_is_closed() {
     let world = World::sqlite().await;
-    let settings = Settings { profile: Profile::All, ..Settings::new(Actor::Agent(agent("owner"))) };
+    let settings =
+        PmServerSettings { profile: Profile::All, ..PmServerSettings::new(ServerActor::Agent(agent("owner"))) };
     let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
     let list = client.send(Method::ToolsList, json!({})).await.unwrap();
     for tool in list["tools"].as_array().unwrap() {
@@ -137,7 +139,8 @@ async fn every_object_in_every_schema_is_closed() {
 #[tokio::test]
 async fn keeping_house_can_be_repeated_too_but_no_secret_is_remembered() {
     let world = World::sqlite().await;
-    let settings = Settings { profile: Profile::All, ..Settings::new(Actor::Agent(agent("owner"))) };
+    let settings =
+        PmServerSettings { profile: Profile::All, ..PmServerSettings::new(ServerActor::Agent(agent("owner"))) };
     let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
     let task = world.task("t").await;
     world.claim("ann", &task).await;

@@ -1,9 +1,9 @@
 //! How often a call waits for PostgreSQL: with many agents on one database, that is what a claim costs.
 
 use tsugi_pm::action::claim::ClaimTask;
-use tsugi_pm::action::{Deed, Pm};
+use tsugi_pm::action::{ErasedAction, Pm};
 use tsugi_pm::domain::task::TaskStatus;
-use tsugi_pm::store::{Meter, Options};
+use tsugi_pm::store::{StoreMeter, StoreOptions};
 
 use crate::world::{World, caller, finish};
 
@@ -13,15 +13,15 @@ async fn a_claim_waits_for_postgres_no_more_than_nine_times_and_a_finish_fifteen
     for number in 0..10 {
         world.task(&format!("task {number}")).await;
     }
-    let meter = Meter::default();
-    let options = Options { meter: Some(meter.clone()), ..Options::new(world.location.clone()) };
+    let meter = StoreMeter::default();
+    let options = StoreOptions { meter: Some(meter.clone()), ..StoreOptions::new(world.location.clone()) };
     let pm = Pm::open(options.with_clock(world.clock.clone())).await.unwrap();
     world.session("ann").await;
     let ann = caller("ann");
     let mut costs = Vec::new();
     for _ in 0..10 {
         let before = meter.trips();
-        pm.perform_with_notices(&ann, Deed::of(ClaimTask::default())).await.unwrap();
+        pm.perform_with_notices(&ann, ErasedAction::of(ClaimTask::default())).await.unwrap();
         let between = meter.trips();
         let held = pm.perform(&ann, ClaimTask::default()).await.unwrap().task.unwrap();
         let after = meter.trips();

@@ -9,8 +9,8 @@ use tsugi_pm::action::claim::ClaimTask;
 use tsugi_pm::action::create::CreateTask;
 use tsugi_pm::action::list::ListTasks;
 use tsugi_pm::action::{Action, Pm};
-use tsugi_pm::domain::fault::{Code, Fault};
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::domain::fault::{Code, PmFault};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use crate::world::{World, caller};
 
@@ -78,7 +78,7 @@ fn take(order: &AtomicU8) -> Cut {
 
 /// Does it once over the wire that is cut, and again with the same key; answers how the first call ended, and what the
 /// second one said.
-async fn twice<A: Action + Clone>(pm: &Pm, order: &AtomicU8, cut: Cut, action: A) -> (Fault, A::Output) {
+async fn twice<A: Action + Clone>(pm: &Pm, order: &AtomicU8, cut: Cut, action: A) -> (PmFault, A::ErasedOutput) {
     order.store(cut as u8, Ordering::SeqCst);
     let Err(fault) = pm.perform(&caller("ann"), action.clone()).await else { panic!("{cut:?}: the wire was cut") };
     assert_eq!(order.load(Ordering::SeqCst), 0, "{cut:?}: the cut was made");
@@ -92,7 +92,7 @@ async fn twice<A: Action + Clone>(pm: &Pm, order: &AtomicU8, cut: Cut, action: A
     panic!("{cut:?}: it never came back")
 }
 
-fn unknown(fault: &Fault, cut: Cut) {
+fn unknown(fault: &PmFault, cut: Cut) {
     assert_eq!((fault.code, fault.retryable), (Code::Busy, true), "{cut:?}: {fault:?}");
     assert_eq!(fault.details["outcome"], "unknown", "{cut:?}: {fault:?}");
     assert!(fault.hint.contains("idempotency_key"), "{cut:?}: {fault:?}");
@@ -101,14 +101,14 @@ fn unknown(fault: &Fault, cut: Cut) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wire_cut_around_a_commit_leaves_one_effect_and_the_key_tells_which() {
     let Some(world) = World::postgres().await else { return };
-    let Location::Postgres(address) = &world.location else { panic!("not a server") };
+    let StoreLocation::Postgres(address) = &world.location else { panic!("not a server") };
     let (before, rest) = address.split_once('@').unwrap();
     let (target, after) = rest.split_once('/').unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let through = format!("{before}@{}/{after}", listener.local_addr().unwrap());
     let order = Arc::new(AtomicU8::new(0));
     tokio::spawn(forward(listener, target.to_owned(), order.clone()));
-    let options = Options { connections: 2, ..Options::new(Location::Postgres(through)) };
+    let options = StoreOptions { connections: 2, ..StoreOptions::new(StoreLocation::Postgres(through)) };
     let pm = Pm::open(options.with_clock(world.clock.clone())).await.unwrap();
     let mut expected = 0;
     for round in 0..10 {

@@ -2,22 +2,22 @@
 
 use tempfile::TempDir;
 use tsugi_pm::action::admin::{RegisterAgent, SetMembership};
-use tsugi_pm::action::caller::Caller;
-use tsugi_pm::action::claim::{ClaimTask, Claimed};
+use tsugi_pm::action::caller::ActionCaller;
+use tsugi_pm::action::claim::{ClaimTask, ClaimedTask};
 use tsugi_pm::action::create::{CreateTask, NewTask};
 use tsugi_pm::action::project::CreateProject;
 use tsugi_pm::action::session::StartSession;
-use tsugi_pm::action::status::{Moved, UpdateTaskStatus};
+use tsugi_pm::action::status::{MovedTask, UpdateTaskStatus};
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::action::{Action, Pm};
-use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::fault::{Code, PmFault};
 use tsugi_pm::domain::id::{AgentId, ProjectId, SessionId, TaskId};
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::{Policy, WorkerCreate};
+use tsugi_pm::domain::policy::{ProjectPolicy, WorkerCreate};
 use tsugi_pm::domain::task::{TaskStatus, WorkResult};
 use tsugi_pm::domain::time::Moment;
 use tsugi_pm::store::clock::ManualClock;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 /// The time at which every world begins.
 pub const BEGIN: Moment = Moment(1_800_000_000_000);
@@ -26,7 +26,7 @@ pub struct World {
     pub pm: Pm,
     pub clock: ManualClock,
     pub project: ProjectId,
-    pub location: Location,
+    pub location: StoreLocation,
     /// Removed with the world.
     _folder: Option<TempDir>,
 }
@@ -42,8 +42,8 @@ pub fn agent(name: &str) -> AgentId {
     AgentId::parse(&format!("agt_{name}")).unwrap()
 }
 
-pub fn caller(name: &str) -> Caller {
-    Caller::agent(agent(name))
+pub fn caller(name: &str) -> ActionCaller {
+    ActionCaller::agent(agent(name))
 }
 
 /// The address of a PostgreSQL for tests, each time with a schema of its own; or a line that says why not.
@@ -64,37 +64,37 @@ pub async fn postgres_address() -> Option<String> {
 impl World {
     pub async fn sqlite() -> Self {
         let folder = folder();
-        let location = Location::Sqlite(folder.path().join("pm.db"));
+        let location = StoreLocation::Sqlite(folder.path().join("pm.db"));
         Self::at(location, Some(folder)).await
     }
 
     /// A store with nothing in it; the project is only a name.
     pub async fn sqlite_empty() -> Self {
         let folder = folder();
-        let location = Location::Sqlite(folder.path().join("pm.db"));
+        let location = StoreLocation::Sqlite(folder.path().join("pm.db"));
         let clock = ManualClock::at(BEGIN);
-        let pm = Pm::open(Options::new(location.clone()).with_clock(clock.clone())).await.unwrap();
+        let pm = Pm::open(StoreOptions::new(location.clone()).with_clock(clock.clone())).await.unwrap();
         Self { pm, clock, project: ProjectId::mint(0), location, _folder: Some(folder) }
     }
 
     pub async fn postgres() -> Option<Self> {
-        Some(Self::at(Location::Postgres(postgres_address().await?), None).await)
+        Some(Self::at(StoreLocation::Postgres(postgres_address().await?), None).await)
     }
 
-    async fn at(location: Location, folder: Option<TempDir>) -> Self {
+    async fn at(location: StoreLocation, folder: Option<TempDir>) -> Self {
         let clock = ManualClock::at(BEGIN);
-        let pm = Pm::open(Options::new(location.clone()).with_clock(clock.clone())).await.unwrap();
+        let pm = Pm::open(StoreOptions::new(location.clone()).with_clock(clock.clone())).await.unwrap();
         let project = found(&pm).await;
         Self { pm, clock, project, location, _folder: folder }
     }
 
     /// Does something that should succeed.
-    pub async fn ok<A: Action>(&self, who: &str, action: A) -> A::Output {
+    pub async fn ok<A: Action>(&self, who: &str, action: A) -> A::ErasedOutput {
         self.pm.perform(&caller(who), action).await.unwrap_or_else(|fault| panic!("{} by {who}: {fault:?}", A::NAME))
     }
 
     /// Does something that should be refused, with this code.
-    pub async fn refused<A: Action>(&self, who: &str, action: A, code: Code) -> Fault {
+    pub async fn refused<A: Action>(&self, who: &str, action: A, code: Code) -> PmFault {
         match self.pm.perform(&caller(who), action).await {
             Ok(_) => panic!("{} by {who} should be refused with {code}", A::NAME),
             Err(fault) => {
@@ -105,8 +105,8 @@ impl World {
     }
 
     /// Does something as the person with the database in hand.
-    pub async fn operator<A: Action>(&self, action: A) -> A::Output {
-        self.pm.perform(&Caller::operator(), action).await.unwrap()
+    pub async fn operator<A: Action>(&self, action: A) -> A::ErasedOutput {
+        self.pm.perform(&ActionCaller::operator(), action).await.unwrap()
     }
 
     /// A ready task.
@@ -131,15 +131,15 @@ impl World {
             .session_id
     }
 
-    pub async fn claim(&self, who: &str, task: &TaskView) -> Claimed {
+    pub async fn claim(&self, who: &str, task: &TaskView) -> ClaimedTask {
         self.ok(who, claim(&task.id)).await
     }
 
-    pub async fn finish(&self, who: &str, task: &TaskView) -> Moved {
+    pub async fn finish(&self, who: &str, task: &TaskView) -> MovedTask {
         self.ok(who, finish(&task.id, TaskStatus::Done)).await
     }
 
-    pub async fn policy(&self, policy: Policy) {
+    pub async fn policy(&self, policy: ProjectPolicy) {
         let change = tsugi_pm::action::project::UpdateProject {
             policy: Some(policy),
             ..tsugi_pm::action::project::UpdateProject::of(&self.project)
@@ -166,8 +166,9 @@ pub fn finish(task: &TaskId, status: TaskStatus) -> UpdateTaskStatus {
 /// A project without review, an owner, a manager, three workers and a viewer; all programs except the owner, who is
 /// a viewer's kind of human: it belongs to nothing that would ask for reviews.
 pub async fn found(pm: &Pm) -> ProjectId {
-    let operator = Caller::operator();
-    let policy = Policy { review_required: Some(false), worker_create: WorkerCreate::Allow, ..Policy::default() };
+    let operator = ActionCaller::operator();
+    let policy =
+        ProjectPolicy { review_required: Some(false), worker_create: WorkerCreate::Allow, ..ProjectPolicy::default() };
     let project = CreateProject {
         key: "WEB".into(),
         name: "Web shop".into(),
@@ -224,20 +225,20 @@ impl World {
     /// The database as it is written after `--db`.
     pub fn database(&self) -> String {
         match &self.location {
-            Location::Sqlite(path) => path.to_str().unwrap().to_owned(),
-            Location::Postgres(address) => address.clone(),
+            StoreLocation::Sqlite(path) => path.to_str().unwrap().to_owned(),
+            StoreLocation::Postgres(address) => address.clone(),
         }
     }
 
     /// Goes behind tsugi's back: runs SQL of its own; answers what the database says against it.
     pub async fn raw(&self, sql: &str) -> Result<(), String> {
         match &self.location {
-            Location::Sqlite(path) => {
+            StoreLocation::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path).unwrap();
                 connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
                 connection.execute_batch(sql).map_err(|error| error.to_string())
             }
-            Location::Postgres(address) => {
+            StoreLocation::Postgres(address) => {
                 let (client, connection) = tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
                 let driving = tokio::spawn(connection);
                 let done = client.batch_execute(sql).await;

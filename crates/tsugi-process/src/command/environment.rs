@@ -5,7 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-use super::Inherit;
+use super::EnvInheritance;
 
 /// Inherited by name.
 const USUAL: &[&str] = &[
@@ -72,7 +72,7 @@ pub(crate) fn looks_secret(name: &OsStr) -> bool {
 
 /// The child's whole environment: what is inherited, then what is set over it.
 pub(super) fn assemble(
-    inherit: &Inherit,
+    inherit: &EnvInheritance,
     ours: impl Iterator<Item = (OsString, OsString)>,
     set: &BTreeMap<OsString, OsString>,
 ) -> BTreeMap<OsString, OsString> {
@@ -81,12 +81,12 @@ pub(super) fn assemble(
     all
 }
 
-fn is_inherited(inherit: &Inherit, name: &OsStr) -> bool {
+fn is_inherited(inherit: &EnvInheritance, name: &OsStr) -> bool {
     match inherit {
-        Inherit::Usual => is_usual(name),
-        Inherit::Also(names) => is_usual(name) || names.iter().any(|other| other == name),
-        Inherit::All => true,
-        Inherit::Nothing => false,
+        EnvInheritance::Usual => is_usual(name),
+        EnvInheritance::Also(names) => is_usual(name) || names.iter().any(|other| other == name),
+        EnvInheritance::All => true,
+        EnvInheritance::Nothing => false,
     }
 }
 
@@ -99,7 +99,7 @@ fn is_usual(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn names(inherit: Inherit) -> Vec<String> {
+    fn names(inherit: EnvInheritance) -> Vec<String> {
         let ours = ["PATH", "LC_ALL", "GITHUB_TOKEN", "EDITOR"].map(|name| (name.into(), "value".into()));
         let set = BTreeMap::from([("OWN".into(), "1".into())]);
         let all = assemble(&inherit, ours.into_iter(), &set);
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn only_harmless_variables_are_inherited_unless_asked() {
-        assert_eq!(names(Inherit::Usual), ["LC_ALL", "OWN", "PATH"]);
-        assert_eq!(names(Inherit::Also(vec!["EDITOR".into()])), ["EDITOR", "LC_ALL", "OWN", "PATH"]);
-        assert_eq!(names(Inherit::All), ["EDITOR", "GITHUB_TOKEN", "LC_ALL", "OWN", "PATH"]);
-        assert_eq!(names(Inherit::Nothing), ["OWN"]);
+        assert_eq!(names(EnvInheritance::Usual), ["LC_ALL", "OWN", "PATH"]);
+        assert_eq!(names(EnvInheritance::Also(vec!["EDITOR".into()])), ["EDITOR", "LC_ALL", "OWN", "PATH"]);
+        assert_eq!(names(EnvInheritance::All), ["EDITOR", "GITHUB_TOKEN", "LC_ALL", "OWN", "PATH"]);
+        assert_eq!(names(EnvInheritance::Nothing), ["OWN"]);
     }
 
     #[test]

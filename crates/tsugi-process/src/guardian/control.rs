@@ -11,7 +11,7 @@ use rustix::{
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send},
 };
 
-use super::message::{Event, Request};
+use super::message::{GuardianEvent, GuardianRequest};
 use crate::pipes::ChildEnds;
 
 /// A request larger than any argument list the kernel accepts is not one of ours.
@@ -19,11 +19,11 @@ const REQUEST_LIMIT: usize = 64 * 1024 * 1024;
 
 /// The socket, which is the guardian's stdin.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Control(BorrowedFd<'static>);
+pub(super) struct GuardianControl(BorrowedFd<'static>);
 
 /// What was read from the supervisor.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ControlInput {
     /// One letter.
     Letter(u8),
     /// Nothing for now.
@@ -32,9 +32,9 @@ pub(super) enum Heard {
     End,
 }
 
-impl Control {
+impl GuardianControl {
     pub(super) fn new(socket: BorrowedFd<'static>) -> Self {
-        Control(socket)
+        GuardianControl(socket)
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'static> {
@@ -42,7 +42,7 @@ impl Control {
     }
 
     /// Waits for the request and the child's three files.
-    pub(super) fn receive_request(&self) -> io::Result<(Request, ChildEnds)> {
+    pub(super) fn receive_request(&self) -> io::Result<(GuardianRequest, ChildEnds)> {
         let mut length = [0; 4];
         let ends = self.receive_files(&mut length)?;
         let length = u32::from_le_bytes(length) as usize;
@@ -79,17 +79,17 @@ impl Control {
     }
 
     /// Hears the next letter without waiting; any failure counts as the end, since we must not outlive our owner.
-    pub(super) fn hear(&self) -> Heard {
+    pub(super) fn hear(&self) -> ControlInput {
         let mut letter = [0; 1];
         match recv(self.0, &mut letter, RecvFlags::DONTWAIT) {
-            Ok((1, _)) => Heard::Letter(letter[0]),
-            Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
-            _ => Heard::End,
+            Ok((1, _)) => ControlInput::Letter(letter[0]),
+            Err(Errno::AGAIN | Errno::INTR) => ControlInput::Nothing,
+            _ => ControlInput::End,
         }
     }
 
     /// Tells an event; a supervisor that is gone does not hear it, which is no error.
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn send_event(&self, event: &GuardianEvent) {
         let mut line = serde_json::to_vec(event).expect("events are plain data");
         line.push(b'\n');
         let _ = send(self.0, &line, SendFlags::NOSIGNAL);

@@ -47,13 +47,13 @@ pub(crate) fn is_usable() -> bool {
 
 /// Whether this code belongs to the executable itself and not to a loaded library.
 fn is_in_main_program() -> bool {
-    let mut search = Search { address: HOOK as usize, found: false };
+    let mut search = ExecutableSearch { address: HOOK as usize, found: false };
     // SAFETY: the callback gets back exactly the pointer given here, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look_at_first), (&raw mut search).cast()) };
     search.found
 }
 
-struct Search {
+struct ExecutableSearch {
     address: usize,
     found: bool,
 }
@@ -61,7 +61,7 @@ struct Search {
 /// The first object listed is always the main program; a result other than zero ends the listing.
 unsafe extern "C" fn look_at_first(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
     // SAFETY: both pointers come from `dl_iterate_phdr` and are valid during this call.
-    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<ExecutableSearch>()) };
     // SAFETY: the loader guarantees that many program headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let holds = |header: &libc::Elf64_Phdr| {

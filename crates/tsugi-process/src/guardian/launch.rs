@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     hook,
-    message::{Event, Request},
+    message::{GuardianEvent, GuardianRequest},
 };
 use crate::pipes::ChildEnds;
 
@@ -30,21 +30,21 @@ use crate::pipes::ChildEnds;
 ///
 /// Dropping it closes the socket, upon which the guardian ends everything and itself.
 #[derive(Debug)]
-pub(crate) struct Guardian {
+pub(crate) struct GuardianHandle {
     child: Child,
     events: Lines<BufReader<OwnedReadHalf>>,
     letters: OwnedWriteHalf,
 }
 
-impl Guardian {
+impl GuardianHandle {
     /// Starts a guardian that waits for its request; `label` is what `ps` shows.
-    pub(crate) fn start(label: &str) -> io::Result<Guardian> {
+    pub(crate) fn start(label: &str) -> io::Result<GuardianHandle> {
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = theirs.into_std()?;
         theirs.set_nonblocking(false)?;
         let child = command(label, theirs.into()).spawn()?;
         let (events, letters) = ours.into_split();
-        Ok(Guardian { child, events: BufReader::new(events).lines(), letters })
+        Ok(GuardianHandle { child, events: BufReader::new(events).lines(), letters })
     }
 
     /// The guardian's own process id.
@@ -53,7 +53,7 @@ impl Guardian {
     }
 
     /// Hands over the request and the child's files, which are then closed here.
-    pub(crate) async fn send(&mut self, request: &Request, ends: ChildEnds) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, request: &GuardianRequest, ends: ChildEnds) -> io::Result<()> {
         let text = serde_json::to_vec(request)?;
         let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.letters.writable().await?;
@@ -64,7 +64,7 @@ impl Guardian {
     }
 
     /// The next event; none when the guardian has ended.
-    pub(crate) async fn event(&mut self) -> Option<Event> {
+    pub(crate) async fn event(&mut self) -> Option<GuardianEvent> {
         let line = self.events.next_line().await.ok().flatten()?;
         serde_json::from_str(&line).ok()
     }

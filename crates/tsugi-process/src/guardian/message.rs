@@ -5,9 +5,9 @@ use std::{ffi::OsString, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    command::Resolved,
-    sandbox::linux::{Confinement, ability::Ability, limit::Passed},
-    stop::Grace,
+    command::ResolvedCommand,
+    sandbox::linux::{Confinement, kernel_support::KernelSupport, limit::ExceededLimit},
+    stop::StopGrace,
 };
 
 /// Asks for the polite ladder.
@@ -19,30 +19,30 @@ pub(crate) const KILL: u8 = b'K';
 
 /// The one request a guardian receives, together with three files.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub(crate) enum GuardianRequest {
     /// Try what the kernel allows, tell it and end.
     Probe,
     /// Run a program; the files are its stdin, stdout and stderr.
-    Run(Box<Run>),
+    Run(Box<RunRequest>),
 }
 
 /// What to run.
 ///
 /// Paths travel as `OsString`, which keeps names that are not UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub(crate) struct RunRequest {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: OsString,
-    pub(crate) grace: Grace,
+    pub(crate) grace: StopGrace,
     pub(crate) confinement: Option<Confinement>,
 }
 
-impl Run {
-    pub(crate) fn new(resolved: &Resolved, grace: Grace, confinement: Option<Confinement>) -> Self {
+impl RunRequest {
+    pub(crate) fn new(resolved: &ResolvedCommand, grace: StopGrace, confinement: Option<Confinement>) -> Self {
         let env = &resolved.env;
-        Run {
+        RunRequest {
             program: resolved.program.clone().into(),
             args: resolved.args.clone(),
             env: confinement.as_ref().map_or_else(|| env.clone(), |confinement| confinement.scratch.complete(env)),
@@ -55,9 +55,9 @@ impl Run {
 
 /// What a guardian tells, one JSON text per line.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Event {
+pub(crate) enum GuardianEvent {
     /// What the kernel allows.
-    Probed(Ability),
+    Probed(KernelSupport),
     /// The program runs.
     Started { pid: u32 },
     /// The program could not be run; the guardian ends.
@@ -65,15 +65,15 @@ pub(crate) enum Event {
     /// The main child has ended.
     Exited { code: Option<i32>, signal: Option<i32>, cpu: Duration, peak_bytes: u64 },
     /// The job has passed a limit and is being ended.
-    Passed(Passed),
+    Passed(ExceededLimit),
     /// Nothing is left; the guardian ends.
     Gone { swept: u32 },
 }
 
-impl Event {
+impl GuardianEvent {
     /// The same, if it is an end, with a peak of memory of at least this; the kernel tells only that of one process.
-    pub(crate) fn with_peak(mut self, seen: u64) -> Event {
-        if let Event::Exited { peak_bytes, .. } = &mut self {
+    pub(crate) fn with_peak(mut self, seen: u64) -> GuardianEvent {
+        if let GuardianEvent::Exited { peak_bytes, .. } = &mut self {
             *peak_bytes = seen.max(*peak_bytes);
         }
         self

@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
 
-use super::message::Event;
-use crate::tree::{Stat, descendants};
+use super::message::GuardianEvent;
+use crate::tree::{ProcStat, descendants};
 
 /// What a round of burying found.
 #[derive(Debug, Default)]
-pub(super) struct Buried {
+pub(super) struct ReapedChildren {
     /// The end of the main child, if it was among them.
-    pub(super) main: Option<Event>,
+    pub(super) main: Option<GuardianEvent>,
     /// How many others there were.
     pub(super) others: u32,
     /// Whether any child, and so any descendant, is left.
@@ -20,14 +20,14 @@ pub(super) struct Buried {
 }
 
 /// Buries every child that has ended, without waiting for others.
-pub(super) fn bury(main: Pid) -> Buried {
-    let mut buried = Buried::default();
+pub(super) fn bury(main: Pid) -> ReapedChildren {
+    let mut buried = ReapedChildren::default();
     loop {
         match wait(libc::WNOHANG) {
-            Waited::Ended(pid, exited) if pid == main => buried.main = Some(exited),
-            Waited::Ended(..) => buried.others += 1,
-            Waited::NotYet => return buried,
-            Waited::NoChild => {
+            WaitResult::Ended(pid, exited) if pid == main => buried.main = Some(exited),
+            WaitResult::Ended(..) => buried.others += 1,
+            WaitResult::NotYet => return buried,
+            WaitResult::NoChild => {
                 buried.is_last = true;
                 return buried;
             }
@@ -36,30 +36,32 @@ pub(super) fn bury(main: Pid) -> Buried {
 }
 
 /// Waits for one child, burying all others on the way.
-pub(super) fn wait_for(main: Pid) -> Event {
+pub(super) fn wait_for(main: Pid) -> GuardianEvent {
     loop {
         match wait(0) {
-            Waited::Ended(pid, exited) if pid == main => return exited,
-            Waited::NoChild => return Event::Exited { code: None, signal: None, cpu: Duration::ZERO, peak_bytes: 0 },
-            Waited::Ended(..) | Waited::NotYet => {}
+            WaitResult::Ended(pid, exited) if pid == main => return exited,
+            WaitResult::NoChild => {
+                return GuardianEvent::Exited { code: None, signal: None, cpu: Duration::ZERO, peak_bytes: 0 };
+            }
+            WaitResult::Ended(..) | WaitResult::NotYet => {}
         }
     }
 }
 
-enum Waited {
-    Ended(Pid, Event),
+enum WaitResult {
+    Ended(Pid, GuardianEvent),
     NotYet,
     NoChild,
 }
 
-fn wait(options: libc::c_int) -> Waited {
+fn wait(options: libc::c_int) -> WaitResult {
     let (mut status, mut usage) = (0, empty_usage());
     // SAFETY: both pointers are to local values of the right type.
     let pid = unsafe { libc::wait4(-1, &raw mut status, options, &raw mut usage) };
     match pid {
-        1.. => Waited::Ended(Pid::from_raw(pid).expect("it is positive"), exited(status, &usage)),
-        -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) => Waited::NoChild,
-        _ => Waited::NotYet,
+        1.. => WaitResult::Ended(Pid::from_raw(pid).expect("it is positive"), exited(status, &usage)),
+        -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) => WaitResult::NoChild,
+        _ => WaitResult::NotYet,
     }
 }
 
@@ -68,11 +70,11 @@ fn empty_usage() -> libc::rusage {
     unsafe { std::mem::zeroed() }
 }
 
-fn exited(status: i32, usage: &libc::rusage) -> Event {
+fn exited(status: i32, usage: &libc::rusage) -> GuardianEvent {
     let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
     let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
     let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
-    Event::Exited { code, signal, cpu, peak_bytes: usage.ru_maxrss as u64 * 1024 }
+    GuardianEvent::Exited { code, signal, cpu, peak_bytes: usage.ru_maxrss as u64 * 1024 }
 }
 
 fn duration(time: libc::timeval) -> Duration {
@@ -105,7 +107,7 @@ pub(super) fn kill_world(first: Pid) {
 pub(super) fn kill_all() {
     let pids = descendants(own_id());
     let own_group = getpgrp().as_raw_nonzero().get() as u32;
-    let groups: BTreeSet<u32> = pids.iter().filter_map(|pid| Some(Stat::read(*pid)?.group)).collect();
+    let groups: BTreeSet<u32> = pids.iter().filter_map(|pid| Some(ProcStat::read(*pid)?.group)).collect();
     // A descendant may have joined our own group; it is reached by its own id below.
     for group in groups.into_iter().filter(|group| *group > 1 && *group != own_group).filter_map(to_pid) {
         let _ = kill_process_group(group, Signal::KILL);

@@ -15,16 +15,16 @@ use rustix::{
 };
 
 use super::{
-    birth::Birth,
-    control::{Control, Heard},
+    child_start::ChildStart,
+    control::{ControlInput, GuardianControl},
     hook,
-    message::{self, Event, Request, Run},
+    message::{self, GuardianEvent, GuardianRequest, RunRequest},
     reap,
 };
 use crate::{
     pipes::ChildEnds,
-    sandbox::linux::{ability, limit::Watch, scratch::Scratch},
-    stop::{Ladder, Push, Stage},
+    sandbox::linux::{kernel_support, limit::LimitWatch, scratch::ScratchDirectories},
+    stop::{StopEvent, StopLadder, StopStage},
 };
 
 /// Between two rounds of SIGKILL.
@@ -39,10 +39,10 @@ pub(super) fn main() -> ! {
 
 fn serve(signals: OwnedFd) -> io::Result<()> {
     // SAFETY: stdin is open for the whole life of the guardian and never closed.
-    let control = Control::new(unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) });
+    let control = GuardianControl::new(unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) });
     match control.receive_request()? {
-        (Request::Probe, _) => control.tell(&Event::Probed(ability::try_all())),
-        (Request::Run(run), ends) => Guardian::start(control, signals, &run, ends)?.run(),
+        (GuardianRequest::Probe, _) => control.send_event(&GuardianEvent::Probed(kernel_support::try_all())),
+        (GuardianRequest::Run(run), ends) => GuardianProcess::start(control, signals, &run, ends)?.run(),
     }
     Ok(())
 }
@@ -82,36 +82,42 @@ fn block_signals() -> io::Result<OwnedFd> {
     }
 }
 
-struct Guardian {
-    control: Control,
+struct GuardianProcess {
+    control: GuardianControl,
     /// Readable when a child has ended.
     signals: OwnedFd,
     /// Until the program runs.
-    birth: Option<Birth>,
+    birth: Option<ChildStart>,
     main: Pid,
     /// Whether it has namespaces of its own, of which `main` is the first process.
     has_world: bool,
     /// Says how the program ended, if it has namespaces of its own.
     exit: Option<File>,
     is_supervised: bool,
-    ladder: Ladder,
-    watch: Option<Watch>,
+    ladder: StopLadder,
+    watch: Option<LimitWatch>,
     swept: u32,
     /// Removed when nobody is left who could use it.
-    scratch: Scratch,
+    scratch: ScratchDirectories,
 }
 
-impl Guardian {
-    fn start(control: Control, signals: OwnedFd, run: &Run, ends: ChildEnds) -> io::Result<Guardian> {
+impl GuardianProcess {
+    fn start(
+        control: GuardianControl,
+        signals: OwnedFd,
+        run: &RunRequest,
+        ends: ChildEnds,
+    ) -> io::Result<GuardianProcess> {
         let scratch = run.confinement.as_ref().map(|confinement| confinement.scratch.clone()).unwrap_or_default();
         let made = scratch.make().map_err(|error| ("make its temporary directory", error));
-        let birth = made.and_then(|()| Birth::begin(run, ends).map_err(|error| ("fork", error)));
+        let birth = made.and_then(|()| ChildStart::begin(run, ends).map_err(|error| ("fork", error)));
         let birth = birth.map_err(|(step, error)| {
             scratch.remove();
-            control.tell(&Event::Failed { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) });
+            control
+                .send_event(&GuardianEvent::Failed { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) });
             error
         })?;
-        Ok(Guardian {
+        Ok(GuardianProcess {
             control,
             signals,
             main: birth.pid,
@@ -119,8 +125,8 @@ impl Guardian {
             birth: Some(birth),
             exit: None,
             is_supervised: true,
-            ladder: Ladder::new(run.grace),
-            watch: run.confinement.as_ref().and_then(Watch::new),
+            ladder: StopLadder::new(run.grace),
+            watch: run.confinement.as_ref().and_then(LimitWatch::new),
             swept: 0,
             scratch,
         })
@@ -140,7 +146,7 @@ impl Guardian {
             self.keep_watch();
             if self.bury() {
                 self.scratch.remove();
-                self.control.tell(&Event::Gone { swept: self.swept });
+                self.control.send_event(&GuardianEvent::Gone { swept: self.swept });
                 return;
             }
         }
@@ -150,7 +156,7 @@ impl Guardian {
     fn wait(&self) -> (bool, bool) {
         // A socket whose other end is closed is always ready, so it is not asked any more then.
         let control = self.is_supervised.then(|| self.control.socket());
-        let birth = self.birth.as_ref().map(Birth::file);
+        let birth = self.birth.as_ref().map(ChildStart::file);
         let watched = [Some(self.signals.as_fd()), control, birth];
         let mut files: Vec<_> =
             watched.iter().flatten().map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN)).collect();
@@ -164,20 +170,20 @@ impl Guardian {
 
     fn timeout(&self) -> Option<Timespec> {
         let left = match self.ladder.stage {
-            Stage::Killing => Some(KILL_ROUND),
+            StopStage::Killing => Some(KILL_ROUND),
             _ => self.ladder.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         };
-        let next_look = self.watch.as_ref().map(Watch::pause);
+        let next_look = self.watch.as_ref().map(LimitWatch::pause);
         let earliest = left.into_iter().chain(next_look).min();
         earliest.and_then(|time| Timespec::try_from(time).ok())
     }
 
     /// Ends the job if it has passed a limit.
     fn keep_watch(&mut self) {
-        let Some(watch) = self.watch.as_mut().filter(|_| self.ladder.stage != Stage::Killing) else { return };
-        if let Some(passed) = watch.look(reap::own_id()) {
-            self.control.tell(&Event::Passed(passed));
-            let stage = self.ladder.push(Push::Kill, Instant::now());
+        let Some(watch) = self.watch.as_mut().filter(|_| self.ladder.stage != StopStage::Killing) else { return };
+        if let Some(passed) = watch.check(reap::own_id()) {
+            self.control.send_event(&GuardianEvent::Passed(passed));
+            let stage = self.ladder.push(StopEvent::Kill, Instant::now());
             self.enter(stage);
         }
     }
@@ -186,7 +192,7 @@ impl Guardian {
         if let Some(birth) = self.birth.take() {
             let (event, exit) = birth.outcome();
             self.exit = exit;
-            self.control.tell(&event);
+            self.control.send_event(&event);
             // From now on it only waits, and there is one beside every server.
             crate::forget_rare_code();
         }
@@ -195,14 +201,14 @@ impl Guardian {
     fn obey(&mut self) {
         loop {
             let push = match self.control.hear() {
-                Heard::Letter(message::STOP) => Push::Stop,
-                Heard::Letter(message::ABANDON) => Push::Abandon,
-                Heard::Letter(message::KILL) => Push::Kill,
-                Heard::Letter(_) => continue,
-                Heard::Nothing => return,
-                Heard::End => {
+                ControlInput::Letter(message::STOP) => StopEvent::Stop,
+                ControlInput::Letter(message::ABANDON) => StopEvent::Abandon,
+                ControlInput::Letter(message::KILL) => StopEvent::Kill,
+                ControlInput::Letter(_) => continue,
+                ControlInput::Nothing => return,
+                ControlInput::End => {
                     self.is_supervised = false;
-                    Push::Abandon
+                    StopEvent::Abandon
                 }
             };
             let stage = self.ladder.push(push, Instant::now());
@@ -213,16 +219,16 @@ impl Guardian {
         }
     }
 
-    fn enter(&mut self, stage: Option<Stage>) {
-        if stage == Some(Stage::Terminating) {
+    fn enter(&mut self, stage: Option<StopStage>) {
+        if stage == Some(StopStage::Terminating) {
             reap::terminate_all();
         }
-        if stage == Some(Stage::Killing) {
+        if stage == Some(StopStage::Killing) {
             reap::hurry();
         }
         match self.ladder.stage {
-            Stage::Killing if self.has_world => reap::kill_world(self.main),
-            Stage::Killing => reap::kill_all(),
+            StopStage::Killing if self.has_world => reap::kill_world(self.main),
+            StopStage::Killing => reap::kill_all(),
             _ => {}
         }
     }
@@ -236,8 +242,8 @@ impl Guardian {
             // The pipe of the birth has ended with its writer, so this does not wait.
             self.end_birth();
             let exited = self.exit_in_world().unwrap_or(exited);
-            self.control.tell(&exited.with_peak(self.watch.as_ref().map_or(0, |watch| watch.peak)));
-            let stage = self.ladder.push(Push::MainExited, Instant::now());
+            self.control.send_event(&exited.with_peak(self.watch.as_ref().map_or(0, |watch| watch.peak)));
+            let stage = self.ladder.push(StopEvent::MainExited, Instant::now());
             if !buried.is_last {
                 self.enter(stage);
             }
@@ -246,7 +252,7 @@ impl Guardian {
     }
 
     /// How the program ended, as the first process of its namespaces has seen it; that one is dead, so this does not wait.
-    fn exit_in_world(&mut self) -> Option<Event> {
+    fn exit_in_world(&mut self) -> Option<GuardianEvent> {
         let mut text = Vec::new();
         self.exit.take()?.read_to_end(&mut text).ok()?;
         serde_json::from_slice(&text).ok()

@@ -6,37 +6,37 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 
 use super::{
-    control::Inner,
-    state::Exit,
-    task::{Asked, Desk, NewDesk, Plan},
+    control::JobControl,
+    state::ChildExit,
+    task::{JobPlan, OwnerContext, OwnerContextParts, OwnerRequest},
 };
 use crate::{
-    Error, aside,
-    stop::{Ladder, Push, Stage},
-    stray::Mark,
+    ProcessError, blocking,
+    orphans::JobMark,
+    stop::{StopEvent, StopLadder, StopStage},
 };
 
 /// Starts the child in its own process group.
 ///
 /// It gets no parent-death signal: that one fires when the *thread* that started it ends,
 /// and threads of a runtime come and go.
-pub(super) fn start(plan: Plan) -> Result<Inner, Error> {
+pub(super) fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
     let at = |step: &'static str| {
         let label = plan.label.clone();
-        move |error| Error::spawn(label, step, error)
+        move |error| ProcessError::spawn(label, step, error)
     };
-    let (ladder, options, mark) = (Ladder::new(plan.options.grace), plan.options.clone(), plan.mark.clone());
+    let (ladder, options, mark) = (StopLadder::new(plan.options.grace), plan.options.clone(), plan.mark.clone());
     let child = command(&plan).and_then(|mut command| command.spawn()).map_err(at("execute"))?;
     let pid = child.id().ok_or(io::ErrorKind::NotFound.into()).map_err(at("learn its id"))?;
-    let Plan { stderr, stderr_pipe, sandbox, .. } = plan;
-    let (desk, inner) = Desk::open(NewDesk { options, stderr, stderr_pipe, sandbox }, pid, pid);
+    let JobPlan { stderr, stderr_pipe, sandbox, .. } = plan;
+    let (desk, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, pid);
     let group = Pid::from_raw(pid as i32);
-    tokio::spawn(Owner { child, group, desk, ladder, mark }.run());
+    tokio::spawn(GroupOwner { child, group, desk, ladder, mark }.run());
     Ok(inner)
 }
 
 #[allow(clippy::disallowed_methods, reason = "this crate is the one that starts processes")]
-fn command(plan: &Plan) -> io::Result<tokio::process::Command> {
+fn command(plan: &JobPlan) -> io::Result<tokio::process::Command> {
     let mut command = tokio::process::Command::new(&plan.resolved.program);
     command.args(&plan.resolved.args).env_clear().envs(plan.resolved.env.iter().cloned());
     command.current_dir(&plan.resolved.cwd).process_group(0).kill_on_drop(true);
@@ -46,39 +46,39 @@ fn command(plan: &Plan) -> io::Result<tokio::process::Command> {
     Ok(command)
 }
 
-struct Owner {
+struct GroupOwner {
     child: Child,
     group: Option<Pid>,
-    desk: Desk,
-    ladder: Ladder,
-    mark: Mark,
+    desk: OwnerContext,
+    ladder: StopLadder,
+    mark: JobMark,
 }
 
-impl Owner {
+impl GroupOwner {
     async fn run(mut self) {
         let status = loop {
             let deadline = self.ladder.deadline;
             tokio::select! {
                 status = self.child.wait() => break status,
                 asked = self.desk.asked() => self.push(push(asked)),
-                () = sleep_until(deadline) => self.push(Push::Expired),
+                () = sleep_until(deadline) => self.push(StopEvent::Expired),
             }
         };
         // What is left gets no time of its own: without a guardian we cannot see when it has ended.
         self.signal(Signal::KILL);
-        self.desk.exited(status.map_or(Exit::Unknown, exit), Duration::ZERO, 0).await;
+        self.desk.exited(status.map_or(ChildExit::Unknown, exit), Duration::ZERO, 0).await;
         let mark = self.mark.clone();
-        let swept = aside::run(move || mark.kill_bearers()).await.unwrap_or_default();
+        let swept = blocking::run(move || mark.kill_bearers()).await.unwrap_or_default();
         self.desk.gone(swept.len() as u32, Vec::new()).await;
     }
 
-    fn push(&mut self, push: Push) {
+    fn push(&mut self, push: StopEvent) {
         match self.ladder.push(push, std::time::Instant::now()) {
-            Some(Stage::Terminating) => {
+            Some(StopStage::Terminating) => {
                 self.signal(Signal::TERM);
                 self.signal(Signal::CONT);
             }
-            Some(Stage::Killing) => self.signal(Signal::KILL),
+            Some(StopStage::Killing) => self.signal(Signal::KILL),
             _ => {}
         }
     }
@@ -98,18 +98,18 @@ async fn sleep_until(deadline: Option<std::time::Instant>) {
     }
 }
 
-fn push(asked: Asked) -> Push {
+fn push(asked: OwnerRequest) -> StopEvent {
     match asked {
-        Asked::Stop => Push::Stop,
-        Asked::Abandon => Push::Abandon,
-        Asked::Kill => Push::Kill,
+        OwnerRequest::Stop => StopEvent::Stop,
+        OwnerRequest::Abandon => StopEvent::Abandon,
+        OwnerRequest::Kill => StopEvent::Kill,
     }
 }
 
-fn exit(status: ExitStatus) -> Exit {
+fn exit(status: ExitStatus) -> ChildExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (_, Some(signal)) => Exit::Signal(signal),
-        _ => Exit::Unknown,
+        (Some(code), _) => ChildExit::Code(code),
+        (_, Some(signal)) => ChildExit::Signal(signal),
+        _ => ChildExit::Unknown,
     }
 }

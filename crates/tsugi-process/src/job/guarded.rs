@@ -6,75 +6,75 @@ use std::{
 };
 
 use super::{
-    control::Inner,
-    state::{Cause, Exit},
-    task::{Asked, Desk, NewDesk, Plan},
+    control::JobControl,
+    state::{ChildExit, ExitCause},
+    task::{JobPlan, OwnerContext, OwnerContextParts, OwnerRequest},
 };
 use crate::{
-    Error, aside,
+    ProcessError, blocking,
     guardian::{
-        launch::Guardian,
-        message::{self, Event, Request, Run},
+        launch::GuardianHandle,
+        message::{self, GuardianEvent, GuardianRequest, RunRequest},
     },
-    sandbox::linux::{limit::Passed, scratch::Scratch},
-    stray::Mark,
+    orphans::JobMark,
+    sandbox::linux::{limit::ExceededLimit, scratch::ScratchDirectories},
     tree,
 };
 
 /// Starts the child under a guardian and waits until it runs.
-pub(super) async fn start(plan: Plan) -> Result<Inner, Error> {
-    let Plan { label, resolved, ends, options, mark, stderr, stderr_pipe, confinement, sandbox } = plan;
+pub(super) async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
+    let JobPlan { label, resolved, ends, options, mark, stderr, stderr_pipe, confinement, sandbox } = plan;
     let at = |step: &'static str| {
         let label = label.clone();
-        move |error| Error::spawn(label, step, error)
+        move |error| ProcessError::spawn(label, step, error)
     };
     let mut guardian = start_guardian(label.clone()).await.map_err(at("start its guardian"))?;
     let scratch = confinement.as_ref().map(|confinement| confinement.scratch.clone()).unwrap_or_default();
     let denied = confinement.as_ref().and_then(|confinement| confinement.denies(&resolved.program));
-    let request = Request::Run(Box::new(Run::new(&resolved, options.grace, confinement)));
+    let request = GuardianRequest::Run(Box::new(RunRequest::new(&resolved, options.grace, confinement)));
     guardian.send(&request, ends).await.map_err(at("instruct its guardian"))?;
     let pid = match guardian.event().await {
-        Some(Event::Started { pid }) => pid,
-        Some(Event::Failed { step, errno }) => {
+        Some(GuardianEvent::Started { pid }) => pid,
+        Some(GuardianEvent::Failed { step, errno }) => {
             tokio::spawn(guardian.bury());
             return Err(failed(label, &resolved.program, denied, step, errno));
         }
         _ => return Err(at("hear from its guardian")(std::io::ErrorKind::BrokenPipe.into())),
     };
     let root = guardian.pid().unwrap_or(pid);
-    let (desk, inner) = Desk::open(NewDesk { options, stderr, stderr_pipe, sandbox }, pid, root);
-    tokio::spawn(Owner { guardian, desk, mark, root, swept: 0, scratch }.run());
+    let (desk, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, root);
+    tokio::spawn(GuardedOwner { guardian, desk, mark, root, swept: 0, scratch }.run());
     Ok(inner)
 }
 
 /// `posix_spawn` waits until the new process has its own memory, which takes about a millisecond.
-async fn start_guardian(label: String) -> std::io::Result<Guardian> {
-    aside::run(move || Guardian::start(&label)).await?
+async fn start_guardian(label: String) -> std::io::Result<GuardianHandle> {
+    blocking::run(move || GuardianHandle::start(&label)).await?
 }
 
-fn failed(label: String, program: &Path, denied: Option<PathBuf>, step: String, errno: i32) -> Error {
+fn failed(label: String, program: &Path, denied: Option<PathBuf>, step: String, errno: i32) -> ProcessError {
     match (step.as_str(), errno, denied) {
         // The file itself was there a moment ago.
-        ("execute", libc::ENOENT, None) => Error::NoInterpreter { path: program.to_owned() },
+        ("execute", libc::ENOENT, None) => ProcessError::NoInterpreter { path: program.to_owned() },
         ("execute", libc::EACCES | libc::ENOENT, Some(path)) => {
-            Error::SandboxDenies { program: program.to_owned(), path }
+            ProcessError::SandboxDenies { program: program.to_owned(), path }
         }
-        ("execute", libc::EACCES, None) => Error::NotExecutable { path: program.to_owned() },
-        _ => Error::spawn(label, step, std::io::Error::from_raw_os_error(errno)),
+        ("execute", libc::EACCES, None) => ProcessError::NotExecutable { path: program.to_owned() },
+        _ => ProcessError::spawn(label, step, std::io::Error::from_raw_os_error(errno)),
     }
 }
 
-struct Owner {
-    guardian: Guardian,
-    desk: Desk,
-    mark: Mark,
+struct GuardedOwner {
+    guardian: GuardianHandle,
+    desk: OwnerContext,
+    mark: JobMark,
     root: u32,
     swept: u32,
     /// Removed here only if the guardian could not.
-    scratch: Scratch,
+    scratch: ScratchDirectories,
 }
 
-impl Owner {
+impl GuardedOwner {
     async fn run(mut self) {
         let mut overdue = std::pin::pin!(tokio::time::sleep(Duration::MAX));
         let mut is_stopping = false;
@@ -103,15 +103,15 @@ impl Owner {
     }
 
     /// Takes one event; true after the last one.
-    async fn note(&mut self, event: Option<Event>) -> bool {
+    async fn note(&mut self, event: Option<GuardianEvent>) -> bool {
         match event {
-            Some(Event::Started { .. } | Event::Failed { .. } | Event::Probed(_)) => {}
-            Some(Event::Passed(Passed::Memory)) => self.desk.ended_by(Cause::MemoryLimit),
-            Some(Event::Passed(Passed::Processes)) => self.desk.ended_by(Cause::ProcessLimit),
-            Some(Event::Exited { code, signal, cpu, peak_bytes }) => {
+            Some(GuardianEvent::Started { .. } | GuardianEvent::Failed { .. } | GuardianEvent::Probed(_)) => {}
+            Some(GuardianEvent::Passed(ExceededLimit::Memory)) => self.desk.ended_by(ExitCause::MemoryLimit),
+            Some(GuardianEvent::Passed(ExceededLimit::Processes)) => self.desk.ended_by(ExitCause::ProcessLimit),
+            Some(GuardianEvent::Exited { code, signal, cpu, peak_bytes }) => {
                 self.desk.exited(exit(code, signal), cpu, peak_bytes).await;
             }
-            Some(Event::Gone { swept }) => {
+            Some(GuardianEvent::Gone { swept }) => {
                 self.desk.gone(swept, Vec::new()).await;
                 return true;
             }
@@ -132,24 +132,24 @@ impl Owner {
             scratch.remove();
             killed
         };
-        let killed = aside::run(end).await.unwrap_or_default();
-        self.desk.ended_by(Cause::GuardianLost);
+        let killed = blocking::run(end).await.unwrap_or_default();
+        self.desk.ended_by(ExitCause::GuardianLost);
         self.desk.gone(killed.len() as u32, Vec::new()).await;
     }
 }
 
-fn letter(asked: Asked) -> u8 {
+fn letter(asked: OwnerRequest) -> u8 {
     match asked {
-        Asked::Stop => message::STOP,
-        Asked::Abandon => message::ABANDON,
-        Asked::Kill => message::KILL,
+        OwnerRequest::Stop => message::STOP,
+        OwnerRequest::Abandon => message::ABANDON,
+        OwnerRequest::Kill => message::KILL,
     }
 }
 
-fn exit(code: Option<i32>, signal: Option<i32>) -> Exit {
+fn exit(code: Option<i32>, signal: Option<i32>) -> ChildExit {
     match (code, signal) {
-        (Some(code), _) => Exit::Code(code),
-        (_, Some(signal)) => Exit::Signal(signal),
-        _ => Exit::Unknown,
+        (Some(code), _) => ChildExit::Code(code),
+        (_, Some(signal)) => ChildExit::Signal(signal),
+        _ => ChildExit::Unknown,
     }
 }

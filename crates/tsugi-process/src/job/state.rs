@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Where in its life a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum JobPhase {
     /// The child runs.
     Running,
     /// The child was asked to end.
@@ -21,7 +21,7 @@ pub enum Phase {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Exit {
+pub enum ChildExit {
     /// By itself, with this code.
     Code(i32),
     /// By this signal.
@@ -30,19 +30,19 @@ pub enum Exit {
     Unknown,
 }
 
-impl Exit {
+impl ChildExit {
     /// Whether it ended by itself with code 0.
     pub fn is_success(self) -> bool {
-        self == Exit::Code(0)
+        self == ChildExit::Code(0)
     }
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ChildExit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Exit::Code(code) => write!(formatter, "exit code {code}"),
-            Exit::Signal(signal) => write!(formatter, "{} (signal {signal})", signal_name(*signal)),
-            Exit::Unknown => formatter.write_str("unknown end"),
+            ChildExit::Code(code) => write!(formatter, "exit code {code}"),
+            ChildExit::Signal(signal) => write!(formatter, "{} (signal {signal})", signal_name(*signal)),
+            ChildExit::Unknown => formatter.write_str("unknown end"),
         }
     }
 }
@@ -69,12 +69,12 @@ fn signal_name(signal: i32) -> &'static str {
 /// Why a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cause {
+pub enum ExitCause {
     /// The child ended without being asked.
     Itself,
-    /// Someone called [`Job::stop`](crate::Job::stop).
+    /// Someone called [`SupervisedJob::stop`](crate::SupervisedJob::stop).
     Stopped,
-    /// Someone called [`Job::kill`](crate::Job::kill).
+    /// Someone called [`SupervisedJob::kill`](crate::SupervisedJob::kill).
     Killed,
     /// The last handle was dropped.
     Abandoned,
@@ -91,9 +91,9 @@ pub enum Cause {
 #[serde(rename_all = "camelCase")]
 pub struct ExitReport {
     /// The main child's own end.
-    pub status: Exit,
+    pub status: ChildExit,
     /// Why it ended.
-    pub cause: Cause,
+    pub cause: ExitCause,
     /// The last lines of stderr, masked and harmless to show.
     pub stderr_tail: Vec<String>,
     /// From start to end of the main child.
@@ -116,20 +116,20 @@ impl fmt::Display for ExitReport {
 
 /// What handles see.
 #[derive(Debug, Clone)]
-pub(super) struct State {
-    pub(super) phase: Phase,
+pub(super) struct JobState {
+    pub(super) phase: JobPhase,
     pub(super) report: Option<Arc<ExitReport>>,
 }
 
-impl State {
+impl JobState {
     pub(super) fn running() -> Self {
-        State { phase: Phase::Running, report: None }
+        JobState { phase: JobPhase::Running, report: None }
     }
 }
 
 /// What handles wish; a later wish is never weaker than an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wish {
+pub(super) enum StopWish {
     Run,
     Stop,
     Kill,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_end_reads_as_a_person_would_say_it() {
-        assert_eq!(Exit::Code(3).to_string(), "exit code 3");
-        assert_eq!(Exit::Signal(9).to_string(), "SIGKILL (signal 9)");
+        assert_eq!(ChildExit::Code(3).to_string(), "exit code 3");
+        assert_eq!(ChildExit::Signal(9).to_string(), "SIGKILL (signal 9)");
     }
 }

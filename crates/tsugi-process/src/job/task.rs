@@ -8,120 +8,123 @@ use std::{
 use tokio::{net::unix::pipe::Receiver, sync::watch, task::JoinHandle};
 
 use super::{
-    Tier,
-    control::Inner,
+    SupervisionTier,
+    control::JobControl,
     grouped,
-    state::{Cause, Exit, ExitReport, Phase, State, Wish},
+    state::{ChildExit, ExitCause, ExitReport, JobPhase, JobState, StopWish},
 };
 use crate::{
-    Command, Error, JobOptions, Pipes, Report, Stderr, aside,
-    command::Resolved,
+    ChildPipes, JobCommand, JobOptions, ProcessError, SandboxReport, StderrLog, blocking,
+    command::ResolvedCommand,
+    orphans::JobMark,
     pipes::{self, ChildEnds},
     sandbox,
-    stray::Mark,
 };
 
 /// How long the end of a child waits for its last words, which another process may keep open.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// All that is needed to start a child.
-pub(super) struct Plan {
+pub(super) struct JobPlan {
     pub(super) label: String,
-    pub(super) resolved: Resolved,
+    pub(super) resolved: ResolvedCommand,
     pub(super) ends: ChildEnds,
     pub(super) options: JobOptions,
-    pub(super) mark: Mark,
-    pub(super) stderr: Stderr,
+    pub(super) mark: JobMark,
+    pub(super) stderr: StderrLog,
     /// Our end of the child's stderr.
     pub(super) stderr_pipe: Receiver,
     /// Never any where there is no sandbox.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is confined here"))]
     pub(super) confinement: Option<sandbox::Confinement>,
-    pub(super) sandbox: Report,
+    pub(super) sandbox: SandboxReport,
 }
 
 /// Starts the child and the task that owns it.
-pub(super) async fn spawn(command: Command, mut options: JobOptions) -> Result<(Inner, Pipes), Error> {
+pub(super) async fn spawn(
+    command: JobCommand,
+    mut options: JobOptions,
+) -> Result<(JobControl, ChildPipes), ProcessError> {
     let label = command.label();
     options.redact.extend(command.secrets());
-    let (pipes, stderr_pipe, ends) = pipes::open().map_err(|error| Error::spawn(&label, "open pipes", error))?;
-    let mark = Mark::next();
+    let (pipes, stderr_pipe, ends) = pipes::open().map_err(|error| ProcessError::spawn(&label, "open pipes", error))?;
+    let mark = JobMark::next();
     let policy = command.sandbox.clone();
     let resolved = resolve(command, &mark).await?;
     let (confinement, sandbox) = sandbox::plan(&policy, &resolved).await?;
-    let stderr = Stderr::new(options.redact.clone());
-    let inner = start(Plan { label, resolved, ends, options, mark, stderr, stderr_pipe, confinement, sandbox });
+    let stderr = StderrLog::new(options.redact.clone());
+    let inner = start(JobPlan { label, resolved, ends, options, mark, stderr, stderr_pipe, confinement, sandbox });
     Ok((inner.await?, pipes))
 }
 
 /// Looking for a program reads directories, which may be slow ones.
-async fn resolve(command: Command, mark: &Mark) -> Result<Resolved, Error> {
+async fn resolve(command: JobCommand, mark: &JobMark) -> Result<ResolvedCommand, ProcessError> {
     let label = command.label();
-    let resolved = aside::run(move || command.resolve()).await;
-    let mut resolved = resolved.map_err(|error| Error::spawn(label, "look for it", error))??;
+    let resolved = blocking::run(move || command.resolve()).await;
+    let mut resolved = resolved.map_err(|error| ProcessError::spawn(label, "look for it", error))??;
     resolved.env.push(mark.variable());
     Ok(resolved)
 }
 
 #[cfg(target_os = "linux")]
-async fn start(plan: Plan) -> Result<Inner, Error> {
-    match Tier::available() {
-        Tier::ProcessGroup => grouped::start(plan),
+async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
+    match SupervisionTier::available() {
+        SupervisionTier::ProcessGroup => grouped::start(plan),
         _ => super::guarded::start(plan).await,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-async fn start(plan: Plan) -> Result<Inner, Error> {
+async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
     grouped::start(plan)
 }
 
 /// What both kinds of owner do alike: hear wishes, collect last words, publish the state.
-pub(super) struct Desk {
+pub(super) struct OwnerContext {
     started: Instant,
     options: JobOptions,
-    stderr: Stderr,
+    stderr: StderrLog,
     drain: Option<JoinHandle<()>>,
-    state: watch::Sender<State>,
-    wish: watch::Receiver<Wish>,
-    cause: Cause,
+    state: watch::Sender<JobState>,
+    wish: watch::Receiver<StopWish>,
+    cause: ExitCause,
     is_abandoned: bool,
 }
 
 /// The parts of a plan that the desk needs.
-pub(super) struct NewDesk {
+pub(super) struct OwnerContextParts {
     pub(super) options: JobOptions,
-    pub(super) stderr: Stderr,
+    pub(super) stderr: StderrLog,
     pub(super) stderr_pipe: Receiver,
-    pub(super) sandbox: Report,
+    pub(super) sandbox: SandboxReport,
 }
 
 /// What handles ask of the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum OwnerRequest {
     Stop,
     Abandon,
     Kill,
 }
 
-impl Desk {
+impl OwnerContext {
     /// The owner's side and the handle's side; `root` is the process below which everything belongs to the job.
-    pub(super) fn open(desk: NewDesk, pid: u32, root: u32) -> (Desk, Inner) {
-        let NewDesk { options, stderr, stderr_pipe, sandbox } = desk;
-        let (state_sender, state) = watch::channel(State::running());
-        let (wish, wish_receiver) = watch::channel(Wish::Run);
+    pub(super) fn open(desk: OwnerContextParts, pid: u32, root: u32) -> (OwnerContext, JobControl) {
+        let OwnerContextParts { options, stderr, stderr_pipe, sandbox } = desk;
+        let (state_sender, state) = watch::channel(JobState::running());
+        let (wish, wish_receiver) = watch::channel(StopWish::Run);
         let drain = tokio::spawn(stderr.clone().drain(stderr_pipe));
-        let desk = Desk {
+        let desk = OwnerContext {
             started: Instant::now(),
             options,
             stderr: stderr.clone(),
             drain: Some(drain),
             state: state_sender,
             wish: wish_receiver,
-            cause: Cause::Itself,
+            cause: ExitCause::Itself,
             is_abandoned: false,
         };
-        (desk, Inner { pid, root, sandbox, stderr, state, wish })
+        (desk, JobControl { pid, root, sandbox, stderr, state, wish })
     }
 
     /// The longest that anything should be left after a request to stop.
@@ -130,25 +133,25 @@ impl Desk {
     }
 
     /// Waits for the next request; once every handle is gone there is one `Abandon` and then silence.
-    pub(super) async fn asked(&mut self) -> Asked {
+    pub(super) async fn asked(&mut self) -> OwnerRequest {
         if self.is_abandoned {
             return std::future::pending().await;
         }
         let wish = self.wish.changed().await.map(|()| *self.wish.borrow_and_update());
         self.is_abandoned = wish.is_err();
         let (asked, cause) = match wish {
-            Ok(Wish::Kill) => (Asked::Kill, Cause::Killed),
-            Ok(Wish::Stop | Wish::Run) => (Asked::Stop, Cause::Stopped),
-            Err(_) => (Asked::Abandon, Cause::Abandoned),
+            Ok(StopWish::Kill) => (OwnerRequest::Kill, ExitCause::Killed),
+            Ok(StopWish::Stop | StopWish::Run) => (OwnerRequest::Stop, ExitCause::Stopped),
+            Err(_) => (OwnerRequest::Abandon, ExitCause::Abandoned),
         };
-        if self.cause == Cause::Itself {
+        if self.cause == ExitCause::Itself {
             self.cause = cause;
         }
-        self.advance(Phase::Stopping);
+        self.advance(JobPhase::Stopping);
         asked
     }
 
-    fn advance(&self, phase: Phase) {
+    fn advance(&self, phase: JobPhase) {
         self.state.send_if_modified(|state| {
             let is_later = phase > state.phase;
             state.phase = phase.max(state.phase);
@@ -157,7 +160,7 @@ impl Desk {
     }
 
     /// Publishes the main child's end, with its last words.
-    pub(super) async fn exited(&mut self, status: Exit, cpu: Duration, peak_bytes: u64) {
+    pub(super) async fn exited(&mut self, status: ChildExit, cpu: Duration, peak_bytes: u64) {
         let ran_for = self.started.elapsed();
         self.collect_last_words().await;
         let report = ExitReport {
@@ -170,23 +173,23 @@ impl Desk {
             swept: 0,
             survivors: Vec::new(),
         };
-        self.state.send_modify(|state| *state = State { phase: Phase::Exited, report: Some(Arc::new(report)) });
+        self.state.send_modify(|state| *state = JobState { phase: JobPhase::Exited, report: Some(Arc::new(report)) });
     }
 
     /// Publishes that nothing is left, or who is.
     pub(super) async fn gone(&mut self, swept: u32, survivors: Vec<u32>) {
         if self.state.borrow().report.is_none() {
-            self.exited(Exit::Unknown, Duration::ZERO, 0).await;
+            self.exited(ChildExit::Unknown, Duration::ZERO, 0).await;
         }
         self.state.send_modify(|state| {
-            state.phase = Phase::Gone;
+            state.phase = JobPhase::Gone;
             let report = state.report.as_deref().expect("set above");
             state.report = Some(Arc::new(ExitReport { swept, survivors, ..report.clone() }));
         });
     }
 
     /// The job is being ended for a reason that no handle gave.
-    pub(super) fn ended_by(&mut self, cause: Cause) {
+    pub(super) fn ended_by(&mut self, cause: ExitCause) {
         self.cause = cause;
     }
 
@@ -199,7 +202,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for OwnerContext {
     /// Nobody reads stderr for a job that is over, even if a process that hangs in the kernel holds it open.
     fn drop(&mut self) {
         if let Some(drain) = &self.drain {

@@ -7,15 +7,15 @@ const SHORTEST: usize = 4;
 
 /// Secret values to mask.
 #[derive(Clone, Default)]
-pub struct Redact {
+pub struct SecretMask {
     /// Longest first, so that a secret which holds another one is masked whole.
     values: Vec<String>,
 }
 
-impl Redact {
+impl SecretMask {
     /// Masks these values; one of several lines is masked line by line, and very short ones are ignored.
     pub fn new(values: impl IntoIterator<Item = String>) -> Self {
-        let mut redact = Redact::default();
+        let mut redact = SecretMask::default();
         redact.extend(values);
         redact
     }
@@ -68,7 +68,7 @@ fn names_secret(text: &str) -> bool {
     NAMES.iter().any(|ending| name.ends_with(ending))
 }
 
-impl std::fmt::Debug for Redact {
+impl std::fmt::Debug for SecretMask {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Redact({} values)", self.values.len())
     }
@@ -80,13 +80,13 @@ mod tests {
 
     #[test]
     fn a_secret_inside_another_leaves_no_rest() {
-        let redact = Redact::new(["abcd".into(), "xxabcdyy".into()]);
+        let redact = SecretMask::new(["abcd".into(), "xxabcdyy".into()]);
         assert_eq!(redact.mask("1 xxabcdyy 2 abcd"), "1 [redacted] 2 [redacted]");
     }
 
     #[test]
     fn what_is_called_a_secret_is_masked_although_nobody_told_us_of_it() {
-        let redact = Redact::default();
+        let redact = SecretMask::default();
         for (said, shown) in [
             ("API_KEY=abc123 retry", "API_KEY=[redacted] retry"),
             ("GET /?token=abc&page=2", "GET /?token=[redacted]&page=2"),
@@ -97,17 +97,17 @@ mod tests {
         ] {
             assert_eq!(redact.mask(said), shown);
         }
-        assert_eq!(Redact::new(["abcdef".into()]).mask("token=abcdef!"), "token=[redacted]!");
+        assert_eq!(SecretMask::new(["abcdef".into()]).mask("token=abcdef!"), "token=[redacted]!");
     }
 
     #[test]
     fn a_secret_of_several_lines_is_masked_line_by_line() {
-        let redact = Redact::new(["first-part\nsecond-part".into()]);
+        let redact = SecretMask::new(["first-part\nsecond-part".into()]);
         assert_eq!(redact.mask("second-part"), "[redacted]");
     }
 
     #[test]
     fn printing_the_masker_does_not_print_the_secrets() {
-        assert!(!format!("{:?}", Redact::new(["hunter2".into()])).contains("hunter2"));
+        assert!(!format!("{:?}", SecretMask::new(["hunter2".into()])).contains("hunter2"));
     }
 }

@@ -2,7 +2,7 @@
 
 /// Keeps the last `capacity` bytes given to it.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct ByteRing {
     bytes: Vec<u8>,
     capacity: usize,
     /// Where the oldest byte is, once the ring is full.
@@ -10,9 +10,9 @@ pub(super) struct Ring {
     total: u64,
 }
 
-impl Ring {
+impl ByteRing {
     pub(super) fn new(capacity: usize) -> Self {
-        Ring { bytes: Vec::new(), capacity, start: 0, total: 0 }
+        ByteRing { bytes: Vec::new(), capacity, start: 0, total: 0 }
     }
 
     pub(super) fn push(&mut self, new: &[u8]) {
@@ -52,7 +52,7 @@ mod tests {
     fn a_ring_keeps_exactly_the_last_bytes_however_they_come() {
         let stream: Vec<u8> = (0..100).collect();
         for piece in 1..=25 {
-            let mut ring = Ring::new(10);
+            let mut ring = ByteRing::new(10);
             for (index, chunk) in stream.chunks(piece).enumerate() {
                 ring.push(chunk);
                 let seen = ((index + 1) * piece).min(stream.len());

@@ -4,14 +4,14 @@
 //! the guardian carries it out in the child between fork and `execve` ([`apply`]).
 //! What was planned and then fails is an error, never a warning.
 
-pub(crate) mod ability;
+mod allowed_paths;
 pub(crate) mod apply;
 mod filter;
+pub(crate) mod kernel_support;
 mod landlock;
 pub(crate) mod limit;
 pub(crate) mod mount;
 pub(crate) mod namespace;
-mod place;
 pub(crate) mod scratch;
 
 use std::{
@@ -21,26 +21,26 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Enforcement, Isolation, Net, Policy, Report, Rules};
-use crate::{Error, Tier, command::Resolved};
-use ability::Ability;
-use mount::Mounts;
-use namespace::Namespaces;
-use place::{Found, Places};
-use scratch::Scratch;
+use super::{Enforcement, Isolation, NetworkAccess, SandboxPolicy, SandboxReport, SandboxRules};
+use crate::{ProcessError, SupervisionTier, command::ResolvedCommand};
+use allowed_paths::{AllowedPaths, PathPlan};
+use kernel_support::KernelSupport;
+use mount::MountPlan;
+use namespace::NamespaceSet;
+use scratch::ScratchDirectories;
 
 /// A policy checked against this machine, as the guardian receives it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     /// None where Landlock is missing and the policy does not insist.
-    pub(crate) places: Option<Places>,
-    pub(crate) net: Net,
+    pub(crate) places: Option<AllowedPaths>,
+    pub(crate) net: NetworkAccess,
     pub(crate) has_filter: bool,
-    pub(crate) namespaces: Option<Namespaces>,
+    pub(crate) namespaces: Option<NamespaceSet>,
     /// Its own temporary directories.
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: ScratchDirectories,
     /// Never any without namespaces.
-    pub(crate) mounts: Option<Mounts>,
+    pub(crate) mounts: Option<MountPlan>,
     /// Bytes of the whole job.
     pub(crate) memory: Option<u64>,
     pub(crate) processes: Option<u32>,
@@ -56,32 +56,41 @@ impl Confinement {
 }
 
 /// Decides what will be enforced; an error if the policy insists on something that cannot be.
-pub(crate) async fn plan(policy: &Policy, resolved: &Resolved) -> Result<(Option<Confinement>, Report), Error> {
-    let tier = Tier::available();
-    let Some(rules) = policy.rules() else { return Ok((None, Report::off(tier))) };
-    if tier == Tier::ProcessGroup {
+pub(crate) async fn plan(
+    policy: &SandboxPolicy,
+    resolved: &ResolvedCommand,
+) -> Result<(Option<Confinement>, SandboxReport), ProcessError> {
+    let tier = SupervisionTier::available();
+    let Some(rules) = policy.rules() else { return Ok((None, SandboxReport::off(tier))) };
+    if tier == SupervisionTier::ProcessGroup {
         let report =
-            Report::all(tier, &Enforcement::missing("a sandbox needs a guardian, which cannot be started here"));
+            SandboxReport::all(tier, &Enforcement::missing("a sandbox needs a guardian, which cannot be started here"));
         return check(&rules, report).map(|report| (None, report));
     }
-    let ability = ability::probe().await.map_err(|error| Error::spawn("the sandbox probe", "ask the kernel", error))?;
+    let ability = kernel_support::probe()
+        .await
+        .map_err(|error| ProcessError::spawn("the sandbox probe", "ask the kernel", error))?;
     let confinement = confine(&rules, resolved, &ability)?;
     let report = check(&rules, describe(&rules, &confinement, &ability))?;
     Ok((Some(confinement), report))
 }
 
-fn check(rules: &Rules, report: Report) -> Result<Report, Error> {
+fn check(rules: &SandboxRules, report: SandboxReport) -> Result<SandboxReport, ProcessError> {
     match report.shortcomings() {
-        Some(what) if rules.required => Err(Error::Sandbox { what }),
+        Some(what) if rules.required => Err(ProcessError::Sandbox { what }),
         _ => Ok(report),
     }
 }
 
-fn confine(rules: &Rules, resolved: &Resolved, ability: &Ability) -> Result<Confinement, Error> {
+fn confine(
+    rules: &SandboxRules,
+    resolved: &ResolvedCommand,
+    ability: &KernelSupport,
+) -> Result<Confinement, ProcessError> {
     let namespaces = choose_namespaces(rules, ability)?;
     let has_mounts = namespaces.is_some_and(|namespaces| namespaces.has_mounts);
-    let Found { places, scratch, mounts } =
-        Found::new(rules, resolved, has_mounts).map_err(|what| Error::Sandbox { what })?;
+    let PathPlan { places, scratch, mounts } =
+        PathPlan::new(rules, resolved, has_mounts).map_err(|what| ProcessError::Sandbox { what })?;
     Ok(Confinement {
         places: (ability.landlock > 0).then_some(places),
         net: rules.net,
@@ -95,13 +104,13 @@ fn confine(rules: &Rules, resolved: &Resolved, ability: &Ability) -> Result<Conf
     })
 }
 
-fn choose_namespaces(rules: &Rules, ability: &Ability) -> Result<Option<Namespaces>, Error> {
+fn choose_namespaces(rules: &SandboxRules, ability: &KernelSupport) -> Result<Option<NamespaceSet>, ProcessError> {
     let tasks = Some(limit::tasks_for(rules.processes)).filter(|tasks| *tasks > 0);
-    let chosen = |found: &Namespaces| Namespaces { has_net: rules.net != Net::All, tasks, ..*found };
+    let chosen = |found: &NamespaceSet| NamespaceSet { has_net: rules.net != NetworkAccess::All, tasks, ..*found };
     match (rules.isolation, &ability.namespaces) {
         (Isolation::Standard, _) => Ok(None),
         (Isolation::Strict, Err(reason)) if rules.required => {
-            Err(Error::Sandbox { what: format!("strict isolation: {reason}") })
+            Err(ProcessError::Sandbox { what: format!("strict isolation: {reason}") })
         }
         (_, found) => Ok(found.as_ref().ok().map(chosen)),
     }
@@ -116,10 +125,10 @@ fn choose_cores(count: u32) -> Vec<usize> {
     (0..count).map(|index| allowed[(first + index) % allowed.len()]).collect()
 }
 
-fn describe(rules: &Rules, confinement: &Confinement, ability: &Ability) -> Report {
-    let tier = if confinement.namespaces.is_some() { Tier::PidNamespace } else { Tier::Guardian };
+fn describe(rules: &SandboxRules, confinement: &Confinement, ability: &KernelSupport) -> SandboxReport {
+    let tier = if confinement.namespaces.is_some() { SupervisionTier::PidNamespace } else { SupervisionTier::Guardian };
     let (tcp, udp) = describe_net(confinement, ability);
-    Report {
+    SandboxReport {
         tier,
         files: describe_files(confinement, ability),
         tcp,
@@ -144,7 +153,7 @@ fn when(holds: bool, otherwise: &str) -> Enforcement {
 
 /// Before ABI 3 truncating, and before ABI 2 moving between folders, could not be controlled.
 /// Landlock alone leaves what is known about a file open to its owner; read-only mounts do not.
-fn describe_files(confinement: &Confinement, ability: &Ability) -> Enforcement {
+fn describe_files(confinement: &Confinement, ability: &KernelSupport) -> Enforcement {
     match (ability.landlock, &confinement.mounts) {
         (0, _) => Enforcement::missing("Landlock is not available"),
         (_, None) => Enforcement::partial("mode, owner and times of your files outside can be changed"),
@@ -155,15 +164,15 @@ fn describe_files(confinement: &Confinement, ability: &Ability) -> Enforcement {
     }
 }
 
-fn describe_net(confinement: &Confinement, ability: &Ability) -> (Enforcement, Enforcement) {
+fn describe_net(confinement: &Confinement, ability: &KernelSupport) -> (Enforcement, Enforcement) {
     let has_namespace = confinement.namespaces.is_some_and(|namespaces| namespaces.has_net);
     match confinement.net {
-        Net::All => (Enforcement::NotAsked, Enforcement::NotAsked),
-        Net::Loopback => {
+        NetworkAccess::All => (Enforcement::NotAsked, Enforcement::NotAsked),
+        NetworkAccess::Loopback => {
             let part = when(has_namespace, "a loopback of its own needs a network namespace");
             (part.clone(), part)
         }
-        Net::None => {
+        NetworkAccess::None => {
             let udp = when(has_namespace || ability.has_seccomp, "it needs a network namespace or seccomp");
             let tcp = if ability.landlock >= 4 { Enforcement::Enforced } else { udp.clone() };
             (tcp, udp)
@@ -172,7 +181,7 @@ fn describe_net(confinement: &Confinement, ability: &Ability) -> (Enforcement, E
 }
 
 /// Nobody asks for this part, so its absence is told but is no error.
-fn describe_local_sockets(ability: &Ability) -> Enforcement {
+fn describe_local_sockets(ability: &KernelSupport) -> Enforcement {
     match ability.landlock {
         9.. => Enforcement::Enforced,
         6.. => Enforcement::partial("sockets that are files can be connected to where their permissions allow it"),
@@ -180,7 +189,7 @@ fn describe_local_sockets(ability: &Ability) -> Enforcement {
     }
 }
 
-fn describe_signals(confinement: &Confinement, ability: &Ability) -> Enforcement {
+fn describe_signals(confinement: &Confinement, ability: &KernelSupport) -> Enforcement {
     let holds = confinement.namespaces.is_some() || ability.landlock >= 6;
     match (holds, ability.landlock) {
         (true, _) => Enforcement::Enforced,
@@ -189,7 +198,7 @@ fn describe_signals(confinement: &Confinement, ability: &Ability) -> Enforcement
     }
 }
 
-fn describe_processes(rules: &Rules, confinement: &Confinement) -> Enforcement {
+fn describe_processes(rules: &SandboxRules, confinement: &Confinement) -> Enforcement {
     let is_root = rustix::process::geteuid().is_root();
     match (rules.processes, confinement.namespaces) {
         (0, _) => Enforcement::NotAsked,
@@ -203,16 +212,16 @@ fn describe_processes(rules: &Rules, confinement: &Confinement) -> Enforcement {
 mod tests {
     use super::*;
 
-    fn kernel(landlock: i32, has_seccomp: bool) -> Ability {
-        Ability { landlock, has_seccomp, namespaces: Err("namespaces are forbidden".to_owned()) }
+    fn kernel(landlock: i32, has_seccomp: bool) -> KernelSupport {
+        KernelSupport { landlock, has_seccomp, namespaces: Err("namespaces are forbidden".to_owned()) }
     }
 
     /// What would be reported on such a machine, or the refusal.
-    fn outcome(rules: &Rules, ability: &Ability) -> Result<Report, Error> {
+    fn outcome(rules: &SandboxRules, ability: &KernelSupport) -> Result<SandboxReport, ProcessError> {
         let namespaces = choose_namespaces(rules, ability)?;
         let (has_filter, net) = (ability.has_seccomp, rules.net);
         let (places, memory, processes, cores) = (None, None, None, None);
-        let (scratch, mounts) = (Scratch::default(), None);
+        let (scratch, mounts) = (ScratchDirectories::default(), None);
         let confinement =
             Confinement { places, net, has_filter, namespaces, scratch, mounts, memory, processes, cores };
         check(rules, describe(rules, &confinement, ability))
@@ -220,27 +229,27 @@ mod tests {
 
     #[test]
     fn what_is_required_and_cannot_be_enforced_is_refused_by_name_and_otherwise_only_told() {
-        let no_net = |net| Rules { net, ..Rules::default() };
+        let no_net = |net| SandboxRules { net, ..SandboxRules::default() };
         for (rules, ability, reason) in [
-            (Rules::default(), kernel(0, true), "Landlock is not available"),
-            (Rules::default(), kernel(7, false), "seccomp is not available"),
-            (no_net(Net::None), kernel(3, false), "network namespace or seccomp"),
-            (no_net(Net::Loopback), kernel(7, true), "network namespace"),
+            (SandboxRules::default(), kernel(0, true), "Landlock is not available"),
+            (SandboxRules::default(), kernel(7, false), "seccomp is not available"),
+            (no_net(NetworkAccess::None), kernel(3, false), "network namespace or seccomp"),
+            (no_net(NetworkAccess::Loopback), kernel(7, true), "network namespace"),
         ] {
             let error = outcome(&rules, &ability).expect_err("it must not run").to_string();
             assert!(error.contains(reason), "{reason:?} is not in {error}");
-            let told = outcome(&Rules { required: false, ..rules }, &ability).expect("it may run");
+            let told = outcome(&SandboxRules { required: false, ..rules }, &ability).expect("it may run");
             assert!(told.shortcomings().is_some_and(|text| text.contains(reason)), "{told}");
         }
-        assert!(outcome(&Rules::default(), &kernel(7, true)).is_ok());
+        assert!(outcome(&SandboxRules::default(), &kernel(7, true)).is_ok());
     }
 
     #[test]
     fn strict_isolation_without_namespaces_is_refused_where_it_is_required() {
-        let strict = Rules { isolation: Isolation::Strict, ..Rules::default() };
+        let strict = SandboxRules { isolation: Isolation::Strict, ..SandboxRules::default() };
         let error = outcome(&strict, &kernel(7, true)).expect_err("it must not run").to_string();
         assert!(error.contains("strict isolation: namespaces are forbidden"), "{error}");
-        let told = outcome(&Rules { required: false, ..strict }, &kernel(7, true)).expect("it may run");
-        assert_eq!(told.tier, Tier::Guardian, "the tier in force is told");
+        let told = outcome(&SandboxRules { required: false, ..strict }, &kernel(7, true)).expect("it may run");
+        assert_eq!(told.tier, SupervisionTier::Guardian, "the tier in force is told");
     }
 }

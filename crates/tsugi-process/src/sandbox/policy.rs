@@ -9,23 +9,23 @@ use serde::{
 
 /// What a child may touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Policy {
+pub enum SandboxPolicy {
     /// Whatever the user may who runs us.
     #[default]
     Off,
-    /// [`Rules::default`], which ordinary npm and PyPI servers can live with.
+    /// [`SandboxRules::default`], which ordinary npm and PyPI servers can live with.
     Default,
     /// These rules.
-    Rules(Rules),
+    Rules(SandboxRules),
 }
 
-impl Policy {
+impl SandboxPolicy {
     /// The rules to enforce, if any.
-    pub fn rules(&self) -> Option<Rules> {
+    pub fn rules(&self) -> Option<SandboxRules> {
         match self {
-            Policy::Off => None,
-            Policy::Default => Some(Rules::default()),
-            Policy::Rules(rules) => Some(rules.clone()),
+            SandboxPolicy::Off => None,
+            SandboxPolicy::Default => Some(SandboxRules::default()),
+            SandboxPolicy::Rules(rules) => Some(rules.clone()),
         }
     }
 }
@@ -38,19 +38,19 @@ impl Policy {
 /// even where a rule would include them; name one itself to allow it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Rules {
+pub struct SandboxRules {
     /// What can be read besides; the working directory if left out.
     pub read: Option<Vec<PathBuf>>,
     /// What can be written (and read); the working directory if left out.
     pub write: Option<Vec<PathBuf>>,
     /// Package caches in the home directory, which `npx` and `uvx` fill.
-    pub caches: Caches,
+    pub caches: CacheAccess,
     /// Whom it may talk to.
-    pub net: Net,
+    pub net: NetworkAccess,
     /// Variables of ours that it receives besides the usual ones.
     pub env: Vec<String>,
     /// Memory of all its processes together; 0 means no limit.
-    pub memory: Memory,
+    pub memory: MemorySize,
     /// Whole processor cores it may use; no limit if left out.
     pub cpu: Option<u32>,
     /// How many processes it may have at once; 0 means no limit.
@@ -61,15 +61,15 @@ pub struct Rules {
     pub required: bool,
 }
 
-impl Default for Rules {
+impl Default for SandboxRules {
     fn default() -> Self {
-        Rules {
+        SandboxRules {
             read: None,
             write: None,
-            caches: Caches::Write,
-            net: Net::All,
+            caches: CacheAccess::Write,
+            net: NetworkAccess::All,
             env: Vec::new(),
-            memory: Memory(2 << 30),
+            memory: MemorySize(2 << 30),
             cpu: None,
             processes: 256,
             isolation: Isolation::Auto,
@@ -83,7 +83,7 @@ impl Default for Rules {
 /// A child that can write them can leave code there that another program later runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Caches {
+pub enum CacheAccess {
     /// Not even read them.
     None,
     /// Read them: enough for a server that is already installed.
@@ -96,7 +96,7 @@ pub enum Caches {
 /// Whom a child may talk to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Net {
+pub enum NetworkAccess {
     /// Nobody.
     None,
     /// Its own processes, over a loopback device of its own.
@@ -123,10 +123,10 @@ pub enum Isolation {
 
 /// An amount of memory: bytes, or text such as `512M` or `2GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Memory(pub u64);
+pub struct MemorySize(pub u64);
 
-impl Memory {
-    fn parse(text: &str) -> Option<Memory> {
+impl MemorySize {
+    fn parse(text: &str) -> Option<MemorySize> {
         let text = text.trim();
         let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
@@ -138,11 +138,11 @@ impl Memory {
             "G" => 30,
             _ => return None,
         };
-        number.parse::<u64>().ok()?.checked_mul(1 << shift).map(Memory)
+        number.parse::<u64>().ok()?.checked_mul(1 << shift).map(MemorySize)
     }
 }
 
-impl<'de> Deserialize<'de> for Memory {
+impl<'de> Deserialize<'de> for MemorySize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(MemoryVisitor)
     }
@@ -151,36 +151,36 @@ impl<'de> Deserialize<'de> for Memory {
 struct MemoryVisitor;
 
 impl Visitor<'_> for MemoryVisitor {
-    type Value = Memory;
+    type Value = MemorySize;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("bytes, or text such as \"512M\" or \"2G\"")
     }
 
-    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Memory, E> {
-        Ok(Memory(bytes))
+    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<MemorySize, E> {
+        Ok(MemorySize(bytes))
     }
 
-    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Memory, E> {
-        u64::try_from(bytes).map(Memory).map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
+    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<MemorySize, E> {
+        u64::try_from(bytes).map(MemorySize).map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Memory, E> {
-        Memory::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<MemorySize, E> {
+        MemorySize::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 }
 
-impl Serialize for Policy {
+impl Serialize for SandboxPolicy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Policy::Off => serializer.serialize_str("off"),
-            Policy::Default => serializer.serialize_str("default"),
-            Policy::Rules(rules) => rules.serialize(serializer),
+            SandboxPolicy::Off => serializer.serialize_str("off"),
+            SandboxPolicy::Default => serializer.serialize_str("default"),
+            SandboxPolicy::Rules(rules) => rules.serialize(serializer),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Policy {
+impl<'de> Deserialize<'de> for SandboxPolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(PolicyVisitor)
     }
@@ -190,27 +190,27 @@ impl<'de> Deserialize<'de> for Policy {
 struct PolicyVisitor;
 
 impl<'de> Visitor<'de> for PolicyVisitor {
-    type Value = Policy;
+    type Value = SandboxPolicy;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("`off`, `default` or a map of sandbox rules")
     }
 
     /// Some dialects of YAML read `off` as false.
-    fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<Policy, E> {
-        Ok(if is_on { Policy::Default } else { Policy::Off })
+    fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<SandboxPolicy, E> {
+        Ok(if is_on { SandboxPolicy::Default } else { SandboxPolicy::Off })
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Policy, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<SandboxPolicy, E> {
         match text {
-            "off" => Ok(Policy::Off),
-            "default" => Ok(Policy::Default),
+            "off" => Ok(SandboxPolicy::Off),
+            "default" => Ok(SandboxPolicy::Default),
             _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Policy, A::Error> {
-        Rules::deserialize(MapAccessDeserializer::new(map)).map(Policy::Rules)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SandboxPolicy, A::Error> {
+        SandboxRules::deserialize(MapAccessDeserializer::new(map)).map(SandboxPolicy::Rules)
     }
 }
 
@@ -218,19 +218,23 @@ impl<'de> Visitor<'de> for PolicyVisitor {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Policy, String> {
+    fn parse(text: &str) -> Result<SandboxPolicy, String> {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_policy_is_a_word_or_rules() {
-        assert_eq!(parse("\"off\""), Ok(Policy::Off));
-        assert_eq!(parse("false"), Ok(Policy::Off));
-        assert_eq!(parse("\"default\""), Ok(Policy::Default));
-        assert_eq!(parse("{}"), Ok(Policy::Rules(Rules::default())));
-        let rules =
-            Rules { net: Net::None, write: Some(vec!["/data".into()]), memory: Memory(512 << 20), ..Rules::default() };
-        assert_eq!(parse(r#"{"net":"none","write":["/data"],"memory":"512M"}"#), Ok(Policy::Rules(rules)));
+        assert_eq!(parse("\"off\""), Ok(SandboxPolicy::Off));
+        assert_eq!(parse("false"), Ok(SandboxPolicy::Off));
+        assert_eq!(parse("\"default\""), Ok(SandboxPolicy::Default));
+        assert_eq!(parse("{}"), Ok(SandboxPolicy::Rules(SandboxRules::default())));
+        let rules = SandboxRules {
+            net: NetworkAccess::None,
+            write: Some(vec!["/data".into()]),
+            memory: MemorySize(512 << 20),
+            ..SandboxRules::default()
+        };
+        assert_eq!(parse(r#"{"net":"none","write":["/data"],"memory":"512M"}"#), Ok(SandboxPolicy::Rules(rules)));
     }
 
     #[test]
@@ -243,14 +247,18 @@ mod tests {
     #[test]
     fn memory_is_read_in_the_usual_units() {
         for (text, bytes) in [("12", 12), ("1K", 1 << 10), ("2MiB", 2 << 20), ("3 GB", 3 << 30)] {
-            assert_eq!(Memory::parse(text), Some(Memory(bytes)), "{text}");
+            assert_eq!(MemorySize::parse(text), Some(MemorySize(bytes)), "{text}");
         }
-        assert_eq!(Memory::parse("1T"), None);
+        assert_eq!(MemorySize::parse("1T"), None);
     }
 
     #[test]
     fn a_policy_survives_being_written_and_read() {
-        for policy in [Policy::Off, Policy::Default, Policy::Rules(Rules { cpu: Some(1), ..Rules::default() })] {
+        for policy in [
+            SandboxPolicy::Off,
+            SandboxPolicy::Default,
+            SandboxPolicy::Rules(SandboxRules { cpu: Some(1), ..SandboxRules::default() }),
+        ] {
             assert_eq!(parse(&serde_json::to_string(&policy).unwrap()), Ok(policy));
         }
     }

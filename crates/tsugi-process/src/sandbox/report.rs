@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Tier;
+use crate::SupervisionTier;
 
 /// How well one part of a policy holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,9 +54,9 @@ impl fmt::Display for Enforcement {
 /// What was truly enforced for one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct SandboxReport {
     /// What makes sure that no process survives.
-    pub tier: Tier,
+    pub tier: SupervisionTier,
     /// Which files can be read and written.
     pub files: Enforcement,
     /// TCP.
@@ -79,15 +79,15 @@ pub struct Report {
     pub environment: Enforcement,
 }
 
-impl Report {
+impl SandboxReport {
     /// The report of a job without a sandbox.
-    pub(crate) fn off(tier: Tier) -> Report {
-        Report::all(tier, &Enforcement::NotAsked)
+    pub(crate) fn off(tier: SupervisionTier) -> SandboxReport {
+        SandboxReport::all(tier, &Enforcement::NotAsked)
     }
 
     /// The same answer for every part.
-    pub(crate) fn all(tier: Tier, enforcement: &Enforcement) -> Report {
-        Report {
+    pub(crate) fn all(tier: SupervisionTier, enforcement: &Enforcement) -> SandboxReport {
+        SandboxReport {
             tier,
             files: enforcement.clone(),
             tcp: enforcement.clone(),
@@ -141,7 +141,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SandboxReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:<14}{}", "tier", self.tier)?;
         self.parts().into_iter().try_for_each(|(name, part)| write!(formatter, "\n{name:<14}{part}"))
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn what_holds_in_part_is_a_gap_and_no_shortcoming() {
-        let whole = Report::all(Tier::Guardian, &Enforcement::Enforced);
+        let whole = SandboxReport::all(SupervisionTier::Guardian, &Enforcement::Enforced);
         assert_eq!((whole.gaps(), whole.shortcomings()), (None, None));
-        let partial = Report { local_sockets: Enforcement::partial("some are open"), ..whole };
+        let partial = SandboxReport { local_sockets: Enforcement::partial("some are open"), ..whole };
         assert_eq!((partial.gaps().as_deref(), partial.shortcomings()), (Some("local sockets: some are open"), None));
     }
 }

@@ -1,16 +1,16 @@
 //! What a child says on stderr: drained whatever it is, bounded, masked, and followed live.
 
 use tokio::io::AsyncWriteExt;
-use tsugi_process::{Exit, Job, Redact};
+use tsugi_process::{ChildExit, SecretMask, SupervisedJob};
 
 use crate::world::{World, quick, wait_ready};
 
 #[tokio::test]
 async fn a_flood_that_is_not_text_is_drained_and_only_its_end_is_kept() {
     let world = World::new();
-    let (job, _pipes) = Job::spawn(world.command("flood").arg("1024"), quick()).await.unwrap();
+    let (job, _pipes) = SupervisedJob::spawn(world.command("flood").arg("1024"), quick()).await.unwrap();
     let report = job.exited().await;
-    assert_eq!(report.status, Exit::Code(3));
+    assert_eq!(report.status, ChildExit::Code(3));
     assert_eq!(report.stderr_tail.last().unwrap(), "that was all");
     assert_eq!(job.stderr().total_bytes(), 1024 * 1024 * 1024 + 13);
     let kept: usize = job.stderr().tail(usize::MAX).iter().map(String::len).sum();
@@ -21,10 +21,10 @@ async fn a_flood_that_is_not_text_is_drained_and_only_its_end_is_kept() {
 async fn secrets_are_masked_in_the_tail_the_report_and_for_followers() {
     let world = World::new();
     let mut options = quick();
-    options.redact = Redact::new(["given-secret".to_owned()]);
+    options.redact = SecretMask::new(["given-secret".to_owned()]);
     let lines = ["I know env-secret", "and given-secret", "and \x1b[31mcolours"];
     let command = world.command("speak").args(lines).env("SOME_TOKEN", "env-secret");
-    let (job, mut pipes) = Job::spawn(command, options).await.unwrap();
+    let (job, mut pipes) = SupervisedJob::spawn(command, options).await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
     let mut follower = job.stderr().subscribe();
     pipes.stdin.write_all(b"x").await.unwrap();

@@ -11,7 +11,10 @@ use std::{
 };
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tsugi_process::{Cause, Command, Enforcement, Error, Isolation, Job, Memory, Net, Policy, Rules, Tier};
+use tsugi_process::{
+    Enforcement, ExitCause, Isolation, JobCommand, MemorySize, NetworkAccess, ProcessError, SandboxPolicy,
+    SandboxRules, SupervisedJob, SupervisionTier,
+};
 
 use crate::world::{World, quick, wait_ready};
 
@@ -45,15 +48,15 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    fn command(&self, policy: &Policy, attack: &str, target: &str) -> Command {
+    fn command(&self, policy: &SandboxPolicy, attack: &str, target: &str) -> JobCommand {
         let command = self.world.command("attack").arg(attack).env("TARGET", target).sandbox(policy.clone());
         // A file named among the arguments could be read; the target is told otherwise.
         command.env("HOME", self.path("home")).cwd(self.path("home/project"))
     }
 
     /// Runs an attack to its end and gives what it said.
-    async fn attack(&self, policy: &Policy, attack: &str, target: &str) -> String {
-        let (job, mut pipes) = Job::spawn(self.command(policy, attack, target), quick()).await.unwrap();
+    async fn attack(&self, policy: &SandboxPolicy, attack: &str, target: &str) -> String {
+        let (job, mut pipes) = SupervisedJob::spawn(self.command(policy, attack, target), quick()).await.unwrap();
         let mut said = String::new();
         pipes.stdout.read_to_string(&mut said).await.unwrap();
         let report = job.gone().await;
@@ -62,33 +65,33 @@ impl Scene {
     }
 }
 
-fn rules(net: Net, isolation: Isolation) -> Policy {
-    Policy::Rules(Rules { net, isolation, ..Rules::default() })
+fn rules(net: NetworkAccess, isolation: Isolation) -> SandboxPolicy {
+    SandboxPolicy::Rules(SandboxRules { net, isolation, ..SandboxRules::default() })
 }
 
 /// Each with the name shown in the table.
-fn policies() -> Vec<(&'static str, Policy)> {
+fn policies() -> Vec<(&'static str, SandboxPolicy)> {
     vec![
-        ("default", Policy::Default),
-        ("net: none, standard", rules(Net::None, Isolation::Standard)),
-        ("default, standard", rules(Net::All, Isolation::Standard)),
-        ("net: none", rules(Net::None, Isolation::Auto)),
-        ("net: loopback", rules(Net::Loopback, Isolation::Auto)),
+        ("default", SandboxPolicy::Default),
+        ("net: none, standard", rules(NetworkAccess::None, Isolation::Standard)),
+        ("default, standard", rules(NetworkAccess::All, Isolation::Standard)),
+        ("net: none", rules(NetworkAccess::None, Isolation::Auto)),
+        ("net: loopback", rules(NetworkAccess::Loopback, Isolation::Auto)),
     ]
 }
 
-async fn reads(scene: &Scene, policy: &Policy, name: &str) -> bool {
+async fn reads(scene: &Scene, policy: &SandboxPolicy, name: &str) -> bool {
     scene.attack(policy, "read", scene.path(name).to_str().unwrap()).await.contains("the-secret")
 }
 
-async fn writes(scene: &Scene, policy: &Policy, name: &str) -> bool {
+async fn writes(scene: &Scene, policy: &SandboxPolicy, name: &str) -> bool {
     let path = scene.path(name);
     scene.attack(policy, "write", path.to_str().unwrap()).await;
     std::fs::remove_file(path).is_ok()
 }
 
 /// A file of somebody else in the machine's temporary directory.
-async fn reaches_temporary(scene: &Scene, policy: &Policy) -> bool {
+async fn reaches_temporary(scene: &Scene, policy: &SandboxPolicy) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, "the-secret").unwrap();
@@ -97,21 +100,21 @@ async fn reaches_temporary(scene: &Scene, policy: &Policy) -> bool {
     said.contains("the-secret") || std::fs::read_to_string(&path).unwrap() != "the-secret"
 }
 
-async fn changes_mode(scene: &Scene, policy: &Policy, name: &str) -> bool {
+async fn changes_mode(scene: &Scene, policy: &SandboxPolicy, name: &str) -> bool {
     let (path, mode) = (scene.path(name), 0o600);
     std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
     scene.attack(policy, "mode", path.to_str().unwrap()).await;
     path.metadata().unwrap().permissions().mode() & 0o777 != mode
 }
 
-async fn reaches_tcp(scene: &Scene, policy: &Policy) -> bool {
+async fn reaches_tcp(scene: &Scene, policy: &SandboxPolicy) -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     scene.attack(policy, "tcp", &listener.local_addr().unwrap().to_string()).await;
     listener.accept().is_ok()
 }
 
-async fn reaches_udp(scene: &Scene, policy: &Policy) -> bool {
+async fn reaches_udp(scene: &Scene, policy: &SandboxPolicy) -> bool {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     scene.attack(policy, "udp", &socket.local_addr().unwrap().to_string()).await;
@@ -127,9 +130,9 @@ fn panic_unless(is_expected: bool) -> bool {
 }
 
 /// Attacks another child of ours, of the same user, and looks whether it still answers.
-async fn harms(scene: &Scene, policy: &Policy, attack: &str) -> bool {
+async fn harms(scene: &Scene, policy: &SandboxPolicy, attack: &str) -> bool {
     let victim_world = World::new();
-    let (victim, mut pipes) = Job::spawn(victim_world.command("echo"), quick()).await.unwrap();
+    let (victim, mut pipes) = SupervisedJob::spawn(victim_world.command("echo"), quick()).await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
     let said = scene.attack(policy, attack, &victim.pid().to_string()).await;
     let limit = std::fs::read_to_string(format!("/proc/{}/limits", victim.pid())).unwrap_or_default();
@@ -142,7 +145,7 @@ async fn harms(scene: &Scene, policy: &Policy, attack: &str) -> bool {
 }
 
 /// One line of the table: what got through.
-async fn breaches(scene: &Scene, policy: &Policy) -> Vec<&'static str> {
+async fn breaches(scene: &Scene, policy: &SandboxPolicy) -> Vec<&'static str> {
     let mut through = Vec::new();
     let mut note = |name, got_through: bool| {
         if got_through {
@@ -169,7 +172,7 @@ async fn breaches(scene: &Scene, policy: &Policy) -> Vec<&'static str> {
 #[tokio::test]
 async fn every_attack_succeeds_without_a_sandbox() {
     let scene = Scene::new();
-    let through = breaches(&scene, &Policy::Off).await;
+    let through = breaches(&scene, &SandboxPolicy::Off).await;
     println!("{:<22}{through:?}", "off");
     assert_eq!(through.len(), 14, "only these succeed: {through:?}");
 }
@@ -178,7 +181,7 @@ async fn every_attack_succeeds_without_a_sandbox() {
 async fn nothing_gets_through_that_the_policy_does_not_allow() {
     for (name, policy) in policies() {
         let scene = Scene::new();
-        let (job, _pipes) = Job::spawn(scene.command(&policy, "read", "/dev/null"), quick()).await.unwrap();
+        let (job, _pipes) = SupervisedJob::spawn(scene.command(&policy, "read", "/dev/null"), quick()).await.unwrap();
         let report = job.sandbox_report().clone();
         let through = breaches(&scene, &policy).await;
         println!("{name}: got through {through:?}\n{report}\n");
@@ -227,8 +230,8 @@ async fn what_is_named_below_the_temporary_directory_stays_where_it_is() {
         }
         std::os::unix::fs::symlink("shown", folder.path().join("link")).unwrap();
         let (read, write) = (vec![folder.path().join("link")], vec![folder.path().join("open")]);
-        let rules = Rules { read: Some(read), write: Some(write), isolation, ..Rules::default() };
-        let policy = Policy::Rules(rules);
+        let rules = SandboxRules { read: Some(read), write: Some(write), isolation, ..SandboxRules::default() };
+        let policy = SandboxPolicy::Rules(rules);
         let target = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         for (name, is_read) in [("open/file", true), ("shown/file", true), ("link/file", true), ("closed/file", false)]
         {
@@ -245,18 +248,18 @@ async fn what_is_named_below_the_temporary_directory_stays_where_it_is() {
 #[tokio::test]
 async fn loopback_means_a_loopback_of_its_own() {
     let scene = Scene::new();
-    assert_eq!(scene.attack(&rules(Net::Loopback, Isolation::Auto), "loopback", "-").await, "done\n");
-    assert!(scene.attack(&rules(Net::None, Isolation::Auto), "loopback", "-").await.contains("refused"));
+    assert_eq!(scene.attack(&rules(NetworkAccess::Loopback, Isolation::Auto), "loopback", "-").await, "done\n");
+    assert!(scene.attack(&rules(NetworkAccess::None, Isolation::Auto), "loopback", "-").await.contains("refused"));
 }
 
 #[tokio::test]
 async fn a_child_that_forks_without_end_is_ended_and_nothing_of_it_is_left() {
     for isolation in [Isolation::Standard, Isolation::Strict] {
         let scene = Scene::new();
-        let policy = Policy::Rules(Rules { processes: 60, isolation, ..Rules::default() });
-        let (job, _pipes) = Job::spawn(scene.command(&policy, "forks", "-"), quick()).await.unwrap();
+        let policy = SandboxPolicy::Rules(SandboxRules { processes: 60, isolation, ..SandboxRules::default() });
+        let (job, _pipes) = SupervisedJob::spawn(scene.command(&policy, "forks", "-"), quick()).await.unwrap();
         let report = job.gone().await;
-        assert_eq!(report.cause, Cause::ProcessLimit, "{report}");
+        assert_eq!(report.cause, ExitCause::ProcessLimit, "{report}");
         println!("{isolation:?}: {} processes were swept", report.swept);
         scene.world.assert_empty("fork bomb").await;
     }
@@ -265,10 +268,10 @@ async fn a_child_that_forks_without_end_is_ended_and_nothing_of_it_is_left() {
 #[tokio::test]
 async fn a_child_that_allocates_without_end_is_ended() {
     let scene = Scene::new();
-    let policy = Policy::Rules(Rules { memory: Memory(100 << 20), ..Rules::default() });
-    let (job, _pipes) = Job::spawn(scene.command(&policy, "memory", "-"), quick()).await.unwrap();
+    let policy = SandboxPolicy::Rules(SandboxRules { memory: MemorySize(100 << 20), ..SandboxRules::default() });
+    let (job, _pipes) = SupervisedJob::spawn(scene.command(&policy, "memory", "-"), quick()).await.unwrap();
     let report = job.gone().await;
-    assert_eq!(report.cause, Cause::MemoryLimit, "{report}");
+    assert_eq!(report.cause, ExitCause::MemoryLimit, "{report}");
     println!("it held {} MiB of 100", report.peak_bytes >> 20);
     assert!(report.peak_bytes < 1 << 30, "it held {} MiB", report.peak_bytes >> 20);
 }
@@ -277,9 +280,9 @@ async fn a_child_that_allocates_without_end_is_ended() {
 async fn our_own_variables_reach_a_confined_child_only_by_name() {
     // CARGO_MANIFEST_DIR and CARGO_PKG_NAME are in our environment while tests run.
     let scene = Scene::new();
-    let policy = Policy::Rules(Rules { env: vec!["CARGO_PKG_NAME".into()], ..Rules::default() });
-    let command = scene.world.command("environment").inherit(tsugi_process::Inherit::All).sandbox(policy);
-    let (_job, mut pipes) = Job::spawn(command, quick()).await.unwrap();
+    let policy = SandboxPolicy::Rules(SandboxRules { env: vec!["CARGO_PKG_NAME".into()], ..SandboxRules::default() });
+    let command = scene.world.command("environment").inherit(tsugi_process::EnvInheritance::All).sandbox(policy);
+    let (_job, mut pipes) = SupervisedJob::spawn(command, quick()).await.unwrap();
     let mut said = String::new();
     pipes.stdout.read_to_string(&mut said).await.unwrap();
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
@@ -289,8 +292,8 @@ async fn our_own_variables_reach_a_confined_child_only_by_name() {
 #[tokio::test]
 async fn a_child_can_be_kept_on_one_core() {
     let scene = Scene::new();
-    let policy = Policy::Rules(Rules { cpu: Some(1), ..Rules::default() });
-    let (job, mut pipes) = Job::spawn(scene.world.command("echo").sandbox(policy), quick()).await.unwrap();
+    let policy = SandboxPolicy::Rules(SandboxRules { cpu: Some(1), ..SandboxRules::default() });
+    let (job, mut pipes) = SupervisedJob::spawn(scene.world.command("echo").sandbox(policy), quick()).await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
     let status = std::fs::read_to_string(format!("/proc/{}/status", job.pid())).unwrap();
     let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
@@ -302,10 +305,10 @@ async fn a_child_can_be_kept_on_one_core() {
 async fn a_strict_sandbox_is_stopped_like_any_other_job() {
     for (role, said) in [("echo", 1), ("stubborn", 1), ("daemon", 1), ("launcher", 2)] {
         let world = World::new();
-        let command = world.command(role).sandbox(rules(Net::None, Isolation::Strict));
-        let (job, mut pipes) = Job::spawn(command, quick()).await.unwrap();
+        let command = world.command(role).sandbox(rules(NetworkAccess::None, Isolation::Strict));
+        let (job, mut pipes) = SupervisedJob::spawn(command, quick()).await.unwrap();
         wait_ready(&mut pipes.stdout, said).await;
-        assert_eq!(job.tier(), Tier::PidNamespace);
+        assert_eq!(job.tier(), SupervisionTier::PidNamespace);
         assert!(job.tree().iter().any(|process| process.pid == job.pid() && process.command.contains(role)));
         drop(pipes.stdin);
         let report = job.stop().await;
@@ -317,9 +320,11 @@ async fn a_strict_sandbox_is_stopped_like_any_other_job() {
 #[tokio::test]
 async fn a_rule_that_names_a_missing_place_is_an_error_before_anything_runs() {
     let scene = Scene::new();
-    let policy = Policy::Rules(Rules { write: Some(vec!["/no/such/place".into()]), ..Rules::default() });
-    let error = Job::spawn(scene.command(&policy, "read", "/dev/null"), quick()).await.map(|_| ()).unwrap_err();
-    assert!(matches!(&error, Error::Sandbox { what } if what.contains("/no/such/place")), "{error}");
+    let policy =
+        SandboxPolicy::Rules(SandboxRules { write: Some(vec!["/no/such/place".into()]), ..SandboxRules::default() });
+    let error =
+        SupervisedJob::spawn(scene.command(&policy, "read", "/dev/null"), quick()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&error, ProcessError::Sandbox { what } if what.contains("/no/such/place")), "{error}");
 }
 
 #[tokio::test]
@@ -331,11 +336,11 @@ async fn an_interpreter_that_the_sandbox_keeps_away_is_named_as_such() {
     std::fs::write(&script, format!("#!{}\nexit 0\n", interpreter.display())).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     for isolation in [Isolation::Standard, Isolation::Auto] {
-        let command = Command::new(&script).env("HOME", scene.path("home")).cwd(scene.path("home/project"));
-        let command = command.sandbox(rules(Net::All, isolation));
-        let error = Job::spawn(command, quick()).await.map(|_| ()).unwrap_err();
+        let command = JobCommand::new(&script).env("HOME", scene.path("home")).cwd(scene.path("home/project"));
+        let command = command.sandbox(rules(NetworkAccess::All, isolation));
+        let error = SupervisedJob::spawn(command, quick()).await.map(|_| ()).unwrap_err();
         assert!(
-            matches!(&error, Error::SandboxDenies { path, .. } if path.ends_with("outside/interpreter")),
+            matches!(&error, ProcessError::SandboxDenies { path, .. } if path.ends_with("outside/interpreter")),
             "{error}"
         );
         assert!(error.hint().is_some_and(|hint| hint.contains("outside/interpreter") && hint.contains("`read`")));

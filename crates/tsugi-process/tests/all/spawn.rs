@@ -3,12 +3,12 @@
 use std::{os::fd::AsRawFd, time::Instant};
 
 use tokio::io::AsyncReadExt;
-use tsugi_process::{Cause, Command, Error, Exit, Inherit, Job, JobOptions};
+use tsugi_process::{ChildExit, EnvInheritance, ExitCause, JobCommand, JobOptions, ProcessError, SupervisedJob};
 
 use crate::world::{World, quick, wait_ready};
 
-async fn output_of(command: Command) -> String {
-    let (job, mut pipes) = Job::spawn(command, quick()).await.unwrap();
+async fn output_of(command: JobCommand) -> String {
+    let (job, mut pipes) = SupervisedJob::spawn(command, quick()).await.unwrap();
     drop(pipes.stdin);
     let mut text = String::new();
     pipes.stdout.read_to_string(&mut text).await.unwrap();
@@ -16,19 +16,19 @@ async fn output_of(command: Command) -> String {
     text
 }
 
-async fn failure_of(command: Command) -> Error {
-    Job::spawn(command, quick()).await.map(|_| ()).unwrap_err()
+async fn failure_of(command: JobCommand) -> ProcessError {
+    SupervisedJob::spawn(command, quick()).await.map(|_| ()).unwrap_err()
 }
 
 #[tokio::test]
 async fn a_missing_program_or_folder_is_an_error_with_a_hint() {
-    let missing = failure_of(Command::new("no-such-program-anywhere")).await;
-    assert!(matches!(&missing, Error::NotFound { searched, .. } if !searched.is_empty()));
+    let missing = failure_of(JobCommand::new("no-such-program-anywhere")).await;
+    assert!(matches!(&missing, ProcessError::NotFound { searched, .. } if !searched.is_empty()));
     assert_eq!(missing.hint().unwrap(), "install it, or give its full path", "and not the whole search path");
-    let missing = failure_of(Command::new("/no/such/program")).await;
-    assert!(matches!(missing, Error::NotFound { .. }));
-    let folder = failure_of(Command::new("true").cwd("/no/such/folder")).await;
-    assert!(matches!(folder, Error::NoSuchDirectory { .. }));
+    let missing = failure_of(JobCommand::new("/no/such/program")).await;
+    assert!(matches!(missing, ProcessError::NotFound { .. }));
+    let folder = failure_of(JobCommand::new("true").cwd("/no/such/folder")).await;
+    assert!(matches!(folder, ProcessError::NoSuchDirectory { .. }));
 }
 
 #[tokio::test]
@@ -37,26 +37,26 @@ async fn a_script_without_its_interpreter_says_so() {
     let script = folder.path().join("script");
     std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let error = failure_of(Command::new(&script)).await;
-    assert!(matches!(error, Error::NoInterpreter { .. }), "{error:?}");
+    let error = failure_of(JobCommand::new(&script)).await;
+    assert!(matches!(error, ProcessError::NoInterpreter { .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_child_that_ends_at_once_tells_how() {
     for (role, argument, expected) in
-        [("exit", "0", Exit::Code(0)), ("exit", "7", Exit::Code(7)), ("signal", "6", Exit::Signal(6))]
+        [("exit", "0", ChildExit::Code(0)), ("exit", "7", ChildExit::Code(7)), ("signal", "6", ChildExit::Signal(6))]
     {
         let world = World::new();
-        let (job, _pipes) = Job::spawn(world.command(role).arg(argument), quick()).await.unwrap();
+        let (job, _pipes) = SupervisedJob::spawn(world.command(role).arg(argument), quick()).await.unwrap();
         let report = job.exited().await;
-        assert_eq!((report.status, report.cause), (expected, Cause::Itself));
+        assert_eq!((report.status, report.cause), (expected, ExitCause::Itself));
     }
 }
 
 #[tokio::test]
 async fn a_child_sees_what_was_set_and_not_what_we_hold() {
     let world = World::new();
-    let text = output_of(world.command("environment").env("GIVEN", "yes").inherit(Inherit::Nothing)).await;
+    let text = output_of(world.command("environment").env("GIVEN", "yes").inherit(EnvInheritance::Nothing)).await;
     let names: Vec<&str> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
     assert_eq!(names, ["GIVEN", "HOSTILE_MARK", "TSUGI_JOB"]);
 }
@@ -77,7 +77,7 @@ async fn a_guardian_holds_no_pipe_of_its_child_nor_any_file_of_ours() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
     let world = World::new();
-    let (_job, mut pipes) = Job::spawn(world.command("echo"), quick()).await.unwrap();
+    let (_job, mut pipes) = SupervisedJob::spawn(world.command("echo"), quick()).await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
     let guardian = world.processes().into_iter().find(|(_, line)| line.starts_with("tsugi-guardian")).unwrap().0;
     let files = std::fs::read_dir(format!("/proc/{guardian}/fd")).unwrap().flatten();
@@ -91,7 +91,7 @@ async fn a_guardian_holds_no_pipe_of_its_child_nor_any_file_of_ours() {
 async fn many_children_start_side_by_side() {
     let world = World::new();
     let start = Instant::now();
-    let spawns: Vec<_> = (0..20).map(|_| tokio::spawn(Job::spawn(world.command("echo"), quick()))).collect();
+    let spawns: Vec<_> = (0..20).map(|_| tokio::spawn(SupervisedJob::spawn(world.command("echo"), quick()))).collect();
     let mut jobs = Vec::new();
     for spawn in spawns {
         jobs.push(spawn.await.unwrap().unwrap());
@@ -101,7 +101,7 @@ async fn many_children_start_side_by_side() {
     assert_eq!(all.len(), 20);
     for (job, pipes) in jobs {
         drop(pipes);
-        assert!(job.stop().await.status.is_success() || job.exited().await.status == Exit::Signal(libc::SIGPIPE));
+        assert!(job.stop().await.status.is_success() || job.exited().await.status == ChildExit::Signal(libc::SIGPIPE));
     }
     world.assert_empty("twenty").await;
 }
@@ -109,7 +109,7 @@ async fn many_children_start_side_by_side() {
 #[tokio::test]
 async fn a_job_shows_its_processes() {
     let world = World::new();
-    let (job, mut pipes) = Job::spawn(world.command("family"), quick()).await.unwrap();
+    let (job, mut pipes) = SupervisedJob::spawn(world.command("family"), quick()).await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
     let tree = job.tree();
     assert_eq!(tree.len(), 3, "{tree:?}");
@@ -123,7 +123,7 @@ async fn a_job_shows_its_processes() {
 #[tokio::test]
 async fn the_pipes_can_be_tried_without_waiting() {
     let world = World::new();
-    let (job, mut pipes) = Job::spawn(world.command("echo"), JobOptions::default()).await.unwrap();
+    let (job, mut pipes) = SupervisedJob::spawn(world.command("echo"), JobOptions::default()).await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
     assert_eq!(pipes.stdin.try_write(b"hello").unwrap(), 5);
     pipes.stdout.readable().await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::{io::AsyncWriteExt, net::unix::pipe::Receiver};
-use tsugi_process::{Cause, Exit, Job, Phase, Tier};
+use tsugi_process::{ChildExit, ExitCause, JobPhase, SupervisedJob, SupervisionTier};
 
 use crate::world::{World, quick, send_signal, wait_ready};
 
@@ -23,7 +23,7 @@ enum End {
 
 async fn check(role: &str, said: usize, end: End) {
     let world = World::new();
-    let (job, mut pipes) = Job::spawn(world.command(role), quick()).await.unwrap();
+    let (job, mut pipes) = SupervisedJob::spawn(world.command(role), quick()).await.unwrap();
     wait_ready(&mut pipes.stdout, said).await;
     let expected = if role == "echo" || role == "stubborn" || role == "frozen" { 2 } else { 3 };
     assert!(world.processes().len() >= expected, "the checker sees {:?}", world.processes());
@@ -35,7 +35,7 @@ async fn check(role: &str, said: usize, end: End) {
         End::Stop => drop(job.stop().await),
         End::Kill => job.kill(),
         End::Drop => drop(job),
-        End::GuardianKilled => assert_eq!(job.gone().await.cause, Cause::GuardianLost),
+        End::GuardianKilled => assert_eq!(job.gone().await.cause, ExitCause::GuardianLost),
     }
     world.assert_empty(&format!("{role} after {end:?}")).await;
 }
@@ -121,11 +121,11 @@ async fn a_careless_supervisor_leaves_survivors_that_the_checker_sees() {
 #[tokio::test]
 async fn a_launcher_that_ends_first_takes_the_server_it_started_with_it() {
     let world = World::new();
-    let (job, mut pipes) = Job::spawn(world.command("launcher"), quick()).await.unwrap();
+    let (job, mut pipes) = SupervisedJob::spawn(world.command("launcher"), quick()).await.unwrap();
     wait_ready(&mut pipes.stdout, 2).await;
     pipes.stdin.write_all(b"x").await.unwrap();
     let report = job.gone().await;
-    assert_eq!((report.status, report.cause), (Exit::Code(0), Cause::Itself));
+    assert_eq!((report.status, report.cause), (ChildExit::Code(0), ExitCause::Itself));
     assert_eq!(report.swept, 2);
     world.assert_empty("launcher").await;
 }
@@ -133,14 +133,14 @@ async fn a_launcher_that_ends_first_takes_the_server_it_started_with_it() {
 #[tokio::test]
 async fn the_terminal_and_signals_to_the_guardian_do_not_end_it() {
     let world = World::new();
-    let (job, mut pipes) = Job::spawn(world.command("echo"), quick()).await.unwrap();
+    let (job, mut pipes) = SupervisedJob::spawn(world.command("echo"), quick()).await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         send_signal(guardian(&world), signal);
     }
     pipes.stdin.write_all(b"ready\n").await.unwrap();
     wait_ready(&mut pipes.stdout, 1).await;
-    assert_eq!((job.phase(), job.tier()), (Phase::Running, Tier::Guardian));
+    assert_eq!((job.phase(), job.tier()), (JobPhase::Running, SupervisionTier::Guardian));
     drop(pipes);
     assert!(job.stop().await.status.is_success());
 }
@@ -152,7 +152,7 @@ async fn a_runtime_that_is_dropped_leaves_nothing() {
     let started = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (job, mut pipes) = Job::spawn(command, quick()).await.unwrap();
+            let (job, mut pipes) = SupervisedJob::spawn(command, quick()).await.unwrap();
             wait_ready(&mut pipes.stdout, 1).await;
             std::mem::forget(job);
         });
@@ -165,7 +165,7 @@ async fn a_runtime_that_is_dropped_leaves_nothing() {
 async fn a_spawn_that_is_given_up_half_way_leaves_nothing() {
     let world = World::new();
     for micros in (0..6000).step_by(300) {
-        let spawn = Job::spawn(world.command("stubborn"), quick());
+        let spawn = SupervisedJob::spawn(world.command("stubborn"), quick());
         let _ = tokio::time::timeout(Duration::from_micros(micros), spawn).await;
     }
     world.assert_empty("given up").await;

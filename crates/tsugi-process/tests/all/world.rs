@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-use tsugi_process::{Command, Grace, JobOptions};
+use tsugi_process::{JobCommand, JobOptions, StopGrace};
 
 use crate::hostile::FLAG;
 
@@ -35,8 +35,8 @@ impl World {
     }
 
     /// A command that plays a role.
-    pub(crate) fn command(&self, role: &str) -> Command {
-        Command::new(&self.program).args([FLAG, role]).env(MARK, &self.mark)
+    pub(crate) fn command(&self, role: &str) -> JobCommand {
+        JobCommand::new(&self.program).args([FLAG, role]).env(MARK, &self.mark)
     }
 
     /// A supervising process that plays a role by a job, or carelessly.
@@ -81,7 +81,8 @@ fn text(pid: u32, file: &str) -> String {
 
 /// Short steps, for rows that use all of them.
 pub(crate) fn quick() -> JobOptions {
-    let grace = Grace { stdin: Duration::from_millis(200), terminate: Duration::from_millis(300), ..Grace::default() };
+    let grace =
+        StopGrace { stdin: Duration::from_millis(200), terminate: Duration::from_millis(300), ..StopGrace::default() };
     JobOptions { grace, ..JobOptions::default() }
 }
 

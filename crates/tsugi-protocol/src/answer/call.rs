@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::session::{Keeper, Life};
-use super::timeline::Timeline;
-use crate::json::{Object, Raw, Splice};
+use super::session_lifetime::{LifetimeCell, SessionObserver};
+use super::timeline::CallTimeline;
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::Method;
 use crate::mcp::meta::RequestMeta;
 
@@ -23,7 +23,7 @@ pub struct CallParts {
     /// What is asked.
     pub method: Method,
     /// The parameters without `_meta`, raw.
-    pub params: Object,
+    pub params: JsonObject,
     /// What the request says about itself and its client.
     pub meta: RequestMeta,
     /// On whose behalf.
@@ -54,7 +54,7 @@ impl DerefMut for Call {
 
 impl Call {
     /// A call with these parameters from ourselves.
-    pub fn new(method: Method, params: Object) -> Self {
+    pub fn new(method: Method, params: JsonObject) -> Self {
         let (meta, caller, options) = (RequestMeta::default(), Caller::local(), CallOptions::default());
         Self::from(CallParts { method, params, meta, caller, options })
     }
@@ -66,12 +66,12 @@ impl Call {
 
     /// A call without parameters.
     pub fn bare(method: Method) -> Self {
-        Self::new(method, Object::empty())
+        Self::new(method, JsonObject::empty())
     }
 
     /// A `tools/call`. `arguments` must be an object; `None` sends none.
-    pub fn tool(name: &str, arguments: Option<&Raw>) -> Self {
-        let mut params = Splice::with_capacity(name.len() + 64);
+    pub fn tool(name: &str, arguments: Option<&RawJson>) -> Self {
+        let mut params = ObjectWriter::with_capacity(name.len() + 64);
         params.string("name", name);
         if let Some(arguments) = arguments {
             params.raw("arguments", arguments);
@@ -98,8 +98,8 @@ impl Call {
     /// The same call about another subject (a public name becomes a server's own, say).
     pub fn with_subject(mut self, subject: &str) -> Self {
         if let Some(key) = self.method.subject_key() {
-            let mut params = Splice::with_capacity(self.params.bytes().len() + subject.len());
-            params.string(key, subject).members_but(&self.params, &[key]);
+            let mut params = ObjectWriter::with_capacity(self.params.bytes().len() + subject.len());
+            params.string(key, subject).members_except(&self.params, &[key]);
             self.params = params.finish_object();
         }
         self
@@ -107,9 +107,9 @@ impl Call {
 
     /// The same call as a retry that brings the answers to an [`InputRequired`](super::InputRequired) outcome.
     /// `state` is echoed exactly, or absent when there was none.
-    pub fn retry_with(mut self, responses: Option<&Raw>, state: Option<&str>) -> Self {
-        let mut params = Splice::with_capacity(self.params.bytes().len() + 128);
-        params.members_but(&self.params, &["inputResponses", "requestState"]);
+    pub fn retry_with(mut self, responses: Option<&RawJson>, state: Option<&str>) -> Self {
+        let mut params = ObjectWriter::with_capacity(self.params.bytes().len() + 128);
+        params.members_except(&self.params, &["inputResponses", "requestState"]);
         if let Some(responses) = responses {
             params.raw("inputResponses", responses);
         }
@@ -135,7 +135,7 @@ pub struct CallOptions {
     /// The id of the request it came with, where that is written to a log.
     pub request_id: Option<Arc<str>>,
     /// What it does when, for a call that somebody looks at.
-    pub timeline: Option<Timeline>,
+    pub timeline: Option<CallTimeline>,
 }
 
 /// Who asks. Parked calls, cached answers and fairness belong to a caller.
@@ -154,7 +154,7 @@ struct CallerIdentity {
 #[derive(Debug, Clone)]
 struct OwnSession {
     name: String,
-    life: Option<Arc<Life>>,
+    life: Option<Arc<LifetimeCell>>,
 }
 
 impl PartialEq for OwnSession {
@@ -185,7 +185,7 @@ impl Caller {
     }
 
     /// Whoever was not asked for a name: one or many, which nobody can tell.
-    pub fn anybody(principal: impl Into<String>) -> Self {
+    pub fn any_session_of(principal: impl Into<String>) -> Self {
         Self::new(principal).with(|identity| identity.is_anybody = true)
     }
 
@@ -195,12 +195,12 @@ impl Caller {
     }
 
     /// The same caller in a session, for servers that keep an instance per session. One whose end is to be heard of is a
-    /// [`Session`](super::Session).
+    /// [`SessionLifetime`](super::SessionLifetime).
     pub fn in_session(&self, session: impl Into<String>) -> Self {
         self.with(|identity| identity.session = Some(OwnSession { name: session.into(), life: None }))
     }
 
-    pub(super) fn in_living_session(&self, name: String, life: Arc<Life>) -> Self {
+    pub(super) fn in_living_session(&self, name: String, life: Arc<LifetimeCell>) -> Self {
         self.with(|identity| identity.session = Some(OwnSession { name, life: Some(life) }))
     }
 
@@ -212,14 +212,14 @@ impl Caller {
 
     /// Has `keeper` told, once, when the caller's session is over: at once when it is. A session without an end, or none,
     /// tells nobody.
-    pub fn when_session_ends(&self, keeper: Weak<dyn Keeper>) {
+    pub fn when_session_ends(&self, keeper: Weak<dyn SessionObserver>) {
         if let Some(life) = self.0.session.as_ref().and_then(|session| session.life.as_ref()) {
             life.keep(self, keeper);
         }
     }
 
     /// Whether this caller is told apart from others, by a name or at least by a session.
-    pub fn is_told_apart(&self) -> bool {
+    pub fn has_identity(&self) -> bool {
         !self.0.is_anybody || self.0.session.is_some()
     }
 
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn renaming_a_call_leaves_its_arguments_as_they_were() {
-        let arguments = Raw::literal(r#"{"x": 1.50,"name":"inner"}"#);
+        let arguments = RawJson::literal(r#"{"x": 1.50,"name":"inner"}"#);
         let call = Call::tool("files__read", Some(&arguments)).with_subject("read");
         assert_eq!(call.params.raw().as_str(), r#"{"name":"read","arguments":{"x": 1.50,"name":"inner"}}"#);
         assert_eq!(call.subject().unwrap(), "read");
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn a_retry_carries_the_answers_and_exactly_the_state_it_was_given() {
-        let call = Call::tool("t", None).retry_with(Some(&Raw::literal("{\"k\":{}}")), Some("s1"));
+        let call = Call::tool("t", None).retry_with(Some(&RawJson::literal("{\"k\":{}}")), Some("s1"));
         assert_eq!(call.params.raw().as_str(), r#"{"name":"t","inputResponses":{"k":{}},"requestState":"s1"}"#);
-        let again = call.retry_with(Some(&Raw::literal("{}")), None);
+        let again = call.retry_with(Some(&RawJson::literal("{}")), None);
         assert_eq!(again.params.raw().as_str(), r#"{"name":"t","inputResponses":{}}"#);
     }
 
@@ -270,9 +270,9 @@ mod tests {
 
     #[test]
     fn callers_without_a_name_are_told_apart_by_their_sessions_alone() {
-        let anybody = Caller::anybody("anonymous").as_operator();
-        assert!(!anybody.is_told_apart());
-        assert!(anybody.in_session("s").is_told_apart());
-        assert!(Caller::new("ann").is_told_apart());
+        let anybody = Caller::any_session_of("anonymous").as_operator();
+        assert!(!anybody.has_identity());
+        assert!(anybody.in_session("s").has_identity());
+        assert!(Caller::new("ann").has_identity());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::rpc::{RpcError, code};
 
 /// What went wrong, as a stable word. The command, the log, REST and JSON-RPC all show it.
@@ -128,7 +128,7 @@ impl FaultCode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Stage {
+pub enum CallStage {
     /// Reading the configuration.
     Config,
     /// Starting the process.
@@ -189,7 +189,7 @@ pub struct Fault {
     /// In words, lower case, without a final stop.
     pub message: String,
     /// How far the call had come.
-    pub stage: Stage,
+    pub stage: CallStage,
     /// Who can do something about it.
     #[serde(rename = "fault")]
     pub blame: Blame,
@@ -215,7 +215,7 @@ pub struct Fault {
     pub retry_after_ms: Option<u64>,
     /// Further facts, such as the faults of a validation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<Raw>,
+    pub details: Option<RawJson>,
     /// What lies behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Box<Fault>>,
@@ -243,7 +243,7 @@ impl Fault {
     }
 
     /// At this stage.
-    pub fn at(mut self, stage: Stage) -> Self {
+    pub fn at(mut self, stage: CallStage) -> Self {
         self.stage = stage;
         self
     }
@@ -279,7 +279,7 @@ impl Fault {
     }
 
     /// With further facts.
-    pub fn with_details(mut self, details: Raw) -> Self {
+    pub fn with_details(mut self, details: RawJson) -> Self {
         self.details = Some(details);
         self
     }
@@ -308,32 +308,32 @@ impl Fault {
         if let Some(members) = data.as_object_mut() {
             members.remove("message");
         }
-        RpcError::with_data(self.code.rpc_code(), &self.message, Some(&Raw::from(data)))
+        RpcError::with_data(self.code.rpc_code(), &self.message, Some(&RawJson::from(data)))
     }
 }
 
 /// Stage, blame, whether to retry and what is known about the effect, as they usually are for a code.
-fn usual(code: FaultCode) -> (Stage, Blame, bool, SentState) {
+fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
     use FaultCode::*;
     use SentState::*;
     match code {
-        ConfigInvalid => (Stage::Config, Blame::Caller, false, NotSent),
+        ConfigInvalid => (CallStage::Config, Blame::Caller, false, NotSent),
         InvalidParams | InvalidRequest | ToolNotFound | ResourceNotFound | MethodNotFound | ServerNotFound
         | CannotExecute | StateRejected | MissingCapability | InputRequired | TooLarge => {
-            (Stage::Validate, Blame::Caller, false, NotSent)
+            (CallStage::Validate, Blame::Caller, false, NotSent)
         }
-        PermissionDenied => (Stage::Validate, Blame::Caller, false, NotSent),
-        RateLimitExceeded => (Stage::Validate, Blame::Caller, true, NotSent),
-        ServerNotRunning => (Stage::Connect, Blame::Upstream, true, NotSent),
-        ConnectionFailed => (Stage::Connect, Blame::Upstream, true, NotSent),
-        ServerCrashed | ConnectionLost => (Stage::Call, Blame::Upstream, true, Unknown),
-        Timeout => (Stage::Call, Blame::Upstream, true, Unknown),
-        InvalidResponse => (Stage::Call, Blame::Upstream, false, Unknown),
-        ExecutionFailed => (Stage::Call, Blame::Upstream, false, Failed),
-        MaxRetriesExceeded => (Stage::Call, Blame::Upstream, false, Unknown),
-        Overloaded | Draining => (Stage::Call, Blame::Tsugi, true, NotSent),
-        Cancelled => (Stage::Call, Blame::Caller, false, Unknown),
-        InternalError => (Stage::Call, Blame::Tsugi, false, Unknown),
+        PermissionDenied => (CallStage::Validate, Blame::Caller, false, NotSent),
+        RateLimitExceeded => (CallStage::Validate, Blame::Caller, true, NotSent),
+        ServerNotRunning => (CallStage::Connect, Blame::Upstream, true, NotSent),
+        ConnectionFailed => (CallStage::Connect, Blame::Upstream, true, NotSent),
+        ServerCrashed | ConnectionLost => (CallStage::Call, Blame::Upstream, true, Unknown),
+        Timeout => (CallStage::Call, Blame::Upstream, true, Unknown),
+        InvalidResponse => (CallStage::Call, Blame::Upstream, false, Unknown),
+        ExecutionFailed => (CallStage::Call, Blame::Upstream, false, Failed),
+        MaxRetriesExceeded => (CallStage::Call, Blame::Upstream, false, Unknown),
+        Overloaded | Draining => (CallStage::Call, Blame::Tsugi, true, NotSent),
+        Cancelled => (CallStage::Call, Blame::Caller, false, Unknown),
+        InternalError => (CallStage::Call, Blame::Tsugi, false, Unknown),
     }
 }
 

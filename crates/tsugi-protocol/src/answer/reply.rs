@@ -10,19 +10,19 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 
 use super::fault::Fault;
-use crate::json::{Object, Raw};
+use crate::json::{JsonObject, RawJson};
 use crate::mcp::Era;
 use crate::mcp::{ServerIdentity, tool};
-use crate::rpc::{Notification, RpcError};
+use crate::rpc::{RpcError, RpcNotification};
 
 /// A notification that belongs to one call: progress, a log line, or one we do not know.
-pub type Note = Notification;
+pub type CallNote = RpcNotification;
 
 /// One step of a reply.
 #[derive(Debug)]
-pub enum Event {
+pub enum ReplyEvent {
     /// Something happened; the call goes on.
-    Note(Note),
+    Note(CallNote),
     /// The call ended. Nothing comes after this.
     Done(Outcome),
 }
@@ -31,43 +31,43 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// With a result.
-    Complete(Complete),
+    Complete(CompletedResult),
     /// With questions: answer them and ask again.
     InputRequired(InputRequired),
     /// With a failure.
-    Failed(Failure),
+    Failed(CallFailure),
 }
 
 impl Outcome {
     /// A result in the modern form.
-    pub fn complete(result: Object) -> Self {
-        Outcome::Complete(Complete { body: result, era: Era::Modern, server: None })
+    pub fn complete(result: JsonObject) -> Self {
+        Outcome::Complete(CompletedResult { body: result, era: Era::Modern, server: None })
     }
 
     /// A failure of our own.
     pub fn fault(fault: Fault) -> Self {
-        Outcome::Failed(Failure::Fault(Box::new(fault)))
+        Outcome::Failed(CallFailure::Fault(Box::new(fault)))
     }
 
     /// A failure that the server itself reported.
     pub fn error(error: RpcError) -> Self {
-        Outcome::Failed(Failure::Upstream(Box::new(error)))
+        Outcome::Failed(CallFailure::Upstream(Box::new(error)))
     }
 }
 
 /// A result as the server wrote it, with the era it was written in. Faces ask for the form they need
 /// (`era::to_modern`, `era::to_legacy`), so that a result between two peers of one era is never touched.
 #[derive(Debug, Clone)]
-pub struct Complete {
+pub struct CompletedResult {
     /// The result object.
-    pub body: Object,
+    pub body: JsonObject,
     /// The era of its form.
     pub era: Era,
     /// Who answered, for results that do not say it themselves.
     pub server: Option<Arc<ServerIdentity>>,
 }
 
-impl Complete {
+impl CompletedResult {
     /// True for the result of a tool that says it failed.
     pub fn is_tool_error(&self) -> bool {
         tool::is_error(&self.body)
@@ -79,42 +79,42 @@ impl Complete {
 #[derive(Debug, Clone)]
 pub struct InputRequired {
     /// The questions by key: `{"key":{"method":…,"params":…}}`. Absent when only the state is to be brought back.
-    pub requests: Option<Box<Object>>,
+    pub requests: Option<Box<JsonObject>>,
     /// To be echoed exactly in the retry; absent when there is none.
     pub state: Option<String>,
     /// Further members of the result, such as `_meta`.
-    pub rest: Box<Object>,
+    pub rest: Box<JsonObject>,
 }
 
 /// Why a call failed.
 #[derive(Debug, Clone)]
-pub enum Failure {
+pub enum CallFailure {
     /// The server said so; passed on untouched.
     Upstream(Box<RpcError>),
     /// The way to the server failed, or we refused.
     Fault(Box<Fault>),
 }
 
-impl Failure {
+impl CallFailure {
     /// The failure as a JSON-RPC error.
     pub fn to_rpc(&self) -> RpcError {
         match self {
-            Failure::Upstream(error) => (**error).clone(),
-            Failure::Fault(fault) => fault.to_rpc(),
+            CallFailure::Upstream(error) => (**error).clone(),
+            CallFailure::Fault(fault) => fault.to_rpc(),
         }
     }
 }
 
-impl From<Fault> for Failure {
+impl From<Fault> for CallFailure {
     fn from(fault: Fault) -> Self {
-        Failure::Fault(Box::new(fault))
+        CallFailure::Fault(Box::new(fault))
     }
 }
 
 /// Where a reply comes from while it is not there yet.
-pub trait Source: Send {
-    /// The next step. After [`Event::Done`] it is not polled again.
-    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event>;
+pub trait ReplySource: Send {
+    /// The next step. After [`Event::DoneArgs`] it is not polled again.
+    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent>;
 
     /// True while the call stands in line, and nobody outside was asked for anything yet. Whoever does not know says no.
     fn is_in_line(&self) -> bool {
@@ -124,18 +124,18 @@ pub trait Source: Send {
 
 /// A reply on its way. Dropping it cancels the call: the server is told, and its late answer is ignored.
 /// A reply that is ready costs no allocation; one that is not costs one box, no channel and no task.
-pub struct Reply(State);
+pub struct Reply(ReplyState);
 
-enum State {
+enum ReplyState {
     Ready(Outcome),
-    Waiting(Pin<Box<dyn Source>>),
+    Waiting(Pin<Box<dyn ReplySource>>),
     Ended,
 }
 
 impl Reply {
     /// A reply that is there already.
     pub fn ready(outcome: Outcome) -> Self {
-        Reply(State::Ready(outcome))
+        Reply(ReplyState::Ready(outcome))
     }
 
     /// A reply that failed before it began.
@@ -144,8 +144,8 @@ impl Reply {
     }
 
     /// A reply from a source.
-    pub fn from_source(source: impl Source + 'static) -> Self {
-        Reply(State::Waiting(Box::pin(source)))
+    pub fn from_source(source: impl ReplySource + 'static) -> Self {
+        Reply(ReplyState::Waiting(Box::pin(source)))
     }
 
     /// A reply without notes from a future.
@@ -155,45 +155,45 @@ impl Reply {
 
     /// A reply from a future that may note things on the way through the handle it is given.
     /// Notes come out in order, before the outcome.
-    pub fn from_noting<F>(start: impl FnOnce(Notes) -> F) -> Self
+    pub fn from_noted_future<F>(start: impl FnOnce(NoteSink) -> F) -> Self
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let notes = Notes::default();
+        let notes = NoteSink::default();
         let future = start(notes.clone());
-        Self::from_noting_on(notes, future)
+        Self::from_future_with_notes(notes, future)
     }
 
     /// The same for a future that goes on with notes it was given before.
-    pub fn from_noting_on(notes: Notes, future: impl Future<Output = Outcome> + Send + 'static) -> Self {
-        Self::from_source(NotingSource { future: Box::pin(future), notes, outcome: None })
+    pub fn from_future_with_notes(notes: NoteSink, future: impl Future<Output = Outcome> + Send + 'static) -> Self {
+        Self::from_source(NoteSource { future: Box::pin(future), notes, outcome: None })
     }
 
     /// A reply that a future will give: what takes time before the call can even start.
-    pub fn from_late(future: impl Future<Output = Reply> + Send + 'static) -> Self {
+    pub fn from_pending_reply(future: impl Future<Output = Reply> + Send + 'static) -> Self {
         Self::from_source(LateSource::Starting(Box::pin(future)))
     }
 
     /// The next step, as a poll.
-    pub fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+    pub fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         match &mut self.0 {
-            State::Waiting(source) => match source.as_mut().poll_event(context) {
-                Poll::Ready(Event::Done(outcome)) => {
-                    self.0 = State::Ended;
-                    Poll::Ready(Event::Done(outcome))
+            ReplyState::Waiting(source) => match source.as_mut().poll_event(context) {
+                Poll::Ready(ReplyEvent::Done(outcome)) => {
+                    self.0 = ReplyState::Ended;
+                    Poll::Ready(ReplyEvent::Done(outcome))
                 }
                 other => other,
             },
-            State::Ready(_) => match std::mem::replace(&mut self.0, State::Ended) {
-                State::Ready(outcome) => Poll::Ready(Event::Done(outcome)),
+            ReplyState::Ready(_) => match std::mem::replace(&mut self.0, ReplyState::Ended) {
+                ReplyState::Ready(outcome) => Poll::Ready(ReplyEvent::Done(outcome)),
                 _ => Poll::Pending,
             },
-            State::Ended => Poll::Pending,
+            ReplyState::Ended => Poll::Pending,
         }
     }
 
     /// The next step. After the outcome it never resolves again.
-    pub async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> ReplyEvent {
         std::future::poll_fn(|context| self.poll_event(context)).await
     }
 
@@ -203,11 +203,11 @@ impl Reply {
     }
 
     /// The outcome; `on_note` sees each note on the way.
-    pub async fn outcome_with(mut self, mut on_note: impl FnMut(Note)) -> Outcome {
+    pub async fn outcome_with(mut self, mut on_note: impl FnMut(CallNote)) -> Outcome {
         loop {
             match self.next().await {
-                Event::Note(note) => on_note(note),
-                Event::Done(outcome) => return outcome,
+                ReplyEvent::Note(note) => on_note(note),
+                ReplyEvent::Done(outcome) => return outcome,
             }
         }
     }
@@ -215,84 +215,84 @@ impl Reply {
     /// The outcome when it is there without waiting; otherwise the reply itself.
     pub fn into_ready(self) -> Result<Outcome, Reply> {
         match self.0 {
-            State::Ready(outcome) => Ok(outcome),
+            ReplyState::Ready(outcome) => Ok(outcome),
             state => Err(Reply(state)),
         }
     }
 }
 
 /// A reply is a source too, for those who keep it in one of their own.
-impl Source for Reply {
-    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for Reply {
+    fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         self.get_mut().poll_event(context)
     }
 
     fn is_in_line(&self) -> bool {
-        matches!(&self.0, State::Waiting(source) if source.is_in_line())
+        matches!(&self.0, ReplyState::Waiting(source) if source.is_in_line())
     }
 }
 
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            State::Ready(_) => "Reply(ready)",
-            State::Waiting(_) => "Reply(waiting)",
-            State::Ended => "Reply(ended)",
+            ReplyState::Ready(_) => "Reply(ready)",
+            ReplyState::Waiting(_) => "Reply(waiting)",
+            ReplyState::Ended => "Reply(ended)",
         })
     }
 }
 
 struct FutureSource<F>(Pin<Box<F>>);
 
-impl<F: Future<Output = Outcome> + Send> Source for FutureSource<F> {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
-        self.0.as_mut().poll(context).map(Event::Done)
+impl<F: Future<Output = Outcome> + Send> ReplySource for FutureSource<F> {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
+        self.0.as_mut().poll(context).map(ReplyEvent::Done)
     }
 }
 
 /// Where a future puts the notes of its reply. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Notes(Arc<Mutex<VecDeque<Note>>>);
+pub struct NoteSink(Arc<Mutex<VecDeque<CallNote>>>);
 
 /// How many notes may wait for a caller that does not look; more are dropped.
 const MAX_NOTES: usize = 1024;
 
-impl Notes {
+impl NoteSink {
     /// Adds a note.
-    pub fn push(&self, note: Note) {
+    pub fn push(&self, note: CallNote) {
         let mut waiting = self.0.lock();
         if waiting.len() < MAX_NOTES {
             waiting.push_back(note);
         }
     }
 
-    fn pop(&self) -> Option<Note> {
+    fn pop(&self) -> Option<CallNote> {
         self.0.lock().pop_front()
     }
 }
 
-struct NotingSource<F> {
+struct NoteSource<F> {
     future: Pin<Box<F>>,
-    notes: Notes,
+    notes: NoteSink,
     outcome: Option<Outcome>,
 }
 
-impl<F: Future<Output = Outcome> + Send> Source for NotingSource<F> {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl<F: Future<Output = Outcome> + Send> ReplySource for NoteSource<F> {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         if let Some(note) = self.notes.pop() {
-            return Poll::Ready(Event::Note(note));
+            return Poll::Ready(ReplyEvent::Note(note));
         }
         if let Some(outcome) = self.outcome.take() {
-            return Poll::Ready(Event::Done(outcome));
+            return Poll::Ready(ReplyEvent::Done(outcome));
         }
         let polled = self.future.as_mut().poll(context);
         match (self.notes.pop(), polled) {
             (Some(note), Poll::Ready(outcome)) => {
                 self.outcome = Some(outcome);
-                Poll::Ready(Event::Note(note))
+                Poll::Ready(ReplyEvent::Note(note))
             }
-            (Some(note), Poll::Pending) => Poll::Ready(Event::Note(note)),
-            (None, Poll::Ready(outcome)) => Poll::Ready(Event::Done(outcome)),
+            (Some(note), Poll::Pending) => Poll::Ready(ReplyEvent::Note(note)),
+            (None, Poll::Ready(outcome)) => Poll::Ready(ReplyEvent::Done(outcome)),
             (None, Poll::Pending) => Poll::Pending,
         }
     }
@@ -303,8 +303,8 @@ enum LateSource {
     Started(Reply),
 }
 
-impl Source for LateSource {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for LateSource {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         if let LateSource::Starting(future) = &mut *self {
             let reply = std::task::ready!(future.as_mut().poll(context));
             *self = LateSource::Started(reply);
@@ -321,8 +321,8 @@ impl Source for LateSource {
 }
 
 /// The raw value of a result, for callers that only want the JSON.
-impl From<Complete> for Raw {
-    fn from(complete: Complete) -> Self {
+impl From<CompletedResult> for RawJson {
+    fn from(complete: CompletedResult) -> Self {
         complete.body.raw()
     }
 }

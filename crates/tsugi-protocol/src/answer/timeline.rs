@@ -11,17 +11,17 @@ const STEPS: usize = 64;
 /// The steps of one call, in the order they began. Clones are the same timeline.
 /// Moments come in as arguments, since this crate reads no clock.
 #[derive(Debug, Clone)]
-pub struct Timeline(Arc<Inner>);
+pub struct CallTimeline(Arc<TimelineRecord>);
 
 #[derive(Debug)]
-struct Inner {
+struct TimelineRecord {
     began: Instant,
-    steps: Mutex<Vec<Step>>,
+    steps: Mutex<Vec<TimelineStep>>,
 }
 
 /// One step, in time since the call began.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct TimelineStep {
     /// What was done: `queue`, `validate`, `cache`, `start`, `upstream`, `retry`.
     pub stage: &'static str,
     /// When it began.
@@ -32,15 +32,15 @@ pub struct Step {
     pub note: Option<String>,
 }
 
-impl Timeline {
+impl CallTimeline {
     /// Of a call that began at this moment.
     pub fn new(began: Instant) -> Self {
-        Self(Arc::new(Inner { began, steps: Mutex::default() }))
+        Self(Arc::new(TimelineRecord { began, steps: Mutex::default() }))
     }
 
     /// A step begins.
     pub fn begin(&self, stage: &'static str, at: Instant) {
-        self.push(Step { stage, begin: self.since(at), end: None, note: None });
+        self.push(TimelineStep { stage, begin: self.since(at), end: None, note: None });
     }
 
     /// The last step that still lasts ends.
@@ -53,15 +53,15 @@ impl Timeline {
 
     /// A step that began and ended at these moments.
     pub fn add(&self, stage: &'static str, began: Instant, ended: Instant, note: Option<String>) {
-        self.push(Step { stage, begin: self.since(began), end: Some(self.since(ended)), note });
+        self.push(TimelineStep { stage, begin: self.since(began), end: Some(self.since(ended)), note });
     }
 
     /// The steps so far.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<TimelineStep> {
         self.0.steps.lock().clone()
     }
 
-    fn push(&self, step: Step) {
+    fn push(&self, step: TimelineStep) {
         let mut steps = self.0.steps.lock();
         if steps.len() < STEPS {
             steps.push(step);
@@ -73,13 +73,13 @@ impl Timeline {
     }
 }
 
-impl PartialEq for Timeline {
+impl PartialEq for CallTimeline {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Timeline {}
+impl Eq for CallTimeline {}
 
 #[cfg(test)]
 mod tests {
@@ -89,7 +89,7 @@ mod tests {
     fn steps_end_from_the_innermost_outwards_and_are_bounded() {
         let began = Instant::now();
         let at = |millis| began + Duration::from_millis(millis);
-        let timeline = Timeline::new(began);
+        let timeline = CallTimeline::new(began);
         timeline.begin("start", at(1));
         timeline.begin("upstream", at(2));
         timeline.end(at(5), Some("lost".into()));

@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::CodecError;
-use super::limit::Limits;
+use super::limit::InputLimits;
 use super::line::BOM;
 
 /// The header that says how long a message is.
@@ -14,15 +14,15 @@ const MAX_DIGITS: usize = 15;
 
 /// Cuts a stream into frames: header lines, an empty line, then as many bytes as the header said.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct ContentLengthDecoder {
     limit: usize,
-    state: State,
+    state: FrameState,
     /// How far the buffer is known to hold no line end.
     scanned: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum FrameState {
     /// Between the header lines of a frame.
     Headers { length: Option<u64>, is_begun: bool },
     /// Something was no header: looking for the next line that says a length.
@@ -35,15 +35,15 @@ enum State {
     Dropping(u64),
 }
 
-const START: State = State::Headers { length: None, is_begun: false };
+const START: FrameState = FrameState::Headers { length: None, is_begun: false };
 
-impl Default for Decoder {
+impl Default for ContentLengthDecoder {
     fn default() -> Self {
-        Self::new(Limits::LINE)
+        Self::new(InputLimits::LINE)
     }
 }
 
-impl Decoder {
+impl ContentLengthDecoder {
     /// A decoder for messages of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, state: START, scanned: 0 }
@@ -55,21 +55,21 @@ impl Decoder {
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
         loop {
             match self.state {
-                State::Body(length) if buffer.len() < length => return None,
-                State::Body(0) => self.state = START,
-                State::Body(length) => {
+                FrameState::Body(length) if buffer.len() < length => return None,
+                FrameState::Body(0) => self.state = START,
+                FrameState::Body(length) => {
                     self.state = START;
                     return Some(Ok(buffer.split_to(length).freeze()));
                 }
-                State::Dropping(left) => {
+                FrameState::Dropping(left) => {
                     let dropped = left.min(buffer.len() as u64);
                     let _ = buffer.split_to(dropped as usize);
-                    self.state = if dropped == left { START } else { State::Dropping(left - dropped) };
+                    self.state = if dropped == left { START } else { FrameState::Dropping(left - dropped) };
                     if dropped < left {
                         return None;
                     }
                 }
-                State::Headers { .. } | State::Lost | State::LongLine => match self.line(buffer)? {
+                FrameState::Headers { .. } | FrameState::Lost | FrameState::LongLine => match self.line(buffer)? {
                     Ok(line) => {
                         if let Err(error) = self.header(&line) {
                             return Some(Err(error));
@@ -90,21 +90,21 @@ impl Decoder {
         };
         let line = buffer.split_to(self.scanned + offset + 1).freeze();
         self.scanned = 0;
-        if line.len() > Limits::HEADER + 1 && !matches!(self.state, State::LongLine) {
-            self.state = State::Lost;
+        if line.len() > InputLimits::HEADER + 1 && !matches!(self.state, FrameState::LongLine) {
+            self.state = FrameState::Lost;
             return Some(Err(CodecError::Header("a header line is too long")));
         }
         Some(Ok(line))
     }
 
     fn long_line(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
-        let was_long = matches!(self.state, State::LongLine);
-        if !was_long && buffer.len() <= Limits::HEADER {
+        let was_long = matches!(self.state, FrameState::LongLine);
+        if !was_long && buffer.len() <= InputLimits::HEADER {
             return None;
         }
         buffer.clear();
         self.scanned = 0;
-        self.state = State::LongLine;
+        self.state = FrameState::LongLine;
         if was_long {
             return None;
         }
@@ -116,12 +116,12 @@ impl Decoder {
         let line = line.trim_ascii();
         let line = line.strip_prefix(BOM).unwrap_or(line);
         let (length, is_begun) = match self.state {
-            State::LongLine => {
-                self.state = State::Lost;
+            FrameState::LongLine => {
+                self.state = FrameState::Lost;
                 return Ok(());
             }
-            State::Lost if !is_length(line) => return Ok(()),
-            State::Headers { length, is_begun } => (length, is_begun),
+            FrameState::Lost if !is_length(line) => return Ok(()),
+            FrameState::Headers { length, is_begun } => (length, is_begun),
             _ => (None, false),
         };
         if line.is_empty() {
@@ -131,15 +131,15 @@ impl Decoder {
             Ok(length) => length,
             Err(reason) => return self.lost(reason),
         };
-        self.state = State::Headers { length, is_begun: true };
+        self.state = FrameState::Headers { length, is_begun: true };
         Ok(())
     }
 
     fn end_of_headers(&mut self, length: Option<u64>, is_begun: bool) -> Result<(), CodecError> {
         self.state = match length {
-            Some(length) if length <= self.limit as u64 => State::Body(length as usize),
+            Some(length) if length <= self.limit as u64 => FrameState::Body(length as usize),
             Some(length) => {
-                self.state = State::Dropping(length);
+                self.state = FrameState::Dropping(length);
                 return Err(CodecError::TooLarge { limit: self.limit });
             }
             None if is_begun => return self.lost("no Content-Length"),
@@ -149,7 +149,7 @@ impl Decoder {
     }
 
     fn lost(&mut self, reason: &'static str) -> Result<(), CodecError> {
-        self.state = State::Lost;
+        self.state = FrameState::Lost;
         Err(CodecError::Header(reason))
     }
 }
@@ -188,7 +188,7 @@ mod tests {
 
     /// What comes out when `input` arrives `step` bytes at a time: messages, and errors as their text.
     fn decode(input: &[u8], step: usize) -> Vec<String> {
-        let mut decoder = Decoder::new(64);
+        let mut decoder = ContentLengthDecoder::new(64);
         let mut buffer = BytesMut::new();
         let mut messages = Vec::new();
         for chunk in input.chunks(step) {
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn an_endless_header_line_is_reported_once_and_fills_no_memory() {
-        let mut input = vec![b'a'; 3 * Limits::HEADER];
+        let mut input = vec![b'a'; 3 * InputLimits::HEADER];
         input.extend_from_slice(b"\nContent-Length: 2\r\n\r\n{}");
-        for step in [1, 100, Limits::HEADER, Limits::HEADER + 1, input.len()] {
+        for step in [1, 100, InputLimits::HEADER, InputLimits::HEADER + 1, input.len()] {
             assert_eq!(decode(&input, step), ["! not a frame: a header line is too long", "{}"], "{step}");
         }
     }
@@ -263,9 +263,9 @@ mod tests {
     #[test]
     fn a_header_line_is_too_long_from_the_same_byte_on_however_it_is_cut() {
         for (size, expected) in [(0, vec!["{}"]), (1, vec!["! not a frame: a header line is too long"])] {
-            let name = "X:".to_owned() + &"a".repeat(Limits::HEADER - 2 + size);
+            let name = "X:".to_owned() + &"a".repeat(InputLimits::HEADER - 2 + size);
             let input = format!("{name}\nContent-Length: 2\n\n{{}}");
-            for step in [1, Limits::HEADER, Limits::HEADER + 1, Limits::HEADER + 2, input.len()] {
+            for step in [1, InputLimits::HEADER, InputLimits::HEADER + 1, InputLimits::HEADER + 2, input.len()] {
                 let given = decode(input.as_bytes(), step);
                 assert_eq!(given[..1], expected[..], "{size} over, {step} bytes at a time");
             }

@@ -2,67 +2,71 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::limit::Limits;
+use super::limit::InputLimits;
 use super::line::BOM;
 use super::{CodecError, content_length, line};
 
 /// A framing of byte streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FramingKind {
     /// One message per line: what the specification says.
     Line,
     /// Header lines before each message.
     ContentLength,
 }
 
-impl Kind {
+impl FramingKind {
     /// Writes a message, on one line, in this framing.
     pub fn encode(self, message: &[u8], out: &mut impl BufMut) {
         match self {
-            Kind::Line => line::encode(message, out),
-            Kind::ContentLength => content_length::encode(message, out),
+            FramingKind::Line => line::encode(message, out),
+            FramingKind::ContentLength => content_length::encode(message, out),
         }
     }
 }
 
 /// Decodes one peer's stream in whichever framing the peer uses.
 #[derive(Debug)]
-pub struct Framing {
-    kind: Option<Kind>,
-    line: line::Decoder,
-    content_length: content_length::Decoder,
+pub struct FramingDecoder {
+    kind: Option<FramingKind>,
+    line: line::LineDecoder,
+    content_length: content_length::ContentLengthDecoder,
 }
 
-impl Default for Framing {
+impl Default for FramingDecoder {
     fn default() -> Self {
-        Self::new(Limits::LINE)
+        Self::new(InputLimits::LINE)
     }
 }
 
 /// What the first bytes of a stream tell.
-enum Opening {
+enum StreamOpening {
     /// The peer speaks this.
-    Known(Kind),
+    Known(FramingKind),
     /// A line that belongs to neither, such as a greeting for people.
     Noise,
     /// Too few bytes to tell.
     Short,
 }
 
-impl Framing {
+impl FramingDecoder {
     /// A decoder that finds out; messages have at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { kind: None, line: line::Decoder::new(limit), content_length: content_length::Decoder::new(limit) }
+        Self {
+            kind: None,
+            line: line::LineDecoder::new(limit),
+            content_length: content_length::ContentLengthDecoder::new(limit),
+        }
     }
 
     /// A decoder for a peer whose framing is known.
-    pub fn of(kind: Kind, limit: usize) -> Self {
+    pub fn of(kind: FramingKind, limit: usize) -> Self {
         Self { kind: Some(kind), ..Self::new(limit) }
     }
 
     /// What the peer speaks; lines until it has shown otherwise.
-    pub fn kind(&self) -> Kind {
-        self.kind.unwrap_or(Kind::Line)
+    pub fn kind(&self) -> FramingKind {
+        self.kind.unwrap_or(FramingKind::Line)
     }
 
     /// True once the peer has shown what it speaks.
@@ -74,8 +78,8 @@ impl Framing {
     /// Bytes may only be appended to `buffer` between calls.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
         match self.kind {
-            Some(Kind::Line) => self.line.next(buffer),
-            Some(Kind::ContentLength) => self.content_length.next(buffer),
+            Some(FramingKind::Line) => self.line.next(buffer),
+            Some(FramingKind::ContentLength) => self.content_length.next(buffer),
             None => self.find_out(buffer),
         }
     }
@@ -83,17 +87,17 @@ impl Framing {
     fn find_out(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
         loop {
             // A line that the line decoder has begun to scan or to drop is noise already.
-            let opening = if self.line.is_within_line() { Opening::Noise } else { opening(buffer) };
+            let opening = if self.line.is_within_line() { StreamOpening::Noise } else { opening(buffer) };
             match opening {
-                Opening::Short => return None,
-                Opening::Known(kind) => {
+                StreamOpening::Short => return None,
+                StreamOpening::Known(kind) => {
                     self.kind = Some(kind);
                     return self.next(buffer);
                 }
-                Opening::Noise => match self.line.step(buffer) {
-                    line::Step::Skipped => {}
-                    line::Step::Line(line) => return Some(line),
-                    line::Step::Wait => return None,
+                StreamOpening::Noise => match self.line.step(buffer) {
+                    line::LineStep::Skipped => {}
+                    line::LineStep::Line(line) => return Some(line),
+                    line::LineStep::Wait => return None,
                 },
             }
         }
@@ -102,8 +106,8 @@ impl Framing {
     /// What is left when the stream has ended; see [`line::Decoder::finish`].
     pub fn finish(&mut self, buffer: &mut BytesMut) -> Option<Bytes> {
         match self.kind() {
-            Kind::Line => self.line.finish(buffer),
-            Kind::ContentLength => None,
+            FramingKind::Line => self.line.finish(buffer),
+            FramingKind::ContentLength => None,
         }
     }
 
@@ -114,7 +118,7 @@ impl Framing {
 }
 
 /// Skips what is blank and looks at what comes first.
-fn opening(buffer: &mut BytesMut) -> Opening {
+fn opening(buffer: &mut BytesMut) -> StreamOpening {
     loop {
         match buffer.first() {
             Some(byte) if byte.is_ascii_whitespace() => buffer.advance(1),
@@ -123,29 +127,33 @@ fn opening(buffer: &mut BytesMut) -> Opening {
         }
     }
     match buffer.first() {
-        None => Opening::Short,
-        Some(b'{' | b'[') => Opening::Known(Kind::Line),
-        Some(_) if BOM.starts_with(buffer) => Opening::Short,
+        None => StreamOpening::Short,
+        Some(b'{' | b'[') => StreamOpening::Known(FramingKind::Line),
+        Some(_) if BOM.starts_with(buffer) => StreamOpening::Short,
         Some(_) => header_opening(buffer),
     }
 }
 
-fn header_opening(buffer: &[u8]) -> Opening {
+fn header_opening(buffer: &[u8]) -> StreamOpening {
     for header in [content_length::HEADER, b"content-type:"] {
         let shown = buffer.len().min(header.len());
         if buffer[..shown].eq_ignore_ascii_case(&header[..shown]) {
-            return if shown == header.len() { Opening::Known(Kind::ContentLength) } else { Opening::Short };
+            return if shown == header.len() {
+                StreamOpening::Known(FramingKind::ContentLength)
+            } else {
+                StreamOpening::Short
+            };
         }
     }
-    Opening::Noise
+    StreamOpening::Noise
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn decode(input: &[u8], step: usize) -> (Option<Kind>, Vec<String>) {
-        let mut framing = Framing::new(64);
+    fn decode(input: &[u8], step: usize) -> (Option<FramingKind>, Vec<String>) {
+        let mut framing = FramingDecoder::new(64);
         let mut buffer = BytesMut::new();
         let mut messages = Vec::new();
         for chunk in input.chunks(step) {
@@ -163,7 +171,7 @@ mod tests {
         (framing.kind, messages)
     }
 
-    fn check(input: &[u8], kind: Option<Kind>, expected: &[&str]) {
+    fn check(input: &[u8], kind: Option<FramingKind>, expected: &[&str]) {
         for step in 1..=input.len() {
             let (found, messages) = decode(input, step);
             assert_eq!((found, messages), (kind, expected.iter().map(|text| text.to_string()).collect()), "{step}");
@@ -172,16 +180,16 @@ mod tests {
 
     #[test]
     fn a_peer_is_recognised_by_its_first_bytes() {
-        check(b"{\"a\":1}\n[2]\n", Some(Kind::Line), &["{\"a\":1}", "[2]"]);
-        check(b"\r\n\xef\xbb\xbf {}\n", Some(Kind::Line), &["{}"]);
-        check(b"Content-Length: 2\r\n\r\n{}", Some(Kind::ContentLength), &["{}"]);
-        check(b"\n\ncontent-type: x\r\ncontent-length: 2\r\n\r\n{}", Some(Kind::ContentLength), &["{}"]);
+        check(b"{\"a\":1}\n[2]\n", Some(FramingKind::Line), &["{\"a\":1}", "[2]"]);
+        check(b"\r\n\xef\xbb\xbf {}\n", Some(FramingKind::Line), &["{}"]);
+        check(b"Content-Length: 2\r\n\r\n{}", Some(FramingKind::ContentLength), &["{}"]);
+        check(b"\n\ncontent-type: x\r\ncontent-length: 2\r\n\r\n{}", Some(FramingKind::ContentLength), &["{}"]);
     }
 
     #[test]
     fn noise_before_the_first_message_decides_nothing() {
-        check(b"Content server up\nC\n{}\n", Some(Kind::Line), &["Content server up", "C", "{}"]);
-        check(b"hello {\nContent-Length: 2\r\n\r\n{}", Some(Kind::ContentLength), &["hello {", "{}"]);
+        check(b"Content server up\nC\n{}\n", Some(FramingKind::Line), &["Content server up", "C", "{}"]);
+        check(b"hello {\nContent-Length: 2\r\n\r\n{}", Some(FramingKind::ContentLength), &["hello {", "{}"]);
         check(b"only words", None, &["only words"]);
     }
 
@@ -191,16 +199,18 @@ mod tests {
         input.extend_from_slice(b"{\nContent-Length: 2\r\n\r\n{}");
         for step in [1, 64, 65, 100, 101, 105, 200] {
             let (kind, messages) = decode(&input, step);
-            assert_eq!(kind, Some(Kind::ContentLength));
+            assert_eq!(kind, Some(FramingKind::ContentLength));
             assert_eq!(messages, ["! a message is larger than 64 bytes", "{}"], "{step}");
         }
     }
 
     #[test]
     fn a_peer_is_answered_in_its_own_framing() {
-        for (kind, written) in [(Kind::Line, &b"{ }\n"[..]), (Kind::ContentLength, b"Content-Length: 3\r\n\r\n{ }")] {
+        for (kind, written) in
+            [(FramingKind::Line, &b"{ }\n"[..]), (FramingKind::ContentLength, b"Content-Length: 3\r\n\r\n{ }")]
+        {
             let mut out = BytesMut::new();
-            Framing::of(kind, 64).encode(b"{\n}", &mut out);
+            FramingDecoder::of(kind, 64).encode(b"{\n}", &mut out);
             assert_eq!(&out[..], written);
         }
     }

@@ -7,9 +7,9 @@ const MIB: usize = 1024 * KIB;
 
 /// The limits that hold unless the configuration says otherwise.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits;
+pub struct InputLimits;
 
-impl Limits {
+impl InputLimits {
     /// The body of an HTTP request, after decompression.
     pub const BODY: usize = 4 * MIB;
     /// One line of a stdio stream, one `Content-Length` frame or one WebSocket message.

@@ -3,13 +3,13 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::CodecError;
-use super::limit::Limits;
+use super::limit::InputLimits;
 
 /// The mark that some programs write at the start of a text.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// What became of one line.
-pub(super) enum Step {
+pub(super) enum LineStep {
     /// It is one, or it was too long to be one.
     Line(Result<Bytes, CodecError>),
     /// It was blank, or the end of one that was too long.
@@ -21,7 +21,7 @@ pub(super) enum Step {
 /// Cuts a stream into lines
 /// ([stdio](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio)).
 #[derive(Debug)]
-pub struct Decoder {
+pub struct LineDecoder {
     limit: usize,
     /// How far the buffer is known to hold no line end.
     scanned: usize,
@@ -29,13 +29,13 @@ pub struct Decoder {
     is_dropping: bool,
 }
 
-impl Default for Decoder {
+impl Default for LineDecoder {
     fn default() -> Self {
-        Self::new(Limits::LINE)
+        Self::new(InputLimits::LINE)
     }
 }
 
-impl Decoder {
+impl LineDecoder {
     /// A decoder for lines of at most `limit` bytes, a carriage return before the newline included.
     pub fn new(limit: usize) -> Self {
         Self { limit, scanned: 0, is_dropping: false }
@@ -47,15 +47,15 @@ impl Decoder {
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
         loop {
             match self.step(buffer) {
-                Step::Skipped => {}
-                Step::Line(line) => return Some(line),
-                Step::Wait => return None,
+                LineStep::Skipped => {}
+                LineStep::Line(line) => return Some(line),
+                LineStep::Wait => return None,
             }
         }
     }
 
     /// Looks at one line only, so that a caller can decide anew before each.
-    pub(super) fn step(&mut self, buffer: &mut BytesMut) -> Step {
+    pub(super) fn step(&mut self, buffer: &mut BytesMut) -> LineStep {
         let Some(offset) = memchr::memchr(b'\n', &buffer[self.scanned..]) else {
             return self.wait(buffer);
         };
@@ -63,12 +63,12 @@ impl Decoder {
         self.scanned = 0;
         line.truncate(line.len() - 1);
         if std::mem::take(&mut self.is_dropping) {
-            return Step::Skipped;
+            return LineStep::Skipped;
         }
         if line.len() > self.limit {
-            return Step::Line(Err(self.too_large()));
+            return LineStep::Line(Err(self.too_large()));
         }
-        content(line.freeze()).map_or(Step::Skipped, |line| Step::Line(Ok(line)))
+        content(line.freeze()).map_or(LineStep::Skipped, |line| LineStep::Line(Ok(line)))
     }
 
     /// What is left when the stream has ended: a last line that was never ended. To be called once `next`
@@ -83,16 +83,16 @@ impl Decoder {
     }
 
     /// No line end is there yet: remember that, and let go of a line that is too long already.
-    fn wait(&mut self, buffer: &mut BytesMut) -> Step {
+    fn wait(&mut self, buffer: &mut BytesMut) -> LineStep {
         self.scanned = buffer.len();
         if !self.is_dropping && buffer.len() <= self.limit {
-            return Step::Wait;
+            return LineStep::Wait;
         }
         buffer.clear();
         self.scanned = 0;
         match std::mem::replace(&mut self.is_dropping, true) {
-            true => Step::Wait,
-            false => Step::Line(Err(self.too_large())),
+            true => LineStep::Wait,
+            false => LineStep::Line(Err(self.too_large())),
         }
     }
 
@@ -141,7 +141,7 @@ mod tests {
 
     /// What comes out when `input` arrives `step` bytes at a time.
     fn decode(input: &[u8], limit: usize, step: usize) -> Vec<Result<String, CodecError>> {
-        let mut decoder = Decoder::new(limit);
+        let mut decoder = LineDecoder::new(limit);
         let mut buffer = BytesMut::new();
         let mut lines = Vec::new();
         let text = |line: Bytes| String::from_utf8_lossy(&line).into_owned();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn memory_stays_bounded_while_an_endless_line_is_dropped() {
-        let mut decoder = Decoder::new(1024);
+        let mut decoder = LineDecoder::new(1024);
         let mut buffer = BytesMut::new();
         let mut reports = 0;
         for _ in 0..10_000 {

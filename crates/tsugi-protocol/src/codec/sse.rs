@@ -3,14 +3,14 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::CodecError;
-use super::limit::Limits;
+use super::limit::InputLimits;
 use super::line::BOM;
 
 /// One event. An event without data is reported when it brings an id or a retry time: that is how a
 /// server tells where a stream can be resumed before anything happened on it
 /// ([priming event](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server)).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// The type; `None` means `message`.
     pub event: Option<String>,
     /// The data, its lines joined by newlines.
@@ -21,7 +21,7 @@ pub struct Event {
     pub retry: Option<u64>,
 }
 
-impl Event {
+impl SseEvent {
     /// True for the events that carry messages.
     pub fn is_message(&self) -> bool {
         matches!(self.event.as_deref(), None | Some("message" | ""))
@@ -31,17 +31,17 @@ impl Event {
 /// Cuts a stream into events as
 /// [the standard](https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation) says.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct SseDecoder {
     limit: usize,
     /// How far the buffer is known to hold no line end.
     scanned: usize,
     is_started: bool,
     /// Set after a carriage return: a newline that follows belongs to it.
     after_return: bool,
-    line: Line,
+    line: SseLine,
     is_poisoned: bool,
     event: Option<String>,
-    data: Data,
+    data: SseData,
     id: Option<String>,
     retry: Option<u64>,
     last_id: Option<String>,
@@ -49,7 +49,7 @@ pub struct Decoder {
 
 /// What is done with the line that is arriving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum SseLine {
     Kept,
     /// A comment, or part of an event over the limit: thrown away as it comes.
     Dropped,
@@ -57,39 +57,39 @@ enum Line {
 
 /// The data of the event so far. One line, the usual case, is never copied.
 #[derive(Debug, Default)]
-enum Data {
+enum SseData {
     #[default]
     None,
     One(Bytes),
     Many(BytesMut),
 }
 
-impl Data {
+impl SseData {
     fn len(&self) -> usize {
         match self {
-            Data::None => 0,
-            Data::One(line) => line.len(),
-            Data::Many(lines) => lines.len(),
+            SseData::None => 0,
+            SseData::One(line) => line.len(),
+            SseData::Many(lines) => lines.len(),
         }
     }
 
     fn push(&mut self, line: Bytes) {
         *self = match std::mem::take(self) {
-            Data::None => Data::One(line),
-            Data::One(first) => {
+            SseData::None => SseData::One(line),
+            SseData::One(first) => {
                 let mut lines = BytesMut::with_capacity(first.len() + line.len() + 1);
                 lines.extend_from_slice(&first);
-                Data::Many(joined(lines, &line))
+                SseData::Many(joined(lines, &line))
             }
-            Data::Many(lines) => Data::Many(joined(lines, &line)),
+            SseData::Many(lines) => SseData::Many(joined(lines, &line)),
         };
     }
 
     fn finish(self) -> Option<Bytes> {
         match self {
-            Data::None => None,
-            Data::One(line) => Some(line),
-            Data::Many(lines) => Some(lines.freeze()),
+            SseData::None => None,
+            SseData::One(line) => Some(line),
+            SseData::Many(lines) => Some(lines.freeze()),
         }
     }
 }
@@ -100,13 +100,13 @@ fn joined(mut lines: BytesMut, line: &[u8]) -> BytesMut {
     lines
 }
 
-impl Default for Decoder {
+impl Default for SseDecoder {
     fn default() -> Self {
-        Self::new(Limits::EVENT)
+        Self::new(InputLimits::EVENT)
     }
 }
 
-impl Decoder {
+impl SseDecoder {
     /// A decoder for events whose data has at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
@@ -114,10 +114,10 @@ impl Decoder {
             scanned: 0,
             is_started: false,
             after_return: false,
-            line: Line::Kept,
+            line: SseLine::Kept,
             is_poisoned: false,
             event: None,
-            data: Data::None,
+            data: SseData::None,
             id: None,
             retry: None,
             last_id: None,
@@ -127,14 +127,14 @@ impl Decoder {
     /// The next event. `None` when more bytes are needed; what is left when the stream ends is no event.
     /// An event over the limit is reported once and dropped. Comments are dropped as they arrive.
     /// Bytes may only be appended to `buffer` between calls.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Event, CodecError>> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, CodecError>> {
         if !self.start(buffer) {
             return None;
         }
         loop {
             self.skip_newline_after_return(buffer);
-            if self.scanned == 0 && self.line == Line::Kept && buffer.first() == Some(&b':') {
-                self.line = Line::Dropped;
+            if self.scanned == 0 && self.line == SseLine::Kept && buffer.first() == Some(&b':') {
+                self.line = SseLine::Dropped;
             }
             let Some(offset) = memchr::memchr2(b'\n', b'\r', &buffer[self.scanned..]) else {
                 return self.wait(buffer);
@@ -184,13 +184,13 @@ impl Decoder {
     }
 
     /// No line end is there yet: remember that, and let go of what would not be kept anyway.
-    fn wait(&mut self, buffer: &mut BytesMut) -> Option<Result<Event, CodecError>> {
+    fn wait(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, CodecError>> {
         self.scanned = buffer.len();
-        let is_over = self.line == Line::Kept && self.is_over(buffer.len());
-        if is_over || self.line == Line::Dropped {
+        let is_over = self.line == SseLine::Kept && self.is_over(buffer.len());
+        if is_over || self.line == SseLine::Dropped {
             buffer.clear();
             self.scanned = 0;
-            self.line = Line::Dropped;
+            self.line = SseLine::Dropped;
         }
         if is_over { self.poison() } else { None }
     }
@@ -200,8 +200,8 @@ impl Decoder {
     }
 
     /// Gives the event up; reports it the first time.
-    fn poison(&mut self) -> Option<Result<Event, CodecError>> {
-        self.data = Data::None;
+    fn poison(&mut self) -> Option<Result<SseEvent, CodecError>> {
+        self.data = SseData::None;
         if std::mem::replace(&mut self.is_poisoned, true) {
             return None;
         }
@@ -209,8 +209,8 @@ impl Decoder {
     }
 
     /// Takes one whole line.
-    fn line(&mut self, line: Bytes) -> Option<Result<Event, CodecError>> {
-        if std::mem::replace(&mut self.line, Line::Kept) == Line::Dropped {
+    fn line(&mut self, line: Bytes) -> Option<Result<SseEvent, CodecError>> {
+        if std::mem::replace(&mut self.line, SseLine::Kept) == SseLine::Dropped {
             return None;
         }
         if line.is_empty() {
@@ -238,7 +238,7 @@ impl Decoder {
         }
     }
 
-    fn dispatch(&mut self) -> Option<Event> {
+    fn dispatch(&mut self) -> Option<SseEvent> {
         let event = self.event.take();
         let data = std::mem::take(&mut self.data).finish();
         let (id, retry) = (self.id.take(), self.retry.take());
@@ -248,7 +248,7 @@ impl Decoder {
         if std::mem::take(&mut self.is_poisoned) || (data.is_none() && id.is_none() && retry.is_none()) {
             return None;
         }
-        Some(Event { event, data: data.unwrap_or_default(), id, retry })
+        Some(SseEvent { event, data: data.unwrap_or_default(), id, retry })
     }
 }
 

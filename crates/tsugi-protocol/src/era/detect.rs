@@ -1,13 +1,13 @@
 //! Which era a server belongs to, read from its answer to the first request.
 
 use super::session;
-use crate::json::Object;
+use crate::json::JsonObject;
 use crate::mcp::ServerIdentity;
-use crate::rpc::{Body, RpcError, code};
+use crate::rpc::{ResponsePayload, RpcError, code};
 
 /// What the answer to a `server/discover` on a stream (stdio, WebSocket) shows.
 #[derive(Debug, Clone)]
-pub enum Verdict {
+pub enum EraVerdict {
     /// A modern server, and who it is.
     Modern(ServerIdentity),
     /// A modern server that refused this request; it listed these versions, or none when it refused for
@@ -23,7 +23,7 @@ pub enum Verdict {
 
 /// What the HTTP answer to a modern request shows.
 #[derive(Debug, Clone)]
-pub enum HttpVerdict {
+pub enum HttpEraVerdict {
     /// A modern server, and who it is.
     Modern(ServerIdentity),
     /// A modern server that refused this request; see [`Verdict::ModernOther`].
@@ -41,24 +41,26 @@ pub enum HttpVerdict {
 
 /// Reads the answer to `server/discover` on a stream. No answer in time means [`Verdict::Legacy`] too
 /// ([stdio](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility)).
-pub fn of_probe(body: &Body) -> Verdict {
+pub fn of_probe(body: &ResponsePayload) -> EraVerdict {
     match body {
-        Body::Result(result) => Object::of(result).map_or(Verdict::Legacy, |result| of_result(&result)),
-        Body::Error(error) if code::is_modern(error.code()) => of_versions(listed_versions(error)),
-        Body::Error(_) => Verdict::Legacy,
+        ResponsePayload::Result(result) => {
+            JsonObject::of(result).map_or(EraVerdict::Legacy, |result| of_result(&result))
+        }
+        ResponsePayload::Error(error) if code::is_modern(error.code()) => of_versions(listed_versions(error)),
+        ResponsePayload::Error(_) => EraVerdict::Legacy,
     }
 }
 
-fn of_result(result: &Object) -> Verdict {
+fn of_result(result: &JsonObject) -> EraVerdict {
     match session::read_discover_result(result) {
-        Ok(identity) => Verdict::Modern(identity),
-        Err(_) => session::supported_versions(result).map_or(Verdict::Legacy, of_versions),
+        Ok(identity) => EraVerdict::Modern(identity),
+        Err(_) => session::supported_versions(result).map_or(EraVerdict::Legacy, of_versions),
     }
 }
 
-fn of_versions(supported: Vec<String>) -> Verdict {
+fn of_versions(supported: Vec<String>) -> EraVerdict {
     let is_legacy = session::newest_modern(&supported).is_none() && session::newest_legacy(&supported).is_some();
-    if is_legacy { Verdict::Legacy } else { Verdict::ModernOther { supported } }
+    if is_legacy { EraVerdict::Legacy } else { EraVerdict::ModernOther { supported } }
 }
 
 fn listed_versions(error: &RpcError) -> Vec<String> {
@@ -67,16 +69,16 @@ fn listed_versions(error: &RpcError) -> Vec<String> {
 
 /// Reads the HTTP answer to `server/discover`. `body` is the JSON-RPC response in it, if there was one
 /// ([Streamable HTTP](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#backward-compatibility)).
-pub fn of_http(status: u16, body: Option<&Body>) -> HttpVerdict {
+pub fn of_http(status: u16, body: Option<&ResponsePayload>) -> HttpEraVerdict {
     match status {
-        401 | 403 | 407 | 408 | 425 | 429 => return HttpVerdict::Refused,
+        401 | 403 | 407 | 408 | 425 | 429 => return HttpEraVerdict::Refused,
         200..=299 | 400..=499 => {}
-        _ => return HttpVerdict::Refused,
+        _ => return HttpEraVerdict::Refused,
     }
-    match body.map_or(Verdict::Legacy, of_probe) {
-        Verdict::Modern(identity) => HttpVerdict::Modern(identity),
-        Verdict::ModernOther { supported } => HttpVerdict::ModernOther { supported },
-        Verdict::Legacy if matches!(status, 400 | 404 | 405) => HttpVerdict::MaybeSse,
-        Verdict::Legacy => HttpVerdict::Legacy,
+    match body.map_or(EraVerdict::Legacy, of_probe) {
+        EraVerdict::Modern(identity) => HttpEraVerdict::Modern(identity),
+        EraVerdict::ModernOther { supported } => HttpEraVerdict::ModernOther { supported },
+        EraVerdict::Legacy if matches!(status, 400 | 404 | 405) => HttpEraVerdict::MaybeSse,
+        EraVerdict::Legacy => HttpEraVerdict::Legacy,
     }
 }

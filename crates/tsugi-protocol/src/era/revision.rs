@@ -9,9 +9,9 @@ mod elicitation;
 mod sampling;
 mod tool;
 
-use crate::json::edit::{self, Edit};
-use crate::json::{Object, Raw};
-use crate::mcp::{Method, Version};
+use crate::json::rewrite::{self, MemberEdit};
+use crate::json::{JsonObject, RawJson};
+use crate::mcp::{Method, ProtocolVersion};
 
 pub use capability::client_capabilities;
 pub use elicitation::requested_schema;
@@ -19,21 +19,21 @@ pub use sampling::{sampling_params, sampling_result};
 pub use tool::tool;
 
 /// A result without what a client of this revision cannot read.
-pub fn result(result: &Object, method: &Method, version: Version) -> Object {
+pub fn result(result: &JsonObject, method: &Method, version: ProtocolVersion) -> JsonObject {
     match method {
-        Method::ToolsList => replace(result, "tools", |tools| edit::map(tools, |raw| tool(raw, version))),
+        Method::ToolsList => replace(result, "tools", |tools| rewrite::map(tools, |raw| tool(raw, version))),
         Method::ToolsCall => tool::call_result(result, version),
         Method::PromptsGet => {
-            replace(result, "messages", |messages| edit::map(messages, |raw| content::message(raw, version)))
+            replace(result, "messages", |messages| rewrite::map(messages, |raw| content::message(raw, version)))
         }
         _ => result.clone(),
     }
 }
 
 /// The object with another value under `key`, when `change` has one.
-fn replace(object: &Object, key: &str, change: impl Fn(&Raw) -> Option<Raw>) -> Object {
-    edit::members(object, |found, member| match found == key {
-        true => Edit::replace(change(&object.value(member))),
-        false => Edit::Keep,
+fn replace(object: &JsonObject, key: &str, change: impl Fn(&RawJson) -> Option<RawJson>) -> JsonObject {
+    rewrite::members(object, |found, member| match found == key {
+        true => MemberEdit::replace(change(&object.value(member))),
+        false => MemberEdit::Keep,
     })
 }

@@ -2,55 +2,55 @@
 
 use super::revision;
 use crate::answer::InputRequired;
-use crate::json::edit::{self, Edit};
-use crate::json::{Object, Raw, Splice};
+use crate::json::rewrite::{self, MemberEdit};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::input::Question;
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::mcp::{Method, Version};
-use crate::rpc::{Body, Id, Request, RpcError, code};
+use crate::mcp::{Method, ProtocolVersion};
+use crate::rpc::{RequestId, ResponsePayload, RpcError, RpcRequest, code};
 
 /// A legacy server's request as a modern question; `None` when it is none of the three that can be asked.
 /// Its key is made of the request's id, so that no two open requests share one.
 ///
 /// What belongs to a request on the wire is left out: its progress token, its task, and the
 /// `elicitationId` that 2026-07-28 removed.
-pub fn question(request: &Request) -> Option<Question> {
+pub fn question(request: &RpcRequest) -> Option<Question> {
     if !matches!(request.method, Method::Elicit | Method::CreateMessage | Method::RootsList) {
         return None;
     }
     let params = match &request.params {
         None => None,
-        Some(params) => asked(&Object::of(params)?, &request.method),
+        Some(params) => asked(&JsonObject::of(params)?, &request.method),
     };
     Some(Question { key: key_of(&request.id), method: request.method.clone(), params })
 }
 
 /// A number as it is written; of a string its content. A string that reads as a number, or begins with a quote, stays
 /// as it is written too: no other id has that key.
-fn key_of(id: &Id) -> String {
+fn key_of(id: &RequestId) -> String {
     let is_apart = |content: &String| !content.starts_with('"') && content.parse::<f64>().is_err();
     id.raw().as_string().filter(is_apart).unwrap_or_else(|| id.raw().as_str().to_owned())
 }
 
-fn asked(params: &Object, method: &Method) -> Option<Raw> {
-    let asked = edit::members(params, |key, member| match key {
-        "task" => Edit::Drop,
-        "elicitationId" if *method == Method::Elicit => Edit::Drop,
+fn asked(params: &JsonObject, method: &Method) -> Option<RawJson> {
+    let asked = rewrite::members(params, |key, member| match key {
+        "task" => MemberEdit::Drop,
+        "elicitationId" if *method == Method::Elicit => MemberEdit::Drop,
         "_meta" => without_token(&params.value(member)),
-        _ => Edit::Keep,
+        _ => MemberEdit::Keep,
     });
     (!asked.is_empty()).then(|| asked.raw())
 }
 
-fn without_token(meta: &Raw) -> Edit {
-    let Some(meta) = Object::of(meta).filter(|meta| meta.has(PROGRESS_TOKEN)) else { return Edit::Keep };
-    let rest = edit::without(&meta, |key| key == PROGRESS_TOKEN);
-    if rest.is_empty() { Edit::Drop } else { Edit::Replace(rest.raw()) }
+fn without_token(meta: &RawJson) -> MemberEdit {
+    let Some(meta) = JsonObject::of(meta).filter(|meta| meta.has(PROGRESS_TOKEN)) else { return MemberEdit::Keep };
+    let rest = rewrite::without(&meta, |key| key == PROGRESS_TOKEN);
+    if rest.is_empty() { MemberEdit::Drop } else { MemberEdit::Replace(rest.raw()) }
 }
 
 /// A modern question as the request that a legacy client of this revision understands; `None` when that
 /// revision has no words for it.
-pub fn to_request(question: &Question, id: Id, version: Version) -> Option<Request> {
+pub fn to_request(question: &Question, id: RequestId, version: ProtocolVersion) -> Option<RpcRequest> {
     let params = question.params_object();
     let params = match question.method {
         Method::Elicit => Some(elicitation(&params, &id, version)?),
@@ -58,41 +58,41 @@ pub fn to_request(question: &Question, id: Id, version: Version) -> Option<Reque
         Method::RootsList => (!params.is_empty()).then_some(params),
         _ => return None,
     };
-    Some(Request::new(id, question.method.clone(), params.map(|params| params.raw())))
+    Some(RpcRequest::new(id, question.method.clone(), params.map(|params| params.raw())))
 }
 
-fn elicitation(params: &Object, id: &Id, version: Version) -> Option<Object> {
+fn elicitation(params: &JsonObject, id: &RequestId, version: ProtocolVersion) -> Option<JsonObject> {
     let is_url = params.get_str("mode").as_deref() == Some("url");
     if is_url {
-        return (version >= Version::V2025_11_25).then(|| with_elicitation_id(params, id));
+        return (version >= ProtocolVersion::V2025_11_25).then(|| with_elicitation_id(params, id));
     }
-    if version < Version::V2025_06_18 {
+    if version < ProtocolVersion::V2025_06_18 {
         return None;
     }
     let schema = match params.get("requestedSchema") {
         Some(schema) => Some(revision::requested_schema(&schema, version)?),
         None => None,
     };
-    Some(edit::members(params, |key, _| match key {
+    Some(rewrite::members(params, |key, _| match key {
         // 2025-06-18 has forms only, and no word for them.
-        "mode" if version < Version::V2025_11_25 => Edit::Drop,
-        "requestedSchema" => Edit::replace(schema.clone()),
-        _ => Edit::Keep,
+        "mode" if version < ProtocolVersion::V2025_11_25 => MemberEdit::Drop,
+        "requestedSchema" => MemberEdit::replace(schema.clone()),
+        _ => MemberEdit::Keep,
     }))
 }
 
 /// 2025-11-25 demands an id by which the end of the visit could be announced. The request's own is as good
 /// as any: it is unique in its session, and the end is never announced.
-fn with_elicitation_id(params: &Object, id: &Id) -> Object {
+fn with_elicitation_id(params: &JsonObject, id: &RequestId) -> JsonObject {
     let id = id.raw().as_string().unwrap_or_else(|| id.raw().to_string());
-    edit::with(params, "elicitationId", &Raw::string(&id))
+    rewrite::with(params, "elicitationId", &RawJson::string(&id))
 }
 
 /// A legacy client's answer as the answer to a modern question. A modern answer cannot be an error: an
 /// elicitation that failed counts as dismissed, and for the others there is `None`.
-pub fn answer_to_modern(method: &Method, body: &Body) -> Option<Raw> {
+pub fn answer_to_modern(method: &Method, body: &ResponsePayload) -> Option<RawJson> {
     match body {
-        Body::Result(result) if result.is_object() => Some(result.clone()),
+        ResponsePayload::Result(result) if result.is_object() => Some(result.clone()),
         _ if *method == Method::Elicit => Some(dismissed()),
         _ => None,
     }
@@ -101,26 +101,26 @@ pub fn answer_to_modern(method: &Method, body: &Body) -> Option<Raw> {
 /// The answer to a modern question as what a legacy server of this revision gets for its request. Without
 /// an answer, because nobody retried in time or the client left the question out, the server hears that the
 /// user did not want to.
-pub fn answer_to_legacy(method: &Method, answer: Option<&Raw>, version: Version) -> Body {
-    let Some(answer) = answer.and_then(Object::of) else { return unanswered(method) };
-    let answer = edit::without(&answer, |key| key == "resultType");
+pub fn answer_to_legacy(method: &Method, answer: Option<&RawJson>, version: ProtocolVersion) -> ResponsePayload {
+    let Some(answer) = answer.and_then(JsonObject::of) else { return unanswered(method) };
+    let answer = rewrite::without(&answer, |key| key == "resultType");
     match method {
-        Method::CreateMessage => Body::Result(revision::sampling_result(&answer, version).raw()),
-        _ => Body::Result(answer.raw()),
+        Method::CreateMessage => ResponsePayload::Result(revision::sampling_result(&answer, version).raw()),
+        _ => ResponsePayload::Result(answer.raw()),
     }
 }
 
-fn unanswered(method: &Method) -> Body {
+fn unanswered(method: &Method) -> ResponsePayload {
     match method {
-        Method::Elicit => Body::Result(dismissed()),
+        Method::Elicit => ResponsePayload::Result(dismissed()),
         // https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling
-        Method::CreateMessage => Body::Error(RpcError::new(-1, "User rejected sampling request")),
-        _ => Body::Error(RpcError::new(code::INTERNAL_ERROR, "the client gave no answer")),
+        Method::CreateMessage => ResponsePayload::Error(RpcError::new(-1, "User rejected sampling request")),
+        _ => ResponsePayload::Error(RpcError::new(code::INTERNAL_ERROR, "the client gave no answer")),
     }
 }
 
-fn dismissed() -> Raw {
-    Raw::literal(r#"{"action":"cancel"}"#)
+fn dismissed() -> RawJson {
+    RawJson::literal(r#"{"action":"cancel"}"#)
 }
 
 /// The error by which a server of 2025-11-25 says that the user must visit addresses first, as an
@@ -132,9 +132,9 @@ pub fn url_required(error: &RpcError) -> Option<InputRequired> {
         return None;
     }
     let elicitations = error.data_object()?.get("elicitations")?.items()?;
-    let mut requests = Splice::with_capacity(256);
+    let mut requests = ObjectWriter::with_capacity(256);
     for (index, elicitation) in elicitations.iter().enumerate() {
-        let params = Object::of(elicitation).filter(|params| params.has("url"))?;
+        let params = JsonObject::of(elicitation).filter(|params| params.has("url"))?;
         requests.raw(&format!("url-{index}"), &url_question(&params));
     }
     if requests.is_empty() {
@@ -143,12 +143,12 @@ pub fn url_required(error: &RpcError) -> Option<InputRequired> {
     Some(InputRequired {
         requests: Some(Box::new(requests.finish_object())),
         state: None,
-        rest: Box::new(Object::empty()),
+        rest: Box::new(JsonObject::empty()),
     })
 }
 
-fn url_question(params: &Object) -> Raw {
-    let mut question = Splice::with_capacity(params.bytes().len() + 48);
+fn url_question(params: &JsonObject) -> RawJson {
+    let mut question = ObjectWriter::with_capacity(params.bytes().len() + 48);
     question.string("method", Method::Elicit.as_str());
     if let Some(params) = asked(params, &Method::Elicit) {
         question.raw("params", &params);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_questions_key_is_what_its_id_says_and_no_two_ids_share_one() {
-        let key = |id: &'static str| key_of(&Id::from_raw(Raw::literal(id)).unwrap());
+        let key = |id: &'static str| key_of(&RequestId::from_raw(RawJson::literal(id)).unwrap());
         assert_eq!(
             (key(r#""user_name""#), key(r#""srv-1""#), key("7")),
             ("user_name".into(), "srv-1".into(), "7".into())

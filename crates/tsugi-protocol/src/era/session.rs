@@ -1,22 +1,22 @@
 //! What each era opens with: `initialize` and its answer, `server/discover` and its answer.
 
 use super::revision;
-use crate::json::edit::{self, Edit};
-use crate::json::{Object, Raw, Splice};
-use crate::mcp::freshness::Freshness;
+use crate::json::rewrite::{self, MemberEdit};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
+use crate::mcp::cache_hints::CacheHints;
 use crate::mcp::meta::SERVER_INFO;
-use crate::mcp::{ClientCapabilities, ClientProfile, Era, ServerCapabilities, ServerIdentity, Version};
+use crate::mcp::{ClientCapabilities, ClientProfile, Era, ProtocolVersion, ServerCapabilities, ServerIdentity};
 
 /// Who we are, for peers that must be told and profiles that do not say.
-fn own_info() -> Raw {
-    let mut info = Splice::with_capacity(48);
+fn own_info() -> RawJson {
+    let mut info = ObjectWriter::with_capacity(48);
     info.string("name", "tsugi").string("version", env!("CARGO_PKG_VERSION"));
     info.finish()
 }
 
 /// The parameters of the `initialize` that we send to a legacy server.
-pub fn initialize_params(profile: &ClientProfile, version: Version) -> Raw {
-    let mut params = Splice::with_capacity(256);
+pub fn initialize_params(profile: &ClientProfile, version: ProtocolVersion) -> RawJson {
+    let mut params = ObjectWriter::with_capacity(256);
     params
         .string("protocolVersion", version.as_str())
         .raw("capabilities", &declared(&profile.capabilities, version))
@@ -24,14 +24,14 @@ pub fn initialize_params(profile: &ClientProfile, version: Version) -> Raw {
     params.finish()
 }
 
-fn declared(capabilities: &ClientCapabilities, version: Version) -> Raw {
+fn declared(capabilities: &ClientCapabilities, version: ProtocolVersion) -> RawJson {
     let known = revision::client_capabilities(capabilities, version);
     if !capabilities.announces_roots() {
         return known.raw();
     }
-    let announced = edit::members(known.object(), |key, _| match key {
-        "roots" => Edit::Replace(Raw::literal(r#"{"listChanged":true}"#)),
-        _ => Edit::Keep,
+    let announced = rewrite::members(known.object(), |key, _| match key {
+        "roots" => MemberEdit::Replace(RawJson::literal(r#"{"listChanged":true}"#)),
+        _ => MemberEdit::Keep,
     });
     announced.raw()
 }
@@ -39,28 +39,28 @@ fn declared(capabilities: &ClientCapabilities, version: Version) -> Raw {
 /// Reads a legacy client's `initialize`: the revision to answer with, and who the client is.
 /// What only works between a client and the server it is connected to is left out of its capabilities:
 /// tasks of its own. The promise to announce new roots, which no modern client makes, is kept apart from them.
-pub fn read_initialize(params: &Object) -> (Version, ClientProfile) {
-    let version = Version::negotiate_legacy(&params.get_str("protocolVersion").unwrap_or_default());
-    let capabilities = params.get_object("capabilities").unwrap_or_else(Object::empty);
+pub fn read_initialize(params: &JsonObject) -> (ProtocolVersion, ClientProfile) {
+    let version = ProtocolVersion::negotiate_legacy(&params.get_str("protocolVersion").unwrap_or_default());
+    let capabilities = params.get_object("capabilities").unwrap_or_else(JsonObject::empty);
     let roots = capabilities.get_object("roots");
     let announces_roots = roots.is_some_and(|roots| roots.get_bytes("listChanged") == Some(b"true"));
-    let capabilities = edit::members(&capabilities, |key, member| match key {
-        "tasks" => Edit::Drop,
-        "roots" => Edit::replace(without_list_changed(&capabilities.value(member))),
-        _ => Edit::Keep,
+    let capabilities = rewrite::members(&capabilities, |key, member| match key {
+        "tasks" => MemberEdit::Drop,
+        "roots" => MemberEdit::replace(without_list_changed(&capabilities.value(member))),
+        _ => MemberEdit::Keep,
     });
     let capabilities = ClientCapabilities::from_object(capabilities).announcing_roots(announces_roots);
     (version, ClientProfile { version, info: params.get("clientInfo"), capabilities })
 }
 
-fn without_list_changed(settings: &Raw) -> Option<Raw> {
-    let settings = Object::of(settings).filter(|settings| settings.has("listChanged"))?;
-    Some(edit::without(&settings, |key| key == "listChanged").raw())
+fn without_list_changed(settings: &RawJson) -> Option<RawJson> {
+    let settings = JsonObject::of(settings).filter(|settings| settings.has("listChanged"))?;
+    Some(rewrite::without(&settings, |key| key == "listChanged").raw())
 }
 
 /// The answer to a legacy client's `initialize`.
-pub fn initialize_result(identity: &ServerIdentity, version: Version) -> Raw {
-    let mut result = Splice::with_capacity(512);
+pub fn initialize_result(identity: &ServerIdentity, version: ProtocolVersion) -> RawJson {
+    let mut result = ObjectWriter::with_capacity(512);
     result
         .string("protocolVersion", version.as_str())
         .raw("capabilities", &identity.capabilities.raw())
@@ -74,9 +74,10 @@ pub fn initialize_result(identity: &ServerIdentity, version: Version) -> Raw {
 /// Reads a legacy server's answer to `initialize`. Fails when it chose a revision that we do not speak with
 /// legacy servers; the connection then ends
 /// ([Version Negotiation](https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation)).
-pub fn read_initialize_result(result: &Object) -> Result<ServerIdentity, &'static str> {
+pub fn read_initialize_result(result: &JsonObject) -> Result<ServerIdentity, &'static str> {
     let chosen = result.get_str("protocolVersion").ok_or("the server named no protocol version")?;
-    let version = Version::parse(&chosen).ok_or("the server chose a protocol version that is not spoken here")?;
+    let version =
+        ProtocolVersion::parse(&chosen).ok_or("the server chose a protocol version that is not spoken here")?;
     if version.era() == Era::Modern {
         return Err("the server answered initialize with a protocol version that has none");
     }
@@ -89,39 +90,39 @@ pub fn read_initialize_result(result: &Object) -> Result<ServerIdentity, &'stati
     })
 }
 
-fn capabilities_of(result: &Object) -> ServerCapabilities {
-    ServerCapabilities::from_object(result.get_object("capabilities").unwrap_or_else(Object::empty))
+fn capabilities_of(result: &JsonObject) -> ServerCapabilities {
+    ServerCapabilities::from_object(result.get_object("capabilities").unwrap_or_else(JsonObject::empty))
 }
 
 /// The answer to `server/discover`
 /// ([DiscoverResult](https://modelcontextprotocol.io/specification/2026-07-28/server/discover#discoverresult)).
 /// The newest revision is always among the supported ones; the identity may name more. Tasks, which the
 /// modern revision moved into an extension, are left out.
-pub fn discover_result(identity: &ServerIdentity) -> Object {
-    let newest = Version::LATEST.as_str();
+pub fn discover_result(identity: &ServerIdentity) -> JsonObject {
+    let newest = ProtocolVersion::LATEST.as_str();
     let others = identity.supported_versions.iter().map(String::as_str).filter(|version| *version != newest);
     let versions: Vec<&str> = std::iter::once(newest).chain(others).collect();
-    let capabilities = edit::without(identity.capabilities.object(), |key| key == "tasks");
-    let mut meta = Splice::with_capacity(128);
+    let capabilities = rewrite::without(identity.capabilities.object(), |key| key == "tasks");
+    let mut meta = ObjectWriter::with_capacity(128);
     meta.raw(SERVER_INFO, &identity.info.clone().unwrap_or_else(own_info));
-    let mut result = Splice::with_capacity(512);
+    let mut result = ObjectWriter::with_capacity(512);
     result
         .string("resultType", "complete")
-        .raw("supportedVersions", &Raw::from_value(&versions))
+        .raw("supportedVersions", &RawJson::from_value(&versions))
         .raw("capabilities", &capabilities.raw());
     if let Some(instructions) = &identity.instructions {
         result.string("instructions", instructions);
     }
     result
         .raw("_meta", &meta.finish())
-        .number("ttlMs", Freshness::NONE.ttl_ms)
-        .string("cacheScope", Freshness::NONE.scope.as_str());
+        .number("ttlMs", CacheHints::NONE.ttl_ms)
+        .string("cacheScope", CacheHints::NONE.scope.as_str());
     result.finish_object()
 }
 
 /// Reads a server's answer to `server/discover`. Fails when it is none, or when the server speaks no modern
 /// revision that we speak.
-pub fn read_discover_result(result: &Object) -> Result<ServerIdentity, &'static str> {
+pub fn read_discover_result(result: &JsonObject) -> Result<ServerIdentity, &'static str> {
     let supported_versions = supported_versions(result).ok_or("the answer names no supported versions")?;
     let version = newest_modern(&supported_versions).ok_or("no modern protocol version is spoken on both sides")?;
     let named = result.get_object("_meta").and_then(|meta| meta.get(SERVER_INFO));
@@ -136,20 +137,20 @@ pub fn read_discover_result(result: &Object) -> Result<ServerIdentity, &'static 
 }
 
 /// The versions that an answer to `server/discover` lists; `None` when it is no such answer.
-pub(super) fn supported_versions(result: &Object) -> Option<Vec<String>> {
+pub(super) fn supported_versions(result: &JsonObject) -> Option<Vec<String>> {
     result.get("supportedVersions")?.to().ok()
 }
 
 /// The newest modern revision in a list that we speak too.
-pub(super) fn newest_modern(versions: &[String]) -> Option<Version> {
+pub(super) fn newest_modern(versions: &[String]) -> Option<ProtocolVersion> {
     known(versions).filter(|version| version.era() == Era::Modern).max()
 }
 
 /// The newest legacy revision in a list that we speak too.
-pub(super) fn newest_legacy(versions: &[String]) -> Option<Version> {
+pub(super) fn newest_legacy(versions: &[String]) -> Option<ProtocolVersion> {
     known(versions).filter(|version| version.era() == Era::Legacy).max()
 }
 
-fn known(versions: &[String]) -> impl Iterator<Item = Version> {
-    versions.iter().filter_map(|version| Version::parse(version))
+fn known(versions: &[String]) -> impl Iterator<Item = ProtocolVersion> {
+    versions.iter().filter_map(|version| ProtocolVersion::parse(version))
 }

@@ -2,17 +2,17 @@
 
 use super::revision;
 use super::to_modern::is_modern_member;
-use crate::answer::{Call, Complete};
-use crate::json::edit::{self, Edit};
-use crate::json::{Member, Object, Raw, Splice};
+use crate::answer::{Call, CompletedResult};
+use crate::json::rewrite::{self, MemberEdit};
+use crate::json::{JsonObject, MemberSpan, ObjectWriter, RawJson};
 use crate::mcp::meta::SERVER_INFO;
-use crate::mcp::{Era, Method, Version};
+use crate::mcp::{Era, Method, ProtocolVersion};
 use crate::rpc::{RpcError, code};
 
 /// Writes the parameters of a call for a legacy server, when [there are any](has_params): without the parts of
 /// a multi-round-trip, with the legacy `_meta`. `token` is our own progress token.
-pub fn write_params(params: &mut Splice, call: &Call, token: Option<u64>) {
-    if call.meta.is_said_to_legacy(token) {
+pub fn write_params(params: &mut ObjectWriter, call: &Call, token: Option<u64>) {
+    if call.meta.is_sent_to_legacy(token) {
         params.object("_meta", |meta| call.meta.write_legacy(meta, token));
     }
     params.members(&call.params, |key| is_carried(call, key));
@@ -20,16 +20,16 @@ pub fn write_params(params: &mut Splice, call: &Call, token: Option<u64>) {
 
 /// Whether there are parameters for a legacy server.
 pub fn has_params(call: &Call, token: Option<u64>) -> bool {
-    let is_carried = |member: &Member| is_carried(call, &call.params.key(*member));
-    call.meta.is_said_to_legacy(token) || call.params.members().iter().any(is_carried)
+    let is_carried = |member: &MemberSpan| is_carried(call, &call.params.key(*member));
+    call.meta.is_sent_to_legacy(token) || call.params.members().iter().any(is_carried)
 }
 
 /// The parameters of a call for a legacy server; `None` when nothing is left to say.
-pub fn params(call: &Call, token: Option<u64>) -> Option<Raw> {
+pub fn params(call: &Call, token: Option<u64>) -> Option<RawJson> {
     if !has_params(call, token) {
         return None;
     }
-    let mut params = Splice::with_capacity(call.params.bytes().len() + call.meta.size_hint());
+    let mut params = ObjectWriter::with_capacity(call.params.bytes().len() + call.meta.size_hint());
     write_params(&mut params, call, token);
     Some(params.finish())
 }
@@ -44,7 +44,7 @@ fn is_round_trip_member(key: &str) -> bool {
 
 /// A result for a legacy client of this revision. A legacy result that the revision can carry is shared as
 /// it is; a modern one loses what only modern clients read.
-pub fn result(complete: &Complete, method: &Method, version: Version) -> Object {
+pub fn result(complete: &CompletedResult, method: &Method, version: ProtocolVersion) -> JsonObject {
     match complete.era {
         Era::Legacy if !needs_older_form(complete, version) => complete.body.clone(),
         Era::Legacy => revision::result(&complete.body, method, version),
@@ -53,28 +53,28 @@ pub fn result(complete: &Complete, method: &Method, version: Version) -> Object 
 }
 
 /// Legacy results differ in what blocks of content they know; the last new kind came with 2025-06-18.
-fn needs_older_form(complete: &Complete, version: Version) -> bool {
-    let written = complete.server.as_ref().map_or(Version::LATEST_LEGACY, |server| server.version);
-    version < Version::V2025_06_18 && written > version
+fn needs_older_form(complete: &CompletedResult, version: ProtocolVersion) -> bool {
+    let written = complete.server.as_ref().map_or(ProtocolVersion::LATEST_LEGACY, |server| server.version);
+    version < ProtocolVersion::V2025_06_18 && written > version
 }
 
-fn without_modern_members(body: &Object, method: &Method) -> Object {
+fn without_modern_members(body: &JsonObject, method: &Method) -> JsonObject {
     let is_unwanted = |key: &str| is_modern_member(key, method);
     let meta = body.get_object("_meta").filter(|meta| meta.has(SERVER_INFO));
     match meta.map(|meta| meta.without(SERVER_INFO)) {
-        None => body.leaving_out(is_unwanted),
-        Some(rest) if rest.is_empty() => body.leaving_out(|key| key == "_meta" || is_unwanted(key)),
-        Some(rest) => edit::members(body, |key, _| match key {
-            "_meta" => Edit::Replace(rest.raw()),
-            key if is_unwanted(key) => Edit::Drop,
-            _ => Edit::Keep,
+        None => body.without_matching(is_unwanted),
+        Some(rest) if rest.is_empty() => body.without_matching(|key| key == "_meta" || is_unwanted(key)),
+        Some(rest) => rewrite::members(body, |key, _| match key {
+            "_meta" => MemberEdit::Replace(rest.raw()),
+            key if is_unwanted(key) => MemberEdit::Drop,
+            _ => MemberEdit::Keep,
         }),
     }
 }
 
 /// An error for a legacy client: the numbers that only modern clients know become the ones that earlier
 /// revisions used in their place, which is the same in all of them. Message and data stay.
-pub fn error(error: &RpcError, method: &Method, _version: Version) -> RpcError {
+pub fn error(error: &RpcError, method: &Method, _version: ProtocolVersion) -> RpcError {
     match error.code() {
         code::INVALID_PARAMS if *method == Method::ResourcesRead && is_not_found(error) => {
             error.with_code(code::RESOURCE_NOT_FOUND)

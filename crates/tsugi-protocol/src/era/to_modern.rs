@@ -1,22 +1,22 @@
 //! Legacy forms made modern: what a modern peer must find in requests, results and errors.
 
-use crate::answer::{Call, Complete};
-use crate::json::{Object, Raw, Splice};
-use crate::mcp::freshness::Freshness;
+use crate::answer::{Call, CompletedResult};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
+use crate::mcp::cache_hints::CacheHints;
 use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::{Era, Method};
-use crate::rpc::{Notification, RpcError, code};
+use crate::rpc::{RpcError, RpcNotification, code};
 
 /// Writes the parameters of a call for a modern server: as they are, with the modern `_meta`.
 /// `token` is our own progress token.
-pub fn write_params(params: &mut Splice, call: &Call, token: Option<u64>) {
+pub fn write_params(params: &mut ObjectWriter, call: &Call, token: Option<u64>) {
     params.object("_meta", |meta| call.meta.write_modern(meta, token));
-    params.members_but(&call.params, &["_meta"]);
+    params.members_except(&call.params, &["_meta"]);
 }
 
 /// The parameters of a call for a modern server.
-pub fn params(call: &Call, token: Option<u64>) -> Raw {
-    let mut params = Splice::with_capacity(call.params.bytes().len() + call.meta.size_hint());
+pub fn params(call: &Call, token: Option<u64>) -> RawJson {
+    let mut params = ObjectWriter::with_capacity(call.params.bytes().len() + call.meta.size_hint());
     write_params(&mut params, call, token);
     params.finish()
 }
@@ -24,15 +24,15 @@ pub fn params(call: &Call, token: Option<u64>) -> Raw {
 /// A result for a modern client. One that is modern already is shared as it is; a legacy one gets
 /// `resultType`, the cache hints where its method needs them, and who answered
 /// ([Result Responses](https://modelcontextprotocol.io/specification/2026-07-28/basic#result-responses)).
-pub fn result(complete: &Complete, method: &Method) -> Object {
+pub fn result(complete: &CompletedResult, method: &Method) -> JsonObject {
     let body = &complete.body;
     if complete.era == Era::Modern {
         return body.clone();
     }
-    let mut result = Splice::with_capacity(body.bytes().len() + 256);
+    let mut result = ObjectWriter::with_capacity(body.bytes().len() + 256);
     result.string("resultType", "complete");
     if method.is_cacheable() {
-        let freshness = Freshness::of(body);
+        let freshness = CacheHints::of(body);
         result.number("ttlMs", freshness.ttl_ms).string("cacheScope", freshness.scope.as_str());
     }
     if let Some(meta) = meta_with_server(complete) {
@@ -52,18 +52,18 @@ pub(super) fn is_modern_member(key: &str, method: &Method) -> bool {
 }
 
 /// The `_meta` of a result with the server's name in it, unless the result names one itself.
-fn meta_with_server(complete: &Complete) -> Option<Raw> {
+fn meta_with_server(complete: &CompletedResult) -> Option<RawJson> {
     let meta = complete.body.get_object("_meta");
     let info = complete.server.as_ref().and_then(|server| server.info.as_ref());
     match (meta, info) {
         (Some(meta), Some(info)) if !meta.has(SERVER_INFO) => {
-            let mut named = Splice::with_capacity(meta.bytes().len() + info.bytes().len() + 48);
+            let mut named = ObjectWriter::with_capacity(meta.bytes().len() + info.bytes().len() + 48);
             named.raw(SERVER_INFO, info).all_members(&meta);
             Some(named.finish())
         }
         (Some(meta), _) => Some(meta.raw()),
         (None, Some(info)) => {
-            let mut named = Splice::with_capacity(info.bytes().len() + 48);
+            let mut named = ObjectWriter::with_capacity(info.bytes().len() + 48);
             named.raw(SERVER_INFO, info);
             Some(named.finish())
         }
@@ -100,7 +100,7 @@ fn has_data(error: &RpcError, keys: &[&str]) -> bool {
 
 /// A notification of a legacy server for a modern client; `None` for those that no modern server sends:
 /// an out-of-band elicitation that ended, and the withdrawal of a server's own request.
-pub fn note(note: &Notification) -> Option<Notification> {
+pub fn note(note: &RpcNotification) -> Option<RpcNotification> {
     match note.method {
         Method::ElicitationComplete | Method::Cancelled => None,
         _ => Some(note.clone()),

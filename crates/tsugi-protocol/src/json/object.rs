@@ -7,13 +7,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::raw::Raw;
+use super::raw::RawJson;
 use super::scan::{self, ScanError, ScanErrorKind};
-use super::write::Splice;
+use super::write::ObjectWriter;
 
-/// Where one member of an [`Object`] lies in its bytes. Objects are moved through every layer, so it is small.
+/// Where one member of an [`JsonObject`] lies in its bytes. Objects are moved through every layer, so it is small.
 #[derive(Debug, Clone, Copy)]
-pub struct Member {
+pub struct MemberSpan {
     key_start: u32,
     /// The end, doubled, and one more when the key has escapes.
     key_end: u32,
@@ -21,7 +21,7 @@ pub struct Member {
     value_end: u32,
 }
 
-impl Member {
+impl MemberSpan {
     /// A member whose key starts after its quote at `key_start` and whose value is the last thing written.
     pub(super) fn at(key_start: usize, key_end: usize, value_start: usize, value_end: usize, escaped: bool) -> Self {
         Self {
@@ -74,22 +74,22 @@ impl Member {
 /// A proved JSON object with the places of its members. Keys are unique: a second spelling of the
 /// same key (also an escaped one) is refused, so that no two readers can disagree about it.
 #[derive(Debug, Clone)]
-pub struct Object {
+pub struct JsonObject {
     bytes: Bytes,
-    members: Members,
+    members: MemberSpans,
     /// Set when the bytes hold members that are left out.
     is_partial: bool,
 }
 
-impl Object {
+impl JsonObject {
     /// Proves `bytes` to be one object in UTF-8 and finds its members.
     pub fn parse(bytes: Bytes) -> Result<Self, ScanError> {
-        scan::prove_utf8(&bytes)?;
+        scan::validate_utf8(&bytes)?;
         Self::scan(bytes)
     }
 
     /// The members of a value that was proved before; `None` when it is not an object or repeats a key.
-    pub fn of(raw: &Raw) -> Option<Self> {
+    pub fn of(raw: &RawJson) -> Option<Self> {
         Self::scan(raw.bytes().clone()).ok()
     }
 
@@ -112,7 +112,7 @@ impl Object {
 
     /// The outer object proved; the inner ones may still repeat a key.
     fn nested<const N: usize>(bytes: Bytes, path: [&str; N]) -> Result<(Self, [Option<Self>; N]), ScanError> {
-        scan::prove_utf8(&bytes)?;
+        scan::validate_utf8(&bytes)?;
         let start = opening(&bytes)?;
         let mut inner = [const { None }; N];
         let (members, end) = scan_along(&bytes, start, &path, &mut inner)?;
@@ -123,7 +123,7 @@ impl Object {
     }
 
     /// An object that lies inside `bytes`, with members whose places count from the start of `bytes`.
-    fn within(bytes: &Bytes, start: usize, end: usize, mut members: Members) -> Self {
+    fn within(bytes: &Bytes, start: usize, end: usize, mut members: MemberSpans) -> Self {
         for member in &mut members {
             *member = member.moved_by((start as u32).wrapping_neg());
         }
@@ -131,7 +131,7 @@ impl Object {
     }
 
     /// An object that was just written, with the places of its members.
-    pub(super) fn indexed(bytes: Bytes, members: Members) -> Self {
+    pub(super) fn indexed(bytes: Bytes, members: MemberSpans) -> Self {
         let object = Self { bytes, members, is_partial: false };
         debug_assert!(Self::parse(object.bytes.clone()).is_ok(), "not an object: {}", object.raw());
         object
@@ -142,7 +142,7 @@ impl Object {
         Self { bytes: Bytes::from_static(b"{}"), members: SmallVec::new(), is_partial: false }
     }
 
-    /// Like [`Object::parse`] for bytes that are known to be UTF-8.
+    /// Like [`JsonObject::parse`] for bytes that are known to be UTF-8.
     fn scan(bytes: Bytes) -> Result<Self, ScanError> {
         let start = opening(&bytes)?;
         let (members, end) = scan_members(&bytes, start, |_, at| scan::skip_value(&bytes, at))?;
@@ -154,8 +154,8 @@ impl Object {
 
     fn refuse_duplicates(&self) -> Result<(), ScanError> {
         let duplicate =
-            |member: &Member| ScanError { at: member.key_start as usize, kind: ScanErrorKind::DuplicateKey };
-        let members: &[Member] = &self.members;
+            |member: &MemberSpan| ScanError { at: member.key_start as usize, kind: ScanErrorKind::DuplicateKey };
+        let members: &[MemberSpan] = &self.members;
         if members.len() <= 12 {
             // A bit for every length of key so far: keys of different lengths are not compared at all.
             let mut lengths = 0u64;
@@ -178,7 +178,7 @@ impl Object {
         Ok(())
     }
 
-    fn same_key(&self, left: Member, right: Member) -> bool {
+    fn same_key(&self, left: MemberSpan, right: MemberSpan) -> bool {
         if left.is_escaped() || right.is_escaped() {
             return self.key(left) == self.key(right);
         }
@@ -186,7 +186,7 @@ impl Object {
     }
 
     /// The key of a member, unescaped.
-    pub fn key(&self, member: Member) -> Cow<'_, str> {
+    pub fn key(&self, member: MemberSpan) -> Cow<'_, str> {
         let text = std::str::from_utf8(&self.bytes[member.key_range()]).expect("an object was proved to be UTF-8");
         if !member.is_escaped() {
             return Cow::Borrowed(text);
@@ -197,28 +197,28 @@ impl Object {
     }
 
     /// The members, in the order they were written.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[MemberSpan] {
         &self.members
     }
 
     /// The value of a member, sharing this object's buffer.
-    pub fn value(&self, member: Member) -> Raw {
-        Raw::proved(self.bytes.slice(member.value_range()))
+    pub fn value(&self, member: MemberSpan) -> RawJson {
+        RawJson::from_validated(self.bytes.slice(member.value_range()))
     }
 
     /// `"key":value` of a member, exactly as written.
-    pub fn written(&self, member: Member) -> &[u8] {
+    pub fn written(&self, member: MemberSpan) -> &[u8] {
         &self.bytes[member.whole_range()]
     }
 
     /// The member with this key.
-    pub fn find(&self, key: &str) -> Option<Member> {
+    pub fn find(&self, key: &str) -> Option<MemberSpan> {
         self.members.iter().copied().find(|member| self.is_key(*member, key))
     }
 
     /// True when this is the key of the member.
     #[inline(always)]
-    pub fn is_key(&self, member: Member, key: &str) -> bool {
+    pub fn is_key(&self, member: MemberSpan, key: &str) -> bool {
         if member.is_escaped() {
             return self.is_escaped_key(member, key);
         }
@@ -227,18 +227,18 @@ impl Object {
     }
 
     #[cold]
-    fn is_escaped_key(&self, member: Member, key: &str) -> bool {
+    fn is_escaped_key(&self, member: MemberSpan, key: &str) -> bool {
         self.key(member) == key
     }
 
     /// True when the key of the member is one of these.
-    pub fn is_one_of(&self, member: Member, keys: &[&str]) -> bool {
+    pub fn is_one_of(&self, member: MemberSpan, keys: &[&str]) -> bool {
         keys.iter().any(|key| self.is_key(member, key))
     }
 
     /// The members with these keys, found in one pass, and how many others there are.
     #[inline]
-    pub fn select<const N: usize>(&self, keys: [&str; N]) -> ([Option<Member>; N], usize) {
+    pub fn select<const N: usize>(&self, keys: [&str; N]) -> ([Option<MemberSpan>; N], usize) {
         let mut found = [None; N];
         let mut others = 0;
         for member in &self.members {
@@ -251,7 +251,7 @@ impl Object {
     }
 
     /// The value of this key.
-    pub fn get(&self, key: &str) -> Option<Raw> {
+    pub fn get(&self, key: &str) -> Option<RawJson> {
         self.find(key).map(|member| self.value(member))
     }
 
@@ -261,7 +261,7 @@ impl Object {
     }
 
     /// The bytes of a member's value, borrowed.
-    pub fn value_bytes(&self, member: Member) -> &[u8] {
+    pub fn value_bytes(&self, member: MemberSpan) -> &[u8] {
         &self.bytes[member.value_range()]
     }
 
@@ -271,7 +271,7 @@ impl Object {
     }
 
     /// The string that a member's value is, unescaped; `None` when it is not a string.
-    pub fn value_str(&self, member: Member) -> Option<Cow<'_, str>> {
+    pub fn value_str(&self, member: MemberSpan) -> Option<Cow<'_, str>> {
         let value = self.value_bytes(member);
         let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         // What a proved string has that is not plain is an escape.
@@ -281,15 +281,15 @@ impl Object {
         serde_json::from_slice::<String>(value).ok().map(Cow::Owned)
     }
 
-    /// The string under this key, to be shown: what cannot be told of it is U+FFFD ([`Raw::to_shown`]).
-    pub fn get_shown(&self, key: &str) -> Option<String> {
-        let text = || self.get(key)?.to_shown().ok();
+    /// The string under this key, to be shown: what cannot be told of it is U+FFFD ([`RawJson::to_shown`]).
+    pub fn get_lossy(&self, key: &str) -> Option<String> {
+        let text = || self.get(key)?.to_lossy().ok();
         self.get_str(key).map(Cow::into_owned).or_else(text)
     }
 
     /// The object under this key, when it is one.
-    pub fn get_object(&self, key: &str) -> Option<Object> {
-        self.get(key).and_then(|raw| Object::of(&raw))
+    pub fn get_object(&self, key: &str) -> Option<JsonObject> {
+        self.get(key).and_then(|raw| JsonObject::of(&raw))
     }
 
     /// True when the key is there.
@@ -298,19 +298,19 @@ impl Object {
     }
 
     /// The same object without this member. Nothing is copied: the bytes are shared, the member is passed over.
-    pub fn without(&self, key: &str) -> Object {
+    pub fn without(&self, key: &str) -> JsonObject {
         self.keeping(|member| !self.is_key(member, key))
     }
 
     /// The same object without the members that `is_unwanted` names. Nothing is copied.
-    pub fn leaving_out(&self, is_unwanted: impl Fn(&str) -> bool) -> Object {
+    pub fn without_matching(&self, is_unwanted: impl Fn(&str) -> bool) -> JsonObject {
         self.keeping(|member| !is_unwanted(&self.key(member)))
     }
 
-    fn keeping(&self, is_kept: impl Fn(Member) -> bool) -> Object {
-        let kept: Members = self.members.iter().copied().filter(|member| is_kept(*member)).collect();
+    fn keeping(&self, is_kept: impl Fn(MemberSpan) -> bool) -> JsonObject {
+        let kept: MemberSpans = self.members.iter().copied().filter(|member| is_kept(*member)).collect();
         let is_partial = self.is_partial || kept.len() < self.members.len();
-        Object { bytes: self.bytes.clone(), members: kept, is_partial }
+        JsonObject { bytes: self.bytes.clone(), members: kept, is_partial }
     }
 
     /// The members as they are written, those that lie beside each other together: `"a":1,"b":2`. Put between
@@ -327,7 +327,7 @@ impl Object {
     }
 
     /// Whether only a comma lies between `end` and this member.
-    fn is_beside(&self, end: usize, next: Member) -> bool {
+    fn is_beside(&self, end: usize, next: MemberSpan) -> bool {
         self.bytes[end..next.whole_range().start].iter().all(|byte| matches!(byte, b',' | b' ' | b'\n' | b'\r' | b'\t'))
     }
 
@@ -337,9 +337,9 @@ impl Object {
     }
 
     /// The same object in a buffer of its own, for those who keep it for long.
-    pub fn detached(&self) -> Object {
+    pub fn detached(&self) -> JsonObject {
         let bytes = Bytes::copy_from_slice(&self.bytes);
-        Object { bytes, members: self.members.clone(), is_partial: self.is_partial }
+        JsonObject { bytes, members: self.members.clone(), is_partial: self.is_partial }
     }
 
     /// True when there is no member.
@@ -354,13 +354,13 @@ impl Object {
     }
 
     /// The whole object as a value.
-    pub fn raw(&self) -> Raw {
+    pub fn raw(&self) -> RawJson {
         if self.is_partial {
-            let mut rest = Splice::with_capacity(self.bytes.len());
+            let mut rest = ObjectWriter::with_capacity(self.bytes.len());
             rest.all_members(self);
             return rest.finish();
         }
-        Raw::proved(self.bytes.slice(self.span()))
+        RawJson::from_validated(self.bytes.slice(self.span()))
     }
 
     /// The object without the white space around it.
@@ -375,14 +375,14 @@ impl Object {
     }
 }
 
-impl From<serde_json::Value> for Object {
+impl From<serde_json::Value> for JsonObject {
     /// An object made from a value of our own; anything but an object becomes the empty object.
     fn from(value: serde_json::Value) -> Self {
-        Object::of(&Raw::from(value)).unwrap_or_else(Object::empty)
+        JsonObject::of(&RawJson::from(value)).unwrap_or_else(JsonObject::empty)
     }
 }
 
-pub(super) type Members = SmallVec<[Member; 4]>;
+pub(super) type MemberSpans = SmallVec<[MemberSpan; 4]>;
 
 /// Where the object's brace stands.
 fn opening(bytes: &[u8]) -> Result<usize, ScanError> {
@@ -399,8 +399,8 @@ fn scan_along(
     bytes: &Bytes,
     start: usize,
     path: &[&str],
-    found: &mut [Option<Object>],
-) -> Result<(Members, usize), ScanError> {
+    found: &mut [Option<JsonObject>],
+) -> Result<(MemberSpans, usize), ScanError> {
     let (Some((key, further)), Some((inner, deeper))) = (path.split_first(), found.split_first_mut()) else {
         return scan_members(bytes, start, |_, at| scan::skip_value(bytes, at));
     };
@@ -409,7 +409,7 @@ fn scan_along(
             return scan::skip_value(bytes, value_start);
         }
         let (members, end) = scan_along(bytes, value_start, further, deeper)?;
-        *inner = Some(Object::within(bytes, value_start, end, members));
+        *inner = Some(JsonObject::within(bytes, value_start, end, members));
         Ok(end)
     })
 }
@@ -420,8 +420,8 @@ fn scan_members(
     bytes: &[u8],
     start: usize,
     mut skip: impl FnMut(&[u8], usize) -> Result<usize, ScanError>,
-) -> Result<(Members, usize), ScanError> {
-    let mut members = Members::new();
+) -> Result<(MemberSpans, usize), ScanError> {
+    let mut members = MemberSpans::new();
     let mut at = scan::skip_space(bytes, start + 1);
     if bytes.get(at) == Some(&b'}') {
         return Ok((members, at + 1));
@@ -429,7 +429,7 @@ fn scan_members(
     loop {
         let key = scan::skip_key(bytes, at)?;
         let value_end = skip(&bytes[at + 1..key.end - 1], key.value)?;
-        members.push(Member::at(at + 1, key.end - 1, key.value, value_end, key.is_escaped));
+        members.push(MemberSpan::at(at + 1, key.end - 1, key.value, value_end, key.is_escaped));
         at = scan::skip_space(bytes, value_end);
         match bytes.get(at) {
             Some(b',') => at = scan::skip_space(bytes, at + 1),
@@ -444,8 +444,8 @@ fn scan_members(
 mod tests {
     use super::*;
 
-    fn object(text: &str) -> Result<Object, ScanError> {
-        Object::parse(Bytes::copy_from_slice(text.as_bytes()))
+    fn object(text: &str) -> Result<JsonObject, ScanError> {
+        JsonObject::parse(Bytes::copy_from_slice(text.as_bytes()))
     }
 
     #[test]
@@ -472,19 +472,19 @@ mod tests {
     #[test]
     fn a_nested_object_is_found_in_the_same_pass() {
         let text = Bytes::from_static(br#" {"id":1,"result":{"a":{"result":{}},"b":[1]},"x":0} "#);
-        let (outer, inner) = Object::parse_nested(text, "result").unwrap();
+        let (outer, inner) = JsonObject::parse_nested(text, "result").unwrap();
         assert_eq!(outer.get("x").unwrap().as_str(), "0");
         let inner = inner.unwrap();
         assert_eq!(inner.raw(), outer.get("result").unwrap());
         assert_eq!(inner.get("b").unwrap().as_str(), "[1]");
         let twice = Bytes::from_static(br#"{"result":{"a":1,"a":2}}"#);
-        assert!(Object::parse_nested(twice, "result").is_err());
+        assert!(JsonObject::parse_nested(twice, "result").is_err());
     }
 
     #[test]
     fn objects_along_a_path_are_found_in_the_same_pass() {
         let along =
-            |text: &'static str| Object::parse_along(Bytes::from_static(text.as_bytes()), ["a", "b"]).unwrap().1;
+            |text: &'static str| JsonObject::parse_along(Bytes::from_static(text.as_bytes()), ["a", "b"]).unwrap().1;
         let [a, b] = along(r#"{"b":{"x":0},"a":{"c":{"b":{}},"b":{"y":[1]},"d":2},"z":1}"#);
         assert_eq!(a.unwrap().get("d").unwrap().as_str(), "2");
         assert_eq!(b.unwrap().raw().as_str(), r#"{"y":[1]}"#);
@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(rest.raw().as_str(), r#"{"a":1,"b":[2]}"#);
         assert_eq!(whole.without("c").raw(), whole.raw());
         assert_eq!(rest.without("a").without("b").raw().as_str(), "{}");
-        let runs = |object: &Object| -> Vec<Bytes> { object.runs().collect() };
+        let runs = |object: &JsonObject| -> Vec<Bytes> { object.runs().collect() };
         assert_eq!(runs(&rest), [&br#""a":1"#[..], br#""b":[2]"#]);
         assert_eq!(runs(&whole), [&br#""a":1, "_meta":{"x":1},"b":[2]"#[..]]);
         assert!(whole.is_whole() && !rest.is_whole());

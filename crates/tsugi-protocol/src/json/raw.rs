@@ -6,17 +6,17 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::mend::mended;
+use super::lone_surrogate::replace_lone_surrogates;
 use super::scan::{self, ScanError};
 
 /// One JSON value in UTF-8. Cloning and slicing share the buffer it arrived in.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Raw(Bytes);
+pub struct RawJson(Bytes);
 
-impl Raw {
+impl RawJson {
     /// Proves `bytes` and keeps them, without the white space around the value.
     pub fn parse(bytes: Bytes) -> Result<Self, ScanError> {
-        scan::prove_utf8(&bytes)?;
+        scan::validate_utf8(&bytes)?;
         let start = scan::skip_space(&bytes, 0);
         let end = scan::skip_value(&bytes, start)?;
         scan::expect_end(&bytes, end)?;
@@ -24,14 +24,14 @@ impl Raw {
     }
 
     /// Keeps bytes that the caller has already proved to be exactly one value, or has just written.
-    pub(crate) fn proved(bytes: Bytes) -> Self {
-        debug_assert!(scan::prove(&bytes).is_ok(), "not JSON: {}", String::from_utf8_lossy(&bytes));
+    pub(crate) fn from_validated(bytes: Bytes) -> Self {
+        debug_assert!(scan::validate(&bytes).is_ok(), "not JSON: {}", String::from_utf8_lossy(&bytes));
         Self(bytes)
     }
 
     /// A constant that is known to be JSON.
     pub fn literal(text: &'static str) -> Self {
-        Self::proved(Bytes::from_static(text.as_bytes()))
+        Self::from_validated(Bytes::from_static(text.as_bytes()))
     }
 
     /// Writes a value of our own as JSON. Maps with keys that are not strings cannot be written.
@@ -51,8 +51,10 @@ impl Raw {
 
     /// Reads the value to be shown: half a surrogate pair, as servers send it that cut text in the middle of a
     /// character, is read as U+FFFD and does not take the rest with it.
-    pub fn to_shown<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        self.to().or_else(|error| mended(&self.0).map_or(Err(error), |bytes| serde_json::from_slice(&bytes)))
+    pub fn to_lossy<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        self.to().or_else(|error| {
+            replace_lone_surrogates(&self.0).map_or(Err(error), |bytes| serde_json::from_slice(&bytes))
+        })
     }
 
     /// The string this value is, unescaped; `None` when it is not a string.
@@ -64,7 +66,7 @@ impl Raw {
     }
 
     /// An array of these values.
-    pub fn array(items: &[Raw]) -> Self {
+    pub fn array(items: &[RawJson]) -> Self {
         let size = items.iter().map(|item| item.0.len() + 1).sum::<usize>();
         let mut out = BytesMut::with_capacity(size + 2);
         out.put_u8(b'[');
@@ -75,11 +77,11 @@ impl Raw {
             out.put_slice(&item.0);
         }
         out.put_u8(b']');
-        Self::proved(out.freeze())
+        Self::from_validated(out.freeze())
     }
 
     /// The items of an array, sharing its buffer; `None` when the value is no array.
-    pub fn items(&self) -> Option<Vec<Raw>> {
+    pub fn items(&self) -> Option<Vec<RawJson>> {
         let bytes = &self.0;
         if bytes.first() != Some(&b'[') {
             return None;
@@ -88,7 +90,7 @@ impl Raw {
         let mut at = scan::skip_space(bytes, 1);
         while bytes.get(at) != Some(&b']') {
             let end = scan::skip_value(bytes, at).ok()?;
-            items.push(Raw::proved(bytes.slice(at..end)));
+            items.push(RawJson::from_validated(bytes.slice(at..end)));
             at = scan::skip_space(bytes, end);
             if bytes.get(at) == Some(&b',') {
                 at = scan::skip_space(bytes, at + 1);
@@ -118,19 +120,19 @@ impl Raw {
     }
 }
 
-impl fmt::Debug for Raw {
+impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl fmt::Display for Raw {
+impl fmt::Display for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for Raw {
+impl Serialize for RawJson {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serde_json::from_slice::<&serde_json::value::RawValue>(&self.0)
             .map_err(serde::ser::Error::custom)?
@@ -138,14 +140,14 @@ impl Serialize for Raw {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Raw {
+impl<'de> serde::Deserialize<'de> for RawJson {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
         Ok(Self(Bytes::from(String::from(Box::<str>::from(raw)))))
     }
 }
 
-impl From<serde_json::Value> for Raw {
+impl From<serde_json::Value> for RawJson {
     fn from(value: serde_json::Value) -> Self {
         Self::from_value(&value)
     }
@@ -157,25 +159,25 @@ mod tests {
 
     #[test]
     fn items_are_found_without_touching_them() {
-        let array = Raw::literal("[ 1 , {\"a\": [1,2]},\"],\" ,[] ]");
-        let items: Vec<String> = array.items().unwrap().iter().map(Raw::to_string).collect();
+        let array = RawJson::literal("[ 1 , {\"a\": [1,2]},\"],\" ,[] ]");
+        let items: Vec<String> = array.items().unwrap().iter().map(RawJson::to_string).collect();
         assert_eq!(items, ["1", "{\"a\": [1,2]}", "\"],\"", "[]"]);
-        assert!(Raw::literal("[]").items().unwrap().is_empty());
-        assert!(Raw::literal("{}").items().is_none());
+        assert!(RawJson::literal("[]").items().unwrap().is_empty());
+        assert!(RawJson::literal("{}").items().is_none());
     }
 
     #[test]
     fn a_text_that_was_cut_within_a_character_is_shown_all_the_same() {
-        let cut = Raw::literal(r#"["first", "cut \ud83d"]"#);
+        let cut = RawJson::literal(r#"["first", "cut \ud83d"]"#);
         assert!(cut.to::<Vec<String>>().is_err());
-        assert_eq!(cut.to_shown::<Vec<String>>().unwrap(), ["first", "cut \u{fffd}"]);
-        assert!(Raw::literal("[1]").to_shown::<Vec<String>>().is_err());
+        assert_eq!(cut.to_lossy::<Vec<String>>().unwrap(), ["first", "cut \u{fffd}"]);
+        assert!(RawJson::literal("[1]").to_lossy::<Vec<String>>().is_err());
     }
 
     #[test]
     fn an_array_is_its_items_as_they_were_written() {
-        let items = [Raw::literal("1.0"), Raw::literal("{ }"), Raw::literal("[]")];
-        assert_eq!(Raw::array(&items).as_str(), "[1.0,{ },[]]");
-        assert_eq!(Raw::array(&[]).as_str(), "[]");
+        let items = [RawJson::literal("1.0"), RawJson::literal("{ }"), RawJson::literal("[]")];
+        assert_eq!(RawJson::array(&items).as_str(), "[1.0,{ },[]]");
+        assert_eq!(RawJson::array(&[]).as_str(), "[]");
     }
 }

@@ -57,22 +57,22 @@ impl fmt::Display for ScanError {
 
 impl std::error::Error for ScanError {}
 
-type Scan<T> = Result<T, ScanError>;
+type ScanResult<T> = Result<T, ScanError>;
 
-fn fail<T>(at: usize, kind: ScanErrorKind) -> Scan<T> {
+fn fail<T>(at: usize, kind: ScanErrorKind) -> ScanResult<T> {
     Err(ScanError { at, kind })
 }
 
 /// Proves that `bytes` is one JSON value in UTF-8, with nothing but white space around it.
-pub fn prove(bytes: &[u8]) -> Scan<()> {
-    prove_utf8(bytes)?;
+pub fn validate(bytes: &[u8]) -> ScanResult<()> {
+    validate_utf8(bytes)?;
     let start = skip_space(bytes, 0);
     let end = skip_value(bytes, start)?;
     expect_end(bytes, end)
 }
 
 /// Proves that `bytes` is UTF-8.
-pub fn prove_utf8(bytes: &[u8]) -> Scan<()> {
+pub fn validate_utf8(bytes: &[u8]) -> ScanResult<()> {
     // Most payloads are ASCII, which is seen in larger steps; of others this looks at no more than it must.
     if bytes.is_ascii() {
         return Ok(());
@@ -84,7 +84,7 @@ pub fn prove_utf8(bytes: &[u8]) -> Scan<()> {
 }
 
 /// Proves that only white space follows `at`.
-pub fn expect_end(bytes: &[u8], at: usize) -> Scan<()> {
+pub fn expect_end(bytes: &[u8], at: usize) -> ScanResult<()> {
     let end = skip_space(bytes, at);
     if end == bytes.len() { Ok(()) } else { fail(end, ScanErrorKind::TrailingBytes) }
 }
@@ -100,13 +100,13 @@ pub fn skip_space(bytes: &[u8], mut at: usize) -> usize {
 
 /// The containers that are open: one bit each, set for an object, so that nesting needs no heap.
 #[derive(Default)]
-struct Nesting {
+struct NestingStack {
     objects: u128,
     depth: usize,
 }
 
-impl Nesting {
-    fn open(&mut self, is_object: bool, at: usize) -> Scan<()> {
+impl NestingStack {
+    fn open(&mut self, is_object: bool, at: usize) -> ScanResult<()> {
         if self.depth == MAX_DEPTH {
             return fail(at, ScanErrorKind::TooDeep);
         }
@@ -127,86 +127,86 @@ impl Nesting {
 
 /// The offset just after the JSON value that starts at `start`. White space in front is not skipped.
 #[inline]
-pub fn skip_value(bytes: &[u8], start: usize) -> Scan<usize> {
+pub fn skip_value(bytes: &[u8], start: usize) -> ScanResult<usize> {
     match bytes.get(start) {
         Some(b'"') => skip_string(bytes, start),
         _ => skip_nested(bytes, start),
     }
 }
 
-fn skip_nested(bytes: &[u8], start: usize) -> Scan<usize> {
-    let mut nesting = Nesting::default();
+fn skip_nested(bytes: &[u8], start: usize) -> ScanResult<usize> {
+    let mut nesting = NestingStack::default();
     let mut at = start;
     loop {
         at = match begin_value(bytes, at, &mut nesting)? {
-            Begun::Open(next) => next,
-            Begun::Ended(end) => match after_value(bytes, end, &mut nesting)? {
-                After::Next(next) => next,
-                After::Done(end) => return Ok(end),
+            ValueStart::Open(next) => next,
+            ValueStart::Ended(end) => match after_value(bytes, end, &mut nesting)? {
+                AfterValue::Next(next) => next,
+                AfterValue::Done(end) => return Ok(end),
             },
         };
     }
 }
 
-enum Begun {
+enum ValueStart {
     /// A container was opened; its first value starts here.
     Open(usize),
     /// A value ended here.
     Ended(usize),
 }
 
-fn begin_value(bytes: &[u8], at: usize, nesting: &mut Nesting) -> Scan<Begun> {
+fn begin_value(bytes: &[u8], at: usize, nesting: &mut NestingStack) -> ScanResult<ValueStart> {
     match bytes.get(at) {
-        Some(b'"') => skip_string(bytes, at).map(Begun::Ended),
+        Some(b'"') => skip_string(bytes, at).map(ValueStart::Ended),
         Some(b'{') => open_object(bytes, at, nesting),
         Some(b'[') => open_array(bytes, at, nesting),
-        Some(b'-' | b'0'..=b'9') => skip_number(bytes, at).map(Begun::Ended),
-        Some(b't') => skip_word(bytes, at, b"true").map(Begun::Ended),
-        Some(b'f') => skip_word(bytes, at, b"false").map(Begun::Ended),
-        Some(b'n') => skip_word(bytes, at, b"null").map(Begun::Ended),
+        Some(b'-' | b'0'..=b'9') => skip_number(bytes, at).map(ValueStart::Ended),
+        Some(b't') => skip_word(bytes, at, b"true").map(ValueStart::Ended),
+        Some(b'f') => skip_word(bytes, at, b"false").map(ValueStart::Ended),
+        Some(b'n') => skip_word(bytes, at, b"null").map(ValueStart::Ended),
         Some(_) => fail(at, ScanErrorKind::Unexpected),
         None => fail(at, ScanErrorKind::Truncated),
     }
 }
 
-fn open_object(bytes: &[u8], at: usize, nesting: &mut Nesting) -> Scan<Begun> {
+fn open_object(bytes: &[u8], at: usize, nesting: &mut NestingStack) -> ScanResult<ValueStart> {
     nesting.open(true, at)?;
     let first = skip_space(bytes, at + 1);
     if bytes.get(first) == Some(&b'}') {
         nesting.close();
-        return Ok(Begun::Ended(first + 1));
+        return Ok(ValueStart::Ended(first + 1));
     }
-    Ok(Begun::Open(skip_key(bytes, first)?.value))
+    Ok(ValueStart::Open(skip_key(bytes, first)?.value))
 }
 
-fn open_array(bytes: &[u8], at: usize, nesting: &mut Nesting) -> Scan<Begun> {
+fn open_array(bytes: &[u8], at: usize, nesting: &mut NestingStack) -> ScanResult<ValueStart> {
     nesting.open(false, at)?;
     let first = skip_space(bytes, at + 1);
     if bytes.get(first) == Some(&b']') {
         nesting.close();
-        return Ok(Begun::Ended(first + 1));
+        return Ok(ValueStart::Ended(first + 1));
     }
-    Ok(Begun::Open(first))
+    Ok(ValueStart::Open(first))
 }
 
-enum After {
+enum AfterValue {
     /// Another value of the same container starts here.
     Next(usize),
     /// The outermost value ended here.
     Done(usize),
 }
 
-fn after_value(bytes: &[u8], mut end: usize, nesting: &mut Nesting) -> Scan<After> {
+fn after_value(bytes: &[u8], mut end: usize, nesting: &mut NestingStack) -> ScanResult<AfterValue> {
     loop {
         if nesting.depth == 0 {
-            return Ok(After::Done(end));
+            return Ok(AfterValue::Done(end));
         }
         let at = skip_space(bytes, end);
         match (bytes.get(at), nesting.in_object()) {
             (Some(b','), true) => {
-                return Ok(After::Next(skip_key(bytes, skip_space(bytes, at + 1))?.value));
+                return Ok(AfterValue::Next(skip_key(bytes, skip_space(bytes, at + 1))?.value));
             }
-            (Some(b','), false) => return Ok(After::Next(skip_space(bytes, at + 1))),
+            (Some(b','), false) => return Ok(AfterValue::Next(skip_space(bytes, at + 1))),
             (Some(b'}'), true) | (Some(b']'), false) => {
                 nesting.close();
                 end = at + 1;
@@ -218,7 +218,7 @@ fn after_value(bytes: &[u8], mut end: usize, nesting: &mut Nesting) -> Scan<Afte
 }
 
 /// Where a key that was skipped ends, and where its value starts.
-pub struct Key {
+pub struct KeySpan {
     /// The offset just after the key's closing quote.
     pub end: usize,
     /// The first byte of the value.
@@ -229,7 +229,7 @@ pub struct Key {
 
 /// Skips `"key" :` and white space.
 #[inline]
-pub fn skip_key(bytes: &[u8], at: usize) -> Scan<Key> {
+pub fn skip_key(bytes: &[u8], at: usize) -> ScanResult<KeySpan> {
     match bytes.get(at) {
         Some(b'"') => {}
         Some(_) => return fail(at, ScanErrorKind::Unexpected),
@@ -244,13 +244,13 @@ pub fn skip_key(bytes: &[u8], at: usize) -> Scan<Key> {
     };
     let colon = skip_space(bytes, end);
     match bytes.get(colon) {
-        Some(b':') => Ok(Key { end, value: skip_space(bytes, colon + 1), is_escaped }),
+        Some(b':') => Ok(KeySpan { end, value: skip_space(bytes, colon + 1), is_escaped }),
         Some(_) => fail(colon, ScanErrorKind::Unexpected),
         None => fail(colon, ScanErrorKind::Truncated),
     }
 }
 
-fn skip_digits(bytes: &[u8], at: usize) -> Scan<usize> {
+fn skip_digits(bytes: &[u8], at: usize) -> ScanResult<usize> {
     let mut end = at;
     while let Some(b'0'..=b'9') = bytes.get(end) {
         end += 1;
@@ -262,7 +262,7 @@ fn skip_digits(bytes: &[u8], at: usize) -> Scan<usize> {
     }
 }
 
-fn skip_number(bytes: &[u8], start: usize) -> Scan<usize> {
+fn skip_number(bytes: &[u8], start: usize) -> ScanResult<usize> {
     let mut at = start + usize::from(bytes[start] == b'-');
     at = match bytes.get(at) {
         Some(b'0') => at + 1,
@@ -281,7 +281,7 @@ fn skip_number(bytes: &[u8], start: usize) -> Scan<usize> {
     Ok(at)
 }
 
-fn skip_word(bytes: &[u8], at: usize, word: &[u8]) -> Scan<usize> {
+fn skip_word(bytes: &[u8], at: usize, word: &[u8]) -> ScanResult<usize> {
     for (offset, expected) in word.iter().enumerate() {
         match bytes.get(at + offset) {
             Some(byte) if byte == expected => {}
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     fn accepts(text: &str) -> bool {
-        prove(text.as_bytes()).is_ok()
+        validate(text.as_bytes()).is_ok()
     }
 
     #[test]
@@ -357,13 +357,13 @@ mod tests {
     fn nesting_is_followed_to_the_limit_and_not_beyond() {
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(accepts(&deep(MAX_DEPTH)));
-        let error = prove(deep(MAX_DEPTH + 1).as_bytes()).unwrap_err();
+        let error = validate(deep(MAX_DEPTH + 1).as_bytes()).unwrap_err();
         assert_eq!(error.kind, ScanErrorKind::TooDeep);
-        assert_eq!(prove("[".repeat(200_000).as_bytes()).unwrap_err().kind, ScanErrorKind::TooDeep);
+        assert_eq!(validate("[".repeat(200_000).as_bytes()).unwrap_err().kind, ScanErrorKind::TooDeep);
     }
 
     #[test]
     fn bytes_that_are_not_utf8_are_refused() {
-        assert_eq!(prove(b"\"\xff\"").unwrap_err().kind, ScanErrorKind::NotUtf8);
+        assert_eq!(validate(b"\"\xff\"").unwrap_err().kind, ScanErrorKind::NotUtf8);
     }
 }

@@ -2,26 +2,26 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::object::{Member, Members, Object};
-use super::raw::Raw;
+use super::object::{JsonObject, MemberSpan, MemberSpans};
+use super::raw::RawJson;
 use super::scan::is_plain;
 
 /// Writes one object member by member, and remembers where each lies, so that what was written need not
 /// be read again.
 #[derive(Debug)]
-pub struct Splice {
+pub struct ObjectWriter {
     out: BytesMut,
     is_first: bool,
     /// The places of the members; `None` once pairs were added whose places are not known.
-    members: Option<Members>,
+    members: Option<MemberSpans>,
 }
 
-impl Splice {
+impl ObjectWriter {
     /// Starts an object; `size` is a guess of how many bytes it will have.
     pub fn with_capacity(size: usize) -> Self {
         let mut out = BytesMut::with_capacity(size + 2);
         out.extend_from_slice(b"{");
-        Self { out, is_first: true, members: Some(Members::new()) }
+        Self { out, is_first: true, members: Some(MemberSpans::new()) }
     }
 
     /// Starts an object in a buffer that was used before; [`finish_line`](Self::finish_line) gives it back.
@@ -50,13 +50,13 @@ impl Splice {
         write(self);
         if let Some(members) = &mut self.members {
             let is_escaped = key_end - quote - 1 != key.len();
-            members.push(Member::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
+            members.push(MemberSpan::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
         }
         self
     }
 
     /// Adds a member with a value that is JSON already.
-    pub fn raw(&mut self, key: &str, value: &Raw) -> &mut Self {
+    pub fn raw(&mut self, key: &str, value: &RawJson) -> &mut Self {
         self.json(key, value.bytes())
     }
 
@@ -99,7 +99,7 @@ impl Splice {
     }
 
     /// Adds one member of `object`, exactly as written there.
-    pub(crate) fn copy(&mut self, object: &Object, member: Member) -> &mut Self {
+    pub(crate) fn copy(&mut self, object: &JsonObject, member: MemberSpan) -> &mut Self {
         self.separate();
         let quote = self.out.len();
         self.out.extend_from_slice(object.written(member));
@@ -110,7 +110,7 @@ impl Splice {
     }
 
     /// Adds every member of `object` whose key `keep` accepts, exactly as written there.
-    pub fn members(&mut self, object: &Object, mut keep: impl FnMut(&str) -> bool) -> &mut Self {
+    pub fn members(&mut self, object: &JsonObject, mut keep: impl FnMut(&str) -> bool) -> &mut Self {
         for member in object.members() {
             if keep(&object.key(*member)) {
                 self.copy(object, *member);
@@ -120,12 +120,12 @@ impl Splice {
     }
 
     /// Adds every member of `object`, exactly as written there.
-    pub fn all_members(&mut self, object: &Object) -> &mut Self {
-        self.members_but(object, &[])
+    pub fn all_members(&mut self, object: &JsonObject) -> &mut Self {
+        self.members_except(object, &[])
     }
 
     /// Adds every member of `object` but those with these keys, exactly as written there.
-    pub fn members_but(&mut self, object: &Object, unwanted: &[&str]) -> &mut Self {
+    pub fn members_except(&mut self, object: &JsonObject, unwanted: &[&str]) -> &mut Self {
         for member in object.members() {
             if !object.is_one_of(*member, unwanted) {
                 self.copy(object, *member);
@@ -140,8 +140,8 @@ impl Splice {
     }
 
     /// Ends the object.
-    pub fn finish(self) -> Raw {
-        Raw::proved(self.finish_bytes())
+    pub fn finish(self) -> RawJson {
+        RawJson::from_validated(self.finish_bytes())
     }
 
     /// Ends the object and gives its bytes.
@@ -161,11 +161,13 @@ impl Splice {
         self.out
     }
 
-    /// Ends the object and gives it as an [`Object`]. The same key must not have been added twice.
-    pub fn finish_object(mut self) -> Object {
+    /// Ends the object and gives it as an [`JsonObject`]. The same key must not have been added twice.
+    pub fn finish_object(mut self) -> JsonObject {
         match self.members.take() {
-            Some(members) => Object::indexed(self.finish_bytes(), members),
-            None => Object::parse(self.finish_bytes()).expect("a spliced object is an object without duplicate keys"),
+            Some(members) => JsonObject::indexed(self.finish_bytes(), members),
+            None => {
+                JsonObject::parse(self.finish_bytes()).expect("a spliced object is an object without duplicate keys")
+            }
         }
     }
 }
@@ -215,10 +217,10 @@ mod tests {
     #[test]
     fn a_splice_keeps_members_byte_for_byte() {
         let source =
-            Object::parse(Bytes::from_static(br#"{"name":"a","arguments":{"x": 1.50, "y":1e3},"z":"\u0041"}"#))
+            JsonObject::parse(Bytes::from_static(br#"{"name":"a","arguments":{"x": 1.50, "y":1e3},"z":"\u0041"}"#))
                 .unwrap();
-        let mut splice = Splice::with_capacity(64);
-        splice.string("name", "b\"c").members_but(&source, &["name"]).number("n", 120);
+        let mut splice = ObjectWriter::with_capacity(64);
+        splice.string("name", "b\"c").members_except(&source, &["name"]).number("n", 120);
         assert_eq!(
             splice.finish().as_str(),
             r#"{"name":"b\"c","arguments":{"x": 1.50, "y":1e3},"z":"\u0041","n":120}"#
@@ -227,13 +229,13 @@ mod tests {
 
     #[test]
     fn what_was_written_is_found_as_if_it_had_been_read() {
-        let source = Object::parse(Bytes::from_static(br#"{ "a" : [1] , "na\u006de":"x","b":{"c":1}}"#)).unwrap();
-        let mut splice = Splice::with_capacity(8);
-        splice.string("q\"k", "v").members_but(&source, &["a"]).number("n", 7).raw("z", &Raw::literal("null"));
+        let source = JsonObject::parse(Bytes::from_static(br#"{ "a" : [1] , "na\u006de":"x","b":{"c":1}}"#)).unwrap();
+        let mut splice = ObjectWriter::with_capacity(8);
+        splice.string("q\"k", "v").members_except(&source, &["a"]).number("n", 7).raw("z", &RawJson::literal("null"));
         let written = splice.finish_object();
-        let read = Object::parse(written.bytes().clone()).unwrap();
-        let places = |object: &Object| -> Vec<(String, String)> {
-            let place = |member: &Member| (object.key(*member).into_owned(), object.value(*member).to_string());
+        let read = JsonObject::parse(written.bytes().clone()).unwrap();
+        let places = |object: &JsonObject| -> Vec<(String, String)> {
+            let place = |member: &MemberSpan| (object.key(*member).into_owned(), object.value(*member).to_string());
             object.members().iter().map(place).collect()
         };
         assert_eq!(places(&written), places(&read));
@@ -243,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_object_within_an_object_is_found_as_if_it_had_been_read() {
-        let mut splice = Splice::with_capacity(8);
+        let mut splice = ObjectWriter::with_capacity(8);
         splice.number("a", 1).object("in", |inner| {
             inner.string("x", "y").object("empty", |_| {});
         });
@@ -255,8 +257,8 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_and_holds_one_line() {
-        let mut splice = Splice::in_buffer(BytesMut::from(&b"old"[..]));
-        splice.raw("a", &Raw::proved(Bytes::from_static(b"[1,\n2]")));
+        let mut splice = ObjectWriter::in_buffer(BytesMut::from(&b"old"[..]));
+        splice.raw("a", &RawJson::from_validated(Bytes::from_static(b"[1,\n2]")));
         assert_eq!(&splice.finish_line()[..], b"{\"a\":[1, 2]}");
     }
 

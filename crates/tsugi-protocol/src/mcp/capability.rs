@@ -1,58 +1,58 @@
 //! What a client or a server says it can do, kept raw and read on demand.
 
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 
-use super::version::Version;
+use super::version::ProtocolVersion;
 
 /// Who the client is and what it can do, as it said in `initialize` or in a request's `_meta`.
 #[derive(Debug, Clone)]
 pub struct ClientProfile {
     /// The revision it speaks.
-    pub version: Version,
+    pub version: ProtocolVersion,
     /// `clientInfo`, when it said.
-    pub info: Option<Raw>,
+    pub info: Option<RawJson>,
     /// Its capabilities.
     pub capabilities: ClientCapabilities,
 }
 
 impl Default for ClientProfile {
     fn default() -> Self {
-        Self { version: Version::LATEST, info: None, capabilities: ClientCapabilities::none() }
+        Self { version: ProtocolVersion::LATEST, info: None, capabilities: ClientCapabilities::none() }
     }
 }
 
 /// A client's capabilities as it wrote them. Unknown ones and extensions survive.
 #[derive(Debug, Clone)]
 pub struct ClientCapabilities {
-    object: Object,
+    object: JsonObject,
     announces_roots: bool,
 }
 
 impl ClientCapabilities {
     /// None at all.
     pub fn none() -> Self {
-        Self::from_object(Object::empty())
+        Self::from_object(JsonObject::empty())
     }
 
     /// As written.
-    pub fn from_object(object: Object) -> Self {
+    pub fn from_object(object: JsonObject) -> Self {
         Self { object, announces_roots: false }
     }
 
     /// Everything a server may ask a client for.
     pub fn all() -> Self {
-        Self::from_object(Object::from(serde_json::json!({
+        Self::from_object(JsonObject::from(serde_json::json!({
             "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}
         })))
     }
 
     /// As JSON.
-    pub fn raw(&self) -> Raw {
+    pub fn raw(&self) -> RawJson {
         self.object.raw()
     }
 
     /// The object.
-    pub fn object(&self) -> &Object {
+    pub fn object(&self) -> &JsonObject {
         &self.object
     }
 
@@ -93,11 +93,11 @@ impl ClientCapabilities {
     }
 
     /// What the client can be asked for.
-    pub fn askable(&self) -> Askable {
+    pub fn askable(&self) -> AskableInputs {
         if self.object.is_empty() {
-            return Askable::default();
+            return AskableInputs::default();
         }
-        Askable([
+        AskableInputs([
             self.has_form_elicitation(),
             self.has_url_elicitation(),
             self.has_sampling(),
@@ -108,7 +108,7 @@ impl ClientCapabilities {
     }
 
     /// The capability a question needs, when this client lacks it: its name under `requiredCapabilities`.
-    pub fn lacks_for(&self, question: &super::Method, params: Option<&Object>) -> Option<Raw> {
+    pub fn missing_for(&self, question: &super::Method, params: Option<&JsonObject>) -> Option<RawJson> {
         use super::Method;
         let is_url = params.and_then(|params| params.get_str("mode")).as_deref() == Some("url");
         let has_tools = params.is_some_and(|params| params.has("tools") || params.has("toolChoice"));
@@ -120,7 +120,7 @@ impl ClientCapabilities {
             Method::RootsList => (self.has_roots(), r#"{"roots":{}}"#),
             _ => (false, "{}"),
         };
-        (!has).then(|| Raw::literal(needed))
+        (!has).then(|| RawJson::literal(needed))
     }
 }
 
@@ -128,20 +128,20 @@ impl ClientCapabilities {
 /// sampling, sampling with tools, sampling with context, roots. Two clients that compare equal are the same client
 /// to a legacy server that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Askable([bool; 6]);
+pub struct AskableInputs([bool; 6]);
 
-impl Askable {
+impl AskableInputs {
     /// The capabilities of a client that can be asked for exactly this.
     pub fn to_capabilities(self) -> ClientCapabilities {
         let [form, url, sampling, tools, context, roots] = self.0;
         let settings = |all: &[(&str, bool)]| {
-            let mut settings = Splice::with_capacity(32);
+            let mut settings = ObjectWriter::with_capacity(32);
             for (key, _) in all.iter().filter(|(_, is_there)| *is_there) {
-                settings.raw(key, &Raw::literal("{}"));
+                settings.raw(key, &RawJson::literal("{}"));
             }
             settings.finish()
         };
-        let mut capabilities = Splice::with_capacity(96);
+        let mut capabilities = ObjectWriter::with_capacity(96);
         if form || url {
             capabilities.raw("elicitation", &settings(&[("form", form), ("url", url)]));
         }
@@ -149,7 +149,7 @@ impl Askable {
             capabilities.raw("sampling", &settings(&[("tools", tools), ("context", context)]));
         }
         if roots {
-            capabilities.raw("roots", &Raw::literal("{}"));
+            capabilities.raw("roots", &RawJson::literal("{}"));
         }
         ClientCapabilities::from_object(capabilities.finish_object())
     }
@@ -159,9 +159,9 @@ impl Askable {
 #[derive(Debug, Clone)]
 pub struct ServerIdentity {
     /// `serverInfo`.
-    pub info: Option<Raw>,
+    pub info: Option<RawJson>,
     /// The revision spoken with it.
-    pub version: Version,
+    pub version: ProtocolVersion,
     /// What it can do.
     pub capabilities: ServerCapabilities,
     /// What it tells the model about itself.
@@ -173,33 +173,33 @@ pub struct ServerIdentity {
 impl ServerIdentity {
     /// The name it gives itself, for people.
     pub fn display_name(&self) -> Option<String> {
-        let info = Object::of(self.info.as_ref()?)?;
-        info.get_shown("title").or_else(|| info.get_shown("name"))
+        let info = JsonObject::of(self.info.as_ref()?)?;
+        info.get_lossy("title").or_else(|| info.get_lossy("name"))
     }
 }
 
 /// A server's capabilities as it wrote them.
 #[derive(Debug, Clone)]
-pub struct ServerCapabilities(Object);
+pub struct ServerCapabilities(JsonObject);
 
 impl ServerCapabilities {
     /// None at all.
     pub fn none() -> Self {
-        Self(Object::empty())
+        Self(JsonObject::empty())
     }
 
     /// As written.
-    pub fn from_object(object: Object) -> Self {
+    pub fn from_object(object: JsonObject) -> Self {
         Self(object)
     }
 
     /// As JSON.
-    pub fn raw(&self) -> Raw {
+    pub fn raw(&self) -> RawJson {
         self.0.raw()
     }
 
     /// The object.
-    pub fn object(&self) -> &Object {
+    pub fn object(&self) -> &JsonObject {
         &self.0
     }
 
@@ -225,18 +225,18 @@ impl ServerCapabilities {
     /// What several servers can do together: a feature is there when one has it, and so is each of its
     /// settings. Unknown capabilities and extensions of every server are kept, the first one's value wins.
     pub fn union<'a>(all: impl IntoIterator<Item = &'a ServerCapabilities>) -> Self {
-        let mut merged: Vec<(String, Vec<Object>, Raw)> = Vec::new();
+        let mut merged: Vec<(String, Vec<JsonObject>, RawJson)> = Vec::new();
         for capabilities in all {
             for member in capabilities.0.members() {
                 let key = capabilities.0.key(*member).into_owned();
                 let value = capabilities.0.value(*member);
                 match merged.iter_mut().find(|(known, ..)| *known == key) {
-                    Some((_, settings, _)) => settings.extend(Object::of(&value)),
-                    None => merged.push((key, Object::of(&value).into_iter().collect(), value)),
+                    Some((_, settings, _)) => settings.extend(JsonObject::of(&value)),
+                    None => merged.push((key, JsonObject::of(&value).into_iter().collect(), value)),
                 }
             }
         }
-        let mut union = Splice::with_capacity(256);
+        let mut union = ObjectWriter::with_capacity(256);
         for (key, settings, first) in merged {
             match settings.is_empty() {
                 true => union.raw(&key, &first),
@@ -247,8 +247,8 @@ impl ServerCapabilities {
     }
 }
 
-fn merge_settings(all: &[Object]) -> Raw {
-    let mut keys: Vec<(String, Raw)> = Vec::new();
+fn merge_settings(all: &[JsonObject]) -> RawJson {
+    let mut keys: Vec<(String, RawJson)> = Vec::new();
     for settings in all {
         for member in settings.members() {
             let key = settings.key(*member).into_owned();
@@ -261,7 +261,7 @@ fn merge_settings(all: &[Object]) -> Raw {
             }
         }
     }
-    let mut merged = Splice::with_capacity(64);
+    let mut merged = ObjectWriter::with_capacity(64);
     for (key, value) in &keys {
         merged.raw(key, value);
     }
@@ -273,12 +273,12 @@ mod tests {
     use super::*;
 
     fn server(json: serde_json::Value) -> ServerCapabilities {
-        ServerCapabilities::from_object(Object::from(json))
+        ServerCapabilities::from_object(JsonObject::from(json))
     }
 
     #[test]
     fn an_empty_elicitation_capability_means_forms() {
-        let client = |json| ClientCapabilities::from_object(Object::from(json));
+        let client = |json| ClientCapabilities::from_object(JsonObject::from(json));
         assert!(client(serde_json::json!({"elicitation": {}})).has_form_elicitation());
         assert!(!client(serde_json::json!({"elicitation": {"url": {}}})).has_form_elicitation());
         assert!(client(serde_json::json!({"elicitation": {"url": {}}})).has_url_elicitation());
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn clients_that_can_be_asked_for_the_same_are_equal_however_they_wrote_it() {
-        let client = |json| ClientCapabilities::from_object(Object::from(json)).askable();
+        let client = |json| ClientCapabilities::from_object(JsonObject::from(json)).askable();
         let one = client(serde_json::json!({"elicitation": {}, "sampling": {"tools": {}}, "experimental": {"x": {}}}));
         assert_eq!(one, client(serde_json::json!({"sampling": {"tools": {"a": 1}}, "elicitation": {"form": {}}})));
         assert_ne!(one, client(serde_json::json!({"sampling": {}, "elicitation": {}})));
@@ -299,9 +299,9 @@ mod tests {
 
     #[test]
     fn a_question_with_tools_needs_a_client_that_lends_them() {
-        let client = ClientCapabilities::from_object(Object::from(serde_json::json!({"sampling": {}})));
-        let with_tools = Object::from(serde_json::json!({"tools": []}));
-        let lacks = |params| client.lacks_for(&crate::mcp::Method::CreateMessage, params);
+        let client = ClientCapabilities::from_object(JsonObject::from(serde_json::json!({"sampling": {}})));
+        let with_tools = JsonObject::from(serde_json::json!({"tools": []}));
+        let lacks = |params| client.missing_for(&crate::mcp::Method::CreateMessage, params);
         assert!(lacks(None).is_none());
         assert_eq!(lacks(Some(&with_tools)).unwrap().as_str(), r#"{"sampling":{"tools":{}}}"#);
     }

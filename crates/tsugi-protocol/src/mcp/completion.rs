@@ -1,19 +1,19 @@
 //! What a completion is asked for: the prompt or the resource template it refers to.
 
-use crate::json::{Object, Splice};
+use crate::json::{JsonObject, ObjectWriter};
 
 /// The thing whose argument is to be completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reference {
+pub enum CompletionReference {
     /// A prompt by name.
     Prompt(String),
     /// A resource template by its pattern.
     Resource(String),
 }
 
-impl Reference {
+impl CompletionReference {
     /// Reads `ref` of a `completion/complete` request; `None` for kinds we do not know.
-    pub fn of(params: &Object) -> Option<Self> {
+    pub fn of(params: &JsonObject) -> Option<Self> {
         let reference = params.get_object("ref")?;
         match reference.get_str("type").as_deref()? {
             "ref/prompt" => Some(Self::Prompt(reference.get_str("name")?.into_owned())),
@@ -23,16 +23,16 @@ impl Reference {
     }
 
     /// The parameters with this reference instead of their own; the rest byte for byte.
-    pub fn replace_in(&self, params: &Object) -> Object {
+    pub fn replace_in(&self, params: &JsonObject) -> JsonObject {
         let Some(old) = params.get_object("ref") else { return params.clone() };
         let (key, value) = match self {
             Self::Prompt(name) => ("name", name),
             Self::Resource(uri) => ("uri", uri),
         };
-        let mut reference = Splice::with_capacity(64);
-        reference.members_but(&old, &[key]).string(key, value);
-        let mut replaced = Splice::with_capacity(params.bytes().len() + value.len());
-        replaced.raw("ref", &reference.finish()).members_but(params, &["ref"]);
+        let mut reference = ObjectWriter::with_capacity(64);
+        reference.members_except(&old, &[key]).string(key, value);
+        let mut replaced = ObjectWriter::with_capacity(params.bytes().len() + value.len());
+        replaced.raw("ref", &reference.finish()).members_except(params, &["ref"]);
         replaced.finish_object()
     }
 }

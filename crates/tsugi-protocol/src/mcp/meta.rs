@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::capability::{ClientCapabilities, ClientProfile};
 use super::log::LogLevel;
-use super::version::{Era, Version};
-use crate::json::{Member, Object, Raw, Splice};
+use super::version::{Era, ProtocolVersion};
+use crate::json::{JsonObject, MemberSpan, ObjectWriter, RawJson};
 
 /// The revision a request is written in.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -33,16 +33,16 @@ pub struct RequestMeta {
     /// How much is to be logged for this request; `None` means nothing.
     pub log_level: Option<LogLevel>,
     /// The caller's token for progress; `None` means that none is wanted.
-    pub progress_token: Option<Raw>,
+    pub progress_token: Option<RawJson>,
     /// Every other entry, such as `traceparent` and those of extensions.
-    pub rest: Object,
+    pub rest: JsonObject,
 }
 
 impl Default for RequestMeta {
     fn default() -> Self {
         static NOBODY: std::sync::OnceLock<Arc<ClientProfile>> = std::sync::OnceLock::new();
         let client = NOBODY.get_or_init(Arc::default).clone();
-        Self { client, log_level: None, progress_token: None, rest: Object::empty() }
+        Self { client, log_level: None, progress_token: None, rest: JsonObject::empty() }
     }
 }
 
@@ -70,34 +70,34 @@ impl RequestMeta {
 
     /// Reads the `_meta` of a modern request
     /// ([`_meta`](https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta)).
-    pub fn from_modern(meta: &Object) -> Result<Self, MetaError> {
+    pub fn from_modern(meta: &JsonObject) -> Result<Self, MetaError> {
         let ([version, info, capabilities, level, token], others) = meta.select(OURS);
         let version = version.and_then(|version| meta.value_str(version));
         let version = version.ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
-        let version = Version::parse(&version)
+        let version = ProtocolVersion::parse(&version)
             .filter(|version| version.era() == Era::Modern)
             .ok_or_else(|| MetaError::Version(version.into_owned()))?;
-        let bytes = |member: Option<Member>| member.map(|member| meta.value_bytes(member));
+        let bytes = |member: Option<MemberSpan>| member.map(|member| meta.value_bytes(member));
         Ok(Self {
             client: client_of(version, bytes(info), bytes(capabilities))?,
             log_level: level.map(|level| read_level(&meta.value(level))).transpose()?,
             progress_token: token.map(|token| meta.value(token)),
-            rest: if others == 0 { Object::empty() } else { rest_of(meta) },
+            rest: if others == 0 { JsonObject::empty() } else { rest_of(meta) },
         })
     }
 
     /// Reads the `_meta` of a request in a legacy session, whose client is known from `initialize`.
-    pub fn from_legacy(meta: Option<&Object>, client: Arc<ClientProfile>, log_level: Option<LogLevel>) -> Self {
+    pub fn from_legacy(meta: Option<&JsonObject>, client: Arc<ClientProfile>, log_level: Option<LogLevel>) -> Self {
         let Some(meta) = meta else { return Self { client, log_level, ..Self::default() } };
         Self { client, log_level, progress_token: meta.get(PROGRESS_TOKEN), rest: rest_of(meta) }
     }
 
     /// Writes `_meta` for a modern server. `token` is our own progress token.
-    pub fn write_modern(&self, meta: &mut Splice, token: Option<u64>) {
+    pub fn write_modern(&self, meta: &mut ObjectWriter, token: Option<u64>) {
         LAST_TOLD.with_borrow_mut(|last| {
             let told = match last {
                 Some(told) if Arc::ptr_eq(&told.client, &self.client) => told,
-                _ => last.insert(Told::of(&self.client)),
+                _ => last.insert(ClientMeta::of(&self.client)),
             };
             meta.written(&told.pairs);
         });
@@ -111,7 +111,7 @@ impl RequestMeta {
     }
 
     /// Writes `_meta` for a legacy server, when [there is anything to say](Self::is_said_to_legacy).
-    pub fn write_legacy(&self, meta: &mut Splice, token: Option<u64>) {
+    pub fn write_legacy(&self, meta: &mut ObjectWriter, token: Option<u64>) {
         if let Some(token) = token {
             meta.number(PROGRESS_TOKEN, token);
         }
@@ -119,7 +119,7 @@ impl RequestMeta {
     }
 
     /// Whether there is anything to say to a legacy server.
-    pub fn is_said_to_legacy(&self, token: Option<u64>) -> bool {
+    pub fn is_sent_to_legacy(&self, token: Option<u64>) -> bool {
         token.is_some() || !self.rest.is_empty()
     }
 
@@ -131,15 +131,15 @@ impl RequestMeta {
 }
 
 /// What is told about a client with every modern request, as it is written.
-struct Told {
+struct ClientMeta {
     client: Arc<ClientProfile>,
     pairs: Bytes,
 }
 
-impl Told {
+impl ClientMeta {
     fn of(client: &Arc<ClientProfile>) -> Self {
-        let mut pairs = Splice::with_capacity(256);
-        pairs.string(PROTOCOL_VERSION, Version::LATEST.as_str());
+        let mut pairs = ObjectWriter::with_capacity(256);
+        pairs.string(PROTOCOL_VERSION, ProtocolVersion::LATEST.as_str());
         if let Some(info) = &client.info {
             pairs.raw(CLIENT_INFO, info);
         }
@@ -152,13 +152,13 @@ impl Told {
 
 thread_local! {
     /// About whom this thread told a server last.
-    static LAST_TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
+    static LAST_TOLD: RefCell<Option<ClientMeta>> = const { RefCell::new(None) };
     /// Who asked last on this thread: most requests come from the same few clients, and say so each time.
     static LAST: RefCell<Option<Arc<ClientProfile>>> = const { RefCell::new(None) };
 }
 
 fn client_of(
-    version: Version,
+    version: ProtocolVersion,
     info: Option<&[u8]>,
     capabilities: Option<&[u8]>,
 ) -> Result<Arc<ClientProfile>, MetaError> {
@@ -172,27 +172,27 @@ fn client_of(
     }
     // Copied: what is remembered must not keep the buffer of the wire alive.
     let copied = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
-    let capabilities = capabilities.and_then(|bytes| Object::parse(copied(bytes)).ok());
+    let capabilities = capabilities.and_then(|bytes| JsonObject::parse(copied(bytes)).ok());
     let capabilities = capabilities.ok_or(MetaError::Missing(CLIENT_CAPABILITIES))?;
     let client = Arc::new(ClientProfile {
         version,
-        info: info.map(|info| Raw::proved(copied(info))),
+        info: info.map(|info| RawJson::from_validated(copied(info))),
         capabilities: ClientCapabilities::from_object(capabilities),
     });
     LAST.set(Some(client.clone()));
     Ok(client)
 }
 
-fn read_level(level: &Raw) -> Result<LogLevel, MetaError> {
+fn read_level(level: &RawJson) -> Result<LogLevel, MetaError> {
     level.as_string().as_deref().and_then(LogLevel::parse).ok_or(MetaError::Invalid(LOG_LEVEL))
 }
 
-fn rest_of(meta: &Object) -> Object {
+fn rest_of(meta: &JsonObject) -> JsonObject {
     if meta.members().iter().all(|member| meta.is_one_of(*member, &OURS)) {
-        return Object::empty();
+        return JsonObject::empty();
     }
-    let mut rest = Splice::with_capacity(meta.bytes().len());
-    rest.members_but(meta, &OURS);
+    let mut rest = ObjectWriter::with_capacity(meta.bytes().len());
+    rest.members_except(meta, &OURS);
     rest.finish_object()
 }
 
@@ -200,8 +200,8 @@ fn rest_of(meta: &Object) -> Object {
 mod tests {
     use super::*;
 
-    fn meta(json: serde_json::Value) -> Object {
-        Object::from(json)
+    fn meta(json: serde_json::Value) -> JsonObject {
+        JsonObject::from(json)
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             "traceparent": "00-1", "com.example/x": [1]
         }));
         let read = RequestMeta::from_modern(&source).unwrap();
-        let (mut legacy, mut modern) = (Splice::with_capacity(64), Splice::with_capacity(64));
+        let (mut legacy, mut modern) = (ObjectWriter::with_capacity(64), ObjectWriter::with_capacity(64));
         read.write_legacy(&mut legacy, Some(7));
         let legacy = legacy.finish();
         assert_eq!(legacy.as_str(), r#"{"progressToken":7,"traceparent":"00-1","com.example/x":[1]}"#);
@@ -255,6 +255,6 @@ mod tests {
 
     #[test]
     fn a_legacy_request_with_nothing_to_say_has_no_meta() {
-        assert!(!RequestMeta::default().is_said_to_legacy(None));
+        assert!(!RequestMeta::default().is_sent_to_legacy(None));
     }
 }

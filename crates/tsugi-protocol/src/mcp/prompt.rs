@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 
-use crate::json::{Object, Raw};
+use crate::json::{JsonObject, RawJson};
 
 /// A prompt: its name, its arguments and the raw description.
 #[derive(Debug, Clone)]
-pub struct Prompt {
+pub struct PromptDescription {
     name: String,
-    object: Object,
+    object: JsonObject,
 }
 
 /// One argument of a prompt. Prompt arguments are always strings.
@@ -23,10 +23,10 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
-impl Prompt {
+impl PromptDescription {
     /// Reads one entry of `prompts/list`.
-    pub fn from_raw(raw: &Raw) -> Option<Self> {
-        let object = Object::of(raw)?;
+    pub fn from_raw(raw: &RawJson) -> Option<Self> {
+        let object = JsonObject::of(raw)?;
         let name = object.get_str("name")?.into_owned();
         Some(Self { name, object })
     }
@@ -38,21 +38,21 @@ impl Prompt {
 
     /// What it is, in words.
     pub fn description(&self) -> Option<String> {
-        self.object.get_shown("description")
+        self.object.get_lossy("description")
     }
 
     /// The arguments; none when they cannot be read.
     pub fn arguments(&self) -> Vec<PromptArgument> {
-        self.object.get("arguments").and_then(|arguments| arguments.to_shown().ok()).unwrap_or_default()
+        self.object.get("arguments").and_then(|arguments| arguments.to_lossy().ok()).unwrap_or_default()
     }
 
     /// The description as the server wrote it.
-    pub fn object(&self) -> &Object {
+    pub fn object(&self) -> &JsonObject {
         &self.object
     }
 
     /// The description with another name, everything else byte for byte.
-    pub fn renamed(&self, name: &str) -> Raw {
+    pub fn renamed(&self, name: &str) -> RawJson {
         super::tool::renamed(&self.object, "name", name)
     }
 }

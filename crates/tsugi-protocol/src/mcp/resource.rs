@@ -1,28 +1,28 @@
 //! A resource or a template as a server describes it.
 
-use crate::json::{Object, Raw};
+use crate::json::{JsonObject, RawJson};
 
 /// A resource or a resource template: its address (or pattern) and the raw description.
 #[derive(Debug, Clone)]
-pub struct Resource {
+pub struct ResourceDescription {
     uri: String,
     key: &'static str,
-    object: Object,
+    object: JsonObject,
 }
 
-impl Resource {
+impl ResourceDescription {
     /// Reads one entry of `resources/list`.
-    pub fn from_raw(raw: &Raw) -> Option<Self> {
+    pub fn from_raw(raw: &RawJson) -> Option<Self> {
         Self::read(raw, "uri")
     }
 
     /// Reads one entry of `resources/templates/list`.
-    pub fn template_from_raw(raw: &Raw) -> Option<Self> {
+    pub fn template_from_raw(raw: &RawJson) -> Option<Self> {
         Self::read(raw, "uriTemplate")
     }
 
-    fn read(raw: &Raw, key: &'static str) -> Option<Self> {
-        let object = Object::of(raw)?;
+    fn read(raw: &RawJson, key: &'static str) -> Option<Self> {
+        let object = JsonObject::of(raw)?;
         let uri = object.get_str(key)?.into_owned();
         Some(Self { uri, key, object })
     }
@@ -34,12 +34,12 @@ impl Resource {
 
     /// The name for people.
     pub fn name(&self) -> Option<String> {
-        self.object.get_shown("title").or_else(|| self.object.get_shown("name"))
+        self.object.get_lossy("title").or_else(|| self.object.get_lossy("name"))
     }
 
     /// What it is, in words.
     pub fn description(&self) -> Option<String> {
-        self.object.get_shown("description")
+        self.object.get_lossy("description")
     }
 
     /// The media type of its contents.
@@ -48,12 +48,12 @@ impl Resource {
     }
 
     /// The description as the server wrote it.
-    pub fn object(&self) -> &Object {
+    pub fn object(&self) -> &JsonObject {
         &self.object
     }
 
     /// The description with another address, everything else byte for byte.
-    pub fn moved(&self, uri: &str) -> Raw {
+    pub fn with_uri(&self, uri: &str) -> RawJson {
         super::tool::renamed(&self.object, self.key, uri)
     }
 }

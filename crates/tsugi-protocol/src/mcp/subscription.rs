@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::Method;
-use crate::rpc::Notification;
+use crate::rpc::RpcNotification;
 
 /// The filter of `subscriptions/listen`
 /// ([Notification Filter](https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions#notification-filter)).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct SubscriptionFilter {
     /// Changes of the tool list.
     pub tools: bool,
     /// Changes of the prompt list.
@@ -20,14 +20,14 @@ pub struct Filter {
     pub uris: BTreeSet<String>,
 }
 
-impl Filter {
+impl SubscriptionFilter {
     /// Every list, no single resource.
     pub fn lists() -> Self {
         Self { tools: true, prompts: true, resources: true, uris: BTreeSet::new() }
     }
 
     /// Reads the `notifications` of a listen request or of its acknowledgment.
-    pub fn from_object(object: &Object) -> Self {
+    pub fn from_object(object: &JsonObject) -> Self {
         let flag = |key| object.get_bytes(key) == Some(b"true");
         let uris = object.get("resourceSubscriptions").and_then(|uris| uris.to::<Vec<String>>().ok());
         Self {
@@ -39,9 +39,9 @@ impl Filter {
     }
 
     /// The filter as JSON; what is not wanted is left out.
-    pub fn to_raw(&self) -> Raw {
-        let mut filter = Splice::with_capacity(128);
-        let wanted = Raw::literal("true");
+    pub fn to_raw(&self) -> RawJson {
+        let mut filter = ObjectWriter::with_capacity(128);
+        let wanted = RawJson::literal("true");
         for (key, is_wanted) in [
             ("toolsListChanged", self.tools),
             ("promptsListChanged", self.prompts),
@@ -52,13 +52,13 @@ impl Filter {
             }
         }
         if !self.uris.is_empty() {
-            filter.raw("resourceSubscriptions", &Raw::from_value(&self.uris));
+            filter.raw("resourceSubscriptions", &RawJson::from_value(&self.uris));
         }
         filter.finish()
     }
 
     /// True when this change is wanted.
-    pub fn wants(&self, change: &Notification) -> bool {
+    pub fn wants(&self, change: &RpcNotification) -> bool {
         match change.method {
             Method::ToolsChanged => self.tools,
             Method::PromptsChanged => self.prompts,
@@ -77,23 +77,23 @@ impl Filter {
 }
 
 /// A notification tagged with the subscription that it belongs to.
-pub fn tagged(change: &Notification, subscription: &Raw) -> Notification {
+pub fn tagged(change: &RpcNotification, subscription: &RawJson) -> RpcNotification {
     let params = change.params_object();
-    let mut meta = Splice::with_capacity(64);
+    let mut meta = ObjectWriter::with_capacity(64);
     meta.raw(super::meta::SUBSCRIPTION_ID, subscription);
     if let Some(old) = params.get_object("_meta") {
         meta.members(&old, |key| key != super::meta::SUBSCRIPTION_ID);
     }
-    let mut tagged = Splice::with_capacity(params.bytes().len() + 64);
-    tagged.raw("_meta", &meta.finish()).members_but(&params, &["_meta"]);
+    let mut tagged = ObjectWriter::with_capacity(params.bytes().len() + 64);
+    tagged.raw("_meta", &meta.finish()).members_except(&params, &["_meta"]);
     change.with_params(Some(tagged.finish()))
 }
 
 /// The acknowledgment that must come first on a subscription.
-pub fn acknowledgment(filter: &Filter, subscription: &Raw) -> Notification {
-    let mut params = Splice::with_capacity(128);
+pub fn acknowledgment(filter: &SubscriptionFilter, subscription: &RawJson) -> RpcNotification {
+    let mut params = ObjectWriter::with_capacity(128);
     params.raw("notifications", &filter.to_raw());
-    tagged(&Notification::new(Method::SubscriptionAcknowledged, Some(params.finish())), subscription)
+    tagged(&RpcNotification::new(Method::SubscriptionAcknowledged, Some(params.finish())), subscription)
 }
 
 #[cfg(test)]
@@ -102,23 +102,24 @@ mod tests {
 
     #[test]
     fn a_filter_reads_back_and_decides() {
-        let filter = Filter::from_object(&Object::from(serde_json::json!({
+        let filter = SubscriptionFilter::from_object(&JsonObject::from(serde_json::json!({
             "toolsListChanged": true, "promptsListChanged": false, "resourceSubscriptions": ["a:b"]
         })));
         assert_eq!(filter.to_raw().as_str(), r#"{"toolsListChanged":true,"resourceSubscriptions":["a:b"]}"#);
-        let updated =
-            |uri: &str| Notification::new(Method::ResourceUpdated, Some(Raw::from(serde_json::json!({"uri": uri}))));
+        let updated = |uri: &str| {
+            RpcNotification::new(Method::ResourceUpdated, Some(RawJson::from(serde_json::json!({"uri": uri}))))
+        };
         assert!(filter.wants(&updated("a:b")) && !filter.wants(&updated("a:c")));
-        assert!(!filter.wants(&Notification::new(Method::PromptsChanged, None)));
+        assert!(!filter.wants(&RpcNotification::new(Method::PromptsChanged, None)));
     }
 
     #[test]
     fn a_tag_replaces_an_older_one_and_keeps_the_rest() {
-        let change = Notification::new(
+        let change = RpcNotification::new(
             Method::ToolsChanged,
-            Some(Raw::literal(r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":9,"x":1},"y":2}"#)),
+            Some(RawJson::literal(r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":9,"x":1},"y":2}"#)),
         );
-        let tagged = tagged(&change, &Raw::literal("\"s\""));
+        let tagged = tagged(&change, &RawJson::literal("\"s\""));
         assert_eq!(
             tagged.params.unwrap().as_str(),
             r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"s","x":1},"y":2}"#

@@ -2,19 +2,19 @@
 
 pub mod result;
 
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 
 /// A tool. Its description is kept byte for byte; only the name is ever rewritten.
 #[derive(Debug, Clone)]
-pub struct Tool {
+pub struct ToolDescription {
     name: String,
-    object: Object,
+    object: JsonObject,
 }
 
-impl Tool {
+impl ToolDescription {
     /// Reads one entry of a tool list; `None` when it has no name.
-    pub fn from_raw(raw: &Raw) -> Option<Self> {
-        let object = Object::of(raw)?;
+    pub fn from_raw(raw: &RawJson) -> Option<Self> {
+        let object = JsonObject::of(raw)?;
         let name = object.get_str("name")?.into_owned();
         Some(Self { name, object })
     }
@@ -26,27 +26,27 @@ impl Tool {
 
     /// The title for people, wherever the revision put it.
     pub fn title(&self) -> Option<String> {
-        let annotated = || self.object.get_object("annotations").and_then(|object| object.get_shown("title"));
-        self.object.get_shown("title").or_else(annotated)
+        let annotated = || self.object.get_object("annotations").and_then(|object| object.get_lossy("title"));
+        self.object.get_lossy("title").or_else(annotated)
     }
 
     /// The description for the model.
     pub fn description(&self) -> Option<String> {
-        self.object.get_shown("description")
+        self.object.get_lossy("description")
     }
 
     /// The schema of the arguments.
-    pub fn input_schema(&self) -> Option<Raw> {
+    pub fn input_schema(&self) -> Option<RawJson> {
         self.object.get("inputSchema")
     }
 
     /// The schema of the structured result.
-    pub fn output_schema(&self) -> Option<Raw> {
+    pub fn output_schema(&self) -> Option<RawJson> {
         self.object.get("outputSchema")
     }
 
     /// The hints about its behaviour. They are a server's claim, not a proof.
-    pub fn annotations(&self) -> Option<Raw> {
+    pub fn annotations(&self) -> Option<RawJson> {
         self.object.get("annotations")
     }
 
@@ -65,25 +65,25 @@ impl Tool {
     }
 
     /// The description as the server wrote it.
-    pub fn object(&self) -> &Object {
+    pub fn object(&self) -> &JsonObject {
         &self.object
     }
 
     /// The description with another name, everything else byte for byte.
-    pub fn renamed(&self, name: &str) -> Raw {
+    pub fn renamed(&self, name: &str) -> RawJson {
         renamed(&self.object, "name", name)
     }
 }
 
 /// True for a result in which a tool says that it failed
 /// ([tool execution errors](https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling)).
-pub fn is_error(result: &Object) -> bool {
+pub fn is_error(result: &JsonObject) -> bool {
     result.get_bytes("isError") == Some(b"true")
 }
 
 /// An entry of a list with another value under `key`, everything else byte for byte and in place.
-pub(crate) fn renamed(object: &Object, key: &str, value: &str) -> Raw {
-    let mut entry = Splice::with_capacity(object.bytes().len() + value.len());
+pub(crate) fn renamed(object: &JsonObject, key: &str, value: &str) -> RawJson {
+    let mut entry = ObjectWriter::with_capacity(object.bytes().len() + value.len());
     for member in object.members() {
         if object.key(*member) == key {
             entry.string(key, value);
@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn renaming_changes_the_name_alone() {
-        let raw = Raw::literal(
+        let raw = RawJson::literal(
             r#"{"x":1,"name":"a","inputSchema":{"type":"object","b":0,"a":1.0},"annotations":{"readOnlyHint":true}}"#,
         );
-        let tool = Tool::from_raw(&raw).unwrap();
+        let tool = ToolDescription::from_raw(&raw).unwrap();
         assert!(tool.is_read_only() && !tool.is_idempotent());
         assert_eq!(
             tool.renamed("s__a").as_str(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A protocol revision that tsugi speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
+pub enum ProtocolVersion {
     /// Two-endpoint HTTP+SSE, no header for the version.
     V2024_11_05,
     /// Streamable HTTP, batches.
@@ -26,23 +26,28 @@ pub enum Era {
     Modern,
 }
 
-impl Version {
+impl ProtocolVersion {
     /// Every revision, oldest first.
-    pub const ALL: [Version; 5] =
-        [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25, Version::V2026_07_28];
+    pub const ALL: [ProtocolVersion; 5] = [
+        ProtocolVersion::V2024_11_05,
+        ProtocolVersion::V2025_03_26,
+        ProtocolVersion::V2025_06_18,
+        ProtocolVersion::V2025_11_25,
+        ProtocolVersion::V2026_07_28,
+    ];
     /// The newest revision.
-    pub const LATEST: Version = Version::V2026_07_28;
+    pub const LATEST: ProtocolVersion = ProtocolVersion::V2026_07_28;
     /// The newest revision that opens with `initialize`.
-    pub const LATEST_LEGACY: Version = Version::V2025_11_25;
+    pub const LATEST_LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
     /// The date on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Version::V2024_11_05 => "2024-11-05",
-            Version::V2025_03_26 => "2025-03-26",
-            Version::V2025_06_18 => "2025-06-18",
-            Version::V2025_11_25 => "2025-11-25",
-            Version::V2026_07_28 => "2026-07-28",
+            ProtocolVersion::V2024_11_05 => "2024-11-05",
+            ProtocolVersion::V2025_03_26 => "2025-03-26",
+            ProtocolVersion::V2025_06_18 => "2025-06-18",
+            ProtocolVersion::V2025_11_25 => "2025-11-25",
+            ProtocolVersion::V2026_07_28 => "2026-07-28",
         }
     }
 
@@ -53,7 +58,7 @@ impl Version {
 
     /// The era it belongs to.
     pub fn era(self) -> Era {
-        if self >= Version::V2026_07_28 { Era::Modern } else { Era::Legacy }
+        if self >= ProtocolVersion::V2026_07_28 { Era::Modern } else { Era::Legacy }
     }
 
     /// The revision to answer an `initialize` with: the one asked for, if it is legacy and known, else our newest.
@@ -62,7 +67,7 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ProtocolVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -90,16 +95,16 @@ mod tests {
 
     #[test]
     fn dates_read_back_and_only_the_newest_is_modern() {
-        for version in Version::ALL {
-            assert_eq!(Version::parse(version.as_str()), Some(version));
-            assert_eq!(version.era() == Era::Modern, version == Version::LATEST);
+        for version in ProtocolVersion::ALL {
+            assert_eq!(ProtocolVersion::parse(version.as_str()), Some(version));
+            assert_eq!(version.era() == Era::Modern, version == ProtocolVersion::LATEST);
         }
     }
 
     #[test]
     fn an_unknown_or_modern_wish_in_initialize_gets_the_newest_legacy_revision() {
-        assert_eq!(Version::negotiate_legacy("2024-11-05"), Version::V2024_11_05);
-        assert_eq!(Version::negotiate_legacy("2026-07-28"), Version::V2025_11_25);
-        assert_eq!(Version::negotiate_legacy("1999-01-01"), Version::V2025_11_25);
+        assert_eq!(ProtocolVersion::negotiate_legacy("2024-11-05"), ProtocolVersion::V2024_11_05);
+        assert_eq!(ProtocolVersion::negotiate_legacy("2026-07-28"), ProtocolVersion::V2025_11_25);
+        assert_eq!(ProtocolVersion::negotiate_legacy("1999-01-01"), ProtocolVersion::V2025_11_25);
     }
 }

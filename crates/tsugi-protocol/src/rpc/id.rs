@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-use crate::json::Raw;
+use crate::json::RawJson;
 
 /// The id of a request, as the JSON token it was written as. It is echoed verbatim.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Id(Raw);
+pub struct RequestId(RawJson);
 
-impl Id {
+impl RequestId {
     /// An id from a JSON value; only strings and numbers are ids (`null` is not, see
     /// [Requests](https://modelcontextprotocol.io/specification/2026-07-28/basic#requests)).
-    pub fn from_raw(raw: Raw) -> Option<Self> {
+    pub fn from_raw(raw: RawJson) -> Option<Self> {
         matches!(raw.bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(Self(raw))
     }
 
     /// A number of our own.
     pub fn number(value: u64) -> Self {
-        Self(Raw::from_value(&value))
+        Self(RawJson::from_value(&value))
     }
 
     /// The JSON token.
-    pub fn raw(&self) -> &Raw {
+    pub fn raw(&self) -> &RawJson {
         &self.0
     }
 
@@ -42,13 +42,13 @@ pub fn whole_number(token: &[u8]) -> Option<u64> {
     digits.split_first().and_then(|_| digits.iter().try_fold(0, add))
 }
 
-impl fmt::Debug for Id {
+impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
@@ -58,8 +58,8 @@ impl fmt::Display for Id {
 mod tests {
     use super::*;
 
-    fn id(text: &'static str) -> Option<Id> {
-        Id::from_raw(Raw::literal(text))
+    fn id(text: &'static str) -> Option<RequestId> {
+        RequestId::from_raw(RawJson::literal(text))
     }
 
     #[test]

@@ -3,69 +3,69 @@
 use bytes::Bytes;
 
 use super::error::RpcError;
-use super::id::Id;
-use crate::json::{Object, Raw, ScanError, Splice};
+use super::id::RequestId;
+use crate::json::{JsonObject, ObjectWriter, RawJson, ScanError};
 use crate::mcp::Method;
 
 /// A message from a peer.
 #[derive(Debug, Clone)]
-pub enum Message {
+pub enum RpcMessage {
     /// Wants exactly one response.
-    Request(Request),
+    Request(RpcRequest),
     /// Wants no response.
-    Notification(Notification),
+    Notification(RpcNotification),
     /// Answers a request.
-    Response(Response),
+    Response(RpcResponse),
 }
 
 /// A message with what is in it. Objects with duplicate keys are not given.
 #[derive(Debug)]
-pub struct Parsed {
+pub struct ParsedMessage {
     /// The message.
-    pub message: Message,
+    pub message: RpcMessage,
     /// Its parameters as an object; a message without parameters has empty ones, and a response none.
-    pub params: Option<Object>,
+    pub params: Option<JsonObject>,
     /// The `_meta` of its parameters.
-    pub meta: Option<Object>,
+    pub meta: Option<JsonObject>,
 }
 
 /// A request. Members of the envelope that JSON-RPC does not know are kept.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct RpcRequest {
     /// Its id, echoed in the answer.
-    pub id: Id,
+    pub id: RequestId,
     /// What is asked.
     pub method: Method,
     /// With what, when anything.
-    pub params: Option<Raw>,
+    pub params: Option<RawJson>,
     extra: Bytes,
 }
 
 /// A notification.
 #[derive(Debug, Clone)]
-pub struct Notification {
+pub struct RpcNotification {
     /// What happened.
     pub method: Method,
     /// To what, when said.
-    pub params: Option<Raw>,
+    pub params: Option<RawJson>,
     extra: Bytes,
 }
 
 /// A response.
 #[derive(Debug, Clone)]
-pub struct Response {
+pub struct RpcResponse {
     /// The request it answers; absent when the peer could not read the request's id.
-    pub id: Option<Id>,
+    pub id: Option<RequestId>,
     /// The answer.
-    pub body: Body,
+    pub body: ResponsePayload,
     extra: Bytes,
 }
 
 /// What a response carries.
 #[derive(Debug, Clone)]
-pub enum Body {
+pub enum ResponsePayload {
     /// A result.
-    Result(Raw),
+    Result(RawJson),
     /// An error.
     Error(RpcError),
 }
@@ -81,34 +81,34 @@ pub enum MessageError {
     Envelope(&'static str),
 }
 
-impl Message {
+impl RpcMessage {
     /// Reads one message. The payloads share the buffer of `bytes`.
     pub fn parse(bytes: Bytes) -> Result<Self, MessageError> {
-        Self::from_object(&Object::parse(bytes)?)
+        Self::from_object(&JsonObject::parse(bytes)?)
     }
 
     /// Reads one message together with its parameters and their `_meta`, in one pass.
-    pub fn parse_with_params(bytes: Bytes) -> Result<Parsed, MessageError> {
-        let (object, [params, meta]) = Object::parse_along(bytes, ["params", "_meta"])?;
+    pub fn parse_with_params(bytes: Bytes) -> Result<ParsedMessage, MessageError> {
+        let (object, [params, meta]) = JsonObject::parse_along(bytes, ["params", "_meta"])?;
         let message = Self::from_object(&object)?;
         let params = match &message {
-            Message::Request(request) => params.or_else(|| request.params_object()),
-            Message::Notification(notification) => params.or_else(|| Some(notification.params_object())),
-            Message::Response(_) => None,
+            RpcMessage::Request(request) => params.or_else(|| request.params_object()),
+            RpcMessage::Notification(notification) => params.or_else(|| Some(notification.params_object())),
+            RpcMessage::Response(_) => None,
         };
         // Written with an escape it was not seen on the way.
         let meta = params.as_ref().and_then(|params| meta.or_else(|| params.get_object("_meta")));
-        Ok(Parsed { message, params, meta })
+        Ok(ParsedMessage { message, params, meta })
     }
 
     /// Reads a message from an object whose members are known.
-    pub fn from_object(object: &Object) -> Result<Self, MessageError> {
+    pub fn from_object(object: &JsonObject) -> Result<Self, MessageError> {
         let ([version, id, method, params, result, error], others) =
             object.select(["jsonrpc", "id", "method", "params", "result", "error"]);
         if version.map(|version| object.value_bytes(version)) != Some(b"\"2.0\"") {
             return Err(MessageError::Envelope("the member `jsonrpc` must be \"2.0\""));
         }
-        let Some(method) = method else { return Response::from_object(object).map(Message::Response) };
+        let Some(method) = method else { return RpcResponse::from_object(object).map(RpcMessage::Response) };
         let method = object.value_str(method).ok_or(MessageError::Envelope("the member `method` must be a string"))?;
         let method = Method::from(method.as_ref());
         if result.is_some() || error.is_some() {
@@ -116,44 +116,44 @@ impl Message {
         }
         let params = params.map(|params| object.value(params));
         let extra = if others == 0 { Bytes::new() } else { unknown(object, &["jsonrpc", "id", "method", "params"]) };
-        let Some(id) = id else { return Ok(Message::Notification(Notification { method, params, extra })) };
-        let id = Id::from_raw(object.value(id));
+        let Some(id) = id else { return Ok(RpcMessage::Notification(RpcNotification { method, params, extra })) };
+        let id = RequestId::from_raw(object.value(id));
         let id = id.ok_or(MessageError::Envelope("the id must be a string or a number"))?;
-        Ok(Message::Request(Request { id, method, params, extra }))
+        Ok(RpcMessage::Request(RpcRequest { id, method, params, extra }))
     }
 
     /// Writes the message on one line, without a line end.
     pub fn to_bytes(&self) -> Bytes {
         match self {
-            Message::Request(request) => request.to_bytes(),
-            Message::Notification(notification) => notification.to_bytes(),
-            Message::Response(response) => response.to_bytes(),
+            RpcMessage::Request(request) => request.to_bytes(),
+            RpcMessage::Notification(notification) => notification.to_bytes(),
+            RpcMessage::Response(response) => response.to_bytes(),
         }
     }
 }
 
 /// The members of an envelope that JSON-RPC does not define, as they were written.
-fn unknown(object: &Object, known: &[&str]) -> Bytes {
+fn unknown(object: &JsonObject, known: &[&str]) -> Bytes {
     if object.members().len() <= known.len() && object.members().iter().all(|member| object.is_one_of(*member, known)) {
         return Bytes::new();
     }
-    let mut splice = Splice::with_capacity(0);
-    splice.members_but(object, known);
+    let mut splice = ObjectWriter::with_capacity(0);
+    splice.members_except(object, known);
     let written = splice.finish_bytes();
     written.slice(1..written.len() - 1)
 }
 
-impl Request {
+impl RpcRequest {
     /// A request of our own.
-    pub fn new(id: Id, method: Method, params: Option<Raw>) -> Self {
+    pub fn new(id: RequestId, method: Method, params: Option<RawJson>) -> Self {
         Self { id, method, params, extra: Bytes::new() }
     }
 
     /// The parameters as an object; the empty object when there are none.
-    pub fn params_object(&self) -> Option<Object> {
+    pub fn params_object(&self) -> Option<JsonObject> {
         match &self.params {
-            None => Some(Object::empty()),
-            Some(params) => Object::of(params),
+            None => Some(JsonObject::empty()),
+            Some(params) => JsonObject::of(params),
         }
     }
 
@@ -169,9 +169,9 @@ impl Request {
 }
 
 /// Writes a request on one line: the id and the parameters may be another caller's bytes.
-pub fn write_request(id: &Id, method: &str, params: Option<&Raw>, extra: &Bytes) -> Bytes {
+pub fn write_request(id: &RequestId, method: &str, params: Option<&RawJson>, extra: &Bytes) -> Bytes {
     let size = method.len() + params.map_or(0, |params| params.bytes().len()) + extra.len() + 64;
-    let mut splice = Splice::with_capacity(size);
+    let mut splice = ObjectWriter::with_capacity(size);
     splice.string("jsonrpc", "2.0").raw("id", id.raw()).string("method", method);
     if let Some(params) = params {
         splice.raw("params", params);
@@ -181,9 +181,9 @@ pub fn write_request(id: &Id, method: &str, params: Option<&Raw>, extra: &Bytes)
 }
 
 /// Writes a request of our own on one line, with a number as its id: the shape of every call upstream.
-pub fn write_numbered(id: u64, method: &str, params: Option<&Raw>) -> Bytes {
+pub fn write_numbered(id: u64, method: &str, params: Option<&RawJson>) -> Bytes {
     let size = method.len() + params.map_or(0, |params| params.bytes().len()) + 80;
-    let mut splice = Splice::with_capacity(size);
+    let mut splice = ObjectWriter::with_capacity(size);
     splice.string("jsonrpc", "2.0").number("id", id).string("method", method);
     if let Some(params) = params {
         splice.raw("params", params);
@@ -191,25 +191,26 @@ pub fn write_numbered(id: u64, method: &str, params: Option<&Raw>) -> Bytes {
     crate::json::write::on_one_line(&splice.finish_bytes())
 }
 
-impl Notification {
+impl RpcNotification {
     /// A notification of our own.
-    pub fn new(method: Method, params: Option<Raw>) -> Self {
+    pub fn new(method: Method, params: Option<RawJson>) -> Self {
         Self { method, params, extra: Bytes::new() }
     }
 
     /// The parameters as an object; the empty object when there are none.
-    pub fn params_object(&self) -> Object {
-        self.params.as_ref().and_then(Object::of).unwrap_or_else(Object::empty)
+    pub fn params_object(&self) -> JsonObject {
+        self.params.as_ref().and_then(JsonObject::of).unwrap_or_else(JsonObject::empty)
     }
 
     /// The same notification with other parameters; unknown members of the envelope stay.
-    pub fn with_params(&self, params: Option<Raw>) -> Self {
+    pub fn with_params(&self, params: Option<RawJson>) -> Self {
         Self { method: self.method.clone(), params, extra: self.extra.clone() }
     }
 
     /// Writes the notification on one line.
     pub fn to_bytes(&self) -> Bytes {
-        let mut splice = Splice::with_capacity(64 + self.params.as_ref().map_or(0, |params| params.bytes().len()));
+        let mut splice =
+            ObjectWriter::with_capacity(64 + self.params.as_ref().map_or(0, |params| params.bytes().len()));
         splice.string("jsonrpc", "2.0").string("method", self.method.as_str());
         if let Some(params) = &self.params {
             splice.raw("params", params);
@@ -219,31 +220,31 @@ impl Notification {
     }
 }
 
-impl Response {
+impl RpcResponse {
     /// A response with a result.
-    pub fn result(id: Id, result: Raw) -> Self {
-        Self { id: Some(id), body: Body::Result(result), extra: Bytes::new() }
+    pub fn result(id: RequestId, result: RawJson) -> Self {
+        Self { id: Some(id), body: ResponsePayload::Result(result), extra: Bytes::new() }
     }
 
     /// A response with an error.
-    pub fn error(id: Option<Id>, error: RpcError) -> Self {
-        Self { id, body: Body::Error(error), extra: Bytes::new() }
+    pub fn error(id: Option<RequestId>, error: RpcError) -> Self {
+        Self { id, body: ResponsePayload::Error(error), extra: Bytes::new() }
     }
 
     /// Reads a response. `"error":null` beside a result is not an error; a result beside an error is
     /// refused, since two readers could disagree about it.
-    pub fn from_object(object: &Object) -> Result<Self, MessageError> {
+    pub fn from_object(object: &JsonObject) -> Result<Self, MessageError> {
         let error = object.get("error").filter(|error| !error.is_null());
         let body = match (object.get("result"), error) {
-            (Some(result), None) => Body::Result(result),
-            (None, Some(error)) => Body::Error(
+            (Some(result), None) => ResponsePayload::Result(result),
+            (None, Some(error)) => ResponsePayload::Error(
                 RpcError::from_raw(&error).ok_or(MessageError::Envelope("the member `error` must be an object"))?,
             ),
             (Some(_), Some(_)) => return Err(MessageError::Envelope("both a result and an error")),
             (None, None) => return Err(MessageError::Envelope("neither a method, a result nor an error")),
         };
-        let id = object.get("id").and_then(Id::from_raw);
-        if id.is_none() && matches!(body, Body::Result(_)) {
+        let id = object.get("id").and_then(RequestId::from_raw);
+        if id.is_none() && matches!(body, ResponsePayload::Result(_)) {
             return Err(MessageError::Envelope("a result without an id"));
         }
         Ok(Self { id, body, extra: unknown(object, &["jsonrpc", "id", "result", "error"]) })
@@ -257,15 +258,15 @@ impl Response {
     /// Writes the response on one line.
     pub fn to_bytes(&self) -> Bytes {
         // Room for all of it: growing to the size of a large result would copy it again and again.
-        let size = if let Body::Result(result) = &self.body { result.bytes().len() } else { 256 };
-        let mut splice = Splice::with_capacity(size + self.extra.len() + 96);
+        let size = if let ResponsePayload::Result(result) = &self.body { result.bytes().len() } else { 256 };
+        let mut splice = ObjectWriter::with_capacity(size + self.extra.len() + 96);
         splice.string("jsonrpc", "2.0");
         if let Some(id) = &self.id {
             splice.raw("id", id.raw());
         }
         match &self.body {
-            Body::Result(result) => splice.raw("result", result),
-            Body::Error(error) => splice.raw("error", &error.raw()),
+            ResponsePayload::Result(result) => splice.raw("result", result),
+            ResponsePayload::Error(error) => splice.raw("error", &error.raw()),
         };
         splice.written(&self.extra);
         crate::json::write::on_one_line(&splice.finish_bytes())
@@ -276,8 +277,8 @@ impl Response {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Message, MessageError> {
-        Message::parse(Bytes::copy_from_slice(text.as_bytes()))
+    fn parse(text: &str) -> Result<RpcMessage, MessageError> {
+        RpcMessage::parse(Bytes::copy_from_slice(text.as_bytes()))
     }
 
     #[test]
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn parameters_are_read_in_the_same_pass_or_not_at_all() {
-        let parsed = |text: &'static str| Message::parse_with_params(Bytes::from_static(text.as_bytes())).unwrap();
+        let parsed = |text: &'static str| RpcMessage::parse_with_params(Bytes::from_static(text.as_bytes())).unwrap();
         let params = |text: &'static str| parsed(text).params;
         for text in [
             r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"_meta":{"b":2}}}"#,
@@ -343,6 +344,6 @@ mod tests {
     #[test]
     fn a_null_error_beside_a_result_is_no_error() {
         let message = parse(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":null}"#).unwrap();
-        assert!(matches!(message, Message::Response(Response { body: Body::Result(_), .. })));
+        assert!(matches!(message, RpcMessage::Response(RpcResponse { body: ResponsePayload::Result(_), .. })));
     }
 }

@@ -16,20 +16,20 @@ const GENERATION_MASK: u64 = (1 << (53 - INDEX_BITS)) - 1;
 /// Calls in flight on one link. `T` is what arrives for a call: notes, questions, the answer.
 /// `G` is what is remembered of the call itself.
 #[derive(Debug)]
-pub struct Pending<T, G = ()> {
-    table: Mutex<Table<T, G>>,
+pub struct PendingCalls<T, G = ()> {
+    table: Mutex<PendingTable<T, G>>,
 }
 
 #[derive(Debug)]
-struct Table<T, G> {
-    slots: Slab<Slot<T, G>>,
+struct PendingTable<T, G> {
+    slots: Slab<PendingSlot<T, G>>,
     opened: u64,
     is_closed: bool,
 }
 
 /// The first arrival lies in the slot itself: a call without notes never allocates a queue.
 #[derive(Debug)]
-struct Slot<T, G> {
+struct PendingSlot<T, G> {
     generation: u64,
     tag: G,
     waker: Option<Waker>,
@@ -39,34 +39,35 @@ struct Slot<T, G> {
 
 /// Why a call cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenError {
+pub enum OpenCallError {
     /// The link is gone.
     Closed,
     /// As many calls are in flight as the table can number.
     Full,
 }
 
-impl<T, G> Default for Pending<T, G> {
+impl<T, G> Default for PendingCalls<T, G> {
     fn default() -> Self {
-        Self { table: Mutex::new(Table { slots: Slab::new(), opened: 0, is_closed: false }) }
+        Self { table: Mutex::new(PendingTable { slots: Slab::new(), opened: 0, is_closed: false }) }
     }
 }
 
-impl<T, G> Pending<T, G> {
+impl<T, G> PendingCalls<T, G> {
     /// Opens a slot. Dropping the ticket forgets the call; what arrives for it later is refused.
-    pub fn open(self: &Arc<Self>, tag: G) -> Result<Ticket<T, G>, OpenError> {
+    pub fn open(self: &Arc<Self>, tag: G) -> Result<CallTicket<T, G>, OpenCallError> {
         let mut table = self.table.lock();
         if table.is_closed {
-            return Err(OpenError::Closed);
+            return Err(OpenCallError::Closed);
         }
         if table.slots.len() as u64 > INDEX_MASK {
-            return Err(OpenError::Full);
+            return Err(OpenCallError::Full);
         }
         table.opened += 1;
         let generation = table.opened & GENERATION_MASK;
-        let index = table.slots.insert(Slot { generation, tag, waker: None, first: None, rest: VecDeque::new() });
+        let index =
+            table.slots.insert(PendingSlot { generation, tag, waker: None, first: None, rest: VecDeque::new() });
         let key = generation << INDEX_BITS | index as u64;
-        Ok(Ticket { pending: self.clone(), key, in_flight: table.slots.len() as u32 })
+        Ok(CallTicket { pending: self.clone(), key, in_flight: table.slots.len() as u32 })
     }
 
     /// Puts an arrival into its call's slot and wakes the waiter. An unknown key gives the arrival back.
@@ -78,7 +79,7 @@ impl<T, G> Pending<T, G> {
         Ok(())
     }
 
-    /// Like [`Pending::post`] for arrivals that may be dropped: no more than `limit` wait in one slot.
+    /// Like [`PendingCalls::post`] for arrivals that may be dropped: no more than `limit` wait in one slot.
     /// A server that floods a slow caller with notes loses notes, never answers.
     pub fn post_bounded(&self, key: u64, arrival: T, limit: usize) -> Result<(), T> {
         let mut table = self.table.lock();
@@ -148,8 +149,8 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-impl<T, G> Table<T, G> {
-    fn slot(&mut self, key: u64) -> Option<&mut Slot<T, G>> {
+impl<T, G> PendingTable<T, G> {
+    fn slot(&mut self, key: u64) -> Option<&mut PendingSlot<T, G>> {
         let slot = self.slots.get_mut((key & INDEX_MASK) as usize)?;
         (slot.generation == key >> INDEX_BITS).then_some(slot)
     }
@@ -163,7 +164,7 @@ impl<T, G> Table<T, G> {
     }
 }
 
-impl<T, G> Slot<T, G> {
+impl<T, G> PendingSlot<T, G> {
     fn push(&mut self, arrival: T) {
         if self.first.is_none() && self.rest.is_empty() {
             self.first = Some(arrival);
@@ -179,13 +180,13 @@ impl<T, G> Slot<T, G> {
 
 /// The right to what arrives for one call.
 #[derive(Debug)]
-pub struct Ticket<T, G = ()> {
-    pending: Arc<Pending<T, G>>,
+pub struct CallTicket<T, G = ()> {
+    pending: Arc<PendingCalls<T, G>>,
     key: u64,
     in_flight: u32,
 }
 
-impl<T, G> Ticket<T, G> {
+impl<T, G> CallTicket<T, G> {
     /// The number to use as request id and progress token.
     pub fn key(&self) -> u64 {
         self.key
@@ -216,7 +217,7 @@ impl<T, G> Ticket<T, G> {
     }
 }
 
-impl<T, G> Drop for Ticket<T, G> {
+impl<T, G> Drop for CallTicket<T, G> {
     fn drop(&mut self) {
         let mut table = self.pending.table.lock();
         // The slot is taken out under the lock and dropped after it: an arrival may own other tickets.
@@ -230,7 +231,7 @@ impl<T, G> Drop for Ticket<T, G> {
 mod tests {
     use super::*;
 
-    fn take<T>(ticket: &mut Ticket<T>) -> Option<T> {
+    fn take<T>(ticket: &mut CallTicket<T>) -> Option<T> {
         match ticket.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(arrival) => Some(arrival),
             Poll::Pending => None,
@@ -239,7 +240,7 @@ mod tests {
 
     #[test]
     fn arrivals_come_in_order_and_only_to_their_own_call() {
-        let pending = Arc::new(Pending::<_, ()>::default());
+        let pending = Arc::new(PendingCalls::<_, ()>::default());
         let (mut one, mut two) = (pending.open(()).unwrap(), pending.open(()).unwrap());
         for arrival in ["a", "b", "c"] {
             pending.post(one.key(), arrival).unwrap();
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_to_a_forgotten_call_never_reaches_the_next_one() {
-        let pending = Arc::new(Pending::<_, ()>::default());
+        let pending = Arc::new(PendingCalls::<_, ()>::default());
         let old = pending.open(()).unwrap();
         let old_key = old.key();
         drop(old);
@@ -266,24 +267,24 @@ mod tests {
 
     #[test]
     fn keys_stay_below_two_to_the_fifty_third() {
-        let pending: Arc<Pending<()>> = Arc::new(Pending::<_, ()>::default());
+        let pending: Arc<PendingCalls<()>> = Arc::new(PendingCalls::<_, ()>::default());
         pending.table.lock().opened = u64::MAX / 2;
         assert!(pending.open(()).unwrap().key() < 1 << 53);
     }
 
     #[test]
     fn closing_reaches_every_call_after_what_arrived_before() {
-        let pending = Arc::new(Pending::<_, ()>::default());
+        let pending = Arc::new(PendingCalls::<_, ()>::default());
         let (mut one, mut two) = (pending.open(()).unwrap(), pending.open(()).unwrap());
         pending.post(one.key(), "answer").unwrap();
         pending.close(|| "lost");
         assert_eq!((take(&mut one), take(&mut one), take(&mut two)), (Some("answer"), Some("lost"), Some("lost")));
-        assert_eq!(pending.open(()).unwrap_err(), OpenError::Closed);
+        assert_eq!(pending.open(()).unwrap_err(), OpenCallError::Closed);
     }
 
     #[test]
     fn a_flood_of_notes_is_bounded_but_the_answer_still_arrives() {
-        let pending = Arc::new(Pending::<_, ()>::default());
+        let pending = Arc::new(PendingCalls::<_, ()>::default());
         let mut ticket = pending.open(()).unwrap();
         for note in 0..1000 {
             pending.post_bounded(ticket.key(), note, 8).unwrap();

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::json::write::on_one_line;
 
 /// Reads `arguments`; the error names the argument and what was expected of it.
-pub(super) fn read<T: DeserializeOwned>(arguments: &Raw) -> Result<T, String> {
+pub(super) fn read<T: DeserializeOwned>(arguments: &RawJson) -> Result<T, String> {
     arguments.to().map_err(|error| {
         let text = on_one_line(arguments.bytes());
         // Read again on one line, so that the column of the error is its offset.
@@ -75,7 +75,7 @@ mod tests {
 
     #[track_caller]
     fn check(arguments: &'static str, expected: &str) {
-        assert_eq!(read::<Order>(&Raw::literal(arguments)).unwrap_err(), expected);
+        assert_eq!(read::<Order>(&RawJson::literal(arguments)).unwrap_err(), expected);
     }
 
     #[test]

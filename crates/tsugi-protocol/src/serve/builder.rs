@@ -5,45 +5,45 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::json::{Object, Raw, Splice};
-use crate::mcp::freshness::{CacheScope, Freshness};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
+use crate::mcp::cache_hints::{CacheHints, CacheScope};
 
-use super::completion::{CompletionHandler, CompletionRequest, CompletionWork, Completions};
-use super::context::Context;
-use super::error::Error;
-use super::output::IntoOutput;
+use super::completion::{CompletionFuture, CompletionHandler, CompletionRequest, CompletionValues};
+use super::context::HandlerContext;
+use super::error::HandlerError;
+use super::output::IntoToolOutput;
 use super::prompt::BoundPrompt;
 use super::resource::{BoundResource, BoundTemplate};
-use super::server::{Features, Offer, Server};
-use super::subscription::Prepare;
-use super::tool::{BoundTool, Tool};
+use super::server::{InProcessServer, ServerFeatures, ServerOffer};
+use super::subscription::PrepareHook;
+use super::tool::{BoundTool, ToolBuilder};
 
 /// A server on its way to being one.
-pub struct Builder {
-    info: Vec<(String, Raw)>,
+pub struct ServerBuilder {
+    info: Vec<(String, RawJson)>,
     instructions: Option<String>,
-    offer: Offer,
-    features: Features,
+    offer: ServerOffer,
+    features: ServerFeatures,
     completion: Option<CompletionHandler>,
     can_log: bool,
-    extensions: Vec<(String, Raw)>,
-    list_freshness: Freshness,
+    extensions: Vec<(String, RawJson)>,
+    list_freshness: CacheHints,
     page_size: usize,
-    before_watching: Option<Prepare>,
+    before_watching: Option<PrepareHook>,
 }
 
-impl Builder {
+impl ServerBuilder {
     pub(super) fn new(name: &str, version: &str) -> Self {
         Self {
-            info: vec![("name".into(), Raw::string(name)), ("version".into(), Raw::string(version))],
+            info: vec![("name".into(), RawJson::string(name)), ("version".into(), RawJson::string(version))],
             instructions: None,
-            offer: Offer::default(),
-            features: Features::default(),
+            offer: ServerOffer::default(),
+            features: ServerFeatures::default(),
             completion: None,
             can_log: false,
             extensions: Vec::new(),
             // The lists are the same for everyone, and listeners hear of changes at once.
-            list_freshness: Freshness { ttl_ms: 60_000, scope: CacheScope::Public },
+            list_freshness: CacheHints { ttl_ms: 60_000, scope: CacheScope::Public },
             page_size: usize::MAX,
             before_watching: None,
         }
@@ -51,11 +51,11 @@ impl Builder {
 
     /// With a title for people.
     pub fn title(self, title: &str) -> Self {
-        self.info("title", Raw::string(title))
+        self.info("title", RawJson::string(title))
     }
 
     /// With a further member of `serverInfo`, such as `websiteUrl` or `icons`.
-    pub fn info(mut self, key: impl Into<String>, value: Raw) -> Self {
+    pub fn info(mut self, key: impl Into<String>, value: RawJson) -> Self {
         self.info.push((key.into(), value));
         self
     }
@@ -73,13 +73,13 @@ impl Builder {
     }
 
     /// With a tool that has a schema of its own and takes its arguments as they come.
-    pub fn raw_tool<O, F, R>(self, name: &str, description: &str, input_schema: Raw, handler: F) -> Self
+    pub fn raw_tool<O, F, R>(self, name: &str, description: &str, input_schema: RawJson, handler: F) -> Self
     where
-        O: IntoOutput,
-        F: Fn(Object, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, Error>> + Send + 'static,
+        O: IntoToolOutput,
+        F: Fn(JsonObject, HandlerContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, HandlerError>> + Send + 'static,
     {
-        self.tool(Tool::new(name, description).input_schema(input_schema).raw_handler(handler))
+        self.tool(ToolBuilder::new(name, description).input_schema(input_schema).raw_handler(handler))
     }
 
     /// With a resource.
@@ -103,10 +103,10 @@ impl Builder {
     /// With suggestions for the arguments of its prompts and templates.
     pub fn completion<F, R>(mut self, handler: F) -> Self
     where
-        F: Fn(CompletionRequest, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Completions, Error>> + Send + 'static,
+        F: Fn(CompletionRequest, HandlerContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<CompletionValues, HandlerError>> + Send + 'static,
     {
-        let handler = move |request, context| -> CompletionWork { Box::pin(handler(request, context)) };
+        let handler = move |request, context| -> CompletionFuture { Box::pin(handler(request, context)) };
         self.completion = Some(Arc::new(handler));
         self
     }
@@ -136,13 +136,13 @@ impl Builder {
     }
 
     /// Declares a further capability, such as `extensions` or `experimental`.
-    pub fn capability(mut self, name: impl Into<String>, settings: Raw) -> Self {
+    pub fn capability(mut self, name: impl Into<String>, settings: RawJson) -> Self {
         self.extensions.push((name.into(), settings));
         self
     }
 
     /// How long lists and the answer to `server/discover` may be kept, and for whom.
-    pub fn list_freshness(mut self, freshness: Freshness) -> Self {
+    pub fn list_freshness(mut self, freshness: CacheHints) -> Self {
         self.list_freshness = freshness;
         self
     }
@@ -165,12 +165,12 @@ impl Builder {
     }
 
     /// The server.
-    pub fn build(self) -> Arc<Server> {
-        let mut info = Splice::with_capacity(128);
+    pub fn build(self) -> Arc<InProcessServer> {
+        let mut info = ObjectWriter::with_capacity(128);
         for (key, value) in &self.info {
             info.raw(key, value);
         }
-        Arc::new(Server {
+        Arc::new(InProcessServer {
             info: info.finish(),
             instructions: self.instructions,
             offer: RwLock::new(self.offer),
@@ -186,7 +186,7 @@ impl Builder {
     }
 }
 
-impl std::fmt::Debug for Builder {
+impl std::fmt::Debug for ServerBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder").field("info", &self.info).finish_non_exhaustive()
     }

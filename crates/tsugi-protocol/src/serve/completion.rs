@@ -5,11 +5,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::json::{Object, Raw, Splice};
-use crate::mcp::completion::Reference;
+use crate::json::{JsonObject, ObjectWriter, RawJson};
+use crate::mcp::completion::CompletionReference;
 
-use super::context::Context;
-use super::error::Error;
+use super::context::HandlerContext;
+use super::error::HandlerError;
 
 /// How many suggestions an answer may have
 /// ([Completion Results](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion#completion-results)).
@@ -19,7 +19,7 @@ const MAX_VALUES: usize = 100;
 #[derive(Debug, Clone)]
 pub struct CompletionRequest {
     /// Of which prompt or template.
-    pub reference: Reference,
+    pub reference: CompletionReference,
     /// Which argument.
     pub argument: String,
     /// What has been typed.
@@ -30,12 +30,13 @@ pub struct CompletionRequest {
 
 impl CompletionRequest {
     /// Reads the parameters of `completion/complete`.
-    pub(super) fn of(params: &Object) -> Result<Self, Error> {
-        let reference =
-            Reference::of(params).ok_or_else(|| Error::invalid_params("`ref` is missing or of an unknown kind"))?;
-        let argument = params.get_object("argument").ok_or_else(|| Error::invalid_params("`argument` is missing"))?;
+    pub(super) fn of(params: &JsonObject) -> Result<Self, HandlerError> {
+        let reference = CompletionReference::of(params)
+            .ok_or_else(|| HandlerError::invalid_params("`ref` is missing or of an unknown kind"))?;
+        let argument =
+            params.get_object("argument").ok_or_else(|| HandlerError::invalid_params("`argument` is missing"))?;
         let text = |key: &str| argument.get_str(key).map(|text| text.into_owned());
-        let missing = || Error::invalid_params("`argument` needs a name and a value");
+        let missing = || HandlerError::invalid_params("`argument` needs a name and a value");
         let known = params.get_object("context").and_then(|context| context.get("arguments"));
         Ok(Self {
             reference,
@@ -48,9 +49,9 @@ impl CompletionRequest {
 
 /// Suggestions, best first. Only the first 100 travel; the caller is told that there are more.
 #[derive(Debug, Clone, Default)]
-pub struct Completions(Vec<String>);
+pub struct CompletionValues(Vec<String>);
 
-impl Completions {
+impl CompletionValues {
     /// These.
     pub fn new<T: Into<String>>(values: impl IntoIterator<Item = T>) -> Self {
         Self(values.into_iter().map(Into::into).collect())
@@ -61,17 +62,17 @@ impl Completions {
         Self(values.into_iter().map(Into::into).filter(|value: &String| value.starts_with(typed)).collect())
     }
 
-    pub(super) fn write(&self, result: &mut Splice) {
+    pub(super) fn write(&self, result: &mut ObjectWriter) {
         let shown = &self.0[..self.0.len().min(MAX_VALUES)];
-        let has_more = Raw::literal(if shown.len() < self.0.len() { "true" } else { "false" });
-        let mut completion = Splice::with_capacity(256);
+        let has_more = RawJson::literal(if shown.len() < self.0.len() { "true" } else { "false" });
+        let mut completion = ObjectWriter::with_capacity(256);
         completion
-            .raw("values", &Raw::from_value(shown))
+            .raw("values", &RawJson::from_value(shown))
             .number("total", self.0.len() as u64)
             .raw("hasMore", &has_more);
         result.raw("completion", &completion.finish());
     }
 }
 
-pub(super) type CompletionWork = Pin<Box<dyn Future<Output = Result<Completions, Error>> + Send>>;
-pub(super) type CompletionHandler = Arc<dyn Fn(CompletionRequest, Context) -> CompletionWork + Send + Sync>;
+pub(super) type CompletionFuture = Pin<Box<dyn Future<Output = Result<CompletionValues, HandlerError>> + Send>>;
+pub(super) type CompletionHandler = Arc<dyn Fn(CompletionRequest, HandlerContext) -> CompletionFuture + Send + Sync>;

@@ -6,31 +6,31 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::answer::{Call, Caller};
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::RequestMeta;
 use crate::mcp::{ClientCapabilities, Method};
-use crate::rpc::Notification;
+use crate::rpc::RpcNotification;
 
-use super::error::Error;
-use super::input::Elicited;
-use super::running::Notes;
-use super::subscription::Notifier;
+use super::error::HandlerError;
+use super::handler_reply::NoteQueue;
+use super::input::ElicitationAnswer;
+use super::subscription::ChangeNotifier;
 
 /// One call, as its handler sees it. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct HandlerContext {
     caller: Caller,
     meta: Arc<RequestMeta>,
-    responses: Option<Object>,
+    responses: Option<JsonObject>,
     state: Option<String>,
-    notes: Option<Arc<Notes>>,
+    notes: Option<Arc<NoteQueue>>,
     can_log: bool,
-    notifier: Notifier,
+    notifier: ChangeNotifier,
 }
 
-impl Context {
-    pub(super) fn new(call: &Call, notifier: Notifier, can_log: bool) -> Self {
+impl HandlerContext {
+    pub(super) fn new(call: &Call, notifier: ChangeNotifier, can_log: bool) -> Self {
         let wants_notes = call.meta.progress_token.is_some() || (can_log && call.meta.log_level.is_some());
         Self {
             caller: call.caller.clone(),
@@ -43,7 +43,7 @@ impl Context {
         }
     }
 
-    pub(super) fn notes(&self) -> Option<Arc<Notes>> {
+    pub(super) fn notes(&self) -> Option<Arc<NoteQueue>> {
         self.notes.clone()
     }
 
@@ -63,16 +63,16 @@ impl Context {
     }
 
     /// Announces changes to everyone who listens.
-    pub fn notifier(&self) -> &Notifier {
+    pub fn notifier(&self) -> &ChangeNotifier {
         &self.notifier
     }
 
     /// Fails with −32021 when the client cannot be asked this: `elicitation/create` (a form),
     /// `sampling/createMessage` or `roots/list`.
-    pub fn require(&self, question: &Method) -> Result<(), Error> {
-        match self.capabilities().lacks_for(question, None) {
+    pub fn require(&self, question: &Method) -> Result<(), HandlerError> {
+        match self.capabilities().missing_for(question, None) {
             None => Ok(()),
-            Some(required) => Err(Error::missing_capability(&required)),
+            Some(required) => Err(HandlerError::missing_capability(&required)),
         }
     }
 
@@ -84,27 +84,27 @@ impl Context {
     /// Reports progress, if the caller asked for it. `done` must grow from one report to the next.
     pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
         let (Some(token), Some(notes)) = (&self.meta.progress_token, &self.notes) else { return };
-        let mut params = Splice::with_capacity(128);
-        params.raw("progressToken", token).raw("progress", &Raw::from_value(&done));
+        let mut params = ObjectWriter::with_capacity(128);
+        params.raw("progressToken", token).raw("progress", &RawJson::from_value(&done));
         if let Some(total) = total {
-            params.raw("total", &Raw::from_value(&total));
+            params.raw("total", &RawJson::from_value(&total));
         }
         if let Some(message) = message {
             params.string("message", message);
         }
-        notes.push(Notification::new(Method::Progress, Some(params.finish())));
+        notes.push(RpcNotification::new(Method::Progress, Some(params.finish())));
     }
 
     /// Tells the caller a log line, if the caller asked for that level and the server was built with logging.
     pub fn log(&self, level: LogLevel, logger: Option<&str>, data: impl Serialize) {
         let Some(notes) = self.notes.as_ref().filter(|_| self.logs_at(level)) else { return };
-        let mut params = Splice::with_capacity(128);
+        let mut params = ObjectWriter::with_capacity(128);
         params.string("level", level.as_str());
         if let Some(logger) = logger {
             params.string("logger", logger);
         }
-        params.raw("data", &Raw::from_value(&data));
-        notes.push(Notification::new(Method::LogMessage, Some(params.finish())));
+        params.raw("data", &RawJson::from_value(&data));
+        notes.push(RpcNotification::new(Method::LogMessage, Some(params.finish())));
     }
 
     fn logs_at(&self, level: LogLevel) -> bool {
@@ -112,18 +112,18 @@ impl Context {
     }
 
     /// The answers to the questions of an earlier [`NeedInput`](super::NeedInput); `None` on a first call.
-    pub fn input_responses(&self) -> Option<&Object> {
+    pub fn input_responses(&self) -> Option<&JsonObject> {
         self.responses.as_ref()
     }
 
     /// The answer under this key, raw.
-    pub fn response(&self, key: &str) -> Option<Raw> {
+    pub fn response(&self, key: &str) -> Option<RawJson> {
         self.responses.as_ref()?.get(key)
     }
 
     /// What the user did with the form asked under this key; `None` when there is no answer yet.
-    pub fn elicited<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Elicited<T>>, Error> {
-        self.response(key).map(|answer| Elicited::of(&answer)).transpose()
+    pub fn elicited<T: DeserializeOwned>(&self, key: &str) -> Result<Option<ElicitationAnswer<T>>, HandlerError> {
+        self.response(key).map(|answer| ElicitationAnswer::of(&answer)).transpose()
     }
 
     /// The state given with an earlier [`NeedInput`](super::NeedInput), as the client brought it back.

@@ -1,7 +1,7 @@
 //! How a handler ends without a result: it failed, it must ask, or the request itself was wrong.
 
 use crate::answer::{Fault, Outcome};
-use crate::json::{Raw, Splice};
+use crate::json::{ObjectWriter, RawJson};
 use crate::rpc::{RpcError, code};
 
 use super::input::NeedInput;
@@ -9,7 +9,7 @@ use super::output::ToolOutput;
 
 /// Why a handler has no result.
 #[derive(Debug)]
-pub enum Error {
+pub enum HandlerError {
     /// The work failed in a way that the caller can act on. A tool tells it to the model as a result
     /// with `isError`; prompts, resources and completions tell it as an invalid-params error.
     Failed(Box<ToolOutput>),
@@ -21,10 +21,10 @@ pub enum Error {
     Fault(Box<Fault>),
 }
 
-impl Error {
+impl HandlerError {
     /// The work failed for this reason.
     pub fn failed(reason: impl std::fmt::Display) -> Self {
-        Error::Failed(Box::new(ToolOutput::error(reason.to_string())))
+        HandlerError::Failed(Box::new(ToolOutput::error(reason.to_string())))
     }
 
     /// The parameters do not fit.
@@ -40,15 +40,15 @@ impl Error {
     /// There is no such resource
     /// ([Error Handling](https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling)).
     pub fn resource_not_found(uri: &str) -> Self {
-        let mut data = Splice::with_capacity(uri.len() + 16);
+        let mut data = ObjectWriter::with_capacity(uri.len() + 16);
         data.string("uri", uri);
         RpcError::with_data(code::INVALID_PARAMS, "resource not found", Some(&data.finish())).into()
     }
 
     /// The client did not declare a capability that the request needs; `required` is written as the client
     /// would have to declare it, such as `{"elicitation":{"form":{}}}`.
-    pub fn missing_capability(required: &Raw) -> Self {
-        let mut data = Splice::with_capacity(64);
+    pub fn missing_capability(required: &RawJson) -> Self {
+        let mut data = ObjectWriter::with_capacity(64);
         data.raw("requiredCapabilities", required);
         let message = "the client lacks a capability that this request needs";
         RpcError::with_data(code::MISSING_CLIENT_CAPABILITY, message, Some(&data.finish())).into()
@@ -57,40 +57,40 @@ impl Error {
     /// The outcome outside of tools, where there is no `isError`.
     pub(super) fn into_outcome(self) -> Outcome {
         match self {
-            Error::Failed(output) => Outcome::error(RpcError::new(code::INVALID_PARAMS, &output.first_text())),
-            Error::NeedInput(input) => Outcome::InputRequired(input.into_outcome()),
-            Error::Rpc(error) => Outcome::error(*error),
-            Error::Fault(fault) => Outcome::fault(*fault),
+            HandlerError::Failed(output) => Outcome::error(RpcError::new(code::INVALID_PARAMS, &output.first_text())),
+            HandlerError::NeedInput(input) => Outcome::InputRequired(input.into_outcome()),
+            HandlerError::Rpc(error) => Outcome::error(*error),
+            HandlerError::Fault(fault) => Outcome::fault(*fault),
         }
     }
 }
 
-impl From<NeedInput> for Error {
+impl From<NeedInput> for HandlerError {
     fn from(input: NeedInput) -> Self {
-        Error::NeedInput(input)
+        HandlerError::NeedInput(input)
     }
 }
 
-impl From<RpcError> for Error {
+impl From<RpcError> for HandlerError {
     fn from(error: RpcError) -> Self {
-        Error::Rpc(Box::new(error))
+        HandlerError::Rpc(Box::new(error))
     }
 }
 
-impl From<Fault> for Error {
+impl From<Fault> for HandlerError {
     fn from(fault: Fault) -> Self {
-        Error::Fault(Box::new(fault))
+        HandlerError::Fault(Box::new(fault))
     }
 }
 
-impl From<String> for Error {
+impl From<String> for HandlerError {
     fn from(reason: String) -> Self {
-        Error::failed(reason)
+        HandlerError::failed(reason)
     }
 }
 
-impl From<&str> for Error {
+impl From<&str> for HandlerError {
     fn from(reason: &str) -> Self {
-        Error::failed(reason)
+        HandlerError::failed(reason)
     }
 }

@@ -4,10 +4,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::answer::InputRequired;
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::{ClientCapabilities, Method};
 
-use super::error::Error;
+use super::error::HandlerError;
 
 /// The questions that a handler ends with, and what it wants to be told when it is called again
 /// ([MRTR](https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr)).
@@ -17,7 +17,7 @@ use super::error::Error;
 /// client's words, and sign it yourself if it decides anything.
 #[derive(Debug, Default)]
 pub struct NeedInput {
-    questions: Vec<(String, Method, Raw)>,
+    questions: Vec<(String, Method, RawJson)>,
     state: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl NeedInput {
     }
 
     /// Asks the user to fill in a form. `schema` is a flat object of strings, numbers, booleans and choices.
-    pub fn form(self, key: &str, message: &str, schema: &Raw) -> Self {
+    pub fn form(self, key: &str, message: &str, schema: &RawJson) -> Self {
         self.question(
             key,
             Method::Elicit,
@@ -42,17 +42,17 @@ impl NeedInput {
     }
 
     /// Asks the client's model. `params` is that of `sampling/createMessage`.
-    pub fn sampling(self, key: &str, params: Raw) -> Self {
+    pub fn sampling(self, key: &str, params: RawJson) -> Self {
         self.question(key, Method::CreateMessage, params)
     }
 
     /// Asks for the client's roots.
     pub fn roots(self, key: &str) -> Self {
-        self.question(key, Method::RootsList, Raw::literal("{}"))
+        self.question(key, Method::RootsList, RawJson::literal("{}"))
     }
 
     /// Asks anything. A second question under the same key replaces the first.
-    pub fn question(mut self, key: &str, method: Method, params: Raw) -> Self {
+    pub fn question(mut self, key: &str, method: Method, params: RawJson) -> Self {
         self.questions.retain(|(known, ..)| known != key);
         self.questions.push((key.to_owned(), method, params));
         self
@@ -66,18 +66,18 @@ impl NeedInput {
 
     /// Refuses questions that the client did not say it can answer
     /// ([Server Requirements](https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow)).
-    pub(super) fn checked(self, client: &ClientCapabilities) -> Result<Self, Error> {
+    pub(super) fn checked(self, client: &ClientCapabilities) -> Result<Self, HandlerError> {
         let mut missing = Vec::new();
         for (_, method, params) in &self.questions {
-            missing.extend(client.lacks_for(method, Object::of(params).as_ref()));
+            missing.extend(client.missing_for(method, JsonObject::of(params).as_ref()));
         }
-        if missing.is_empty() { Ok(self) } else { Err(Error::missing_capability(&merged(&missing))) }
+        if missing.is_empty() { Ok(self) } else { Err(HandlerError::missing_capability(&merged(&missing))) }
     }
 
     pub(super) fn into_outcome(self) -> InputRequired {
-        let mut requests = Splice::with_capacity(256);
+        let mut requests = ObjectWriter::with_capacity(256);
         for (key, method, params) in &self.questions {
-            let mut question = Splice::with_capacity(params.bytes().len() + 64);
+            let mut question = ObjectWriter::with_capacity(params.bytes().len() + 64);
             question.string("method", method.as_str()).raw("params", params);
             requests.raw(key, &question.finish());
         }
@@ -87,13 +87,13 @@ impl NeedInput {
         InputRequired {
             requests: (!is_bare).then(|| Box::new(requests.finish_object())),
             state,
-            rest: Box::new(Object::empty()),
+            rest: Box::new(JsonObject::empty()),
         }
     }
 }
 
 /// Capabilities such as `{"elicitation":{"form":{}}}` and `{"sampling":{}}` as one object.
-fn merged(required: &[Raw]) -> Raw {
+fn merged(required: &[RawJson]) -> RawJson {
     let mut all = serde_json::Map::new();
     for raw in required {
         let one: serde_json::Map<String, serde_json::Value> = raw.to().unwrap_or_default();
@@ -104,12 +104,12 @@ fn merged(required: &[Raw]) -> Raw {
             }
         }
     }
-    Raw::from(serde_json::Value::Object(all))
+    RawJson::from(serde_json::Value::Object(all))
 }
 
 /// What the user did with a form or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Elicited<T> {
+pub enum ElicitationAnswer<T> {
     /// Sent it.
     Accepted(T),
     /// Said no.
@@ -118,18 +118,19 @@ pub enum Elicited<T> {
     Cancelled,
 }
 
-impl<T: DeserializeOwned> Elicited<T> {
+impl<T: DeserializeOwned> ElicitationAnswer<T> {
     /// Reads an answer to an elicitation. The content must fit `T`; for an address, which has none, use `()`.
-    pub(super) fn of(answer: &Raw) -> Result<Self, Error> {
-        let answer = Object::of(answer).ok_or_else(|| Error::invalid_params("an input response must be an object"))?;
+    pub(super) fn of(answer: &RawJson) -> Result<Self, HandlerError> {
+        let answer = JsonObject::of(answer)
+            .ok_or_else(|| HandlerError::invalid_params("an input response must be an object"))?;
         match answer.get_str("action").as_deref() {
             Some("accept") => {
-                let content = answer.get("content").unwrap_or_else(|| Raw::literal("null"));
-                super::arguments::read(&content).map(Elicited::Accepted).map_err(Error::invalid_params)
+                let content = answer.get("content").unwrap_or_else(|| RawJson::literal("null"));
+                super::arguments::read(&content).map(ElicitationAnswer::Accepted).map_err(HandlerError::invalid_params)
             }
-            Some("decline") => Ok(Elicited::Declined),
-            Some("cancel") => Ok(Elicited::Cancelled),
-            _ => Err(Error::invalid_params("an input response to a form lacks its action")),
+            Some("decline") => Ok(ElicitationAnswer::Declined),
+            Some("cancel") => Ok(ElicitationAnswer::Cancelled),
+            _ => Err(HandlerError::invalid_params("an input response to a form lacks its action")),
         }
     }
 }

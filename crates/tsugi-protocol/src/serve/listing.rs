@@ -3,33 +3,33 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::json::{Raw, Splice};
-use crate::mcp::freshness::Freshness;
+use crate::json::{ObjectWriter, RawJson};
+use crate::mcp::cache_hints::CacheHints;
 
-use super::error::Error;
+use super::error::HandlerError;
 
 /// One thing a server offers.
-pub(super) trait Entry {
+pub(super) trait ListingEntry {
     /// What it is found by.
     fn key(&self) -> &str;
     /// How it is listed.
-    fn described(&self) -> &Raw;
+    fn described(&self) -> &RawJson;
 }
 
 /// Entries of one kind. Replacing one keeps its place.
 #[derive(Debug)]
-pub(super) struct Listing<T> {
+pub(super) struct EntryList<T> {
     order: Vec<Arc<T>>,
     places: HashMap<String, usize>,
 }
 
-impl<T> Default for Listing<T> {
+impl<T> Default for EntryList<T> {
     fn default() -> Self {
         Self { order: Vec::new(), places: HashMap::new() }
     }
 }
 
-impl<T: Entry> Listing<T> {
+impl<T: ListingEntry> EntryList<T> {
     pub(super) fn add(&mut self, entry: T) {
         let key = entry.key().to_owned();
         match self.places.get(&key) {
@@ -59,31 +59,33 @@ impl<T: Entry> Listing<T> {
     }
 
     /// The page after the entry that `cursor` names. A cursor stays good while that entry exists.
-    pub(super) fn page(&self, cursor: Option<&str>, size: usize) -> Result<Page, Error> {
+    pub(super) fn page(&self, cursor: Option<&str>, size: usize) -> Result<EntryPage, HandlerError> {
         let start = match cursor {
             None => 0,
-            Some(key) => {
-                self.places.get(key).map(|place| place + 1).ok_or_else(|| Error::invalid_params("unknown cursor"))?
-            }
+            Some(key) => self
+                .places
+                .get(key)
+                .map(|place| place + 1)
+                .ok_or_else(|| HandlerError::invalid_params("unknown cursor"))?,
         };
         let end = self.order.len().min(start.saturating_add(size));
         let entries = self.order[start..end].iter().map(|entry| entry.described().clone()).collect();
         let has_more = end < self.order.len() && end > start;
-        Ok(Page { entries, next: has_more.then(|| self.order[end - 1].key().to_owned()) })
+        Ok(EntryPage { entries, next: has_more.then(|| self.order[end - 1].key().to_owned()) })
     }
 }
 
 /// One page of a list.
 #[derive(Debug)]
-pub(super) struct Page {
-    entries: Vec<Raw>,
+pub(super) struct EntryPage {
+    entries: Vec<RawJson>,
     next: Option<String>,
 }
 
-impl Page {
+impl EntryPage {
     /// Writes the page as the members of a list result.
-    pub(super) fn write(&self, result: &mut Splice, key: &str, freshness: Freshness) {
-        result.raw(key, &Raw::from_value(&self.entries));
+    pub(super) fn write(&self, result: &mut ObjectWriter, key: &str, freshness: CacheHints) {
+        result.raw(key, &RawJson::from_value(&self.entries));
         if let Some(next) = &self.next {
             result.string("nextCursor", next);
         }
@@ -95,24 +97,24 @@ impl Page {
 mod tests {
     use super::*;
 
-    struct Named(&'static str, Raw);
+    struct Named(&'static str, RawJson);
 
-    impl Entry for Named {
+    impl ListingEntry for Named {
         fn key(&self) -> &str {
             self.0
         }
-        fn described(&self) -> &Raw {
+        fn described(&self) -> &RawJson {
             &self.1
         }
     }
 
-    fn listing(names: &[&'static str]) -> Listing<Named> {
-        let mut listing = Listing::default();
-        names.iter().for_each(|name| listing.add(Named(name, Raw::string(name))));
+    fn listing(names: &[&'static str]) -> EntryList<Named> {
+        let mut listing = EntryList::default();
+        names.iter().for_each(|name| listing.add(Named(name, RawJson::string(name))));
         listing
     }
 
-    fn pages(listing: &Listing<Named>, size: usize) -> Vec<String> {
+    fn pages(listing: &EntryList<Named>, size: usize) -> Vec<String> {
         let mut pages = Vec::new();
         let mut cursor = None;
         loop {
@@ -136,7 +138,7 @@ mod tests {
     fn removing_and_replacing_keep_the_order_of_the_rest() {
         let mut listing = listing(&["a", "b", "c"]);
         assert!(listing.remove("a") && !listing.remove("a"));
-        listing.add(Named("b", Raw::string("B")));
+        listing.add(Named("b", RawJson::string("B")));
         assert_eq!(pages(&listing, 9), ["Bc"]);
         assert!(listing.get("c").is_some() && listing.get("a").is_none());
     }

@@ -3,18 +3,18 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 
 use super::schema::schema_of;
 
 /// The result of a tool.
 #[derive(Debug, Clone)]
-pub struct ToolOutput(Form);
+pub struct ToolOutput(OutputForm);
 
 #[derive(Debug, Clone)]
-enum Form {
-    Parts { content: Vec<Raw>, structured: Option<Raw>, is_error: bool },
-    Whole(Object),
+enum OutputForm {
+    Parts { content: Vec<RawJson>, structured: Option<RawJson>, is_error: bool },
+    Whole(JsonObject),
 }
 
 impl ToolOutput {
@@ -24,13 +24,13 @@ impl ToolOutput {
     }
 
     /// Content blocks, see [`block`].
-    pub fn blocks(content: Vec<Raw>) -> Self {
-        Self(Form::Parts { content, structured: None, is_error: false })
+    pub fn blocks(content: Vec<RawJson>) -> Self {
+        Self(OutputForm::Parts { content, structured: None, is_error: false })
     }
 
     /// Structured content, and the same as a text block for clients that do not look at it
     /// ([Structured Content](https://modelcontextprotocol.io/specification/2026-07-28/server/tools#structured-content)).
-    pub fn structured(value: Raw) -> Self {
+    pub fn structured(value: RawJson) -> Self {
         Self::text(value.as_str()).with_structured(value)
     }
 
@@ -40,13 +40,13 @@ impl ToolOutput {
     }
 
     /// A result object of one's own making; `resultType` and the server's identity are added when absent.
-    pub fn result(result: Object) -> Self {
-        Self(Form::Whole(result))
+    pub fn result(result: JsonObject) -> Self {
+        Self(OutputForm::Whole(result))
     }
 
     /// The same with structured content; the content blocks stay. Nothing changes for a result of one's own.
-    pub fn with_structured(mut self, value: Raw) -> Self {
-        if let Form::Parts { structured, .. } = &mut self.0 {
+    pub fn with_structured(mut self, value: RawJson) -> Self {
+        if let OutputForm::Parts { structured, .. } = &mut self.0 {
             *structured = Some(value);
         }
         self
@@ -54,7 +54,7 @@ impl ToolOutput {
 
     /// The same, marked as a failure. Nothing changes for a result of one's own.
     pub fn into_error(mut self) -> Self {
-        if let Form::Parts { is_error, .. } = &mut self.0 {
+        if let OutputForm::Parts { is_error, .. } = &mut self.0 {
             *is_error = true;
         }
         self
@@ -63,39 +63,39 @@ impl ToolOutput {
     /// The text of the first block, for failures told where there are no blocks.
     pub(super) fn first_text(&self) -> String {
         let first = match &self.0 {
-            Form::Parts { content, .. } => content.first().and_then(Object::of),
-            Form::Whole(_) => None,
+            OutputForm::Parts { content, .. } => content.first().and_then(JsonObject::of),
+            OutputForm::Whole(_) => None,
         };
         first.and_then(|block| block.get_str("text").map(|text| text.into_owned())).unwrap_or_default()
     }
 
     /// Writes the members of the result. Those that the server adds itself are left to it.
-    pub(super) fn write(&self, result: &mut Splice) {
+    pub(super) fn write(&self, result: &mut ObjectWriter) {
         match &self.0 {
-            Form::Whole(object) => _ = result.members(object, |key| !matches!(key, "resultType" | "_meta")),
-            Form::Parts { content, structured, is_error } => {
+            OutputForm::Whole(object) => _ = result.members(object, |key| !matches!(key, "resultType" | "_meta")),
+            OutputForm::Parts { content, structured, is_error } => {
                 result.raw("content", &array_of(content));
                 if let Some(structured) = structured {
                     result.raw("structuredContent", structured);
                 }
                 if *is_error {
-                    result.raw("isError", &Raw::literal("true"));
+                    result.raw("isError", &RawJson::literal("true"));
                 }
             }
         }
     }
 
     /// What a result of one's own says in these members.
-    pub(super) fn own(&self, key: &str) -> Option<Raw> {
+    pub(super) fn own(&self, key: &str) -> Option<RawJson> {
         match &self.0 {
-            Form::Whole(object) => object.get(key),
-            Form::Parts { .. } => None,
+            OutputForm::Whole(object) => object.get(key),
+            OutputForm::Parts { .. } => None,
         }
     }
 }
 
 /// An array of values that are JSON already, without reading them again.
-pub(super) fn array_of(items: &[Raw]) -> Raw {
+pub(super) fn array_of(items: &[RawJson]) -> RawJson {
     let mut array = Vec::with_capacity(items.iter().map(|item| item.bytes().len() + 1).sum::<usize>() + 2);
     array.push(b'[');
     for (index, item) in items.iter().enumerate() {
@@ -105,22 +105,22 @@ pub(super) fn array_of(items: &[Raw]) -> Raw {
         array.extend_from_slice(item.bytes());
     }
     array.push(b']');
-    Raw::proved(array.into())
+    RawJson::from_validated(array.into())
 }
 
 /// What a tool's handler may return.
-pub trait IntoOutput {
+pub trait IntoToolOutput {
     /// The output.
     fn into_output(self) -> ToolOutput;
 
     /// The schema of the structured content, where the type has one. It becomes the tool's `outputSchema`
     /// unless the tool gives another.
-    fn output_schema() -> Option<Raw> {
+    fn output_schema() -> Option<RawJson> {
         None
     }
 }
 
-impl IntoOutput for ToolOutput {
+impl IntoToolOutput for ToolOutput {
     fn into_output(self) -> ToolOutput {
         self
     }
@@ -128,24 +128,24 @@ impl IntoOutput for ToolOutput {
 
 /// A text block.
 #[derive(Debug, Clone)]
-pub struct Text<T>(
+pub struct TextOutput<T>(
     /// The text.
     pub T,
 );
 
-impl<T: AsRef<str>> IntoOutput for Text<T> {
+impl<T: AsRef<str>> IntoToolOutput for TextOutput<T> {
     fn into_output(self) -> ToolOutput {
         ToolOutput::text(self.0)
     }
 }
 
-impl IntoOutput for String {
+impl IntoToolOutput for String {
     fn into_output(self) -> ToolOutput {
         ToolOutput::text(self)
     }
 }
 
-impl IntoOutput for &str {
+impl IntoToolOutput for &str {
     fn into_output(self) -> ToolOutput {
         ToolOutput::text(self)
     }
@@ -153,17 +153,17 @@ impl IntoOutput for &str {
 
 /// Structured content whose schema is derived.
 #[derive(Debug, Clone)]
-pub struct Structured<T>(
+pub struct StructuredOutput<T>(
     /// The value.
     pub T,
 );
 
-impl<T: Serialize + JsonSchema> IntoOutput for Structured<T> {
+impl<T: Serialize + JsonSchema> IntoToolOutput for StructuredOutput<T> {
     fn into_output(self) -> ToolOutput {
-        ToolOutput::structured(Raw::from_value(&self.0))
+        ToolOutput::structured(RawJson::from_value(&self.0))
     }
 
-    fn output_schema() -> Option<Raw> {
+    fn output_schema() -> Option<RawJson> {
         Some(schema_of::<T>())
     }
 }
@@ -172,41 +172,41 @@ impl<T: Serialize + JsonSchema> IntoOutput for Structured<T> {
 /// ([Tool Result](https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-result)).
 /// Binary data is given in base64, as it travels.
 pub mod block {
-    use crate::json::{Raw, Splice};
+    use crate::json::{ObjectWriter, RawJson};
 
     /// Text.
-    pub fn text(text: &str) -> Raw {
-        let mut block = Splice::with_capacity(text.len() + 32);
+    pub fn text(text: &str) -> RawJson {
+        let mut block = ObjectWriter::with_capacity(text.len() + 32);
         block.string("type", "text").string("text", text);
         block.finish()
     }
 
     /// A picture.
-    pub fn image(base64: &str, mime_type: &str) -> Raw {
+    pub fn image(base64: &str, mime_type: &str) -> RawJson {
         data("image", base64, mime_type)
     }
 
     /// A sound.
-    pub fn audio(base64: &str, mime_type: &str) -> Raw {
+    pub fn audio(base64: &str, mime_type: &str) -> RawJson {
         data("audio", base64, mime_type)
     }
 
-    fn data(kind: &str, base64: &str, mime_type: &str) -> Raw {
-        let mut block = Splice::with_capacity(base64.len() + 64);
+    fn data(kind: &str, base64: &str, mime_type: &str) -> RawJson {
+        let mut block = ObjectWriter::with_capacity(base64.len() + 64);
         block.string("type", kind).string("data", base64).string("mimeType", mime_type);
         block.finish()
     }
 
     /// A pointer to a resource.
-    pub fn resource_link(uri: &str, name: &str) -> Raw {
-        let mut block = Splice::with_capacity(uri.len() + name.len() + 48);
+    pub fn resource_link(uri: &str, name: &str) -> RawJson {
+        let mut block = ObjectWriter::with_capacity(uri.len() + name.len() + 48);
         block.string("type", "resource_link").string("uri", uri).string("name", name);
         block.finish()
     }
 
     /// A resource with its contents, as `resources/read` would give it.
-    pub fn resource(contents: &Raw) -> Raw {
-        let mut block = Splice::with_capacity(contents.bytes().len() + 48);
+    pub fn resource(contents: &RawJson) -> RawJson {
+        let mut block = ObjectWriter::with_capacity(contents.bytes().len() + 48);
         block.string("type", "resource").raw("resource", contents);
         block.finish()
     }

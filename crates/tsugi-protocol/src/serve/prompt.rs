@@ -8,18 +8,18 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 
 use super::arguments;
-use super::context::Context;
-use super::error::Error;
-use super::listing::Entry;
+use super::context::HandlerContext;
+use super::error::HandlerError;
+use super::listing::ListingEntry;
 use super::output::{array_of, block};
 use super::schema::members_of;
 
 /// Who speaks in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum PromptRole {
     /// The user.
     User,
     /// The model.
@@ -30,19 +30,19 @@ pub enum Role {
 #[derive(Debug, Clone, Default)]
 pub struct PromptOutput {
     description: Option<String>,
-    messages: Vec<Raw>,
+    messages: Vec<RawJson>,
 }
 
 impl PromptOutput {
     /// One message of the user.
     pub fn user(text: impl AsRef<str>) -> Self {
-        Self::default().message(Role::User, &block::text(text.as_ref()))
+        Self::default().message(PromptRole::User, &block::text(text.as_ref()))
     }
 
     /// And a message with this content block, see [`block`].
-    pub fn message(mut self, role: Role, content: &Raw) -> Self {
-        let mut message = Splice::with_capacity(content.bytes().len() + 32);
-        message.string("role", if role == Role::User { "user" } else { "assistant" }).raw("content", content);
+    pub fn message(mut self, role: PromptRole, content: &RawJson) -> Self {
+        let mut message = ObjectWriter::with_capacity(content.bytes().len() + 32);
+        message.string("role", if role == PromptRole::User { "user" } else { "assistant" }).raw("content", content);
         self.messages.push(message.finish());
         self
     }
@@ -53,7 +53,7 @@ impl PromptOutput {
         self
     }
 
-    pub(super) fn write(&self, result: &mut Splice) {
+    pub(super) fn write(&self, result: &mut ObjectWriter) {
         if let Some(description) = &self.description {
             result.string("description", description);
         }
@@ -61,26 +61,26 @@ impl PromptOutput {
     }
 }
 
-/// The description of a prompt. [`Prompt::handler`] makes it usable.
+/// The description of a prompt. [`PromptBuilder::handler`] makes it usable.
 #[derive(Debug, Clone)]
-pub struct Prompt {
+pub struct PromptBuilder {
     name: String,
-    more: Vec<(String, Raw)>,
+    more: Vec<(String, RawJson)>,
 }
 
-impl Prompt {
+impl PromptBuilder {
     /// A prompt of this name; the description is for people.
     pub fn new(name: impl Into<String>, description: &str) -> Self {
-        Self { name: name.into(), more: Vec::new() }.member("description", Raw::string(description))
+        Self { name: name.into(), more: Vec::new() }.member("description", RawJson::string(description))
     }
 
     /// With a title for people.
     pub fn title(self, title: &str) -> Self {
-        self.member("title", Raw::string(title))
+        self.member("title", RawJson::string(title))
     }
 
     /// With a further member of the description, such as `icons` or `_meta`.
-    pub fn member(mut self, key: impl Into<String>, value: Raw) -> Self {
+    pub fn member(mut self, key: impl Into<String>, value: RawJson) -> Self {
         self.more.push((key.into(), value));
         self
     }
@@ -91,21 +91,21 @@ impl Prompt {
     pub fn handler<A, F, R>(self, handler: F) -> BoundPrompt
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        F: Fn(A, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<PromptOutput, Error>> + Send + 'static,
+        F: Fn(A, HandlerContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<PromptOutput, HandlerError>> + Send + 'static,
     {
         let described = self.describe(&arguments_of::<A>());
-        let handler = move |arguments: Object, context| -> PromptWork {
+        let handler = move |arguments: JsonObject, context| -> PromptFuture {
             match arguments::read(&arguments.raw()) {
                 Ok(arguments) => Box::pin(handler(arguments, context)),
-                Err(reason) => Box::pin(std::future::ready(Err(Error::invalid_params(reason)))),
+                Err(reason) => Box::pin(std::future::ready(Err(HandlerError::invalid_params(reason)))),
             }
         };
         BoundPrompt { name: self.name, described, handler: Arc::new(handler) }
     }
 
-    fn describe(&self, arguments: &Raw) -> Raw {
-        let mut prompt = Splice::with_capacity(256);
+    fn describe(&self, arguments: &RawJson) -> RawJson {
+        let mut prompt = ObjectWriter::with_capacity(256);
         prompt.string("name", &self.name);
         for (key, value) in &self.more {
             prompt.raw(key, value);
@@ -116,7 +116,7 @@ impl Prompt {
 }
 
 /// The arguments of a prompt, read from the schema of its type.
-fn arguments_of<A: JsonSchema>() -> Raw {
+fn arguments_of<A: JsonSchema>() -> RawJson {
     let schema = members_of::<A>();
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -128,22 +128,22 @@ fn arguments_of<A: JsonSchema>() -> Raw {
         }
         argument
     });
-    Raw::from(Value::Array(arguments.collect()))
+    RawJson::from(Value::Array(arguments.collect()))
 }
 
-type PromptWork = Pin<Box<dyn Future<Output = Result<PromptOutput, Error>> + Send>>;
-type PromptHandler = dyn Fn(Object, Context) -> PromptWork + Send + Sync;
+type PromptFuture = Pin<Box<dyn Future<Output = Result<PromptOutput, HandlerError>> + Send>>;
+type PromptHandler = dyn Fn(JsonObject, HandlerContext) -> PromptFuture + Send + Sync;
 
 /// A prompt that can be rendered.
 #[derive(Clone)]
 pub struct BoundPrompt {
     name: String,
-    described: Raw,
+    described: RawJson,
     handler: Arc<PromptHandler>,
 }
 
 impl BoundPrompt {
-    pub(super) fn render(&self, arguments: Object, context: Context) -> PromptWork {
+    pub(super) fn render(&self, arguments: JsonObject, context: HandlerContext) -> PromptFuture {
         (self.handler)(arguments, context)
     }
 }
@@ -154,12 +154,12 @@ impl std::fmt::Debug for BoundPrompt {
     }
 }
 
-impl Entry for BoundPrompt {
+impl ListingEntry for BoundPrompt {
     fn key(&self) -> &str {
         &self.name
     }
 
-    fn described(&self) -> &Raw {
+    fn described(&self) -> &RawJson {
         &self.described
     }
 }

@@ -7,76 +7,76 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::json::{Raw, Splice};
-use crate::mcp::freshness::Freshness;
+use crate::json::{ObjectWriter, RawJson};
+use crate::mcp::cache_hints::CacheHints;
 
 use super::arguments;
-use super::context::Context;
-use super::error::Error;
-use super::listing::Entry;
+use super::context::HandlerContext;
+use super::error::HandlerError;
+use super::listing::ListingEntry;
 use super::output::array_of;
-use super::pattern::Pattern;
+use super::uri_template::UriTemplate;
 
 /// What reading a resource gives.
 #[derive(Debug, Clone)]
-pub struct Contents {
-    parts: Vec<Part>,
-    freshness: Freshness,
+pub struct ResourceContents {
+    parts: Vec<ContentPart>,
+    freshness: CacheHints,
 }
 
 #[derive(Debug, Clone)]
-struct Part {
+struct ContentPart {
     uri: Option<String>,
     mime_type: Option<String>,
     key: &'static str,
     data: String,
 }
 
-impl Contents {
+impl ResourceContents {
     /// Text, of the resource's own media type unless another is given.
     pub fn text(text: impl Into<String>) -> Self {
         Self::empty().and_text(None, None, text)
     }
 
     /// JSON, as text.
-    pub fn json(value: &Raw) -> Self {
+    pub fn json(value: &RawJson) -> Self {
         Self::empty().and_text(None, Some("application/json"), value.as_str())
     }
 
     /// Binary data in base64.
     pub fn blob(base64: impl Into<String>, mime_type: &str) -> Self {
-        let part = Part { uri: None, mime_type: Some(mime_type.into()), key: "blob", data: base64.into() };
-        Self { parts: vec![part], freshness: Freshness::NONE }
+        let part = ContentPart { uri: None, mime_type: Some(mime_type.into()), key: "blob", data: base64.into() };
+        Self { parts: vec![part], freshness: CacheHints::NONE }
     }
 
     /// Nothing yet.
     pub fn empty() -> Self {
-        Self { parts: Vec::new(), freshness: Freshness::NONE }
+        Self { parts: Vec::new(), freshness: CacheHints::NONE }
     }
 
     /// And this text, under another address or of another media type.
     pub fn and_text(mut self, uri: Option<&str>, mime_type: Option<&str>, text: impl Into<String>) -> Self {
         let (uri, mime_type) = (uri.map(str::to_owned), mime_type.map(str::to_owned));
-        self.parts.push(Part { uri, mime_type, key: "text", data: text.into() });
+        self.parts.push(ContentPart { uri, mime_type, key: "text", data: text.into() });
         self
     }
 
     /// May be kept so long, for so many. Without this it is stale at once and private.
-    pub fn fresh_for(mut self, freshness: Freshness) -> Self {
+    pub fn fresh_for(mut self, freshness: CacheHints) -> Self {
         self.freshness = freshness;
         self
     }
 
-    pub(super) fn write(&self, result: &mut Splice, uri: &str, mime_type: Option<&str>) {
-        let parts: Vec<Raw> = self.parts.iter().map(|part| part.describe(uri, mime_type)).collect();
+    pub(super) fn write(&self, result: &mut ObjectWriter, uri: &str, mime_type: Option<&str>) {
+        let parts: Vec<RawJson> = self.parts.iter().map(|part| part.describe(uri, mime_type)).collect();
         result.raw("contents", &array_of(&parts));
         result.number("ttlMs", self.freshness.ttl_ms).string("cacheScope", self.freshness.scope.as_str());
     }
 }
 
-impl Part {
-    fn describe(&self, uri: &str, mime_type: Option<&str>) -> Raw {
-        let mut part = Splice::with_capacity(self.data.len() + uri.len() + 64);
+impl ContentPart {
+    fn describe(&self, uri: &str, mime_type: Option<&str>) -> RawJson {
+        let mut part = ObjectWriter::with_capacity(self.data.len() + uri.len() + 64);
         part.string("uri", self.uri.as_deref().unwrap_or(uri));
         if let Some(mime_type) = self.mime_type.as_deref().or(mime_type) {
             part.string("mimeType", mime_type);
@@ -88,17 +88,17 @@ impl Part {
 
 /// What is said about a resource or a template.
 #[derive(Debug, Clone)]
-struct Card {
+struct ResourceFields {
     address_key: &'static str,
     address: String,
     name: String,
     mime_type: Option<String>,
-    more: Vec<(String, Raw)>,
+    more: Vec<(String, RawJson)>,
 }
 
-impl Card {
-    fn describe(&self) -> Raw {
-        let mut card = Splice::with_capacity(256);
+impl ResourceFields {
+    fn describe(&self) -> RawJson {
+        let mut card = ObjectWriter::with_capacity(256);
         card.string(self.address_key, &self.address).string("name", &self.name);
         if let Some(mime_type) = &self.mime_type {
             card.string("mimeType", mime_type);
@@ -110,13 +110,13 @@ impl Card {
     }
 }
 
-/// The description of a resource. [`Resource::handler`] makes it readable.
+/// The description of a resource. [`ResourceBuilder::handler`] makes it readable.
 #[derive(Debug, Clone)]
-pub struct Resource(Card);
+pub struct ResourceBuilder(ResourceFields);
 
-/// The description of a family of resources. [`Template::handler`] makes it readable.
+/// The description of a family of resources. [`TemplateBuilder::handler`] makes it readable.
 #[derive(Debug, Clone)]
-pub struct Template(Card);
+pub struct TemplateBuilder(ResourceFields);
 
 macro_rules! card_methods {
     ($type:ident) => {
@@ -129,16 +129,16 @@ macro_rules! card_methods {
 
             /// With a title for people.
             pub fn title(self, title: &str) -> Self {
-                self.member("title", Raw::string(title))
+                self.member("title", RawJson::string(title))
             }
 
             /// With a description.
             pub fn description(self, description: &str) -> Self {
-                self.member("description", Raw::string(description))
+                self.member("description", RawJson::string(description))
             }
 
             /// With a further member of the description, such as `annotations`, `size` or `_meta`.
-            pub fn member(mut self, key: impl Into<String>, value: Raw) -> Self {
+            pub fn member(mut self, key: impl Into<String>, value: RawJson) -> Self {
                 self.0.more.push((key.into(), value));
                 self
             }
@@ -146,27 +146,27 @@ macro_rules! card_methods {
     };
 }
 
-card_methods!(Resource);
-card_methods!(Template);
+card_methods!(ResourceBuilder);
+card_methods!(TemplateBuilder);
 
-type ReadWork = Pin<Box<dyn Future<Output = Result<Contents, Error>> + Send>>;
-type ReadHandler<A> = dyn Fn(A, Context) -> ReadWork + Send + Sync;
+type ReadFuture = Pin<Box<dyn Future<Output = Result<ResourceContents, HandlerError>> + Send>>;
+type ReadHandler<A> = dyn Fn(A, HandlerContext) -> ReadFuture + Send + Sync;
 
-impl Resource {
+impl ResourceBuilder {
     /// A resource at this address.
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
         let (address, name) = (uri.into(), name.into());
-        Self(Card { address_key: "uri", address, name, mime_type: None, more: Vec::new() })
+        Self(ResourceFields { address_key: "uri", address, name, mime_type: None, more: Vec::new() })
     }
 
     /// Read by `handler`.
     pub fn handler<F, R>(self, handler: F) -> BoundResource
     where
-        F: Fn(Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Contents, Error>> + Send + 'static,
+        F: Fn(HandlerContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ResourceContents, HandlerError>> + Send + 'static,
     {
         let described = self.0.describe();
-        let handler = move |(), context| -> ReadWork { Box::pin(handler(context)) };
+        let handler = move |(), context| -> ReadFuture { Box::pin(handler(context)) };
         BoundResource { card: self.0, described, handler: Arc::new(handler) }
     }
 }
@@ -174,13 +174,13 @@ impl Resource {
 /// A resource that can be read.
 #[derive(Clone)]
 pub struct BoundResource {
-    card: Card,
-    described: Raw,
+    card: ResourceFields,
+    described: RawJson,
     handler: Arc<ReadHandler<()>>,
 }
 
 impl BoundResource {
-    pub(super) fn read(&self, context: Context) -> ReadWork {
+    pub(super) fn read(&self, context: HandlerContext) -> ReadFuture {
         (self.handler)((), context)
     }
 
@@ -189,25 +189,25 @@ impl BoundResource {
     }
 }
 
-impl Entry for BoundResource {
+impl ListingEntry for BoundResource {
     fn key(&self) -> &str {
         &self.card.address
     }
 
-    fn described(&self) -> &Raw {
+    fn described(&self) -> &RawJson {
         &self.described
     }
 }
 
-impl Template {
+impl TemplateBuilder {
     /// Resources whose addresses match this pattern: `{name}`, `{+name}` and `{?a,b}` are understood.
     ///
     /// # Panics
     /// When the pattern has another form; it is the program's own constant.
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
         let (address, name) = (uri_template.into(), name.into());
-        assert!(Pattern::parse(&address).is_some(), "unsupported URI template {address}");
-        Self(Card { address_key: "uriTemplate", address, name, mime_type: None, more: Vec::new() })
+        assert!(UriTemplate::parse(&address).is_some(), "unsupported URI template {address}");
+        Self(ResourceFields { address_key: "uriTemplate", address, name, mime_type: None, more: Vec::new() })
     }
 
     /// Read by `handler`, which takes the variables of the pattern as the fields of a type; all are
@@ -215,15 +215,15 @@ impl Template {
     pub fn handler<A, F, R>(self, handler: F) -> BoundTemplate
     where
         A: DeserializeOwned + Send + 'static,
-        F: Fn(A, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Contents, Error>> + Send + 'static,
+        F: Fn(A, HandlerContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ResourceContents, HandlerError>> + Send + 'static,
     {
-        let pattern = Pattern::parse(&self.0.address).expect("the pattern was checked when the template was made");
+        let pattern = UriTemplate::parse(&self.0.address).expect("the pattern was checked when the template was made");
         let described = self.0.describe();
-        let handler = move |variables: Raw, context| -> ReadWork {
+        let handler = move |variables: RawJson, context| -> ReadFuture {
             match arguments::read(&variables) {
                 Ok(variables) => Box::pin(handler(variables, context)),
-                Err(reason) => Box::pin(std::future::ready(Err(Error::invalid_params(reason)))),
+                Err(reason) => Box::pin(std::future::ready(Err(HandlerError::invalid_params(reason)))),
             }
         };
         BoundTemplate { card: self.0, pattern, described, handler: Arc::new(handler) }
@@ -233,21 +233,21 @@ impl Template {
 /// A template whose resources can be read.
 #[derive(Clone)]
 pub struct BoundTemplate {
-    card: Card,
-    pattern: Pattern,
-    described: Raw,
-    handler: Arc<ReadHandler<Raw>>,
+    card: ResourceFields,
+    pattern: UriTemplate,
+    described: RawJson,
+    handler: Arc<ReadHandler<RawJson>>,
 }
 
 impl BoundTemplate {
     /// The variables of `uri` as an object, when it is one of this family.
-    pub(super) fn variables(&self, uri: &str) -> Option<Raw> {
+    pub(super) fn variables(&self, uri: &str) -> Option<RawJson> {
         let variables = self.pattern.matches(uri)?;
         let object: Map<String, Value> = variables.into_iter().map(|(name, value)| (name, value.into())).collect();
-        Some(Raw::from_value(&object))
+        Some(RawJson::from_value(&object))
     }
 
-    pub(super) fn read(&self, variables: Raw, context: Context) -> ReadWork {
+    pub(super) fn read(&self, variables: RawJson, context: HandlerContext) -> ReadFuture {
         (self.handler)(variables, context)
     }
 
@@ -256,12 +256,12 @@ impl BoundTemplate {
     }
 }
 
-impl Entry for BoundTemplate {
+impl ListingEntry for BoundTemplate {
     fn key(&self) -> &str {
         &self.card.address
     }
 
-    fn described(&self) -> &Raw {
+    fn described(&self) -> &RawJson {
         &self.described
     }
 }

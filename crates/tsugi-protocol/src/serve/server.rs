@@ -7,58 +7,58 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::answer::{Answer, Call, InputRequired, Outcome, Reply};
-use crate::json::{Object, Raw, Splice};
-use crate::mcp::completion::Reference;
-use crate::mcp::freshness::Freshness;
-use crate::mcp::subscription::Filter;
-use crate::mcp::{ClientCapabilities, Method, ServerCapabilities, ServerIdentity, Version, meta};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
+use crate::mcp::cache_hints::CacheHints;
+use crate::mcp::completion::CompletionReference;
+use crate::mcp::subscription::SubscriptionFilter;
+use crate::mcp::{ClientCapabilities, Method, ProtocolVersion, ServerCapabilities, ServerIdentity, meta};
 use crate::rpc::{RpcError, code};
 
-use super::builder::Builder;
+use super::builder::ServerBuilder;
 use super::completion::{CompletionHandler, CompletionRequest};
-use super::context::Context;
-use super::error::Error;
-use super::listing::{Entry, Listing};
+use super::context::HandlerContext;
+use super::error::HandlerError;
+use super::handler_reply;
+use super::listing::{EntryList, ListingEntry};
 use super::output::ToolOutput;
 use super::prompt::BoundPrompt;
-use super::resource::{BoundResource, BoundTemplate, Contents};
-use super::running;
-use super::subscription::{Notifier, Prepare, agreed};
+use super::resource::{BoundResource, BoundTemplate, ResourceContents};
+use super::subscription::{ChangeNotifier, PrepareHook, agreed};
 use super::tool::BoundTool;
 
 /// A server in this process. What it offers may change while it runs; listeners are told.
-pub struct Server {
-    pub(super) info: Raw,
+pub struct InProcessServer {
+    pub(super) info: RawJson,
     pub(super) instructions: Option<String>,
-    pub(super) offer: RwLock<Offer>,
-    pub(super) features: RwLock<Features>,
+    pub(super) offer: RwLock<ServerOffer>,
+    pub(super) features: RwLock<ServerFeatures>,
     pub(super) completion: Option<CompletionHandler>,
     pub(super) can_log: bool,
-    pub(super) extensions: Vec<(String, Raw)>,
-    pub(super) list_freshness: Freshness,
+    pub(super) extensions: Vec<(String, RawJson)>,
+    pub(super) list_freshness: CacheHints,
     pub(super) page_size: usize,
-    pub(super) before_watching: Option<Prepare>,
-    pub(super) notifier: Notifier,
+    pub(super) before_watching: Option<PrepareHook>,
+    pub(super) notifier: ChangeNotifier,
 }
 
 /// Everything on offer.
 #[derive(Debug, Default)]
-pub(super) struct Offer {
-    pub(super) tools: Listing<BoundTool>,
-    pub(super) resources: Listing<BoundResource>,
-    pub(super) templates: Listing<BoundTemplate>,
-    pub(super) prompts: Listing<BoundPrompt>,
+pub(super) struct ServerOffer {
+    pub(super) tools: EntryList<BoundTool>,
+    pub(super) resources: EntryList<BoundResource>,
+    pub(super) templates: EntryList<BoundTemplate>,
+    pub(super) prompts: EntryList<BoundPrompt>,
 }
 
 /// Which lists a server has at all. Once offered, a feature stays, even when its list becomes empty.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Features {
+pub(super) struct ServerFeatures {
     pub(super) tools: bool,
     pub(super) resources: bool,
     pub(super) prompts: bool,
 }
 
-impl Features {
+impl ServerFeatures {
     fn has(self, feature: &str) -> bool {
         match feature {
             "tools" => self.tools,
@@ -69,7 +69,7 @@ impl Features {
     }
 }
 
-impl Answer for Server {
+impl Answer for InProcessServer {
     fn answer(&self, call: Call) -> Reply {
         let answered = match &call.method {
             Method::Discover => Ok(Reply::ready(self.discover())),
@@ -88,14 +88,14 @@ impl Answer for Server {
     }
 }
 
-impl Server {
+impl InProcessServer {
     /// Starts a server of this name and version.
-    pub fn builder(name: &str, version: &str) -> Builder {
-        Builder::new(name, version)
+    pub fn builder(name: &str, version: &str) -> ServerBuilder {
+        ServerBuilder::new(name, version)
     }
 
     /// The handle that announces changes.
-    pub fn notifier(&self) -> &Notifier {
+    pub fn notifier(&self) -> &ChangeNotifier {
         &self.notifier
     }
 
@@ -103,20 +103,20 @@ impl Server {
     pub fn identity(&self) -> ServerIdentity {
         ServerIdentity {
             info: Some(self.info.clone()),
-            version: Version::LATEST,
+            version: ProtocolVersion::LATEST,
             capabilities: self.capabilities(),
             instructions: self.instructions.clone(),
-            supported_versions: vec![Version::LATEST.as_str().to_owned()],
+            supported_versions: vec![ProtocolVersion::LATEST.as_str().to_owned()],
         }
     }
 
     /// What this server can do.
     pub fn capabilities(&self) -> ServerCapabilities {
         let features = *self.features.read();
-        let announced = Raw::literal(r#"{"listChanged":true}"#);
-        let watched = Raw::literal(r#"{"listChanged":true,"subscribe":true}"#);
-        let nothing_more = Raw::literal("{}");
-        let mut capabilities = Splice::with_capacity(256);
+        let announced = RawJson::literal(r#"{"listChanged":true}"#);
+        let watched = RawJson::literal(r#"{"listChanged":true,"subscribe":true}"#);
+        let nothing_more = RawJson::literal("{}");
+        let mut capabilities = ObjectWriter::with_capacity(256);
         for (is_there, name, settings) in [
             (features.tools, "tools", &announced),
             (features.resources, "resources", &watched),
@@ -186,13 +186,13 @@ impl Server {
         is_removed.then(|| self.notifier.prompts_changed()).is_some()
     }
 
-    fn context(&self, call: &Call) -> Context {
-        Context::new(call, self.notifier.clone(), self.can_log)
+    fn context(&self, call: &Call) -> HandlerContext {
+        HandlerContext::new(call, self.notifier.clone(), self.can_log)
     }
 
     fn discover(&self) -> Outcome {
         complete(&self.info, |result| {
-            result.raw("supportedVersions", &Raw::from_value(&[Version::LATEST.as_str()]));
+            result.raw("supportedVersions", &RawJson::from_value(&[ProtocolVersion::LATEST.as_str()]));
             result.raw("capabilities", &self.capabilities().raw());
             if let Some(instructions) = &self.instructions {
                 result.string("instructions", instructions);
@@ -202,40 +202,40 @@ impl Server {
         })
     }
 
-    fn list<T: Entry>(
+    fn list<T: ListingEntry>(
         &self,
         call: &Call,
         feature: &str,
         key: &str,
-        listing: fn(&Offer) -> &Listing<T>,
-    ) -> Result<Reply, Error> {
+        listing: fn(&ServerOffer) -> &EntryList<T>,
+    ) -> Result<Reply, HandlerError> {
         self.must_have(call, feature)?;
         let cursor = cursor_of(&call.params)?;
         let page = listing(&self.offer.read()).page(cursor.as_deref(), self.page_size)?;
         Ok(Reply::ready(complete(&self.info, |result| page.write(result, key, self.list_freshness))))
     }
 
-    fn must_have(&self, call: &Call, feature: &str) -> Result<(), Error> {
+    fn must_have(&self, call: &Call, feature: &str) -> Result<(), HandlerError> {
         if self.features.read().has(feature) { Ok(()) } else { Err(unknown_method(call)) }
     }
 
-    fn call_tool(&self, call: &Call) -> Result<Reply, Error> {
+    fn call_tool(&self, call: &Call) -> Result<Reply, HandlerError> {
         self.must_have(call, "tools")?;
         let name = subject(call)?;
         let tool = self.offer.read().tools.get(&name);
-        let tool = tool.ok_or_else(|| Error::invalid_params(format!("unknown tool: {name}")))?;
+        let tool = tool.ok_or_else(|| HandlerError::invalid_params(format!("unknown tool: {name}")))?;
         let arguments = arguments_of(call)?;
         let info = self.info.clone();
         Ok(self.run(call, move |context| async move {
             match tool.call(arguments, context).await {
                 Ok(output) => Ok(tool_outcome(&info, &output)),
-                Err(Error::Failed(output)) => Ok(tool_outcome(&info, &output)),
+                Err(HandlerError::Failed(output)) => Ok(tool_outcome(&info, &output)),
                 Err(error) => Err(error),
             }
         }))
     }
 
-    fn read(&self, call: &Call) -> Result<Reply, Error> {
+    fn read(&self, call: &Call) -> Result<Reply, HandlerError> {
         self.must_have(call, "resources")?;
         let uri = subject(call)?.into_owned();
         let info = self.info.clone();
@@ -246,23 +246,23 @@ impl Server {
                 Ok(read_outcome(&info, &uri, mime_type, &resource.read(context).await?))
             }));
         }
-        let (template, variables) = self.template_for(&uri).ok_or_else(|| Error::resource_not_found(&uri))?;
+        let (template, variables) = self.template_for(&uri).ok_or_else(|| HandlerError::resource_not_found(&uri))?;
         Ok(self.run(call, move |context| async move {
             let mime_type = template.mime_type();
             Ok(read_outcome(&info, &uri, mime_type, &template.read(variables, context).await?))
         }))
     }
 
-    fn template_for(&self, uri: &str) -> Option<(Arc<BoundTemplate>, Raw)> {
+    fn template_for(&self, uri: &str) -> Option<(Arc<BoundTemplate>, RawJson)> {
         let offer = self.offer.read();
         offer.templates.iter().find_map(|template| Some((template.clone(), template.variables(uri)?)))
     }
 
-    fn render(&self, call: &Call) -> Result<Reply, Error> {
+    fn render(&self, call: &Call) -> Result<Reply, HandlerError> {
         self.must_have(call, "prompts")?;
         let name = subject(call)?;
         let prompt = self.offer.read().prompts.get(&name);
-        let prompt = prompt.ok_or_else(|| Error::invalid_params(format!("unknown prompt: {name}")))?;
+        let prompt = prompt.ok_or_else(|| HandlerError::invalid_params(format!("unknown prompt: {name}")))?;
         let arguments = arguments_of(call)?;
         let info = self.info.clone();
         Ok(self.run(call, move |context| async move {
@@ -271,11 +271,11 @@ impl Server {
         }))
     }
 
-    fn complete(&self, call: &Call) -> Result<Reply, Error> {
+    fn complete(&self, call: &Call) -> Result<Reply, HandlerError> {
         let handler = self.completion.clone().ok_or_else(|| unknown_method(call))?;
         let request = CompletionRequest::of(&call.params)?;
         if !self.knows(&request.reference) {
-            return Err(Error::invalid_params("unknown prompt or resource template"));
+            return Err(HandlerError::invalid_params("unknown prompt or resource template"));
         }
         let info = self.info.clone();
         Ok(self.run(call, move |context| async move {
@@ -284,29 +284,31 @@ impl Server {
         }))
     }
 
-    fn knows(&self, reference: &Reference) -> bool {
+    fn knows(&self, reference: &CompletionReference) -> bool {
         let offer = self.offer.read();
         match reference {
-            Reference::Prompt(name) => offer.prompts.get(name).is_some(),
-            Reference::Resource(uri) => offer.templates.get(uri).is_some() || offer.resources.get(uri).is_some(),
+            CompletionReference::Prompt(name) => offer.prompts.get(name).is_some(),
+            CompletionReference::Resource(uri) => {
+                offer.templates.get(uri).is_some() || offer.resources.get(uri).is_some()
+            }
         }
     }
 
-    fn listen(&self, call: &Call) -> Result<Reply, Error> {
+    fn listen(&self, call: &Call) -> Result<Reply, HandlerError> {
         let asked = call
             .params
             .get_object("notifications")
-            .ok_or_else(|| Error::invalid_params("`notifications` is missing"))?;
+            .ok_or_else(|| HandlerError::invalid_params("`notifications` is missing"))?;
         let features = *self.features.read();
-        let filter = agreed(Filter::from_object(&asked), |feature| features.has(feature));
+        let filter = agreed(SubscriptionFilter::from_object(&asked), |feature| features.has(feature));
         let preparing = self.before_watching.as_ref().filter(|_| !filter.uris.is_empty()).map(|prepare| prepare());
         Ok(self.notifier.listen(filter, meta_of(&self.info, None), preparing))
     }
 
     /// Runs a handler inside the reply. It starts when the reply is first polled.
-    fn run<R>(&self, call: &Call, work: impl FnOnce(Context) -> R + Send + 'static) -> Reply
+    fn run<R>(&self, call: &Call, work: impl FnOnce(HandlerContext) -> R + Send + 'static) -> Reply
     where
-        R: Future<Output = Result<Outcome, Error>> + Send,
+        R: Future<Output = Result<Outcome, HandlerError>> + Send,
     {
         let context = self.context(call);
         let notes = context.notes();
@@ -316,30 +318,30 @@ impl Server {
             let ended = work(context).await;
             ended.unwrap_or_else(|error| checked(error, may_ask, &client.capabilities).into_outcome())
         };
-        running::reply(Box::pin(work), notes)
+        handler_reply::reply(Box::pin(work), notes)
     }
 }
 
 /// Questions are only let through where the protocol allows them and to clients that can answer them.
-fn checked(error: Error, may_ask: bool, client: &ClientCapabilities) -> Error {
+fn checked(error: HandlerError, may_ask: bool, client: &ClientCapabilities) -> HandlerError {
     match error {
-        Error::NeedInput(_) if !may_ask => Error::internal("this request cannot ask for input"),
-        Error::NeedInput(input) => input.checked(client).map_or_else(|error| error, Error::NeedInput),
+        HandlerError::NeedInput(_) if !may_ask => HandlerError::internal("this request cannot ask for input"),
+        HandlerError::NeedInput(input) => input.checked(client).map_or_else(|error| error, HandlerError::NeedInput),
         other => other,
     }
 }
 
 /// A complete result that says who gave it.
-fn complete(info: &Raw, write: impl FnOnce(&mut Splice)) -> Outcome {
-    let mut result = Splice::with_capacity(512);
+fn complete(info: &RawJson, write: impl FnOnce(&mut ObjectWriter)) -> Outcome {
+    let mut result = ObjectWriter::with_capacity(512);
     result.string("resultType", "complete");
     write(&mut result);
     result.raw("_meta", &meta_of(info, None).raw());
     Outcome::complete(result.finish_object())
 }
 
-fn meta_of(info: &Raw, own: Option<&Object>) -> Object {
-    let mut members = Splice::with_capacity(256);
+fn meta_of(info: &RawJson, own: Option<&JsonObject>) -> JsonObject {
+    let mut members = ObjectWriter::with_capacity(256);
     if let Some(own) = own {
         members.all_members(own);
     }
@@ -349,10 +351,10 @@ fn meta_of(info: &Raw, own: Option<&Object>) -> Object {
     members.finish_object()
 }
 
-fn tool_outcome(info: &Raw, output: &ToolOutput) -> Outcome {
-    let own_meta = output.own("_meta").as_ref().and_then(Object::of);
-    let kind = output.own("resultType").unwrap_or_else(|| Raw::literal("\"complete\""));
-    let mut result = Splice::with_capacity(512);
+fn tool_outcome(info: &RawJson, output: &ToolOutput) -> Outcome {
+    let own_meta = output.own("_meta").as_ref().and_then(JsonObject::of);
+    let kind = output.own("resultType").unwrap_or_else(|| RawJson::literal("\"complete\""));
+    let mut result = ObjectWriter::with_capacity(512);
     result.raw("resultType", &kind);
     output.write(&mut result);
     result.raw("_meta", &meta_of(info, own_meta.as_ref()).raw());
@@ -364,36 +366,38 @@ fn tool_outcome(info: &Raw, output: &ToolOutput) -> Outcome {
     InputRequired::from_result(&result).map_or_else(empty, Outcome::InputRequired)
 }
 
-fn read_outcome(info: &Raw, uri: &str, mime_type: Option<String>, contents: &Contents) -> Outcome {
+fn read_outcome(info: &RawJson, uri: &str, mime_type: Option<String>, contents: &ResourceContents) -> Outcome {
     complete(info, |result| contents.write(result, uri, mime_type.as_deref()))
 }
 
-fn unknown_method(call: &Call) -> Error {
+fn unknown_method(call: &Call) -> HandlerError {
     RpcError::new(code::METHOD_NOT_FOUND, &format!("unknown method: {}", call.method)).into()
 }
 
 /// The name or address that a request is about.
-fn subject(call: &Call) -> Result<Cow<'_, str>, Error> {
+fn subject(call: &Call) -> Result<Cow<'_, str>, HandlerError> {
     let key = call.method.subject_key().unwrap_or_default();
-    call.subject().ok_or_else(|| Error::invalid_params(format!("`{key}` is missing or not a string")))
+    call.subject().ok_or_else(|| HandlerError::invalid_params(format!("`{key}` is missing or not a string")))
 }
 
 /// The arguments; none at all, or `null` as some clients write it, is an empty object.
-fn arguments_of(call: &Call) -> Result<Object, Error> {
+fn arguments_of(call: &Call) -> Result<JsonObject, HandlerError> {
     match call.params.get("arguments").filter(|arguments| !arguments.is_null()) {
-        None => Ok(Object::empty()),
-        Some(arguments) => Object::of(&arguments).ok_or_else(|| Error::invalid_params("`arguments` must be an object")),
+        None => Ok(JsonObject::empty()),
+        Some(arguments) => {
+            JsonObject::of(&arguments).ok_or_else(|| HandlerError::invalid_params("`arguments` must be an object"))
+        }
     }
 }
 
-fn cursor_of(params: &Object) -> Result<Option<Cow<'_, str>>, Error> {
+fn cursor_of(params: &JsonObject) -> Result<Option<Cow<'_, str>>, HandlerError> {
     match params.get_str("cursor") {
-        None if params.has("cursor") => Err(Error::invalid_params("`cursor` must be a string")),
+        None if params.has("cursor") => Err(HandlerError::invalid_params("`cursor` must be a string")),
         cursor => Ok(cursor),
     }
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for InProcessServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("info", &self.info).finish_non_exhaustive()
     }

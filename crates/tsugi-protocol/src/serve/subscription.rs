@@ -11,37 +11,37 @@ use std::task::{Context, Poll, Waker, ready};
 use parking_lot::Mutex;
 use slab::Slab;
 
-use crate::answer::{Event, Outcome, Reply, Source};
-use crate::json::{Object, Raw, Splice};
+use crate::answer::{Outcome, Reply, ReplyEvent, ReplySource};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::Method;
 use crate::mcp::meta;
-use crate::mcp::subscription::{Filter, acknowledgment, tagged};
-use crate::rpc::Notification;
+use crate::mcp::subscription::{SubscriptionFilter, acknowledgment, tagged};
+use crate::rpc::RpcNotification;
 
 /// What a server does before a listener is acknowledged.
-pub(super) type Prepare = Box<dyn Fn() -> Preparing + Send + Sync>;
+pub(super) type PrepareHook = Box<dyn Fn() -> PrepareFuture + Send + Sync>;
 
-type Preparing = Pin<Box<dyn Future<Output = ()> + Send>>;
+type PrepareFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Announces changes to everyone who listens. Cheap to clone, usable from anywhere, never blocks.
 #[derive(Debug, Clone, Default)]
-pub struct Notifier(Arc<Mutex<Listeners>>);
+pub struct ChangeNotifier(Arc<Mutex<ListenerTable>>);
 
 #[derive(Debug, Default)]
-struct Listeners {
-    listeners: Slab<Listener>,
+struct ListenerTable {
+    listeners: Slab<ListenerEntry>,
     next_id: u64,
 }
 
 #[derive(Debug)]
-struct Listener {
-    filter: Filter,
-    changed: Filter,
+struct ListenerEntry {
+    filter: SubscriptionFilter,
+    changed: SubscriptionFilter,
     has_ended: bool,
     reader: Option<Waker>,
 }
 
-impl Notifier {
+impl ChangeNotifier {
     /// The list of tools changed.
     pub fn tools_changed(&self) {
         self.announce(|filter, changed| changed.tools = filter.tools);
@@ -89,7 +89,7 @@ impl Notifier {
         self.0.lock().listeners.iter().any(|(_, listener)| listener.filter.uris.contains(uri))
     }
 
-    fn announce(&self, mark: impl Fn(&Filter, &mut Filter)) {
+    fn announce(&self, mark: impl Fn(&SubscriptionFilter, &mut SubscriptionFilter)) {
         for (_, listener) in &mut self.0.lock().listeners {
             mark(&listener.filter, &mut listener.changed);
             if !listener.changed.is_empty() {
@@ -101,14 +101,23 @@ impl Notifier {
     /// The reply to `subscriptions/listen`: the acknowledgment as soon as the server is prepared, then changes until it
     /// is dropped. `filter` is what the server agrees to. The tag is a number of ours; whoever carries the notes to a client replaces
     /// it by the id of the client's request.
-    pub(super) fn listen(&self, filter: Filter, server_meta: Object, preparing: Option<Preparing>) -> Reply {
+    pub(super) fn listen(
+        &self,
+        filter: SubscriptionFilter,
+        server_meta: JsonObject,
+        preparing: Option<PrepareFuture>,
+    ) -> Reply {
         let mut listeners = self.0.lock();
         listeners.next_id += 1;
-        let id = Raw::from_value(&listeners.next_id);
+        let id = RawJson::from_value(&listeners.next_id);
         let acknowledgment = acknowledgment(&filter, &id);
-        let place =
-            listeners.listeners.insert(Listener { filter, changed: Filter::default(), has_ended: false, reader: None });
-        Reply::from_source(Listening {
+        let place = listeners.listeners.insert(ListenerEntry {
+            filter,
+            changed: SubscriptionFilter::default(),
+            has_ended: false,
+            reader: None,
+        });
+        Reply::from_source(ListenReply {
             notifier: self.clone(),
             place,
             id,
@@ -119,7 +128,7 @@ impl Notifier {
     }
 }
 
-impl Listener {
+impl ListenerEntry {
     fn wake(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -127,7 +136,7 @@ impl Listener {
     }
 
     /// The next change to tell, list changes first.
-    fn next_change(&mut self) -> Option<Notification> {
+    fn next_change(&mut self) -> Option<RpcNotification> {
         let lists = [
             (&mut self.changed.tools, Method::ToolsChanged),
             (&mut self.changed.prompts, Method::PromptsChanged),
@@ -135,23 +144,23 @@ impl Listener {
         ];
         for (is_changed, method) in lists {
             if std::mem::take(is_changed) {
-                return Some(Notification::new(method, None));
+                return Some(RpcNotification::new(method, None));
             }
         }
         self.changed.uris.pop_first().map(|uri| updated(&uri))
     }
 }
 
-fn updated(uri: &str) -> Notification {
-    let mut params = Splice::with_capacity(uri.len() + 16);
+fn updated(uri: &str) -> RpcNotification {
+    let mut params = ObjectWriter::with_capacity(uri.len() + 16);
     params.string("uri", uri);
-    Notification::new(Method::ResourceUpdated, Some(params.finish()))
+    RpcNotification::new(Method::ResourceUpdated, Some(params.finish()))
 }
 
 /// What a server agrees to tell, of what was asked for.
-pub(super) fn agreed(asked: Filter, has: impl Fn(&str) -> bool) -> Filter {
+pub(super) fn agreed(asked: SubscriptionFilter, has: impl Fn(&str) -> bool) -> SubscriptionFilter {
     let has_resources = has("resources");
-    Filter {
+    SubscriptionFilter {
         tools: asked.tools && has("tools"),
         prompts: asked.prompts && has("prompts"),
         resources: asked.resources && has_resources,
@@ -159,48 +168,48 @@ pub(super) fn agreed(asked: Filter, has: impl Fn(&str) -> bool) -> Filter {
     }
 }
 
-struct Listening {
-    notifier: Notifier,
+struct ListenReply {
+    notifier: ChangeNotifier,
     place: usize,
-    id: Raw,
-    preparing: Option<Preparing>,
-    acknowledgment: Option<Notification>,
-    server_meta: Object,
+    id: RawJson,
+    preparing: Option<PrepareFuture>,
+    acknowledgment: Option<RpcNotification>,
+    server_meta: JsonObject,
 }
 
-impl Listening {
+impl ListenReply {
     fn ended(&self) -> Outcome {
-        let mut meta = Splice::with_capacity(128);
+        let mut meta = ObjectWriter::with_capacity(128);
         meta.raw(meta::SUBSCRIPTION_ID, &self.id).all_members(&self.server_meta);
-        let mut result = Splice::with_capacity(256);
+        let mut result = ObjectWriter::with_capacity(256);
         result.string("resultType", "complete").raw("_meta", &meta.finish());
         Outcome::complete(result.finish_object())
     }
 }
 
-impl Source for Listening {
-    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for ListenReply {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         if let Some(preparing) = &mut self.preparing {
             ready!(preparing.as_mut().poll(context));
             self.preparing = None;
         }
         if let Some(acknowledgment) = self.acknowledgment.take() {
-            return Poll::Ready(Event::Note(acknowledgment));
+            return Poll::Ready(ReplyEvent::Note(acknowledgment));
         }
         let mut listeners = self.notifier.0.lock();
         let listener = &mut listeners.listeners[self.place];
         if let Some(change) = listener.next_change() {
-            return Poll::Ready(Event::Note(tagged(&change, &self.id)));
+            return Poll::Ready(ReplyEvent::Note(tagged(&change, &self.id)));
         }
         if listener.has_ended {
-            return Poll::Ready(Event::Done(self.ended()));
+            return Poll::Ready(ReplyEvent::Done(self.ended()));
         }
         listener.reader = Some(context.waker().clone());
         Poll::Pending
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListenReply {
     fn drop(&mut self) {
         self.notifier.0.lock().listeners.remove(self.place);
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::answer::{Answer, Call, Event, Failure, Outcome};
-use crate::json::{Object, Raw};
+use crate::answer::{Answer, Call, CallFailure, Outcome, ReplyEvent};
+use crate::json::{JsonObject, RawJson};
 use crate::mcp::log::LogLevel;
 use crate::mcp::{ClientCapabilities, ClientProfile, Method};
 
@@ -40,72 +40,79 @@ struct FileAt {
 }
 
 fn adding() -> BoundTool {
-    Tool::new("add", "Adds two numbers.")
+    ToolBuilder::new("add", "Adds two numbers.")
         .title("Add")
         .read_only()
-        .handler(|add: Add, _| async move { Ok(Structured(Sum { sum: add.a + add.b })) })
+        .handler(|add: Add, _| async move { Ok(StructuredOutput(Sum { sum: add.a + add.b })) })
 }
 
 /// A server with one of everything.
-fn server() -> Arc<Server> {
-    Server::builder("demo", "1.0.0")
+fn server() -> Arc<InProcessServer> {
+    InProcessServer::builder("demo", "1.0.0")
         .title("Demo")
         .instructions("Use add.")
         .with_logging()
         .tool(adding())
-        .tool(Tool::new("fail", "Fails.").handler(|_: NoArguments, _| async { Err::<Text<&str>, _>("no luck".into()) }))
-        .tool(Tool::new("break", "Breaks.").handler(|_: NoArguments, _| async {
+        .tool(
+            ToolBuilder::new("fail", "Fails.")
+                .handler(|_: NoArguments, _| async { Err::<TextOutput<&str>, _>("no luck".into()) }),
+        )
+        .tool(ToolBuilder::new("break", "Breaks.").handler(|_: NoArguments, _| async {
             if true {
                 panic!("as asked")
             }
-            Ok(Text(""))
+            Ok(TextOutput(""))
         }))
-        .tool(Tool::new("work", "Works and tells.").handler(|_: NoArguments, cx| async move { work(cx).await }))
-        .raw_tool("echo", "Echoes.", Raw::literal(r#"{"type":"object","x":1.0}"#), |arguments, _| async move {
+        .tool(ToolBuilder::new("work", "Works and tells.").handler(|_: NoArguments, cx| async move { work(cx).await }))
+        .raw_tool("echo", "Echoes.", RawJson::literal(r#"{"type":"object","x":1.0}"#), |arguments, _| async move {
             Ok(ToolOutput::blocks(vec![block::text(arguments.raw().as_str())]))
         })
-        .raw_tool("whole", "A result of its own.", Raw::literal(r#"{"type":"object"}"#), |arguments, _| async move {
-            Ok(ToolOutput::result(arguments))
-        })
+        .raw_tool(
+            "whole",
+            "A result of its own.",
+            RawJson::literal(r#"{"type":"object"}"#),
+            |arguments, _| async move { Ok(ToolOutput::result(arguments)) },
+        )
         .resource(
-            Resource::new("demo://greeting", "greeting")
+            ResourceBuilder::new("demo://greeting", "greeting")
                 .mime_type("text/plain")
-                .handler(|_| async { Ok(Contents::text("hello")) }),
+                .handler(|_| async { Ok(ResourceContents::text("hello")) }),
         )
         .template(
-            Template::new("file:///{+path}", "files").handler(|file: FileAt, _| async move { read_file(&file.path) }),
+            TemplateBuilder::new("file:///{+path}", "files")
+                .handler(|file: FileAt, _| async move { read_file(&file.path) }),
         )
-        .prompt(Prompt::new("greet", "Greets.").handler(|greet: Greet, _| async move {
+        .prompt(PromptBuilder::new("greet", "Greets.").handler(|greet: Greet, _| async move {
             Ok(PromptOutput::user(format!("greet {} in {:?}", greet.name, greet.language)))
         }))
         .completion(|request, _| async move {
-            Ok(Completions::starting_with(&request.value, ["english", "estonian", "thai"]))
+            Ok(CompletionValues::starting_with(&request.value, ["english", "estonian", "thai"]))
         })
         .build()
 }
 
-async fn work(cx: Context) -> Result<Text<String>, Error> {
+async fn work(cx: HandlerContext) -> Result<TextOutput<String>, HandlerError> {
     cx.progress(1.0, Some(2.0), Some("half"));
     cx.log(LogLevel::Debug, None, "too quiet");
     tokio::task::yield_now().await;
     cx.log(LogLevel::Warning, Some("worker"), json!({"left": 1}));
     cx.progress(2.0, None, None);
-    Ok(Text(format!("done for {}", cx.caller().principal())))
+    Ok(TextOutput(format!("done for {}", cx.caller().principal())))
 }
 
-fn read_file(path: &str) -> Result<Contents, Error> {
+fn read_file(path: &str) -> Result<ResourceContents, HandlerError> {
     match path {
-        "a b.txt" => Ok(Contents::json(&Raw::literal("{}"))),
-        other => Err(Error::resource_not_found(&format!("file:///{other}"))),
+        "a b.txt" => Ok(ResourceContents::json(&RawJson::literal("{}"))),
+        other => Err(HandlerError::resource_not_found(&format!("file:///{other}"))),
     }
 }
 
 fn tool(name: &str, arguments: Value) -> Call {
-    Call::tool(name, Some(&Raw::from(arguments)))
+    Call::tool(name, Some(&RawJson::from(arguments)))
 }
 
 fn call(method: Method, params: Value) -> Call {
-    Call::new(method, Object::from(params))
+    Call::new(method, JsonObject::from(params))
 }
 
 fn with_client(mut call: Call, capabilities: ClientCapabilities) -> Call {
@@ -113,23 +120,23 @@ fn with_client(mut call: Call, capabilities: ClientCapabilities) -> Call {
     call
 }
 
-async fn result(server: &Server, call: Call) -> Value {
+async fn result(server: &InProcessServer, call: Call) -> Value {
     match server.answer(call).outcome().await {
         Outcome::Complete(complete) => complete.body.raw().to().unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-async fn error(server: &Server, call: Call) -> Value {
+async fn error(server: &InProcessServer, call: Call) -> Value {
     match server.answer(call).outcome().await {
-        Outcome::Failed(Failure::Upstream(error)) => error.raw().to().unwrap(),
+        Outcome::Failed(CallFailure::Upstream(error)) => error.raw().to().unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
 async fn note(reply: &mut crate::answer::Reply) -> Value {
     match reply.next().await {
-        Event::Note(note) => serde_json::from_slice(&note.to_bytes()).unwrap(),
+        ReplyEvent::Note(note) => serde_json::from_slice(&note.to_bytes()).unwrap(),
         other => panic!("{other:?}"),
     }
 }

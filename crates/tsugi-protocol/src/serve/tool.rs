@@ -7,25 +7,25 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::json::{Object, Raw, Splice};
+use crate::json::{JsonObject, ObjectWriter, RawJson};
 
 use super::arguments;
-use super::context::Context;
-use super::error::Error;
-use super::listing::Entry;
-use super::output::{IntoOutput, ToolOutput};
+use super::context::HandlerContext;
+use super::error::HandlerError;
+use super::listing::ListingEntry;
+use super::output::{IntoToolOutput, ToolOutput};
 use super::schema::arguments_schema;
 
-/// The description of a tool. [`Tool::handler`] makes it callable.
+/// The description of a tool. [`ToolBuilder::handler`] makes it callable.
 #[derive(Debug, Clone)]
-pub struct Tool {
+pub struct ToolBuilder {
     name: String,
     description: String,
     title: Option<String>,
-    input_schema: Option<Raw>,
-    output_schema: Option<Raw>,
+    input_schema: Option<RawJson>,
+    output_schema: Option<RawJson>,
     hints: Vec<(&'static str, bool)>,
-    more: Vec<(String, Raw)>,
+    more: Vec<(String, RawJson)>,
 }
 
 /// The arguments of a tool that takes none.
@@ -34,7 +34,7 @@ pub struct Tool {
 #[schemars(inline)]
 pub struct NoArguments {}
 
-impl Tool {
+impl ToolBuilder {
     /// A tool of this name; the description is for the model.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
@@ -81,19 +81,19 @@ impl Tool {
     }
 
     /// With a schema of one's own for the arguments, instead of the derived one.
-    pub fn input_schema(mut self, schema: Raw) -> Self {
+    pub fn input_schema(mut self, schema: RawJson) -> Self {
         self.input_schema = Some(schema);
         self
     }
 
     /// With a schema of one's own for the structured content, instead of the derived one.
-    pub fn output_schema(mut self, schema: Raw) -> Self {
+    pub fn output_schema(mut self, schema: RawJson) -> Self {
         self.output_schema = Some(schema);
         self
     }
 
     /// With a further member of the description, such as `icons` or `_meta`.
-    pub fn member(mut self, key: impl Into<String>, value: Raw) -> Self {
+    pub fn member(mut self, key: impl Into<String>, value: RawJson) -> Self {
         self.more.push((key.into(), value));
         self
     }
@@ -104,44 +104,44 @@ impl Tool {
     pub fn handler<A, O, F, R>(mut self, handler: F) -> BoundTool
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        O: IntoOutput,
-        F: Fn(A, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, Error>> + Send + 'static,
+        O: IntoToolOutput,
+        F: Fn(A, HandlerContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, HandlerError>> + Send + 'static,
     {
         self.input_schema.get_or_insert_with(arguments_schema::<A>);
         self.raw_handler(move |raw, context| {
             let work = arguments::read(&raw.raw()).map(|arguments| handler(arguments, context));
-            async move { work.map_err(Error::failed)?.await }
+            async move { work.map_err(HandlerError::failed)?.await }
         })
     }
 
-    /// Answered by `handler`, which takes the arguments as they came. Without [`Tool::input_schema`] any
+    /// Answered by `handler`, which takes the arguments as they came. Without [`ToolBuilder::input_schema`] any
     /// object is accepted.
     pub fn raw_handler<O, F, R>(mut self, handler: F) -> BoundTool
     where
-        O: IntoOutput,
-        F: Fn(Object, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, Error>> + Send + 'static,
+        O: IntoToolOutput,
+        F: Fn(JsonObject, HandlerContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, HandlerError>> + Send + 'static,
     {
         if self.output_schema.is_none() {
             self.output_schema = O::output_schema();
         }
         let described = self.describe();
-        let handler = move |arguments, context| -> ToolWork {
+        let handler = move |arguments, context| -> ToolFuture {
             let work = handler(arguments, context);
-            Box::pin(async move { work.await.map(IntoOutput::into_output) })
+            Box::pin(async move { work.await.map(IntoToolOutput::into_output) })
         };
         BoundTool { name: self.name, described, handler: Arc::new(handler) }
     }
 
-    fn describe(&self) -> Raw {
-        let mut tool = Splice::with_capacity(512);
+    fn describe(&self) -> RawJson {
+        let mut tool = ObjectWriter::with_capacity(512);
         tool.string("name", &self.name);
         if let Some(title) = &self.title {
             tool.string("title", title);
         }
         tool.string("description", &self.description);
-        let any_object = Raw::literal(r#"{"type":"object"}"#);
+        let any_object = RawJson::literal(r#"{"type":"object"}"#);
         tool.raw("inputSchema", self.input_schema.as_ref().unwrap_or(&any_object));
         if let Some(schema) = &self.output_schema {
             tool.raw("outputSchema", schema);
@@ -149,7 +149,7 @@ impl Tool {
         if !self.hints.is_empty() {
             let hints: serde_json::Map<_, _> =
                 self.hints.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-            tool.raw("annotations", &Raw::from_value(&hints));
+            tool.raw("annotations", &RawJson::from_value(&hints));
         }
         for (key, value) in &self.more {
             tool.raw(key, value);
@@ -159,14 +159,14 @@ impl Tool {
 }
 
 /// What a tool's handler is doing.
-pub(super) type ToolWork = std::pin::Pin<Box<dyn Future<Output = Result<ToolOutput, Error>> + Send>>;
-type ToolHandler = dyn Fn(Object, Context) -> ToolWork + Send + Sync;
+pub(super) type ToolFuture = std::pin::Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send>>;
+type ToolHandler = dyn Fn(JsonObject, HandlerContext) -> ToolFuture + Send + Sync;
 
 /// A tool that can be called.
 #[derive(Clone)]
 pub struct BoundTool {
     name: String,
-    described: Raw,
+    described: RawJson,
     handler: Arc<ToolHandler>,
 }
 
@@ -177,11 +177,11 @@ impl BoundTool {
     }
 
     /// The description, as `tools/list` shows it.
-    pub fn description(&self) -> &Raw {
+    pub fn description(&self) -> &RawJson {
         &self.described
     }
 
-    pub(super) fn call(&self, arguments: Object, context: Context) -> ToolWork {
+    pub(super) fn call(&self, arguments: JsonObject, context: HandlerContext) -> ToolFuture {
         (self.handler)(arguments, context)
     }
 }
@@ -192,12 +192,12 @@ impl std::fmt::Debug for BoundTool {
     }
 }
 
-impl Entry for BoundTool {
+impl ListingEntry for BoundTool {
     fn key(&self) -> &str {
         &self.name
     }
 
-    fn described(&self) -> &Raw {
+    fn described(&self) -> &RawJson {
         &self.described
     }
 }

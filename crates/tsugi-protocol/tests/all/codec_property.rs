@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tsugi_protocol::codec::{CodecError, Framing, Kind, content_length, line, sse};
+use tsugi_protocol::codec::{CodecError, FramingDecoder, FramingKind, content_length, line, sse};
 
 /// Small, so that generated input crosses it.
 const LIMIT: usize = 24;
@@ -70,7 +70,7 @@ fn feed<T>(
 }
 
 fn lines(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, CodecError>> {
-    let mut decoder = line::Decoder::new(LIMIT);
+    let mut decoder = line::LineDecoder::new(LIMIT);
     let (mut out, mut buffer) = feed(input, cuts, |buffer| decoder.next(buffer));
     assert!(buffer.len() <= LIMIT);
     out.extend(decoder.finish(&mut buffer).map(Ok));
@@ -78,19 +78,19 @@ fn lines(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, CodecError>> {
 }
 
 fn frames(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, CodecError>> {
-    let mut decoder = content_length::Decoder::new(LIMIT);
+    let mut decoder = content_length::ContentLengthDecoder::new(LIMIT);
     feed(input, cuts, |buffer| decoder.next(buffer)).0
 }
 
-fn framed(input: &[u8], cuts: &[usize]) -> (Kind, Vec<Result<Bytes, CodecError>>) {
-    let mut framing = Framing::new(LIMIT);
+fn framed(input: &[u8], cuts: &[usize]) -> (FramingKind, Vec<Result<Bytes, CodecError>>) {
+    let mut framing = FramingDecoder::new(LIMIT);
     let (mut out, mut buffer) = feed(input, cuts, |buffer| framing.next(buffer));
     out.extend(framing.finish(&mut buffer).map(Ok));
     (framing.kind(), out)
 }
 
-fn events(input: &[u8], cuts: &[usize]) -> (Option<String>, Vec<Result<sse::Event, CodecError>>) {
-    let mut decoder = sse::Decoder::new(LIMIT);
+fn events(input: &[u8], cuts: &[usize]) -> (Option<String>, Vec<Result<sse::SseEvent, CodecError>>) {
+    let mut decoder = sse::SseDecoder::new(LIMIT);
     let (out, buffer) = feed(input, cuts, |buffer| decoder.next(buffer));
     assert!(buffer.len() <= LIMIT);
     (decoder.last_id().map(str::to_owned), out)
@@ -125,10 +125,10 @@ proptest! {
         is_line in any::<bool>(),
         cuts in cuts(),
     ) {
-        let kind = if is_line { Kind::Line } else { Kind::ContentLength };
+        let kind = if is_line { FramingKind::Line } else { FramingKind::ContentLength };
         let mut wire = Vec::new();
         messages.iter().for_each(|message| kind.encode(message.as_bytes(), &mut wire));
-        let mut framing = Framing::of(kind, 1 << 20);
+        let mut framing = FramingDecoder::of(kind, 1 << 20);
         let (out, _) = feed(&wire, &cuts, |buffer| framing.next(buffer));
         let out: Vec<Bytes> = out.into_iter().map(Result::unwrap).collect();
         prop_assert_eq!(out, messages.iter().map(|message| message.as_bytes()).collect::<Vec<_>>());
@@ -141,7 +141,7 @@ proptest! {
         name in prop::option::of("[a-z\r\n]{0,6}"),
     ) {
         let written = sse::event(id.as_deref(), name.as_deref(), &data);
-        let mut decoder = sse::Decoder::default();
+        let mut decoder = sse::SseDecoder::default();
         let (out, _) = feed(&written, &[], |buffer| decoder.next(buffer));
         prop_assert_eq!(out.len(), 1);
         let event = out[0].as_ref().unwrap();

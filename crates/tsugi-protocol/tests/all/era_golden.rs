@@ -1,7 +1,7 @@
 //! Golden files of the era translation, each message compared with the official schema of its revision.
 
 use serde_json::{Map, Value};
-use tsugi_protocol::mcp::{Era, Version};
+use tsugi_protocol::mcp::{Era, ProtocolVersion};
 
 use crate::era_action::{ACTIONS, Action, Audience};
 use crate::golden;
@@ -29,17 +29,17 @@ fn run(case: &Value, mut schemas: Option<&mut OfficialSchemas>) -> Value {
     }
 }
 
-fn outcomes(audience: Audience, action: Action, input: &Value) -> Vec<(Version, Value)> {
-    let is_for = |version: &Version| match audience {
-        Audience::Modern | Audience::Nobody => *version == Version::LATEST,
+fn outcomes(audience: Audience, action: Action, input: &Value) -> Vec<(ProtocolVersion, Value)> {
+    let is_for = |version: &ProtocolVersion| match audience {
+        Audience::Modern | Audience::Nobody => *version == ProtocolVersion::LATEST,
         Audience::Legacy => version.era() == Era::Legacy,
         Audience::All => true,
     };
-    Version::ALL.into_iter().filter(is_for).map(|version| (version, action(input, version))).collect()
+    ProtocolVersion::ALL.into_iter().filter(is_for).map(|version| (version, action(input, version))).collect()
 }
 
 /// What revisions give, those with the same outcome together.
-fn grouped(outcomes: Vec<(Version, Value)>) -> Value {
+fn grouped(outcomes: Vec<(ProtocolVersion, Value)>) -> Value {
     let mut groups: Vec<(String, Value)> = Vec::new();
     for (version, outcome) in outcomes {
         match groups.iter_mut().find(|(_, known)| *known == outcome) {
@@ -50,14 +50,14 @@ fn grouped(outcomes: Vec<(Version, Value)>) -> Value {
     Value::Object(groups.into_iter().collect::<Map<_, _>>())
 }
 
-fn validate(schemas: &mut OfficialSchemas, case: &Value, version: Version, outcome: &Value) {
+fn validate(schemas: &mut OfficialSchemas, case: &Value, version: ProtocolVersion, outcome: &Value) {
     let Some(definition) = case["valid"].as_str() else { return };
     let is_refusal = outcome.get("error").is_some() && outcome.get("jsonrpc").is_none();
     if outcome.is_null() || is_refusal {
         return;
     }
     // Nobody of these revisions ever asked for such an answer.
-    if definition == "ElicitResult" && version < Version::V2025_06_18 {
+    if definition == "ElicitResult" && version < ProtocolVersion::V2025_06_18 {
         return;
     }
     let context = case["case"].as_str().unwrap_or_default();
@@ -65,9 +65,9 @@ fn validate(schemas: &mut OfficialSchemas, case: &Value, version: Version, outco
 }
 
 /// Definitions that have another name in earlier revisions.
-fn since(definition: &str, version: Version) -> &str {
+fn since(definition: &str, version: ProtocolVersion) -> &str {
     match definition {
-        "JSONRPCErrorResponse" if version < Version::V2025_11_25 => "JSONRPCError",
+        "JSONRPCErrorResponse" if version < ProtocolVersion::V2025_11_25 => "JSONRPCError",
         other => other,
     }
 }

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tsugi_protocol::answer::{Call, Complete};
-use tsugi_protocol::era::{change, round_trip, session, to_legacy, to_modern};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::answer::{Call, CompletedResult};
+use tsugi_protocol::era::{notification, round_trip, session, to_legacy, to_modern};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::subscription::tagged;
-use tsugi_protocol::mcp::{ClientProfile, Era, Method, ServerIdentity, Version};
-use tsugi_protocol::rpc::{Body, Id, Message, Notification, Request, RpcError};
+use tsugi_protocol::mcp::{ClientProfile, Era, Method, ProtocolVersion, ServerIdentity};
+use tsugi_protocol::rpc::{RequestId, ResponsePayload, RpcError, RpcMessage, RpcNotification, RpcRequest};
 
 use crate::json_property::{json_text, object_text, unknown_members};
 
-fn object(text: &str) -> Object {
-    Object::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+fn object(text: &str) -> JsonObject {
+    JsonObject::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-fn raw(text: &str) -> Raw {
-    Raw::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+fn raw(text: &str) -> RawJson {
+    RawJson::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
 fn member(key: &str, value: &str) -> String {
@@ -32,20 +32,20 @@ fn with_meta(meta: Vec<String>, members: Vec<String>) -> Vec<String> {
     meta.into_iter().chain(members).collect()
 }
 
-fn call(method: Method, params: &Object, meta: impl FnOnce(Option<&Object>) -> RequestMeta) -> Call {
-    let mut plain = tsugi_protocol::json::Splice::with_capacity(64);
-    plain.members_but(params, &["_meta"]);
+fn call(method: Method, params: &JsonObject, meta: impl FnOnce(Option<&JsonObject>) -> RequestMeta) -> Call {
+    let mut plain = tsugi_protocol::json::ObjectWriter::with_capacity(64);
+    plain.members_except(params, &["_meta"]);
     let mut call = Call::new(method, plain.finish_object());
     call.meta = meta(params.get_object("_meta").as_ref());
     call
 }
 
 /// Through a modern server's eyes and back.
-fn round_trip_of_params(method: &Method, params: &Object) -> Option<Raw> {
+fn round_trip_of_params(method: &Method, params: &JsonObject) -> Option<RawJson> {
     let client = Arc::new(ClientProfile::default());
     let first = call(method.clone(), params, |meta| RequestMeta::from_legacy(meta, client, None));
     let token = |call: &Call| call.meta.progress_token.as_ref().map(|_| 7);
-    let modern = Object::of(&to_modern::params(&first, token(&first))).unwrap();
+    let modern = JsonObject::of(&to_modern::params(&first, token(&first))).unwrap();
     let second = call(method.clone(), &modern, |meta| RequestMeta::from_modern(meta.unwrap()).unwrap());
     to_legacy::params(&second, token(&second))
 }
@@ -56,9 +56,9 @@ fn server() -> Arc<ServerIdentity> {
     Arc::new(session::read_initialize_result(&answer).unwrap())
 }
 
-fn round_trip_of_result(method: &Method, result: &Object, version: Version) -> Object {
-    let legacy = Complete { body: result.clone(), era: Era::Legacy, server: Some(server()) };
-    let modern = Complete { body: to_modern::result(&legacy, method), era: Era::Modern, server: Some(server()) };
+fn round_trip_of_result(method: &Method, result: &JsonObject, version: ProtocolVersion) -> JsonObject {
+    let legacy = CompletedResult { body: result.clone(), era: Era::Legacy, server: Some(server()) };
+    let modern = CompletedResult { body: to_modern::result(&legacy, method), era: Era::Modern, server: Some(server()) };
     to_legacy::result(&modern, method, version)
 }
 
@@ -67,8 +67,8 @@ fn methods() -> impl Strategy<Value = Method> {
     prop::sample::select(names.to_vec()).prop_map(Method::from)
 }
 
-fn legacy_versions() -> impl Strategy<Value = Version> {
-    prop::sample::select(Version::ALL[..4].to_vec())
+fn legacy_versions() -> impl Strategy<Value = ProtocolVersion> {
+    prop::sample::select(ProtocolVersion::ALL[..4].to_vec())
 }
 
 /// A block of text with unknown members in it and in its annotations.
@@ -155,8 +155,8 @@ proptest! {
     ) {
         let odd = [member("resultType", &value), member("ttlMs", &value), member("structuredContent", &value)];
         let body = object(&object_text(odd.into_iter().chain(unknown)));
-        let complete = Complete { body: body.clone(), era: Era::Legacy, server: Some(server()) };
-        for version in [Version::V2025_06_18, Version::V2025_11_25] {
+        let complete = CompletedResult { body: body.clone(), era: Era::Legacy, server: Some(server()) };
+        for version in [ProtocolVersion::V2025_06_18, ProtocolVersion::V2025_11_25] {
             let given = to_legacy::result(&complete, &method, version);
             prop_assert_eq!(given.bytes(), body.bytes());
         }
@@ -169,7 +169,7 @@ proptest! {
         let text = object_text(known.into_iter().chain(unknown));
         let modern = to_modern::error(&RpcError::from_raw(&raw(&text)).unwrap(), &Method::ResourcesRead);
         prop_assert_eq!(modern.code(), -32602);
-        let back = to_legacy::error(&modern, &Method::ResourcesRead, Version::V2025_11_25);
+        let back = to_legacy::error(&modern, &Method::ResourcesRead, ProtocolVersion::V2025_11_25);
         prop_assert_eq!(back.raw().to_string(), text);
     }
 
@@ -182,10 +182,10 @@ proptest! {
         let method = member("method", "\"notifications/tools/list_changed\"");
         let head = [member("jsonrpc", "\"2.0\""), method];
         let text = object_text(head.into_iter().chain(params).chain(envelope));
-        let Message::Notification(note) = Message::parse(Bytes::from(text.clone())).unwrap() else { panic!() };
-        let modern = tagged(&to_modern::note(&note).unwrap(), &Raw::string("s"));
-        prop_assert_eq!(change::subscription_id(&modern), Some(Raw::string("s")));
-        prop_assert_eq!(change::to_legacy(&modern).to_bytes(), text.as_bytes());
+        let RpcMessage::Notification(note) = RpcMessage::parse(Bytes::from(text.clone())).unwrap() else { panic!() };
+        let modern = tagged(&to_modern::note(&note).unwrap(), &RawJson::string("s"));
+        prop_assert_eq!(notification::subscription_id(&modern), Some(RawJson::string("s")));
+        prop_assert_eq!(notification::to_legacy(&modern).to_bytes(), text.as_bytes());
     }
 
     #[test]
@@ -194,8 +194,8 @@ proptest! {
             let token = [member("progressToken", token)];
             object_text(before.iter().cloned().chain(token).chain(after.iter().cloned()))
         };
-        let note = Notification::new(Method::Progress, Some(raw(&with("7"))));
-        let theirs = change::progress_with_token(&note, &Raw::string("theirs"));
+        let note = RpcNotification::new(Method::Progress, Some(raw(&with("7"))));
+        let theirs = notification::progress_with_token(&note, &RawJson::string("theirs"));
         prop_assert_eq!(theirs.params.unwrap().to_string(), with("\"theirs\""));
     }
 
@@ -212,9 +212,9 @@ proptest! {
         for (method, known) in cases {
             let members = with_meta(meta.clone(), known.into_iter().chain(unknown.clone()).collect());
             let params = (!members.is_empty()).then(|| raw(&object_text(members)));
-            let asked = Request::new(Id::number(3), method, params.clone());
+            let asked = RpcRequest::new(RequestId::number(3), method, params.clone());
             let question = round_trip::question(&asked).unwrap();
-            let back = round_trip::to_request(&question, Id::number(4), Version::V2025_11_25).unwrap();
+            let back = round_trip::to_request(&question, RequestId::number(4), ProtocolVersion::V2025_11_25).unwrap();
             prop_assert_eq!(back.params, params);
         }
     }
@@ -223,8 +223,8 @@ proptest! {
     fn unknown_members_of_an_answer_survive(unknown in unknown_members("u")) {
         let answer = raw(&object_text(unknown));
         for method in [Method::Elicit, Method::CreateMessage, Method::RootsList] {
-            let modern = round_trip::answer_to_modern(&method, &Body::Result(answer.clone())).unwrap();
-            let Body::Result(back) = round_trip::answer_to_legacy(&method, Some(&modern), Version::V2024_11_05) else {
+            let modern = round_trip::answer_to_modern(&method, &ResponsePayload::Result(answer.clone())).unwrap();
+            let ResponsePayload::Result(back) = round_trip::answer_to_legacy(&method, Some(&modern), ProtocolVersion::V2024_11_05) else {
                 panic!("an answer became an error");
             };
             prop_assert_eq!(&back, &answer);

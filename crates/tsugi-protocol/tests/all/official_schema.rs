@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use tsugi_protocol::mcp::Version;
+use tsugi_protocol::mcp::ProtocolVersion;
 
 /// Validators by revision and definition, made when first asked for.
 pub(crate) struct OfficialSchemas {
     folder: PathBuf,
-    validators: HashMap<(Version, String), Validator>,
+    validators: HashMap<(ProtocolVersion, String), Validator>,
 }
 
 impl OfficialSchemas {
@@ -28,7 +28,7 @@ impl OfficialSchemas {
     }
 
     /// Panics unless `value` is what the revision's definition says.
-    pub(crate) fn check(&mut self, version: Version, definition: &str, value: &Value, context: &str) {
+    pub(crate) fn check(&mut self, version: ProtocolVersion, definition: &str, value: &Value, context: &str) {
         let folder = &self.folder;
         let key = (version, definition.to_owned());
         let validator = self.validators.entry(key).or_insert_with(|| validator(folder, version, definition));
@@ -38,7 +38,7 @@ impl OfficialSchemas {
     }
 }
 
-fn validator(folder: &std::path::Path, version: Version, definition: &str) -> Validator {
+fn validator(folder: &std::path::Path, version: ProtocolVersion, definition: &str) -> Validator {
     let text =
         std::fs::read_to_string(folder.join(version.as_str()).join("schema.json")).expect("a schema is readable");
     let mut schema: Value = serde_json::from_str(&text).expect("a schema is JSON");
@@ -51,9 +51,14 @@ fn validator(folder: &std::path::Path, version: Version, definition: &str) -> Va
 #[test]
 fn the_check_can_fail() {
     let Some(mut schemas) = OfficialSchemas::find() else { return };
-    schemas.check(Version::V2026_07_28, "CallToolResult", &json!({"resultType": "complete", "content": []}), "good");
+    schemas.check(
+        ProtocolVersion::V2026_07_28,
+        "CallToolResult",
+        &json!({"resultType": "complete", "content": []}),
+        "good",
+    );
     let bad = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        schemas.check(Version::V2026_07_28, "CallToolResult", &json!({"content": []}), "bad");
+        schemas.check(ProtocolVersion::V2026_07_28, "CallToolResult", &json!({"content": []}), "bad");
     }));
     assert!(bad.is_err());
 }

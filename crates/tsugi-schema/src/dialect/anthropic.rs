@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Parameters;
+use super::DeclarationParts;
 use super::emit::{as_schema, null_meaning, properties, required, shown_names};
-use super::plan::{ArgumentPlan, Member, Plan};
+use super::plan::{ArgumentPlan, MemberPlan, ValuePlan};
 use super::root::make_object;
 use super::union;
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
-use crate::rewrite::{Plain, References, definition_name, rewrite};
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
+use crate::rewrite::{PlainSchema, ReferenceHandling, definition_name, rewrite};
 
 /// How deep the result may be nested.
 const MAX_DEPTH: usize = 64;
 
-pub(super) fn convert(schema: &Value) -> Parameters {
+pub(super) fn convert(schema: &Value) -> DeclarationParts {
     whole(schema, is_property_key, Vec::new())
 }
 
@@ -24,16 +24,16 @@ fn is_property_key(name: &str) -> bool {
 }
 
 /// Says a schema with all its keywords; only the root, names and older drafts change.
-pub(super) fn whole(schema: &Value, is_taken: fn(&str) -> bool, mut losses: Vec<Loss>) -> Parameters {
-    let mut plain = rewrite(schema, References::Keep);
+pub(super) fn whole(schema: &Value, is_taken: fn(&str) -> bool, mut losses: Vec<SchemaLoss>) -> DeclarationParts {
+    let mut plain = rewrite(schema, ReferenceHandling::Keep);
     let wrapped_in = make_object(&mut plain);
     losses.append(&mut plain.losses);
-    let mut emitter = Emitter { plain: &plain, losses: &mut losses, is_taken };
-    let (mut root, plan) = emitter.schema(&plain.root, &Pointer::root(), 0);
+    let mut emitter = AnthropicEmitter { plain: &plain, losses: &mut losses, is_taken };
+    let (mut root, plan) = emitter.schema(&plain.root, &JsonPointer::root(), 0);
     let mut plan = ArgumentPlan { root: plan, wrapped_in, ..ArgumentPlan::default() };
     let mut definitions = Map::new();
     for (name, schema) in &plain.definitions {
-        let at = Pointer::root().child("$defs").child(name);
+        let at = JsonPointer::root().child("$defs").child(name);
         let (schema, definition) = emitter.schema(&as_schema(schema), &at, 0);
         definitions.insert(name.clone(), Value::Object(schema));
         plan.definitions.insert(name.clone(), definition);
@@ -41,30 +41,35 @@ pub(super) fn whole(schema: &Value, is_taken: fn(&str) -> bool, mut losses: Vec<
     if !definitions.is_empty() {
         root.insert("$defs".to_owned(), Value::Object(definitions));
     }
-    Parameters { schema: Value::Object(root), losses, plan, is_strict: false }
+    DeclarationParts { schema: Value::Object(root), losses, plan, is_strict: false }
 }
 
-struct Emitter<'p, 'l> {
-    plain: &'p Plain,
-    losses: &'l mut Vec<Loss>,
+struct AnthropicEmitter<'p, 'l> {
+    plain: &'p PlainSchema,
+    losses: &'l mut Vec<SchemaLoss>,
     is_taken: fn(&str) -> bool,
 }
 
-impl Emitter<'_, '_> {
-    fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> (Map<String, Value>, Plan) {
+impl AnthropicEmitter<'_, '_> {
+    fn schema(
+        &mut self,
+        schema: &Map<String, Value>,
+        at: &JsonPointer,
+        depth: usize,
+    ) -> (Map<String, Value>, ValuePlan) {
         if let Some(name) = definition_name(schema) {
-            return (schema.clone(), Plan::Definition(name.to_owned()));
+            return (schema.clone(), ValuePlan::Definition(name.to_owned()));
         }
         if depth > MAX_DEPTH {
-            self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
-            return (Map::new(), Plan::Keep);
+            self.losses.push(SchemaLoss::new(at, "type", LossFate::Dropped, "nested too deeply"));
+            return (Map::new(), ValuePlan::Keep);
         }
         let mut result = schema.clone();
         let object = self.object(schema, &mut result, at, depth);
         let array = self.array(schema, &mut result, at, depth);
         let union = self.union(schema, &mut result, at, depth);
         // A schema with several of these is rare; the first that has something to do decides.
-        let plan = [object, array, union].into_iter().find(|plan| *plan != Plan::Keep).unwrap_or_default();
+        let plan = [object, array, union].into_iter().find(|plan| *plan != ValuePlan::Keep).unwrap_or_default();
         (result, plan)
     }
 
@@ -72,9 +77,9 @@ impl Emitter<'_, '_> {
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         let needed = required(schema);
         let every = properties(schema).map(|(name, _)| name.clone());
         let names = shown_names(every, self.is_taken);
@@ -84,9 +89,9 @@ impl Emitter<'_, '_> {
             let (emitted, plan) = self.schema(&as_schema(property), &at, depth + 1);
             if names[name] != *name {
                 let note = format!("called {} there", names[name]);
-                self.losses.push(Loss::new(&at, "properties", Fate::Changed, note));
+                self.losses.push(SchemaLoss::new(&at, "properties", LossFate::Changed, note));
             }
-            members.push(Member {
+            members.push(MemberPlan {
                 shown: names[name].clone(),
                 name: name.clone(),
                 null: null_meaning(property, needed.contains(&name.as_str()), self.plain),
@@ -102,28 +107,28 @@ impl Emitter<'_, '_> {
             result.insert("required".to_owned(), json!(renamed.collect::<Vec<_>>()));
         }
         let others = self.single("additionalProperties", schema, result, at, depth);
-        Plan::object(members, others)
+        ValuePlan::object(members, others)
     }
 
     fn array(
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         let prefix = self.list("prefixItems", schema, result, at, depth);
         let items = self.single("items", schema, result, at, depth);
-        Plan::array(prefix, items)
+        ValuePlan::array(prefix, items)
     }
 
     fn union(
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         for keyword in ["anyOf", "oneOf"] {
             let plans = self.list(keyword, schema, result, at, depth);
             let branches: Vec<Map<String, Value>> = schema
@@ -132,11 +137,11 @@ impl Emitter<'_, '_> {
                 .map(|branches| branches.iter().map(as_schema).collect())
                 .unwrap_or_default();
             let plan = union::plan(&branches, plans, self.plain);
-            if plan != Plan::Keep {
+            if plan != ValuePlan::Keep {
                 return plan;
             }
         }
-        Plan::Keep
+        ValuePlan::Keep
     }
 
     fn single(
@@ -144,11 +149,11 @@ impl Emitter<'_, '_> {
         keyword: &str,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         let Some(Value::Object(inner)) = schema.get(keyword) else {
-            return Plan::Keep;
+            return ValuePlan::Keep;
         };
         let (emitted, plan) = self.schema(inner, &at.child(keyword), depth + 1);
         result.insert(keyword.to_owned(), Value::Object(emitted));
@@ -160,9 +165,9 @@ impl Emitter<'_, '_> {
         keyword: &str,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Vec<Plan> {
+    ) -> Vec<ValuePlan> {
         let Some(Value::Array(members)) = schema.get(keyword) else {
             return Vec::new();
         };

@@ -3,23 +3,23 @@
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
 
-use super::plan::{Null, Plan};
-use super::words::Notes;
-use crate::rewrite::{Plain, definition_name};
+use super::loss_notes::LossNotes;
+use super::plan::{NullMeaning, ValuePlan};
+use crate::rewrite::{PlainSchema, definition_name};
 
 /// A schema said in a dialect, with the way back.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Emitted {
+pub(super) struct EmittedSchema {
     pub(super) schema: Map<String, Value>,
-    pub(super) plan: Plan,
+    pub(super) plan: ValuePlan,
 }
 
 /// Whether a schema takes `null`.
-pub(super) fn accepts_null(schema: &Value, plain: &Plain) -> bool {
+pub(super) fn accepts_null(schema: &Value, plain: &PlainSchema) -> bool {
     accepts_null_within(schema, plain, 16)
 }
 
-fn accepts_null_within(schema: &Value, plain: &Plain, depth: usize) -> bool {
+fn accepts_null_within(schema: &Value, plain: &PlainSchema, depth: usize) -> bool {
     let Some(schema) = schema.as_object() else {
         return schema.as_bool().unwrap_or(false);
     };
@@ -55,8 +55,8 @@ pub(super) fn is_impossible(schema: &Map<String, Value>) -> bool {
 }
 
 /// Whether a property must be there, and what `null` means for it.
-pub(super) fn null_meaning(schema: &Value, is_required: bool, plain: &Plain) -> Null {
-    if is_required || accepts_null(schema, plain) { Null::Value } else { Null::Absent }
+pub(super) fn null_meaning(schema: &Value, is_required: bool, plain: &PlainSchema) -> NullMeaning {
+    if is_required || accepts_null(schema, plain) { NullMeaning::Value } else { NullMeaning::Absent }
 }
 
 /// The names in `required`.
@@ -69,7 +69,7 @@ pub(super) fn required(schema: &Map<String, Value>) -> Vec<&str> {
 }
 
 /// Says in words which needed properties have no schema of their own.
-pub(super) fn fold_unlisted_required(schema: &Map<String, Value>, notes: &mut Notes<'_>) {
+pub(super) fn fold_unlisted_required(schema: &Map<String, Value>, notes: &mut LossNotes<'_>) {
     let listed: HashSet<&str> = properties(schema).map(|(name, _)| name.as_str()).collect();
     let unlisted: Vec<&str> = required(schema).into_iter().filter(|name| !listed.contains(name)).collect();
     if !unlisted.is_empty() {
@@ -124,7 +124,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 /// Definitions that lead back to themselves.
-pub(super) fn recursive_definitions(plain: &Plain) -> HashSet<String> {
+pub(super) fn recursive_definitions(plain: &PlainSchema) -> HashSet<String> {
     let direct: BTreeMap<&String, HashSet<String>> =
         plain.definitions.iter().map(|(name, schema)| (name, mentioned(schema))).collect();
     plain

@@ -3,31 +3,32 @@
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
-use super::Parameters;
-use super::emit::{self, Emitted, as_schema, mentioned};
-use super::google::{Google, Properties};
-use super::plan::{ArgumentPlan, Plan};
+use super::DeclarationParts;
+use super::emit::{self, EmittedSchema, as_schema, mentioned};
+use super::google::{EmittedProperties, GoogleEmitter};
+use super::loss_notes::{self, KeywordTreatment, LossNotes, is_decoration};
+use super::plan::{ArgumentPlan, ValuePlan};
 use super::root::make_object;
 use super::types::{self, types};
 use super::union;
-use super::words::{self, Notes, Treatment, is_decoration};
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
-use crate::rewrite::{Plain, References, definition_name, rewrite};
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
+use crate::rewrite::{PlainSchema, ReferenceHandling, definition_name, rewrite};
 
 /// How deep the result may be nested.
 const MAX_DEPTH: usize = 40;
 
-pub(super) fn convert(schema: &Value) -> Parameters {
-    let mut plain = rewrite(schema, References::Keep);
+pub(super) fn convert(schema: &Value) -> DeclarationParts {
+    let mut plain = rewrite(schema, ReferenceHandling::Keep);
     let wrapped_in = make_object(&mut plain);
     let mut losses = std::mem::take(&mut plain.losses);
-    let mut emitter = Emitter { recursive: emit::recursive_definitions(&plain), plain: &plain, losses: &mut losses };
-    let mut root = emitter.schema(&plain.root, &Pointer::root(), 0);
+    let mut emitter =
+        GeminiEmitter { recursive: emit::recursive_definitions(&plain), plain: &plain, losses: &mut losses };
+    let mut root = emitter.schema(&plain.root, &JsonPointer::root(), 0);
     let mut plan = ArgumentPlan { root: root.plan, wrapped_in, ..ArgumentPlan::default() };
     let mut definitions = Map::new();
     for (name, schema) in &plain.definitions {
-        let at = Pointer::root().child("$defs").child(name);
+        let at = JsonPointer::root().child("$defs").child(name);
         let emitted = emitter.schema(&as_schema(schema), &at, 0);
         definitions.insert(name.clone(), Value::Object(emitted.schema));
         plan.definitions.insert(name.clone(), emitted.plan);
@@ -35,42 +36,42 @@ pub(super) fn convert(schema: &Value) -> Parameters {
     if !definitions.is_empty() {
         root.schema.insert("$defs".to_owned(), Value::Object(definitions));
     }
-    Parameters { schema: Value::Object(root.schema), losses, plan, is_strict: false }
+    DeclarationParts { schema: Value::Object(root.schema), losses, plan, is_strict: false }
 }
 
-struct Emitter<'p, 'l> {
-    plain: &'p Plain,
-    losses: &'l mut Vec<Loss>,
+struct GeminiEmitter<'p, 'l> {
+    plain: &'p PlainSchema,
+    losses: &'l mut Vec<SchemaLoss>,
     recursive: HashSet<String>,
 }
 
-fn treatment(keyword: &str, _: &Value) -> Treatment {
+fn treatment(keyword: &str, _: &Value) -> KeywordTreatment {
     match keyword {
-        "format" | "minItems" | "maxItems" | "minimum" | "maximum" => Treatment::Keep,
-        _ if is_decoration(keyword) => Treatment::Strip,
-        _ => Treatment::Fold,
+        "format" | "minItems" | "maxItems" | "minimum" | "maximum" => KeywordTreatment::Keep,
+        _ if is_decoration(keyword) => KeywordTreatment::Strip,
+        _ => KeywordTreatment::Fold,
     }
 }
 
-impl Google for Emitter<'_, '_> {
-    fn plain(&self) -> &Plain {
+impl GoogleEmitter for GeminiEmitter<'_, '_> {
+    fn plain(&self) -> &PlainSchema {
         self.plain
     }
 
-    fn losses(&mut self) -> &mut Vec<Loss> {
+    fn losses(&mut self) -> &mut Vec<SchemaLoss> {
         self.losses
     }
 
-    fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Emitted {
+    fn schema(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> EmittedSchema {
         if let Some(name) = definition_name(schema) {
-            return Emitted {
+            return EmittedSchema {
                 schema: Map::from_iter([("$ref".to_owned(), json!(format!("#/$defs/{name}")))]),
-                plan: Plan::Definition(name.to_owned()),
+                plan: ValuePlan::Definition(name.to_owned()),
             };
         }
         if depth > MAX_DEPTH {
-            self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
-            return Emitted { schema: Map::new(), plan: Plan::Keep };
+            self.losses.push(SchemaLoss::new(at, "type", LossFate::Dropped, "nested too deeply"));
+            return EmittedSchema { schema: Map::new(), plan: ValuePlan::Keep };
         }
         self.by_kind(schema, at, depth)
     }
@@ -80,32 +81,32 @@ impl Google for Emitter<'_, '_> {
         schema: &Map<String, Value>,
         keyword: &'static str,
         branches: Vec<Map<String, Value>>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Emitted {
+    ) -> EmittedSchema {
         let (mut shown, mut plans) = (Vec::new(), Vec::new());
         for (index, branch) in branches.iter().enumerate() {
             let emitted = self.schema(branch, &at.child(keyword).child(index), depth + 1);
             shown.push(Value::Object(emitted.schema));
             plans.push(emitted.plan);
         }
-        let mut notes = Notes::new(at, self.losses);
+        let mut notes = LossNotes::new(at, self.losses);
         if let Some(value) = schema.get("default") {
             notes.fold_keyword("default", value);
         }
         let mut result = Map::from_iter([(keyword.to_owned(), Value::Array(shown))]);
         notes.finish(schema.get("description"), &mut result);
-        Emitted { schema: result, plan: union::plan(&branches, plans, self.plain) }
+        EmittedSchema { schema: result, plan: union::plan(&branches, plans, self.plain) }
     }
 
     /// A schema without a union, of one type or of several.
     fn typed(
         &mut self,
         schema: &Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
         words: Option<(&str, String)>,
-    ) -> Emitted {
+    ) -> EmittedSchema {
         let types = types(schema);
         let several = types.iter().filter(|name| *name != "null").count() > 1;
         // `null` among the choices cannot be listed, but can be a branch of its own.
@@ -125,7 +126,7 @@ impl Google for Emitter<'_, '_> {
             _ => drop(result.insert("type".to_owned(), json!(types))),
         }
         let plan = self.parts(schema, &mut result, at, depth);
-        let mut notes = Notes::new(at, self.losses);
+        let mut notes = LossNotes::new(at, self.losses);
         if several {
             notes.fold("type", format!("of type {}", types.join(" or ")));
         }
@@ -134,31 +135,31 @@ impl Google for Emitter<'_, '_> {
         }
         emit::fold_unlisted_required(schema, &mut notes);
         choices(schema, &mut result, &mut notes);
-        words::simple_keywords(schema, &mut result, &mut notes, treatment);
+        loss_notes::simple_keywords(schema, &mut result, &mut notes, treatment);
         notes.finish(schema.get("description"), &mut result);
-        Emitted { schema: result, plan }
+        EmittedSchema { schema: result, plan }
     }
 
     /// Gemini unrolls recursion a little, and only below properties that are not required.
-    fn may_be_required(&mut self, schema: &Map<String, Value>, at: &Pointer) -> bool {
+    fn may_be_required(&mut self, schema: &Map<String, Value>, at: &JsonPointer) -> bool {
         let mentioned = mentioned(&Value::Object(schema.clone()));
         let is_recursive = mentioned.iter().any(|name| self.recursive.contains(name));
         if is_recursive {
             let note = "recursive properties may not be required there";
-            self.losses.push(Loss::new(at, "required", Fate::Changed, note));
+            self.losses.push(SchemaLoss::new(at, "required", LossFate::Changed, note));
         }
         !is_recursive
     }
 }
 
-impl Emitter<'_, '_> {
+impl GeminiEmitter<'_, '_> {
     fn parts(
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         let is_array = schema.contains_key("items") || schema.contains_key("prefixItems");
         if schema.contains_key("properties") || schema.contains_key("additionalProperties") {
             return self.object(schema, result, at, depth);
@@ -166,49 +167,49 @@ impl Emitter<'_, '_> {
         if is_array {
             return self.array(schema, result, at, depth);
         }
-        Plan::Keep
+        ValuePlan::Keep
     }
 
     fn object(
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
-        let Properties { shown, required, members } = self.properties(schema, at, depth);
+    ) -> ValuePlan {
+        let EmittedProperties { shown, required, members } = self.properties(schema, at, depth);
         result.insert("properties".to_owned(), Value::Object(shown));
         if !required.is_empty() {
             result.insert("required".to_owned(), json!(required));
         }
         let others = self.others(schema, result, at, depth);
-        Plan::object(members, others)
+        ValuePlan::object(members, others)
     }
 
     fn others(
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         // Properties allowed by a pattern would be forbidden by what stands for the others.
         if schema.contains_key("patternProperties") && schema.contains_key("additionalProperties") {
             let note = "properties are described by their names";
-            self.losses.push(Loss::new(at, "additionalProperties", Fate::Dropped, note));
-            return Plan::Keep;
+            self.losses.push(SchemaLoss::new(at, "additionalProperties", LossFate::Dropped, note));
+            return ValuePlan::Keep;
         }
         match schema.get("additionalProperties") {
             Some(flag @ Value::Bool(_)) => {
                 result.insert("additionalProperties".to_owned(), flag.clone());
-                Plan::Keep
+                ValuePlan::Keep
             }
             Some(Value::Object(others)) => {
                 let emitted = self.schema(others, &at.child("additionalProperties"), depth + 1);
                 result.insert("additionalProperties".to_owned(), Value::Object(emitted.schema));
                 emitted.plan
             }
-            _ => Plan::Keep,
+            _ => ValuePlan::Keep,
         }
     }
 
@@ -216,9 +217,9 @@ impl Emitter<'_, '_> {
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         let mut prefix = Vec::new();
         if let Some(Value::Array(members)) = schema.get("prefixItems") {
             let mut shown = Vec::new();
@@ -239,11 +240,11 @@ impl Emitter<'_, '_> {
             // `items: false` after a tuple: the same as a largest number of items.
             Some(Value::Bool(false)) => {
                 result.entry("maxItems").or_insert_with(|| json!(prefix.len()));
-                Plan::Keep
+                ValuePlan::Keep
             }
-            _ => Plan::Keep,
+            _ => ValuePlan::Keep,
         };
-        Plan::array(prefix, items)
+        ValuePlan::array(prefix, items)
     }
 }
 
@@ -253,7 +254,7 @@ fn lists_null(schema: &Map<String, Value>) -> bool {
 }
 
 /// `enum` may hold texts and numbers; `const` is an `enum` of one.
-fn choices(schema: &Map<String, Value>, result: &mut Map<String, Value>, notes: &mut Notes<'_>) {
+fn choices(schema: &Map<String, Value>, result: &mut Map<String, Value>, notes: &mut LossNotes<'_>) {
     let (keyword, values) = match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => ("const", vec![value.clone()]),
         (None, Some(Value::Array(values))) => ("enum", values.clone()),

@@ -2,46 +2,46 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Parameters;
-use super::emit::{self, Emitted, as_schema};
-use super::google::{Google, Properties};
-use super::plan::{ArgumentPlan, Plan};
+use super::DeclarationParts;
+use super::emit::{self, EmittedSchema, as_schema};
+use super::google::{EmittedProperties, GoogleEmitter};
+use super::loss_notes::{self, KeywordTreatment, LossNotes, is_decoration};
+use super::plan::{ArgumentPlan, ValuePlan};
 use super::root::make_object;
 use super::types::{self, types};
 use super::union;
-use super::words::{self, Notes, Treatment, is_decoration};
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
-use crate::rewrite::{Plain, References, rewrite};
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
+use crate::rewrite::{PlainSchema, ReferenceHandling, rewrite};
 
 /// How deep the result may be nested.
 const MAX_DEPTH: usize = 40;
 
-pub(super) fn convert(schema: &Value) -> Parameters {
-    let mut plain = rewrite(schema, References::Inline);
+pub(super) fn convert(schema: &Value) -> DeclarationParts {
+    let mut plain = rewrite(schema, ReferenceHandling::Inline);
     let wrapped_in = make_object(&mut plain);
     let mut losses = std::mem::take(&mut plain.losses);
-    let mut emitter = Emitter { plain: &plain, losses: &mut losses };
-    let root = emitter.schema(&plain.root, &Pointer::root(), 0);
+    let mut emitter = GeminiClassicEmitter { plain: &plain, losses: &mut losses };
+    let root = emitter.schema(&plain.root, &JsonPointer::root(), 0);
     let plan = ArgumentPlan { root: root.plan, wrapped_in, ..ArgumentPlan::default() };
-    Parameters { schema: Value::Object(root.schema), losses, plan, is_strict: false }
+    DeclarationParts { schema: Value::Object(root.schema), losses, plan, is_strict: false }
 }
 
-struct Emitter<'p, 'l> {
-    plain: &'p Plain,
-    losses: &'l mut Vec<Loss>,
+struct GeminiClassicEmitter<'p, 'l> {
+    plain: &'p PlainSchema,
+    losses: &'l mut Vec<SchemaLoss>,
 }
 
 /// Bounds that the classic schema knows, by the type they may stand beside.
-fn treatment(kind: &str, keyword: &str, value: &Value) -> Treatment {
+fn treatment(kind: &str, keyword: &str, value: &Value) -> KeywordTreatment {
     match (keyword, kind) {
         ("minLength" | "maxLength" | "pattern", "string")
         | ("minimum" | "maximum", "integer" | "number")
         | ("minItems" | "maxItems", "array")
-        | ("minProperties" | "maxProperties", "object") => Treatment::Keep,
-        ("format", _) if is_known_format(kind, value) => Treatment::Keep,
-        _ if is_decoration(keyword) => Treatment::Strip,
-        _ => Treatment::Fold,
+        | ("minProperties" | "maxProperties", "object") => KeywordTreatment::Keep,
+        ("format", _) if is_known_format(kind, value) => KeywordTreatment::Keep,
+        _ if is_decoration(keyword) => KeywordTreatment::Strip,
+        _ => KeywordTreatment::Fold,
     }
 }
 
@@ -55,18 +55,18 @@ fn is_known_format(kind: &str, value: &Value) -> bool {
     }
 }
 
-impl Google for Emitter<'_, '_> {
-    fn plain(&self) -> &Plain {
+impl GoogleEmitter for GeminiClassicEmitter<'_, '_> {
+    fn plain(&self) -> &PlainSchema {
         self.plain
     }
 
-    fn losses(&mut self) -> &mut Vec<Loss> {
+    fn losses(&mut self) -> &mut Vec<SchemaLoss> {
         self.losses
     }
 
-    fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Emitted {
+    fn schema(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> EmittedSchema {
         if depth > MAX_DEPTH {
-            self.losses.push(Loss::new(at, "type", Fate::Dropped, "nested too deeply"));
+            self.losses.push(SchemaLoss::new(at, "type", LossFate::Dropped, "nested too deeply"));
             return json_text(schema, at, self.losses);
         }
         self.by_kind(schema, at, depth)
@@ -77,9 +77,9 @@ impl Google for Emitter<'_, '_> {
         schema: &Map<String, Value>,
         keyword: &'static str,
         branches: Vec<Map<String, Value>>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Emitted {
+    ) -> EmittedSchema {
         // One branch for any value makes the whole any value: text could not be told from JSON as text otherwise.
         if branches.iter().any(is_any) {
             return json_text(schema, at, self.losses);
@@ -94,7 +94,7 @@ impl Google for Emitter<'_, '_> {
             shown.push(emitted.schema);
             plans.push(emitted.plan);
         }
-        let mut notes = Notes::new(at, self.losses);
+        let mut notes = LossNotes::new(at, self.losses);
         if keyword == "oneOf" && shown.len() > 1 {
             notes.fold("oneOf", "exactly one of these");
         }
@@ -114,17 +114,17 @@ impl Google for Emitter<'_, '_> {
             result.insert("nullable".to_owned(), json!(true));
         }
         notes.finish(description.as_ref(), &mut result);
-        Emitted { schema: result, plan: union::plan(&kept, plans, self.plain) }
+        EmittedSchema { schema: result, plan: union::plan(&kept, plans, self.plain) }
     }
 
     /// A schema without a union, of one type or of several.
     fn typed(
         &mut self,
         schema: &Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
         words: Option<(&str, String)>,
-    ) -> Emitted {
+    ) -> EmittedSchema {
         let mut types = types(schema);
         let is_nullable = types.len() > 1 && types.iter().any(|name| name == "null");
         types.retain(|name| !is_nullable || name != "null");
@@ -144,16 +144,16 @@ impl Google for Emitter<'_, '_> {
     }
 }
 
-impl Emitter<'_, '_> {
+impl GeminiClassicEmitter<'_, '_> {
     fn single(
         &mut self,
         schema: &Map<String, Value>,
         kind: &str,
         is_nullable: bool,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
         words: Option<(&str, String)>,
-    ) -> Emitted {
+    ) -> EmittedSchema {
         let mut result = Map::from_iter([("type".to_owned(), json!(kind.to_uppercase()))]);
         if is_nullable {
             result.insert("nullable".to_owned(), json!(true));
@@ -161,35 +161,35 @@ impl Emitter<'_, '_> {
         let plan = match kind {
             "object" => self.object(schema, &mut result, at, depth),
             "array" => self.array(schema, &mut result, at, depth),
-            _ => Plan::Keep,
+            _ => ValuePlan::Keep,
         };
-        let mut notes = Notes::new(at, self.losses);
+        let mut notes = LossNotes::new(at, self.losses);
         if let Some((keyword, words)) = words {
             notes.fold(keyword, words);
         }
         emit::fold_unlisted_required(schema, &mut notes);
         choices(schema, kind, &mut result, &mut notes);
         fold_shapes(schema, &mut notes);
-        words::simple_keywords(schema, &mut result, &mut notes, |keyword, value| treatment(kind, keyword, value));
+        loss_notes::simple_keywords(schema, &mut result, &mut notes, |keyword, value| treatment(kind, keyword, value));
         notes.finish(schema.get("description"), &mut result);
-        Emitted { schema: result, plan }
+        EmittedSchema { schema: result, plan }
     }
 
     fn object(
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
-        let Properties { shown, required, members } = self.properties(schema, at, depth);
+    ) -> ValuePlan {
+        let EmittedProperties { shown, required, members } = self.properties(schema, at, depth);
         if !shown.is_empty() {
             result.insert("properties".to_owned(), Value::Object(shown));
         }
         if !required.is_empty() {
             result.insert("required".to_owned(), json!(required));
         }
-        Plan::object(members, Plan::Keep)
+        ValuePlan::object(members, ValuePlan::Keep)
     }
 
     /// An ARRAY must say what its items are; a tuple's items may be any of its places'.
@@ -197,9 +197,9 @@ impl Emitter<'_, '_> {
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Plan {
+    ) -> ValuePlan {
         let places = schema.get("prefixItems").and_then(Value::as_array);
         let (mut shown, mut plans): (Vec<Map<String, Value>>, _) = (Vec::new(), Vec::new());
         for (index, place) in places.into_iter().flatten().enumerate() {
@@ -211,7 +211,7 @@ impl Emitter<'_, '_> {
             }
         }
         let rest = match schema.get("items") {
-            Some(Value::Bool(false)) if !shown.is_empty() => Plan::Keep,
+            Some(Value::Bool(false)) if !shown.is_empty() => ValuePlan::Keep,
             items => {
                 let items = items.map(as_schema).unwrap_or_default();
                 let emitted = self.schema(&items, &at.child("items"), depth + 1);
@@ -226,7 +226,7 @@ impl Emitter<'_, '_> {
             _ => json!({"anyOf": shown}),
         };
         result.insert("items".to_owned(), items);
-        Plan::array(plans, rest)
+        ValuePlan::array(plans, rest)
     }
 }
 
@@ -236,7 +236,7 @@ fn is_any(branch: &Map<String, Value>) -> bool {
 }
 
 /// Only a STRING may have an `enum` there.
-fn choices(schema: &Map<String, Value>, kind: &str, result: &mut Map<String, Value>, notes: &mut Notes<'_>) {
+fn choices(schema: &Map<String, Value>, kind: &str, result: &mut Map<String, Value>, notes: &mut LossNotes<'_>) {
     let (keyword, values) = match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => ("const", vec![value.clone()]),
         (None, Some(Value::Array(values))) => ("enum", values.clone()),
@@ -253,10 +253,10 @@ fn choices(schema: &Map<String, Value>, kind: &str, result: &mut Map<String, Val
 }
 
 /// Maps and tuples in words; a closed object needs none, since the gateway checks the arguments anyway.
-fn fold_shapes(schema: &Map<String, Value>, notes: &mut Notes<'_>) {
+fn fold_shapes(schema: &Map<String, Value>, notes: &mut LossNotes<'_>) {
     match schema.get("additionalProperties") {
         Some(Value::Bool(false)) => {
-            notes.lose("additionalProperties", Fate::Dropped, "no other properties are allowed");
+            notes.lose("additionalProperties", LossFate::Dropped, "no other properties are allowed");
         }
         Some(others @ Value::Object(_)) => notes.fold_keyword("additionalProperties", others),
         _ => {}
@@ -270,19 +270,19 @@ fn fold_shapes(schema: &Map<String, Value>, notes: &mut Notes<'_>) {
 }
 
 /// Any value at all: the model writes JSON as text, which the plan reads back.
-fn json_text(schema: &Map<String, Value>, at: &Pointer, losses: &mut Vec<Loss>) -> Emitted {
+fn json_text(schema: &Map<String, Value>, at: &JsonPointer, losses: &mut Vec<SchemaLoss>) -> EmittedSchema {
     let mut result = Map::from_iter([("type".to_owned(), json!("STRING"))]);
-    let mut notes = Notes::new(at, losses);
-    notes.lose("type", Fate::Changed, "any value, written as JSON text");
+    let mut notes = LossNotes::new(at, losses);
+    notes.lose("type", LossFate::Changed, "any value, written as JSON text");
     notes.hint("any value, JSON-encoded");
     for keyword in ["anyOf", "oneOf"] {
         if let Some(branches) = schema.get(keyword) {
             notes.fold_keyword(keyword, branches);
         }
     }
-    words::simple_keywords(schema, &mut result, &mut notes, |keyword, _| {
-        if is_decoration(keyword) { Treatment::Strip } else { Treatment::Fold }
+    loss_notes::simple_keywords(schema, &mut result, &mut notes, |keyword, _| {
+        if is_decoration(keyword) { KeywordTreatment::Strip } else { KeywordTreatment::Fold }
     });
     notes.finish(schema.get("description"), &mut result);
-    Emitted { schema: result, plan: Plan::JsonText }
+    EmittedSchema { schema: result, plan: ValuePlan::JsonText }
 }

@@ -2,32 +2,34 @@
 
 use serde_json::{Map, Value};
 
-use super::emit::{Emitted, as_schema, is_identifier, is_impossible, null_meaning, properties, required, shown_names};
-use super::plan::Member;
-use super::union::{self, Union};
-use super::words;
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
-use crate::rewrite::Plain;
+use super::emit::{
+    EmittedSchema, as_schema, is_identifier, is_impossible, null_meaning, properties, required, shown_names,
+};
+use super::loss_notes;
+use super::plan::MemberPlan;
+use super::union::{self, SchemaUnion};
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
+use crate::rewrite::PlainSchema;
 
 /// The properties of an object as they are shown, and the way back.
 #[derive(Debug, Default)]
-pub(super) struct Properties {
+pub(super) struct EmittedProperties {
     pub(super) shown: Map<String, Value>,
     pub(super) required: Vec<String>,
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<MemberPlan>,
 }
 
 /// One of the two forms, at work on one schema.
-pub(super) trait Google {
+pub(super) trait GoogleEmitter {
     /// The schema that is being said.
-    fn plain(&self) -> &Plain;
+    fn plain(&self) -> &PlainSchema;
 
     /// What could not be said.
-    fn losses(&mut self) -> &mut Vec<Loss>;
+    fn losses(&mut self) -> &mut Vec<SchemaLoss>;
 
     /// Says any schema.
-    fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Emitted;
+    fn schema(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> EmittedSchema;
 
     /// Says a schema of branches.
     fn union(
@@ -35,60 +37,70 @@ pub(super) trait Google {
         schema: &Map<String, Value>,
         keyword: &'static str,
         branches: Vec<Map<String, Value>>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Emitted;
+    ) -> EmittedSchema;
 
     /// Says a schema without branches; `words` stand for branches that cannot be shown.
     fn typed(
         &mut self,
         schema: &Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
         words: Option<(&str, String)>,
-    ) -> Emitted;
+    ) -> EmittedSchema;
 
     /// Whether a property that is said like this may be among the required ones.
-    fn may_be_required(&mut self, _said: &Map<String, Value>, _at: &Pointer) -> bool {
+    fn may_be_required(&mut self, _said: &Map<String, Value>, _at: &JsonPointer) -> bool {
         true
     }
 
     /// Says a schema that is no reference and not too deep.
-    fn by_kind(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Emitted {
+    fn by_kind(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> EmittedSchema {
         match union::find(schema, self.plain()) {
-            Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
-            Union::Words { keyword } => {
-                let words = words::words(keyword, &schema[keyword]);
+            SchemaUnion::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
+            SchemaUnion::Words { keyword } => {
+                let words = loss_notes::words(keyword, &schema[keyword]);
                 let mut rest = schema.clone();
                 rest.shift_remove(keyword);
                 self.typed(&rest, at, depth, Some((keyword, words)))
             }
-            Union::None => self.typed(schema, at, depth, None),
+            SchemaUnion::None => self.typed(schema, at, depth, None),
         }
     }
 
     /// Says the properties of an object.
-    fn properties(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Properties {
+    fn properties(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> EmittedProperties {
         let needed = required(schema);
         let names = shown_names(properties(schema).map(|(name, _)| name.clone()), is_identifier);
-        let mut all = Properties::default();
+        let mut all = EmittedProperties::default();
         for (name, property) in properties(schema) {
             let at = at.child("properties").child(name);
             if is_impossible(&as_schema(property)) {
-                self.losses().push(Loss::new(&at, "not", Fate::Dropped, "no value fits, so the property is left out"));
+                self.losses().push(SchemaLoss::new(
+                    &at,
+                    "not",
+                    LossFate::Dropped,
+                    "no value fits, so the property is left out",
+                ));
                 continue;
             }
             let emitted = self.schema(&as_schema(property), &at, depth + 1);
             let is_required = needed.contains(&name.as_str());
             let shown = &names[name];
             if shown != name {
-                self.losses().push(Loss::new(&at, "properties", Fate::Changed, format!("called {shown} there")));
+                self.losses().push(SchemaLoss::new(
+                    &at,
+                    "properties",
+                    LossFate::Changed,
+                    format!("called {shown} there"),
+                ));
             }
             if is_required && self.may_be_required(&emitted.schema, &at) {
                 all.required.push(shown.clone());
             }
             let null = null_meaning(property, is_required, self.plain());
-            all.members.push(Member { shown: shown.clone(), name: name.clone(), null, plan: emitted.plan });
+            all.members.push(MemberPlan { shown: shown.clone(), name: name.clone(), null, plan: emitted.plan });
             all.shown.insert(shown.clone(), Value::Object(emitted.schema));
         }
         all

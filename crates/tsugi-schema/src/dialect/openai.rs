@@ -3,15 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::emit::{self, as_schema, is_impossible, properties, required};
-use super::plan::{ArgumentPlan, Member, Null, Plan};
+use super::loss_notes::{self, KeywordTreatment, LossNotes, is_decoration};
+use super::plan::{ArgumentPlan, MemberPlan, NullMeaning, ValuePlan};
 use super::root::make_object;
 use super::types::types;
-use super::union::{self, Union};
-use super::words::{self, Notes, Treatment, is_decoration};
-use super::{Parameters, Strictness, anthropic};
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
-use crate::rewrite::{Plain, References, definition_name, rewrite};
+use super::union::{self, SchemaUnion};
+use super::{DeclarationParts, OpenAiStrictness, anthropic};
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
+use crate::rewrite::{PlainSchema, ReferenceHandling, definition_name, rewrite};
 
 /// The service's limits for strict schemas.
 const MAX_DEPTH: usize = 10;
@@ -25,35 +25,35 @@ const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "ho
 /// Why a schema cannot be said strictly.
 #[derive(Debug)]
 struct NotStrict {
-    pointer: Pointer,
+    pointer: JsonPointer,
     keyword: String,
 }
 
-pub(super) fn convert(schema: &Value, strictness: Strictness) -> Parameters {
-    if strictness == Strictness::Never {
+pub(super) fn convert(schema: &Value, strictness: OpenAiStrictness) -> DeclarationParts {
+    if strictness == OpenAiStrictness::Never {
         return anthropic::whole(schema, |_| true, Vec::new());
     }
     strict(schema).unwrap_or_else(|reason| {
         let note = format!("{} cannot be said strictly", reason.keyword);
-        let loss = Loss::new(&reason.pointer, "strict", Fate::Dropped, note);
+        let loss = SchemaLoss::new(&reason.pointer, "strict", LossFate::Dropped, note);
         anthropic::whole(schema, |_| true, vec![loss])
     })
 }
 
-fn strict(schema: &Value) -> Result<Parameters, NotStrict> {
-    let mut plain = rewrite(schema, References::Keep);
+fn strict(schema: &Value) -> Result<DeclarationParts, NotStrict> {
+    let mut plain = rewrite(schema, ReferenceHandling::Keep);
     if let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(|keyword| plain.root.contains_key(*keyword)) {
-        return Err(refuse(&Pointer::root(), keyword));
+        return Err(refuse(&JsonPointer::root(), keyword));
     }
     let wrapped_in = make_object(&mut plain);
     close_empty_root(&mut plain)?;
     let mut losses = std::mem::take(&mut plain.losses);
-    let mut emitter = Emitter { plain: &plain, losses: &mut losses, properties: 0, choices: 0, characters: 0 };
-    let (mut root, plan) = emitter.schema(&plain.root, &Pointer::root(), 1)?;
+    let mut emitter = OpenAiEmitter { plain: &plain, losses: &mut losses, properties: 0, choices: 0, characters: 0 };
+    let (mut root, plan) = emitter.schema(&plain.root, &JsonPointer::root(), 1)?;
     let mut plan = ArgumentPlan { root: plan, wrapped_in, ..ArgumentPlan::default() };
     let mut definitions = Map::new();
     for (name, schema) in &plain.definitions {
-        let at = Pointer::root().child("$defs").child(name);
+        let at = JsonPointer::root().child("$defs").child(name);
         let (schema, definition) = emitter.schema(&as_schema(schema), &at, 1)?;
         definitions.insert(name.clone(), Value::Object(schema));
         plan.definitions.insert(name.clone(), definition);
@@ -61,49 +61,49 @@ fn strict(schema: &Value) -> Result<Parameters, NotStrict> {
     if !definitions.is_empty() {
         root.insert("$defs".to_owned(), Value::Object(definitions));
     }
-    Ok(Parameters { schema: Value::Object(root), losses, plan, is_strict: true })
+    Ok(DeclarationParts { schema: Value::Object(root), losses, plan, is_strict: true })
 }
 
-fn refuse(at: &Pointer, keyword: &str) -> NotStrict {
+fn refuse(at: &JsonPointer, keyword: &str) -> NotStrict {
     NotStrict { pointer: at.clone(), keyword: keyword.to_owned() }
 }
 
 /// `{"type": "object"}` is how tools say that they take nothing; elsewhere it means any object.
 /// One that must have members is meant as any object here too.
-fn close_empty_root(plain: &mut Plain) -> Result<(), NotStrict> {
+fn close_empty_root(plain: &mut PlainSchema) -> Result<(), NotStrict> {
     let has_properties = properties(&plain.root).next().is_some();
     if has_properties || plain.root.contains_key("additionalProperties") {
         return Ok(());
     }
     if plain.root.get("minProperties").and_then(Value::as_f64).is_some_and(|least| least > 0.0) {
-        return Err(refuse(&Pointer::root(), "minProperties without properties"));
+        return Err(refuse(&JsonPointer::root(), "minProperties without properties"));
     }
     plain.root.insert("additionalProperties".to_owned(), json!(false));
     let note = "the schema names no arguments, so none can be given";
-    plain.losses.push(Loss::new(&Pointer::root(), "additionalProperties", Fate::Changed, note));
+    plain.losses.push(SchemaLoss::new(&JsonPointer::root(), "additionalProperties", LossFate::Changed, note));
     Ok(())
 }
 
-struct Emitter<'p, 'l> {
-    plain: &'p Plain,
-    losses: &'l mut Vec<Loss>,
+struct OpenAiEmitter<'p, 'l> {
+    plain: &'p PlainSchema,
+    losses: &'l mut Vec<SchemaLoss>,
     properties: usize,
     choices: usize,
     characters: usize,
 }
 
-type Strict = Result<(Map<String, Value>, Plan), NotStrict>;
+type StrictResult = Result<(Map<String, Value>, ValuePlan), NotStrict>;
 
-fn treatment(keyword: &str, value: &Value) -> Treatment {
+fn treatment(keyword: &str, value: &Value) -> KeywordTreatment {
     match keyword {
         "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "minItems" | "maxItems" => {
-            Treatment::Keep
+            KeywordTreatment::Keep
         }
         // The grammar behind strict schemas knows no look-around.
-        "pattern" if !value.as_str().unwrap_or_default().contains("(?") => Treatment::Keep,
-        "format" if FORMATS.contains(&value.as_str().unwrap_or_default()) => Treatment::Keep,
-        _ if is_decoration(keyword) => Treatment::Strip,
-        _ => Treatment::Fold,
+        "pattern" if !value.as_str().unwrap_or_default().contains("(?") => KeywordTreatment::Keep,
+        "format" if FORMATS.contains(&value.as_str().unwrap_or_default()) => KeywordTreatment::Keep,
+        _ if is_decoration(keyword) => KeywordTreatment::Strip,
+        _ => KeywordTreatment::Fold,
     }
 }
 
@@ -122,10 +122,10 @@ const NEVER: &[&str] = &[
     "contentSchema",
 ];
 
-impl Emitter<'_, '_> {
-    fn schema(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Strict {
+impl OpenAiEmitter<'_, '_> {
+    fn schema(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> StrictResult {
         if let Some(name) = definition_name(schema) {
-            return Ok((schema.clone(), Plan::Definition(name.to_owned())));
+            return Ok((schema.clone(), ValuePlan::Definition(name.to_owned())));
         }
         if depth > MAX_DEPTH {
             return Err(refuse(at, "so deep a nesting"));
@@ -134,9 +134,9 @@ impl Emitter<'_, '_> {
             return Err(refuse(at, keyword));
         }
         match union::find(schema, self.plain) {
-            Union::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
-            Union::Words { keyword } => Err(refuse(at, keyword)),
-            Union::None => self.typed(schema, at, depth),
+            SchemaUnion::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),
+            SchemaUnion::Words { keyword } => Err(refuse(at, keyword)),
+            SchemaUnion::None => self.typed(schema, at, depth),
         }
     }
 
@@ -145,9 +145,9 @@ impl Emitter<'_, '_> {
         schema: &Map<String, Value>,
         keyword: &'static str,
         branches: Vec<Map<String, Value>>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Strict {
+    ) -> StrictResult {
         let (mut shown, mut plans) = (Vec::new(), Vec::new());
         for (index, branch) in branches.iter().enumerate() {
             let at = at.child(keyword).child(index);
@@ -155,7 +155,7 @@ impl Emitter<'_, '_> {
             shown.push(Value::Object(emitted));
             plans.push(plan);
         }
-        let mut notes = Notes::new(at, self.losses);
+        let mut notes = LossNotes::new(at, self.losses);
         if keyword == "oneOf" && shown.len() > 1 {
             notes.fold("oneOf", "exactly one of these");
         }
@@ -167,7 +167,7 @@ impl Emitter<'_, '_> {
         Ok((result, union::plan(&branches, plans, self.plain)))
     }
 
-    fn typed(&mut self, schema: &Map<String, Value>, at: &Pointer, depth: usize) -> Strict {
+    fn typed(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> StrictResult {
         let types = types(schema);
         let mut result = Map::new();
         match types.as_slice() {
@@ -178,17 +178,17 @@ impl Emitter<'_, '_> {
         let has = |name: &str| types.iter().any(|kind| kind == name);
         let object = match has("object") {
             true => self.object(schema, &mut result, at, depth)?,
-            false => Plan::Keep,
+            false => ValuePlan::Keep,
         };
         let array = match has("array") {
             true => self.array(schema, &mut result, at, depth)?,
-            false => Plan::Keep,
+            false => ValuePlan::Keep,
         };
         self.choices(schema, &mut result, at)?;
-        let mut notes = Notes::new(at, self.losses);
-        words::simple_keywords(schema, &mut result, &mut notes, treatment);
+        let mut notes = LossNotes::new(at, self.losses);
+        loss_notes::simple_keywords(schema, &mut result, &mut notes, treatment);
         notes.finish(schema.get("description"), &mut result);
-        let plan = if object == Plan::Keep { array } else { object };
+        let plan = if object == ValuePlan::Keep { array } else { object };
         Ok((result, plan))
     }
 
@@ -196,7 +196,7 @@ impl Emitter<'_, '_> {
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
     ) -> Result<(), NotStrict> {
         if let Some(value) = schema.get("const") {
             self.count_characters(value.to_string().len(), at)?;
@@ -215,7 +215,7 @@ impl Emitter<'_, '_> {
         Ok(())
     }
 
-    fn count_characters(&mut self, more: usize, at: &Pointer) -> Result<(), NotStrict> {
+    fn count_characters(&mut self, more: usize, at: &JsonPointer) -> Result<(), NotStrict> {
         self.characters += more;
         if self.characters > MAX_CHARACTERS {
             return Err(refuse(at, "so much text in names and choices"));
@@ -227,9 +227,9 @@ impl Emitter<'_, '_> {
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Result<Plan, NotStrict> {
+    ) -> Result<ValuePlan, NotStrict> {
         self.check_closed(schema, at)?;
         let needed = required(schema);
         if needed.iter().any(|name| !properties(schema).any(|(known, _)| known == name)) {
@@ -241,7 +241,12 @@ impl Emitter<'_, '_> {
             let property = as_schema(property);
             let at = at.child("properties").child(name);
             if is_impossible(&property) {
-                self.losses.push(Loss::new(&at, "not", Fate::Dropped, "no value fits, so the property is left out"));
+                self.losses.push(SchemaLoss::new(
+                    &at,
+                    "not",
+                    LossFate::Dropped,
+                    "no value fits, so the property is left out",
+                ));
                 continue;
             }
             self.properties += 1;
@@ -249,15 +254,15 @@ impl Emitter<'_, '_> {
             let (emitted, plan) = self.schema(&property, &at, depth + 1)?;
             let accepts_null = emit::accepts_null(&Value::Object(property), self.plain);
             let (emitted, null) = match (is_required, accepts_null) {
-                (true, _) => (emitted, Null::Value),
-                (false, true) => (emitted, Null::Value),
-                (false, false) => (with_null(emitted), Null::AbsentRequired),
+                (true, _) => (emitted, NullMeaning::Value),
+                (false, true) => (emitted, NullMeaning::Value),
+                (false, false) => (with_null(emitted), NullMeaning::AbsentRequired),
             };
             if !is_required {
                 let note = "optional there means null";
-                self.losses.push(Loss::new(&at, "required", Fate::Changed, note));
+                self.losses.push(SchemaLoss::new(&at, "required", LossFate::Changed, note));
             }
-            members.push(Member { shown: name.clone(), name: name.clone(), null, plan });
+            members.push(MemberPlan { shown: name.clone(), name: name.clone(), null, plan });
             shown.insert(name.clone(), Value::Object(emitted));
         }
         if self.properties > MAX_PROPERTIES {
@@ -267,11 +272,11 @@ impl Emitter<'_, '_> {
         result.insert("required".to_owned(), json!(every));
         result.insert("properties".to_owned(), Value::Object(shown));
         result.insert("additionalProperties".to_owned(), json!(false));
-        Ok(Plan::object(members, Plan::Keep))
+        Ok(ValuePlan::object(members, ValuePlan::Keep))
     }
 
     /// A strict object is closed. An open one with properties may be closed, one that is only open may not.
-    fn check_closed(&mut self, schema: &Map<String, Value>, at: &Pointer) -> Result<(), NotStrict> {
+    fn check_closed(&mut self, schema: &Map<String, Value>, at: &JsonPointer) -> Result<(), NotStrict> {
         match schema.get("additionalProperties") {
             Some(Value::Bool(false)) => return Ok(()),
             Some(Value::Object(_)) => return Err(refuse(at, "additionalProperties")),
@@ -281,7 +286,7 @@ impl Emitter<'_, '_> {
             return Err(refuse(at, "an object with any properties"));
         }
         let note = "other properties are not allowed there";
-        self.losses.push(Loss::new(at, "additionalProperties", Fate::Changed, note));
+        self.losses.push(SchemaLoss::new(at, "additionalProperties", LossFate::Changed, note));
         Ok(())
     }
 
@@ -289,15 +294,15 @@ impl Emitter<'_, '_> {
         &mut self,
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
-        at: &Pointer,
+        at: &JsonPointer,
         depth: usize,
-    ) -> Result<Plan, NotStrict> {
+    ) -> Result<ValuePlan, NotStrict> {
         let Some(Value::Object(items)) = schema.get("items") else {
             return Err(refuse(at, "an array of anything"));
         };
         let (emitted, plan) = self.schema(items, &at.child("items"), depth + 1)?;
         result.insert("items".to_owned(), Value::Object(emitted));
-        Ok(Plan::array(Vec::new(), plan))
+        Ok(ValuePlan::array(Vec::new(), plan))
     }
 }
 

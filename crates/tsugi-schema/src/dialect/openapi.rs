@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Parameters, anthropic};
+use super::{DeclarationParts, anthropic};
 
-pub(super) fn convert(schema: &Value) -> Parameters {
+pub(super) fn convert(schema: &Value) -> DeclarationParts {
     anthropic::whole(schema, |_| true, Vec::new())
 }
 

@@ -8,15 +8,15 @@ use super::types::type_name;
 /// How to turn a model's arguments back. Cheap to keep beside the declaration; apply it before validating.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ArgumentPlan {
-    pub(super) root: Plan,
-    pub(super) definitions: BTreeMap<String, Plan>,
+    pub(super) root: ValuePlan,
+    pub(super) definitions: BTreeMap<String, ValuePlan>,
     /// The property that holds the whole value, for tools that do not take an object.
     pub(super) wrapped_in: Option<String>,
 }
 
 /// What to do with one value.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) enum Plan {
+pub(super) enum ValuePlan {
     /// Nothing.
     #[default]
     Keep,
@@ -24,33 +24,33 @@ pub(super) enum Plan {
     JsonText,
     /// The model writes an object.
     Object {
-        members: Vec<Member>,
+        members: Vec<MemberPlan>,
         /// For members with other names.
-        others: Box<Plan>,
+        others: Box<ValuePlan>,
     },
     /// The model writes an array.
-    Array { prefix: Vec<Plan>, items: Box<Plan> },
+    Array { prefix: Vec<ValuePlan>, items: Box<ValuePlan> },
     /// One of several, chosen by what the value looks like.
-    OneOf(Vec<Branch>),
+    OneOf(Vec<UnionBranch>),
     /// As a definition says.
     Definition(String),
 }
 
 /// A property of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Member {
+pub(super) struct MemberPlan {
     /// As the model knows it.
     pub(super) shown: String,
     /// As the tool knows it.
     pub(super) name: String,
     /// What `null` means.
-    pub(super) null: Null,
-    pub(super) plan: Plan,
+    pub(super) null: NullMeaning,
+    pub(super) plan: ValuePlan,
 }
 
 /// What `null` means where a model wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Null {
+pub(super) enum NullMeaning {
     /// The value `null`.
     Value,
     /// The property is left out.
@@ -61,10 +61,10 @@ pub(super) enum Null {
 
 /// An alternative of a union.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Branch {
+pub(super) struct UnionBranch {
     /// The types it takes; none means any.
     pub(super) types: Vec<String>,
-    pub(super) plan: Plan,
+    pub(super) plan: ValuePlan,
 }
 
 impl ArgumentPlan {
@@ -74,41 +74,41 @@ impl ArgumentPlan {
             Some(name) => unwrap(arguments, name),
             None => arguments,
         };
-        self.walk(&self.root, arguments, Direction::Restore, 0)
+        self.walk(&self.root, arguments, PlanDirection::Restore, 0)
     }
 
     /// The other way round: arguments of the tool as this model would have written them,
     /// for showing it earlier calls that another model made.
     pub fn show(&self, arguments: Value) -> Value {
-        let shown = self.walk(&self.root, arguments, Direction::Show, 0);
+        let shown = self.walk(&self.root, arguments, PlanDirection::Show, 0);
         match &self.wrapped_in {
             Some(name) => Value::Object(Map::from_iter([(name.clone(), shown)])),
             None => shown,
         }
     }
 
-    fn walk(&self, plan: &Plan, value: Value, direction: Direction, depth: usize) -> Value {
+    fn walk(&self, plan: &ValuePlan, value: Value, direction: PlanDirection, depth: usize) -> Value {
         // Definitions may be recursive, and so may hostile arguments: no deeper than JSON text can be.
         if depth > 128 {
             return value;
         }
         match (plan, value) {
-            (Plan::Keep, value) => value,
-            (Plan::JsonText, value) => direction.json_text(value),
-            (Plan::Object { members, others }, Value::Object(entries)) => {
+            (ValuePlan::Keep, value) => value,
+            (ValuePlan::JsonText, value) => direction.json_text(value),
+            (ValuePlan::Object { members, others }, Value::Object(entries)) => {
                 Value::Object(self.walk_object(members, others, entries, direction, depth + 1))
             }
-            (Plan::Array { prefix, items }, Value::Array(list)) => {
+            (ValuePlan::Array { prefix, items }, Value::Array(list)) => {
                 let plans = prefix.iter().chain(std::iter::repeat(&**items));
                 let walked =
                     list.into_iter().zip(plans).map(|(item, plan)| self.walk(plan, item, direction, depth + 1));
                 Value::Array(walked.collect())
             }
-            (Plan::OneOf(branches), value) => match self.choose(branches, &value, direction) {
+            (ValuePlan::OneOf(branches), value) => match self.choose(branches, &value, direction) {
                 Some(plan) => self.walk(plan, value, direction, depth + 1),
                 None => value,
             },
-            (Plan::Definition(name), value) => match self.definitions.get(name) {
+            (ValuePlan::Definition(name), value) => match self.definitions.get(name) {
                 Some(plan) => self.walk(plan, value, direction, depth + 1),
                 None => value,
             },
@@ -118,10 +118,10 @@ impl ArgumentPlan {
 
     fn walk_object(
         &self,
-        members: &[Member],
-        others: &Plan,
+        members: &[MemberPlan],
+        others: &ValuePlan,
         mut entries: Map<String, Value>,
-        direction: Direction,
+        direction: PlanDirection,
         depth: usize,
     ) -> Map<String, Value> {
         let mut result = Map::new();
@@ -146,7 +146,12 @@ impl ArgumentPlan {
         result
     }
 
-    fn choose<'p>(&'p self, branches: &'p [Branch], value: &Value, direction: Direction) -> Option<&'p Plan> {
+    fn choose<'p>(
+        &'p self,
+        branches: &'p [UnionBranch],
+        value: &Value,
+        direction: PlanDirection,
+    ) -> Option<&'p ValuePlan> {
         let kind = type_name(value);
         branches
             .iter()
@@ -157,19 +162,19 @@ impl ArgumentPlan {
     }
 
     /// Known names count for an alternative, unknown ones against it.
-    fn likeness(&self, plan: &Plan, value: &Value, direction: Direction) -> i64 {
+    fn likeness(&self, plan: &ValuePlan, value: &Value, direction: PlanDirection) -> i64 {
         let plan = match plan {
-            Plan::Definition(name) => self.definitions.get(name).unwrap_or(plan),
+            ValuePlan::Definition(name) => self.definitions.get(name).unwrap_or(plan),
             plan => plan,
         };
         match (plan, value) {
-            (Plan::Object { members, .. }, Value::Object(entries)) => entries
+            (ValuePlan::Object { members, .. }, Value::Object(entries)) => entries
                 .iter()
                 .map(|(key, value)| {
                     let known = members.iter().find(|member| direction.names(member).0 == key);
                     match known {
                         // An alternative where `null` is a value is the likelier one.
-                        Some(member) if value.is_null() && member.null == Null::Absent => 0,
+                        Some(member) if value.is_null() && member.null == NullMeaning::Absent => 0,
                         Some(_) => 1,
                         None => -1,
                     }
@@ -181,25 +186,25 @@ impl ArgumentPlan {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+enum PlanDirection {
     Restore,
     Show,
 }
 
-impl Direction {
-    fn names(self, member: &Member) -> (&str, &str) {
+impl PlanDirection {
+    fn names(self, member: &MemberPlan) -> (&str, &str) {
         match self {
             Self::Restore => (&member.shown, &member.name),
             Self::Show => (&member.name, &member.shown),
         }
     }
 
-    fn is_left_out(self, member: &Member) -> bool {
-        self == Self::Restore && member.null != Null::Value
+    fn is_left_out(self, member: &MemberPlan) -> bool {
+        self == Self::Restore && member.null != NullMeaning::Value
     }
 
-    fn is_written_as_null(self, member: &Member) -> bool {
-        self == Self::Show && member.null == Null::AbsentRequired
+    fn is_written_as_null(self, member: &MemberPlan) -> bool {
+        self == Self::Show && member.null == NullMeaning::AbsentRequired
     }
 
     fn json_text(self, value: Value) -> Value {
@@ -225,26 +230,26 @@ fn fits(name: &str, kind: &str) -> bool {
     name == kind || (name == "integer" && kind == "number")
 }
 
-impl Plan {
+impl ValuePlan {
     /// `Keep` when nothing inside needs doing, so that most tools have the smallest plan.
-    pub(super) fn object(members: Vec<Member>, others: Plan) -> Self {
-        let is_plain = members
-            .iter()
-            .all(|member| member.shown == member.name && member.null == Null::Value && member.plan == Self::Keep);
+    pub(super) fn object(members: Vec<MemberPlan>, others: ValuePlan) -> Self {
+        let is_plain = members.iter().all(|member| {
+            member.shown == member.name && member.null == NullMeaning::Value && member.plan == Self::Keep
+        });
         if is_plain && others == Self::Keep {
             return Self::Keep;
         }
         Self::Object { members, others: Box::new(others) }
     }
 
-    pub(super) fn array(prefix: Vec<Plan>, items: Plan) -> Self {
+    pub(super) fn array(prefix: Vec<ValuePlan>, items: ValuePlan) -> Self {
         if items == Self::Keep && prefix.iter().all(|plan| *plan == Self::Keep) {
             return Self::Keep;
         }
         Self::Array { prefix, items: Box::new(items) }
     }
 
-    pub(super) fn one_of(branches: Vec<Branch>) -> Self {
+    pub(super) fn one_of(branches: Vec<UnionBranch>) -> Self {
         if branches.iter().all(|branch| branch.plan == Self::Keep) {
             return Self::Keep;
         }

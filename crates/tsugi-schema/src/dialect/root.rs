@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::emit::{as_schema, is_impossible, properties, required};
+use super::loss_notes::words;
 use super::types::types;
-use super::words::words;
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
-use crate::rewrite::{Plain, definition_name, merge};
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
+use crate::rewrite::{PlainSchema, definition_name, merge};
 
 /// The property that holds a value which is no object.
 const WRAPPER: &str = "value";
@@ -15,7 +15,7 @@ const WRAPPER: &str = "value";
 const MAX_DEPTH: usize = 8;
 
 /// Changes the root of `plain` into an object; gives the wrapping property's name if there is one.
-pub(super) fn make_object(plain: &mut Plain) -> Option<String> {
+pub(super) fn make_object(plain: &mut PlainSchema) -> Option<String> {
     let root = std::mem::take(&mut plain.root);
     let root = without_union(root, plain, 0);
     let types = types(&root);
@@ -23,10 +23,10 @@ pub(super) fn make_object(plain: &mut Plain) -> Option<String> {
         plain.root = object(root, &types, &mut plain.losses);
         return None;
     }
-    plain.losses.push(Loss::new(
-        &Pointer::root(),
+    plain.losses.push(SchemaLoss::new(
+        &JsonPointer::root(),
         "type",
-        Fate::Changed,
+        LossFate::Changed,
         format!("the tool takes no object; its value goes into the property {WRAPPER:?}"),
     ));
     plain.root = as_schema(&json!({
@@ -39,10 +39,10 @@ pub(super) fn make_object(plain: &mut Plain) -> Option<String> {
 }
 
 /// Puts the keywords in the order people write them, and folds those that a root may not have.
-fn object(root: Map<String, Value>, types: &[String], losses: &mut Vec<Loss>) -> Map<String, Value> {
+fn object(root: Map<String, Value>, types: &[String], losses: &mut Vec<SchemaLoss>) -> Map<String, Value> {
     if types.len() > 1 {
         let note = "arguments are always an object";
-        losses.push(Loss::new(&Pointer::root(), "type", Fate::Changed, note));
+        losses.push(SchemaLoss::new(&JsonPointer::root(), "type", LossFate::Changed, note));
     }
     let mut object = Map::from_iter([("type".to_owned(), json!("object"))]);
     let mut folded = Vec::new();
@@ -51,7 +51,7 @@ fn object(root: Map<String, Value>, types: &[String], losses: &mut Vec<Loss>) ->
             "type" => {}
             "not" | "enum" | "const" | "allOf" | "anyOf" | "oneOf" => {
                 let words = words(&keyword, &value);
-                losses.push(Loss::new(&Pointer::root(), keyword, Fate::Folded, words.clone()));
+                losses.push(SchemaLoss::new(&JsonPointer::root(), keyword, LossFate::Folded, words.clone()));
                 folded.push(words);
             }
             _ => {
@@ -65,7 +65,7 @@ fn object(root: Map<String, Value>, types: &[String], losses: &mut Vec<Loss>) ->
 }
 
 /// Replaces the root's union by one object that has the properties of all branches.
-fn without_union(mut root: Map<String, Value>, plain: &mut Plain, depth: usize) -> Map<String, Value> {
+fn without_union(mut root: Map<String, Value>, plain: &mut PlainSchema, depth: usize) -> Map<String, Value> {
     let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(|keyword| root.contains_key(*keyword)) else {
         return root;
     };
@@ -79,14 +79,14 @@ fn without_union(mut root: Map<String, Value>, plain: &mut Plain, depth: usize) 
     }
     root.shift_remove(keyword);
     let words = alternatives(&branches);
-    plain.losses.push(Loss::new(&Pointer::root(), keyword, Fate::Folded, words.clone()));
+    plain.losses.push(SchemaLoss::new(&JsonPointer::root(), keyword, LossFate::Folded, words.clone()));
     let merged = merge(root, together(&branches));
     let mut merged = without_union(merged, plain, depth + 1);
     describe(&mut merged, vec![words]);
     merged
 }
 
-fn object_branches(branches: &[Value], plain: &mut Plain, depth: usize) -> Vec<Map<String, Value>> {
+fn object_branches(branches: &[Value], plain: &mut PlainSchema, depth: usize) -> Vec<Map<String, Value>> {
     let mut objects = Vec::new();
     for branch in branches {
         let branch = as_schema(branch);

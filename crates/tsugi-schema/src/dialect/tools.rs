@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Converted, Dialect, OpenAiStyle, Options, Parameters, convert_tool_with, words};
+use super::{
+    ConvertedTool, DeclarationParts, DialectOptions, OpenAiStyle, SchemaDialect, convert_tool_with, loss_notes,
+};
 
 /// A tool to be offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,15 +19,21 @@ pub struct NamedTool<'a> {
 
 /// Says all tools in a dialect, together as the SDK takes them:
 /// Gemini one `Tool` with all functions, OpenAI and Anthropic the `tools` list, OpenAPI a document. The conversions come in the order of the tools.
-pub fn tools_for(dialect: Dialect, tools: &[NamedTool<'_>], options: Options) -> (Value, Vec<Converted>) {
+pub fn tools_for(
+    dialect: SchemaDialect,
+    tools: &[NamedTool<'_>],
+    options: DialectOptions,
+) -> (Value, Vec<ConvertedTool>) {
     let convert =
         |tool: &NamedTool<'_>| convert_tool_with(tool.name, tool.description, tool.input_schema, dialect, options);
-    let converted: Vec<Converted> = tools.iter().map(convert).collect();
+    let converted: Vec<ConvertedTool> = tools.iter().map(convert).collect();
     let declarations = converted.iter().map(|tool| tool.declaration.clone());
     let together = match dialect {
-        Dialect::Gemini | Dialect::GeminiClassic => json!({"functionDeclarations": declarations.collect::<Vec<_>>()}),
-        Dialect::OpenAi | Dialect::Anthropic => declarations.collect(),
-        Dialect::OpenApi => super::openapi::document(declarations),
+        SchemaDialect::Gemini | SchemaDialect::GeminiClassic => {
+            json!({"functionDeclarations": declarations.collect::<Vec<_>>()})
+        }
+        SchemaDialect::OpenAi | SchemaDialect::Anthropic => declarations.collect(),
+        SchemaDialect::OpenApi => super::openapi::document(declarations),
     };
     (together, converted)
 }
@@ -34,25 +42,25 @@ pub fn tools_for(dialect: Dialect, tools: &[NamedTool<'_>], options: Options) ->
 pub(super) fn frame(
     name: &str,
     description: &str,
-    parameters: &Parameters,
-    dialect: Dialect,
-    options: Options,
+    parameters: &DeclarationParts,
+    dialect: SchemaDialect,
+    options: DialectOptions,
 ) -> Value {
     let schema = &parameters.schema;
     match dialect {
-        Dialect::Gemini => {
+        SchemaDialect::Gemini => {
             let mut declaration = named(name, description);
             declaration.insert("parametersJsonSchema".to_owned(), schema.clone());
             Value::Object(declaration)
         }
-        Dialect::GeminiClassic => gemini_classic(name, description, schema),
-        Dialect::OpenAi => openai(name, description, parameters, options.openai_style),
-        Dialect::Anthropic => {
+        SchemaDialect::GeminiClassic => gemini_classic(name, description, schema),
+        SchemaDialect::OpenAi => openai(name, description, parameters, options.openai_style),
+        SchemaDialect::Anthropic => {
             let mut declaration = named(name, description);
             declaration.insert("input_schema".to_owned(), schema.clone());
             Value::Object(declaration)
         }
-        Dialect::OpenApi => super::openapi::operation(name, description, schema),
+        SchemaDialect::OpenApi => super::openapi::operation(name, description, schema),
     }
 }
 
@@ -71,7 +79,7 @@ fn gemini_classic(name: &str, description: &str, schema: &Value) -> Value {
 fn with_parameters_in_words(description: &str, schema: &Value) -> String {
     let bounds = ["minProperties", "maxProperties"]
         .into_iter()
-        .filter_map(|keyword| schema.get(keyword).map(|value| words::words(keyword, value)));
+        .filter_map(|keyword| schema.get(keyword).map(|value| loss_notes::words(keyword, value)));
     let told = schema["description"].as_str().map(str::to_owned).into_iter().chain(bounds);
     let told: Vec<String> = told.filter(|text| !text.is_empty()).collect();
     match (description.is_empty(), told.is_empty()) {
@@ -81,7 +89,7 @@ fn with_parameters_in_words(description: &str, schema: &Value) -> String {
     }
 }
 
-fn openai(name: &str, description: &str, parameters: &Parameters, style: OpenAiStyle) -> Value {
+fn openai(name: &str, description: &str, parameters: &DeclarationParts, style: OpenAiStyle) -> Value {
     let mut function = named(name, description);
     function.insert("parameters".to_owned(), parameters.schema.clone());
     function.insert("strict".to_owned(), Value::from(parameters.is_strict));

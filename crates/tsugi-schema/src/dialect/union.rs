@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::emit::{as_schema, is_impossible};
-use super::plan::{Branch, Plan};
+use super::loss_notes::is_decoration;
+use super::plan::{UnionBranch, ValuePlan};
 use super::types::types;
-use super::words::is_decoration;
-use crate::rewrite::{Plain, definition_name, merge};
+use crate::rewrite::{PlainSchema, definition_name, merge};
 
 /// A union whose branches stand alone: what stood beside it is part of each.
-pub(super) enum Union {
+pub(super) enum SchemaUnion {
     /// There is none.
     None,
     /// The branches only restrict what stands beside them: better said in words.
@@ -19,9 +19,9 @@ pub(super) enum Union {
 }
 
 /// Looks for a union in a schema.
-pub(super) fn find(schema: &Map<String, Value>, plain: &Plain) -> Union {
+pub(super) fn find(schema: &Map<String, Value>, plain: &PlainSchema) -> SchemaUnion {
     let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(|keyword| schema.contains_key(*keyword)) else {
-        return Union::None;
+        return SchemaUnion::None;
     };
     let branches: Vec<Map<String, Value>> = schema[keyword]
         .as_array()
@@ -32,10 +32,10 @@ pub(super) fn find(schema: &Map<String, Value>, plain: &Plain) -> Union {
         .collect();
     let beside = beside_union(schema, keyword);
     if branches.is_empty() || (!beside.is_empty() && branches.iter().all(is_thin)) {
-        return Union::Words { keyword };
+        return SchemaUnion::Words { keyword };
     }
     let branches = branches.into_iter().map(|branch| with_beside(branch, &beside, plain)).collect();
-    Union::Branches { keyword, branches }
+    SchemaUnion::Branches { keyword, branches }
 }
 
 fn beside_union(schema: &Map<String, Value>, keyword: &str) -> Map<String, Value> {
@@ -53,7 +53,7 @@ fn is_thin(branch: &Map<String, Value>) -> bool {
     }) && branch.keys().any(|keyword| keyword != "type" && keyword != "description")
 }
 
-fn with_beside(branch: Map<String, Value>, beside: &Map<String, Value>, plain: &Plain) -> Map<String, Value> {
+fn with_beside(branch: Map<String, Value>, beside: &Map<String, Value>, plain: &PlainSchema) -> Map<String, Value> {
     if beside.is_empty() {
         return branch;
     }
@@ -66,11 +66,11 @@ fn with_beside(branch: Map<String, Value>, beside: &Map<String, Value>, plain: &
 }
 
 /// The plan for a union, from the schemas and plans of its branches.
-pub(super) fn plan(branches: &[Map<String, Value>], plans: Vec<Plan>, plain: &Plain) -> Plan {
+pub(super) fn plan(branches: &[Map<String, Value>], plans: Vec<ValuePlan>, plain: &PlainSchema) -> ValuePlan {
     let branches = branches.iter().zip(plans).map(|(schema, plan)| {
         let target = definition_name(schema).and_then(|name| plain.definitions.get(name));
         let types = target.and_then(Value::as_object).map_or_else(|| types(schema), types);
-        Branch { types, plan }
+        UnionBranch { types, plan }
     });
-    Plan::one_of(branches.collect())
+    ValuePlan::one_of(branches.collect())
 }

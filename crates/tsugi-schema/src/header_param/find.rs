@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-use super::{HeaderParam, Kind};
+use super::{HeaderParam, HeaderParamKind};
 use crate::keyword::inner_schemas;
-use crate::pointer::Pointer;
+use crate::pointer::JsonPointer;
 
 const KEYWORD: &str = "x-mcp-header";
 /// Deeper schemas are refused elsewhere too; this keeps the walk off the end of the stack.
@@ -13,24 +13,24 @@ const MAX_DEPTH: usize = 128;
 
 /// Why a tool with these annotations is invalid and must be left out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum HeaderParamError {
     /// The annotation is not text.
     #[error("{pointer}: x-mcp-header is not a string")]
     NotText {
         /// Where it stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
     },
     /// The annotation is the empty string.
     #[error("{pointer}: x-mcp-header is empty")]
     Empty {
         /// Where it stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
     },
     /// The annotation is no HTTP field-name token.
     #[error("{pointer}: x-mcp-header {name:?} is not an HTTP header token")]
     NotToken {
         /// Where it stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
         /// What it says.
         name: String,
     },
@@ -38,7 +38,7 @@ pub enum Reason {
     #[error("{pointer}: x-mcp-header {name:?} is used twice (upper and lower case are the same)")]
     Duplicate {
         /// Where the second one stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
         /// What it says.
         name: String,
     },
@@ -46,49 +46,49 @@ pub enum Reason {
     #[error("{pointer}: x-mcp-header needs a parameter of type string, integer or boolean")]
     NotPrimitive {
         /// Where it stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
     },
     /// The annotation is not on a chain of `properties` from the root.
     #[error("{pointer}: x-mcp-header is only allowed on properties reached through properties alone")]
     NotReachable {
         /// Where it stands.
-        pointer: Pointer,
+        pointer: JsonPointer,
     },
     /// The schema is nested too deeply to look through.
     #[error("{pointer}: schema is nested too deeply")]
     TooDeep {
         /// Where the search stopped.
-        pointer: Pointer,
+        pointer: JsonPointer,
     },
 }
 
 /// Lists the mirrored parameters of an input schema, or says why the tool is invalid.
-pub fn find(input_schema: &Value) -> Result<Vec<HeaderParam>, Reason> {
-    let mut search = Search::default();
-    search.visit(input_schema, &Pointer::root(), Some(Vec::new()), 0)?;
+pub fn find(input_schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
+    let mut search = AnnotationSearch::default();
+    search.visit(input_schema, &JsonPointer::root(), Some(Vec::new()), 0)?;
     Ok(search.found)
 }
 
 #[derive(Default)]
-struct Search {
+struct AnnotationSearch {
     found: Vec<HeaderParam>,
     names: HashSet<String>,
 }
 
-impl Search {
+impl AnnotationSearch {
     /// `path` is the chain of properties that led here; nothing once another keyword was passed.
     fn visit(
         &mut self,
         schema: &Value,
-        pointer: &Pointer,
+        pointer: &JsonPointer,
         path: Option<Vec<String>>,
         depth: usize,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), HeaderParamError> {
         let Some(schema) = schema.as_object() else {
             return Ok(());
         };
         if depth > MAX_DEPTH {
-            return Err(Reason::TooDeep { pointer: pointer.clone() });
+            return Err(HeaderParamError::TooDeep { pointer: pointer.clone() });
         }
         if let Some(annotation) = schema.get(KEYWORD) {
             self.accept(annotation, schema, pointer, path.as_deref())?;
@@ -104,43 +104,43 @@ impl Search {
         &mut self,
         annotation: &Value,
         schema: &Map<String, Value>,
-        pointer: &Pointer,
+        pointer: &JsonPointer,
         path: Option<&[String]>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), HeaderParamError> {
         let pointer = pointer.clone();
         let name = checked_name(annotation, &pointer)?;
         let path = match path {
             Some(path) if !path.is_empty() => path.to_vec(),
-            _ => return Err(Reason::NotReachable { pointer }),
+            _ => return Err(HeaderParamError::NotReachable { pointer }),
         };
         let Some(kind) = kind(schema) else {
-            return Err(Reason::NotPrimitive { pointer });
+            return Err(HeaderParamError::NotPrimitive { pointer });
         };
         if !self.names.insert(name.to_ascii_lowercase()) {
-            return Err(Reason::Duplicate { pointer, name });
+            return Err(HeaderParamError::Duplicate { pointer, name });
         }
         self.found.push(HeaderParam { name, path, kind, pointer });
         Ok(())
     }
 }
 
-fn extended(path: Option<&[String]>, pointer: &Pointer) -> Option<Vec<String>> {
+fn extended(path: Option<&[String]>, pointer: &JsonPointer) -> Option<Vec<String>> {
     let mut path = path?.to_vec();
     path.push(pointer.steps().last()?);
     Some(path)
 }
 
-fn checked_name(annotation: &Value, pointer: &Pointer) -> Result<String, Reason> {
+fn checked_name(annotation: &Value, pointer: &JsonPointer) -> Result<String, HeaderParamError> {
     let pointer = pointer.clone();
     let Some(name) = annotation.as_str() else {
-        return Err(Reason::NotText { pointer });
+        return Err(HeaderParamError::NotText { pointer });
     };
     let name = name.to_owned();
     if name.is_empty() {
-        return Err(Reason::Empty { pointer });
+        return Err(HeaderParamError::Empty { pointer });
     }
     if !name.bytes().all(is_token_byte) {
-        return Err(Reason::NotToken { pointer, name });
+        return Err(HeaderParamError::NotToken { pointer, name });
     }
     Ok(name)
 }
@@ -151,7 +151,7 @@ fn is_token_byte(byte: u8) -> bool {
 }
 
 /// An optional parameter may be written `["string", "null"]`: `null` sends no header, so the type is still one.
-fn kind(schema: &Map<String, Value>) -> Option<Kind> {
+fn kind(schema: &Map<String, Value>) -> Option<HeaderParamKind> {
     match schema.get("type")? {
         Value::String(name) => named_kind(name),
         Value::Array(names) => {
@@ -163,11 +163,11 @@ fn kind(schema: &Map<String, Value>) -> Option<Kind> {
     }
 }
 
-fn named_kind(name: &str) -> Option<Kind> {
+fn named_kind(name: &str) -> Option<HeaderParamKind> {
     match name {
-        "string" => Some(Kind::String),
-        "integer" => Some(Kind::Integer),
-        "boolean" => Some(Kind::Boolean),
+        "string" => Some(HeaderParamKind::String),
+        "integer" => Some(HeaderParamKind::Integer),
+        "boolean" => Some(HeaderParamKind::Boolean),
         _ => None,
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn reason(schema: Value) -> Reason {
+    fn reason(schema: Value) -> HeaderParamError {
         find(&schema).expect_err("the tool should be invalid")
     }
 
@@ -199,17 +199,17 @@ mod tests {
         .unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(found[1].path, ["where", "row"]);
-        assert_eq!(found[1].kind, Kind::Integer);
+        assert_eq!(found[1].kind, HeaderParamKind::Integer);
         assert_eq!(found[1].header_name(), "Mcp-Param-Row");
     }
 
     #[test]
     fn names_must_be_tokens() {
         for bad in ["a b", "a:b", "é", "a\r\nb", "(x)"] {
-            assert!(matches!(reason(one(json!(bad))), Reason::NotToken { .. }));
+            assert!(matches!(reason(one(json!(bad))), HeaderParamError::NotToken { .. }));
         }
-        assert!(matches!(reason(one(json!(""))), Reason::Empty { .. }));
-        assert!(matches!(reason(one(json!(7))), Reason::NotText { .. }));
+        assert!(matches!(reason(one(json!(""))), HeaderParamError::Empty { .. }));
+        assert!(matches!(reason(one(json!(7))), HeaderParamError::NotText { .. }));
     }
 
     #[test]
@@ -218,19 +218,19 @@ mod tests {
             "a": {"type": "string", "x-mcp-header": "Key"},
             "b": {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "KEY"}}}
         }});
-        assert!(matches!(reason(schema), Reason::Duplicate { .. }));
+        assert!(matches!(reason(schema), HeaderParamError::Duplicate { .. }));
     }
 
     #[test]
     fn only_strings_integers_and_booleans_are_mirrored() {
         for bad in [json!("number"), json!("object"), json!("array"), json!("null"), json!(["string", "integer"])] {
             let schema = json!({"properties": {"p": {"type": bad, "x-mcp-header": "P"}}});
-            assert!(matches!(reason(schema), Reason::NotPrimitive { .. }));
+            assert!(matches!(reason(schema), HeaderParamError::NotPrimitive { .. }));
         }
         let untyped = json!({"properties": {"p": {"x-mcp-header": "P"}}});
-        assert!(matches!(reason(untyped), Reason::NotPrimitive { .. }));
+        assert!(matches!(reason(untyped), HeaderParamError::NotPrimitive { .. }));
         let optional = json!({"properties": {"p": {"type": ["integer", "null"], "x-mcp-header": "P"}}});
-        assert_eq!(find(&optional).unwrap()[0].kind, Kind::Integer);
+        assert_eq!(find(&optional).unwrap()[0].kind, HeaderParamKind::Integer);
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
             json!({"additionalProperties": leaf}),
             json!({"patternProperties": {"^a": leaf}}),
         ] {
-            assert!(matches!(reason(schema), Reason::NotReachable { .. }));
+            assert!(matches!(reason(schema), HeaderParamError::NotReachable { .. }));
         }
     }
 

@@ -11,7 +11,7 @@ const SAFE: i64 = (1 << 53) - 1;
 
 /// The argument cannot be written as a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unencodable {
+pub enum HeaderEncodeError {
     /// Only strings, integers and booleans have a header form.
     #[error("only a string, an integer or a boolean can be sent as a header")]
     Type,
@@ -22,7 +22,7 @@ pub enum Unencodable {
 
 /// A received header that does not agree with the body (JSON-RPC error −32020).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Mismatch {
+pub enum HeaderMismatch {
     /// The body has a value and the header is absent.
     #[error("header is missing")]
     Missing,
@@ -38,15 +38,15 @@ pub enum Mismatch {
 }
 
 /// Writes a value; the caller has already left out `null` and absent values.
-pub(super) fn encode(value: &Value) -> Result<String, Unencodable> {
+pub(super) fn encode(value: &Value) -> Result<String, HeaderEncodeError> {
     match value {
         Value::String(text) => Ok(encode_text(text)),
         Value::Bool(true) => Ok("true".to_owned()),
         Value::Bool(false) => Ok("false".to_owned()),
         Value::Number(number) => {
-            integer(number).ok_or(Unencodable::Type).and_then(safe).map(|integer| integer.to_string())
+            integer(number).ok_or(HeaderEncodeError::Type).and_then(safe).map(|integer| integer.to_string())
         }
-        _ => Err(Unencodable::Type),
+        _ => Err(HeaderEncodeError::Type),
     }
 }
 
@@ -59,27 +59,27 @@ pub fn encode_text(text: &str) -> String {
 }
 
 /// Reads a header value back to the text that [`encode_text`] was given.
-pub fn decode(received: &[u8]) -> Result<String, Mismatch> {
-    let text = std::str::from_utf8(received).map_err(|_| Mismatch::Malformed)?;
+pub fn decode(received: &[u8]) -> Result<String, HeaderMismatch> {
+    let text = std::str::from_utf8(received).map_err(|_| HeaderMismatch::Malformed)?;
     if !text.bytes().all(is_field_byte) {
-        return Err(Mismatch::Malformed);
+        return Err(HeaderMismatch::Malformed);
     }
     let Some(encoded) = unwrapped(text) else {
         return Ok(text.to_owned());
     };
-    let bytes = STANDARD.decode(encoded).map_err(|_| Mismatch::Malformed)?;
-    String::from_utf8(bytes).map_err(|_| Mismatch::Malformed)
+    let bytes = STANDARD.decode(encoded).map_err(|_| HeaderMismatch::Malformed)?;
+    String::from_utf8(bytes).map_err(|_| HeaderMismatch::Malformed)
 }
 
-pub(super) fn compare(received: Option<&[u8]>, expected: Option<&Value>) -> Result<(), Mismatch> {
+pub(super) fn compare(received: Option<&[u8]>, expected: Option<&Value>) -> Result<(), HeaderMismatch> {
     match (received, expected) {
         (None, None) => Ok(()),
-        (None, Some(_)) => Err(Mismatch::Missing),
-        (Some(_), None) => Err(Mismatch::Unexpected),
+        (None, Some(_)) => Err(HeaderMismatch::Missing),
+        (Some(_), None) => Err(HeaderMismatch::Unexpected),
         (Some(received), Some(expected)) => {
             let received = decode(received)?;
             let equal = is_same(&received, expected);
-            equal.then_some(()).ok_or(Mismatch::Different)
+            equal.then_some(()).ok_or(HeaderMismatch::Different)
         }
     }
 }
@@ -113,8 +113,8 @@ fn integer(number: &Number) -> Option<i64> {
     })
 }
 
-fn safe(integer: i64) -> Result<i64, Unencodable> {
-    (-SAFE..=SAFE).contains(&integer).then_some(integer).ok_or(Unencodable::Range)
+fn safe(integer: i64) -> Result<i64, HeaderEncodeError> {
+    (-SAFE..=SAFE).contains(&integer).then_some(integer).ok_or(HeaderEncodeError::Range)
 }
 
 fn is_plain(text: &str) -> bool {
@@ -161,9 +161,9 @@ mod tests {
         assert_eq!(encode(&json!(42.0)), Ok("42".into()));
         assert_eq!(encode(&json!(true)), Ok("true".into()));
         assert_eq!(encode(&json!("")), Ok(String::new()));
-        assert_eq!(encode(&json!(1.5)), Err(Unencodable::Type));
-        assert_eq!(encode(&json!([1])), Err(Unencodable::Type));
-        assert_eq!(encode(&json!(1u64 << 53)), Err(Unencodable::Range));
+        assert_eq!(encode(&json!(1.5)), Err(HeaderEncodeError::Type));
+        assert_eq!(encode(&json!([1])), Err(HeaderEncodeError::Type));
+        assert_eq!(encode(&json!(1u64 << 53)), Err(HeaderEncodeError::Range));
         assert_eq!(encode(&json!(-(1i64 << 53) + 1)), Ok("-9007199254740991".into()));
     }
 
@@ -173,25 +173,25 @@ mod tests {
         assert_eq!(same("42.0", json!(42)), Ok(()));
         assert_eq!(same("42", json!(42.0)), Ok(()));
         assert_eq!(same("=?base64?NDI=?=", json!(42)), Ok(()));
-        assert_eq!(same("43", json!(42)), Err(Mismatch::Different));
-        assert_eq!(same("42.5", json!(42)), Err(Mismatch::Different));
+        assert_eq!(same("43", json!(42)), Err(HeaderMismatch::Different));
+        assert_eq!(same("42.5", json!(42)), Err(HeaderMismatch::Different));
         assert_eq!(same("42", json!("42")), Ok(()));
-        assert_eq!(same("42.0", json!("42")), Err(Mismatch::Different));
-        assert_eq!(same("TRUE", json!(true)), Err(Mismatch::Different));
+        assert_eq!(same("42.0", json!("42")), Err(HeaderMismatch::Different));
+        assert_eq!(same("TRUE", json!(true)), Err(HeaderMismatch::Different));
     }
 
     #[test]
     fn presence_must_agree() {
         assert_eq!(compare(None, None), Ok(()));
-        assert_eq!(compare(None, Some(&json!("x"))), Err(Mismatch::Missing));
-        assert_eq!(compare(Some(b"x"), None), Err(Mismatch::Unexpected));
+        assert_eq!(compare(None, Some(&json!("x"))), Err(HeaderMismatch::Missing));
+        assert_eq!(compare(Some(b"x"), None), Err(HeaderMismatch::Unexpected));
         assert_eq!(compare(Some(b""), Some(&json!(""))), Ok(()));
     }
 
     #[test]
     fn malformed_values_are_refused() {
         for bad in [&b"a\x00b"[..], b"caf\xc3\xa9", b"\xff", b"=?base64?!!?=", b"=?base64?/w==?="] {
-            assert_eq!(decode(bad), Err(Mismatch::Malformed));
+            assert_eq!(decode(bad), Err(HeaderMismatch::Malformed));
         }
     }
 

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{Plain, References, flatten, strip};
-use crate::loss::{Fate, Loss};
-use crate::pointer::Pointer;
-use crate::resolve::{Document, Resolved};
+use super::{PlainSchema, ReferenceHandling, flatten, normalize};
+use crate::loss::{LossFate, SchemaLoss};
+use crate::pointer::JsonPointer;
+use crate::resolve::{ResolvedSchema, SchemaDocument};
 
 /// Schemas a rewritten document may have: inlining can explode.
 const MAX_SCHEMAS: usize = 5_000;
@@ -15,15 +15,15 @@ const MAX_DEPTH: usize = 48;
 
 /// A place on the way: in the document that is read, and in the result.
 #[derive(Clone)]
-struct Place {
+struct RewritePosition {
     /// Where the schema was written; references are relative to it.
-    source: Pointer,
+    source: JsonPointer,
     /// Where it appears, references followed.
-    shown: Pointer,
+    shown: JsonPointer,
     depth: usize,
 }
 
-impl Place {
+impl RewritePosition {
     fn child(&self, keyword: &str) -> Self {
         Self { source: self.source.child(keyword), shown: self.shown.child(keyword), depth: self.depth + 1 }
     }
@@ -36,28 +36,28 @@ impl Place {
         }
     }
 
-    fn moved(&self, target: &Pointer) -> Self {
+    fn moved(&self, target: &JsonPointer) -> Self {
         Self { source: target.clone(), ..self.clone() }
     }
 }
 
-pub(super) struct Rewriter<'a> {
-    document: Document<'a>,
-    references: References,
+pub(super) struct SchemaRewriter<'a> {
+    document: SchemaDocument<'a>,
+    references: ReferenceHandling,
     /// Names of the targets of kept references.
-    names: HashMap<Pointer, String>,
+    names: HashMap<JsonPointer, String>,
     used: HashSet<String>,
-    queue: VecDeque<(String, Resolved<'a>)>,
+    queue: VecDeque<(String, ResolvedSchema<'a>)>,
     /// Targets being inlined right now.
-    open: Vec<Pointer>,
-    losses: Vec<Loss>,
+    open: Vec<JsonPointer>,
+    losses: Vec<SchemaLoss>,
     schemas: usize,
 }
 
-impl<'a> Rewriter<'a> {
-    pub(super) fn new(schema: &'a Value, references: References) -> Self {
+impl<'a> SchemaRewriter<'a> {
+    pub(super) fn new(schema: &'a Value, references: ReferenceHandling) -> Self {
         Self {
-            document: Document::new(schema),
+            document: SchemaDocument::new(schema),
             references,
             names: HashMap::new(),
             used: HashSet::new(),
@@ -68,26 +68,29 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Plain {
-        let place = Place { source: Pointer::root(), shown: Pointer::root(), depth: 0 };
+    pub(super) fn run(mut self) -> PlainSchema {
+        let place = RewritePosition { source: JsonPointer::root(), shown: JsonPointer::root(), depth: 0 };
         let root = self.document.root();
-        self.open.push(Pointer::root());
+        self.open.push(JsonPointer::root());
         let root = self.in_place(root, &place);
         let mut definitions = Map::new();
         // A queue and not recursion: a chain of thousands of definitions must not become a chain of calls.
         while let Some((name, target)) = self.queue.pop_front() {
             self.open = vec![target.pointer.clone()];
-            let place =
-                Place { source: target.pointer.clone(), shown: Pointer::root().child("$defs").child(&name), depth: 0 };
+            let place = RewritePosition {
+                source: target.pointer.clone(),
+                shown: JsonPointer::root().child("$defs").child(&name),
+                depth: 0,
+            };
             let schema = self.in_place(target.schema, &place);
             definitions.insert(name, Value::Object(schema));
         }
-        Plain { root, definitions, losses: self.losses }
+        PlainSchema { root, definitions, losses: self.losses }
     }
 
     /// Rewrites a schema where a kept reference will do.
-    fn schema(&mut self, schema: &Value, place: &Place) -> Value {
-        if self.references == References::Keep
+    fn schema(&mut self, schema: &Value, place: &RewritePosition) -> Value {
+        if self.references == ReferenceHandling::Keep
             && let Some(reference) = lone_reference(schema)
             && let Ok(target) = self.document.follow(reference, &place.source)
             && target.schema.is_object()
@@ -98,15 +101,15 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Rewrites a schema into keywords of its own.
-    fn in_place(&mut self, schema: &Value, place: &Place) -> Map<String, Value> {
+    fn in_place(&mut self, schema: &Value, place: &RewritePosition) -> Map<String, Value> {
         self.schemas += 1;
         if self.schemas > MAX_SCHEMAS || place.depth > MAX_DEPTH {
-            self.lose(place, "$ref", Fate::Dropped, "the schema is too large or too deep");
+            self.lose(place, "$ref", LossFate::Dropped, "the schema is too large or too deep");
             return Map::new();
         }
         match schema {
             Value::Object(schema) => {
-                let clean = strip::clean(schema, &place.shown, &mut self.losses);
+                let clean = normalize::clean(schema, &place.shown, &mut self.losses);
                 self.keywords(clean, place)
             }
             Value::Bool(false) => Map::from_iter([("not".to_owned(), json!({}))]),
@@ -114,7 +117,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    fn keywords(&mut self, mut schema: Map<String, Value>, place: &Place) -> Map<String, Value> {
+    fn keywords(&mut self, mut schema: Map<String, Value>, place: &RewritePosition) -> Map<String, Value> {
         let reference = schema.shift_remove("$ref");
         let all = schema.shift_remove("allOf");
         let mut result = Map::new();
@@ -133,7 +136,7 @@ impl<'a> Rewriter<'a> {
         result
     }
 
-    fn keyword(&mut self, keyword: &str, value: Value, place: &Place) -> Value {
+    fn keyword(&mut self, keyword: &str, value: Value, place: &RewritePosition) -> Value {
         match (keyword, value) {
             ("properties" | "patternProperties" | "dependentSchemas", Value::Object(entries)) => {
                 let rewritten = entries
@@ -171,11 +174,11 @@ impl<'a> Rewriter<'a> {
     }
 
     /// What a reference means here, in keywords.
-    fn target(&mut self, reference: &str, place: &Place) -> Map<String, Value> {
+    fn target(&mut self, reference: &str, place: &RewritePosition) -> Map<String, Value> {
         let target = match self.document.follow(reference, &place.source) {
             Ok(target) => target,
             Err(error) => {
-                self.lose(place, "$ref", Fate::Dropped, error.to_string());
+                self.lose(place, "$ref", LossFate::Dropped, error.to_string());
                 return Map::new();
             }
         };
@@ -189,10 +192,10 @@ impl<'a> Rewriter<'a> {
     }
 
     /// A reference back to something that is being written out: cut off here, with a word about it.
-    fn recursive(&mut self, target: &Resolved<'a>, place: &Place) -> Map<String, Value> {
+    fn recursive(&mut self, target: &ResolvedSchema<'a>, place: &RewritePosition) -> Map<String, Value> {
         let name = title(target);
         let note = format!("recursive: same shape as {name}");
-        self.lose(place, "$ref", Fate::Folded, note.clone());
+        self.lose(place, "$ref", LossFate::Folded, note.clone());
         let mut schema = Map::from_iter([("description".to_owned(), Value::from(format!("({note})")))]);
         if let Some(types) = target.schema.get("type").filter(|types| types.is_string()) {
             schema.insert("type".to_owned(), types.clone());
@@ -200,7 +203,7 @@ impl<'a> Rewriter<'a> {
         schema
     }
 
-    fn name(&mut self, target: Resolved<'a>) -> String {
+    fn name(&mut self, target: ResolvedSchema<'a>) -> String {
         if let Some(name) = self.names.get(&target.pointer) {
             return name.clone();
         }
@@ -218,8 +221,8 @@ impl<'a> Rewriter<'a> {
         name
     }
 
-    fn lose(&mut self, place: &Place, keyword: &str, fate: Fate, note: impl Into<String>) {
-        self.losses.push(Loss::new(&place.shown, keyword, fate, note));
+    fn lose(&mut self, place: &RewritePosition, keyword: &str, fate: LossFate, note: impl Into<String>) {
+        self.losses.push(SchemaLoss::new(&place.shown, keyword, fate, note));
     }
 }
 
@@ -234,7 +237,7 @@ fn lone_reference(schema: &Value) -> Option<&str> {
 }
 
 /// What to call a target: the last step that leads to it, in letters every provider takes.
-fn title(target: &Resolved<'_>) -> String {
+fn title(target: &ResolvedSchema<'_>) -> String {
     let step = target.pointer.steps().last();
     let named = step.unwrap_or_else(|| "root".to_owned());
     let safe = crate::tool_name::sanitize(&named).replace('-', "_");
@@ -252,7 +255,7 @@ mod tests {
             "properties": {"a": {"$ref": "#/definitions/T"}, "b": {"$ref": "#t"}},
             "definitions": {"T": {"$anchor": "t", "type": "string"}}
         });
-        let plain = rewrite(&schema, References::Keep);
+        let plain = rewrite(&schema, ReferenceHandling::Keep);
         assert_eq!(json!(plain.root), json!({"properties": {"a": {"$ref": "#/$defs/T"}, "b": {"$ref": "#/$defs/T"}}}));
         assert_eq!(json!(plain.definitions), json!({"T": {"type": "string"}}));
         assert!(plain.losses.is_empty());
@@ -264,17 +267,17 @@ mod tests {
             "properties": {"a": {"$ref": "#/$defs/T", "description": "here"}},
             "$defs": {"T": {"type": "string", "description": "there"}}
         });
-        let plain = rewrite(&schema, References::Keep);
+        let plain = rewrite(&schema, ReferenceHandling::Keep);
         assert_eq!(json!(plain.root), json!({"properties": {"a": {"description": "here there", "type": "string"}}}));
     }
 
     #[test]
     fn recursion_is_kept_as_a_reference_or_cut_off() {
         let schema = json!({"type": "object", "properties": {"child": {"$ref": "#"}}});
-        let kept = rewrite(&schema, References::Keep);
+        let kept = rewrite(&schema, ReferenceHandling::Keep);
         assert_eq!(json!(kept.root["properties"]["child"]), json!({"$ref": "#/$defs/root"}));
         assert_eq!(json!(kept.definitions["root"]), json!(kept.root));
-        let cut = rewrite(&schema, References::Inline);
+        let cut = rewrite(&schema, ReferenceHandling::Inline);
         let child = json!({"description": "(recursive: same shape as root)", "type": "object"});
         assert_eq!(json!(cut.root["properties"]["child"]), child);
         assert_eq!(cut.losses.len(), 1);
@@ -283,7 +286,7 @@ mod tests {
     #[test]
     fn references_that_lead_nowhere_are_reported() {
         for reference in ["#/none", "http://sink/x", "#none"] {
-            let plain = rewrite(&json!({"properties": {"a": {"$ref": reference}}}), References::Keep);
+            let plain = rewrite(&json!({"properties": {"a": {"$ref": reference}}}), ReferenceHandling::Keep);
             assert_eq!(json!(plain.root), json!({"properties": {"a": {}}}));
             assert_eq!(plain.losses[0].pointer.as_str(), "/properties/a");
         }
@@ -298,7 +301,7 @@ mod tests {
         }
         definitions.insert("d40".to_owned(), json!({"type": "string"}));
         let schema = json!({"$ref": "#/$defs/d0", "$defs": definitions});
-        assert!(!rewrite(&schema, References::Inline).losses.is_empty());
-        assert!(rewrite(&schema, References::Keep).losses.is_empty());
+        assert!(!rewrite(&schema, ReferenceHandling::Inline).losses.is_empty());
+        assert!(rewrite(&schema, ReferenceHandling::Keep).losses.is_empty());
     }
 }

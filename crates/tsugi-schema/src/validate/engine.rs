@@ -4,80 +4,80 @@ use jsonschema::{Draft, ValidationError};
 use serde_json::Value;
 use std::borrow::Cow;
 
-use super::meter::{self, Exhausted};
-use super::node::{Counted, Metered};
-use super::pattern::{self, Patterns};
-use super::{CompileError, Fault, Faults, Limits, survey, wording};
-use crate::pointer::Pointer;
+use super::budget::{self, BudgetExhausted};
+use super::node::{MeteredJson, MeteredNode};
+use super::pattern::{self, PatternSet};
+use super::{CompileError, SchemaViolation, SchemaViolations, ValidationLimits, cost, message};
+use crate::pointer::JsonPointer;
 
 /// A schema ready to check values.
-pub(super) struct Compiled {
-    library: jsonschema::Validator<Metered>,
-    limits: Limits,
+pub(super) struct CompiledSchema {
+    library: jsonschema::Validator<MeteredJson>,
+    limits: ValidationLimits,
     price: u64,
-    skipped: Vec<(Pointer, String)>,
+    skipped: Vec<(JsonPointer, String)>,
 }
 
-impl Compiled {
+impl CompiledSchema {
     /// Surveys, then compiles.
-    pub(super) fn new(schema: &Value, limits: Limits) -> Result<Self, CompileError> {
+    pub(super) fn new(schema: &Value, limits: ValidationLimits) -> Result<Self, CompileError> {
         let schema = with_known_dialect(schema);
-        let survey = survey::survey(&schema, &limits)?;
-        let patterns = Patterns::new();
+        let survey = cost::survey(&schema, &limits)?;
+        let patterns = PatternSet::new();
         let library = build(&schema, &patterns)?;
         Ok(Self { library, limits, price: survey.price, skipped: patterns.skipped() })
     }
 
     /// Where keywords are not checked, and why.
-    pub(super) fn skipped(&self) -> &[(Pointer, String)] {
+    pub(super) fn skipped(&self) -> &[(JsonPointer, String)] {
         &self.skipped
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(super) fn limits(&self) -> &ValidationLimits {
         &self.limits
     }
 
     /// Checks a value; a wrong one is looked at again, with a budget of its own, to say what is wrong.
-    pub(super) fn check(&self, value: &Value) -> Result<(), Faults> {
+    pub(super) fn check(&self, value: &Value) -> Result<(), SchemaViolations> {
         if is_deeper(value, self.limits.value_depth) {
-            return Err(Faults::too_deep(self.limits.value_depth));
+            return Err(SchemaViolations::too_deep(self.limits.value_depth));
         }
-        let node = Counted(value);
-        let verdict = meter::run(self.limits.work, self.price, || self.library.is_valid(node));
+        let node = MeteredNode(value);
+        let verdict = budget::run(self.limits.work, self.price, || self.library.is_valid(node));
         match verdict {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.explain(value)),
-            Err(Exhausted) => Err(Faults::too_costly()),
+            Err(BudgetExhausted) => Err(SchemaViolations::too_costly()),
         }
     }
 
-    fn explain(&self, value: &Value) -> Faults {
+    fn explain(&self, value: &Value) -> SchemaViolations {
         // Errors own memory, so explaining everything gets less than checking did.
         self.all_faults(value)
-            .or_else(|Exhausted| self.first_fault(value))
-            .unwrap_or_else(|Exhausted| Faults::unexplained())
+            .or_else(|BudgetExhausted| self.first_fault(value))
+            .unwrap_or_else(|BudgetExhausted| SchemaViolations::unexplained())
     }
 
-    fn all_faults(&self, value: &Value) -> Result<Faults, Exhausted> {
-        meter::run(self.limits.work / 4, self.price, || {
-            let errors = self.library.iter_errors(Counted(value));
-            Faults::collect(errors.map(|error| to_fault(&error)), self.limits.faults)
+    fn all_faults(&self, value: &Value) -> Result<SchemaViolations, BudgetExhausted> {
+        budget::run(self.limits.work / 4, self.price, || {
+            let errors = self.library.iter_errors(MeteredNode(value));
+            SchemaViolations::collect(errors.map(|error| to_fault(&error)), self.limits.faults)
         })
     }
 
-    fn first_fault(&self, value: &Value) -> Result<Faults, Exhausted> {
-        meter::run(self.limits.work / 4, self.price, || {
-            let error = self.library.validate(Counted(value)).err();
-            Faults::cut_short(error.map(|error| to_fault(&error)))
+    fn first_fault(&self, value: &Value) -> Result<SchemaViolations, BudgetExhausted> {
+        budget::run(self.limits.work / 4, self.price, || {
+            let error = self.library.validate(MeteredNode(value)).err();
+            SchemaViolations::cut_short(error.map(|error| to_fault(&error)))
         })
     }
 }
 
-fn to_fault(error: &ValidationError<'_>) -> Fault {
-    Fault {
-        instance: Pointer::from(error.instance_path().as_str()),
-        schema: Pointer::from(error.schema_path().as_str()),
-        message: wording::describe(error),
+fn to_fault(error: &ValidationError<'_>) -> SchemaViolation {
+    SchemaViolation {
+        instance: JsonPointer::from(error.instance_path().as_str()),
+        schema: JsonPointer::from(error.schema_path().as_str()),
+        message: message::describe(error),
     }
 }
 
@@ -99,8 +99,8 @@ fn with_known_dialect(schema: &Value) -> Cow<'_, Value> {
 
 /// Compiles as 2020-12 unless the schema says otherwise. A schema that says nothing and does not fit may be older:
 /// `items` with a list and `exclusiveMinimum: true` are common.
-fn build(schema: &Value, patterns: &Patterns) -> Result<jsonschema::Validator<Metered>, CompileError> {
-    let names = look_at_names(schema, &Pointer::root(), patterns)?;
+fn build(schema: &Value, patterns: &PatternSet) -> Result<jsonschema::Validator<MeteredJson>, CompileError> {
+    let names = look_at_names(schema, &JsonPointer::root(), patterns)?;
     let build_as = |draft| build_as(draft, schema, patterns, names);
     build_as(None)
         .or_else(|error| {
@@ -116,31 +116,31 @@ fn build(schema: &Value, patterns: &Patterns) -> Result<jsonschema::Validator<Me
 fn build_as(
     draft: Option<Draft>,
     schema: &Value,
-    patterns: &Patterns,
-    names: Names,
-) -> Result<jsonschema::Validator<Metered>, ValidationError<'static>> {
+    patterns: &PatternSet,
+    names: NamePatterns,
+) -> Result<jsonschema::Validator<MeteredJson>, ValidationError<'static>> {
     let options = match draft {
         Some(draft) => options(patterns).with_draft(draft),
         None => options(patterns),
     };
     match names {
-        Names::Linear => options.with_pattern_options(pattern::linear(pattern::LARGE)).build(schema),
-        Names::LookAround => options.with_pattern_options(pattern::backtracking(pattern::LARGE)).build(schema),
+        NamePatterns::Linear => options.with_pattern_options(pattern::linear(pattern::LARGE)).build(schema),
+        NamePatterns::LookAround => options.with_pattern_options(pattern::backtracking(pattern::LARGE)).build(schema),
     }
 }
 
 /// Which engine the names of `patternProperties` need.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum NamePatterns {
     Linear,
     LookAround,
 }
 
 /// Pays for the patterns of names, which the library compiles itself. Without one of them other properties would be
 /// refused that are right, so one that cannot be used makes the whole schema unusable.
-fn look_at_names(schema: &Value, pointer: &Pointer, patterns: &Patterns) -> Result<Names, CompileError> {
-    let mut needed = Names::Linear;
-    let inner: Vec<(Pointer, &Value)> = match schema {
+fn look_at_names(schema: &Value, pointer: &JsonPointer, patterns: &PatternSet) -> Result<NamePatterns, CompileError> {
+    let mut needed = NamePatterns::Linear;
+    let inner: Vec<(JsonPointer, &Value)> = match schema {
         Value::Object(members) => members.iter().map(|(name, member)| (pointer.child(name), member)).collect(),
         Value::Array(items) => items.iter().map(|item| (pointer.clone(), item)).collect(),
         _ => Vec::new(),
@@ -148,26 +148,29 @@ fn look_at_names(schema: &Value, pointer: &Pointer, patterns: &Patterns) -> Resu
     for (name, _) in schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten() {
         let pointer = pointer.child("patternProperties");
         let looks_around = patterns.name(name).map_err(|message| CompileError::Invalid { pointer, message })?;
-        needed = if looks_around { Names::LookAround } else { needed };
+        needed = if looks_around { NamePatterns::LookAround } else { needed };
     }
     for (pointer, value) in inner {
         let below = look_at_names(value, &pointer, patterns)?;
-        needed = if below == Names::LookAround { below } else { needed };
+        needed = if below == NamePatterns::LookAround { below } else { needed };
     }
     Ok(needed)
 }
 
 fn options<'i>(
-    patterns: &Patterns,
-) -> jsonschema::ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, Metered> {
+    patterns: &PatternSet,
+) -> jsonschema::ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, MeteredJson> {
     let patterns = patterns.clone();
-    jsonschema::options_for::<Metered>()
+    jsonschema::options_for::<MeteredJson>()
         .should_validate_formats(false)
         .with_keyword("pattern", move |_, pattern, at| Ok(Box::new(patterns.keyword(pattern, at.as_str()))))
 }
 
 fn invalid(error: &ValidationError<'_>) -> CompileError {
-    CompileError::Invalid { pointer: Pointer::from(error.instance_path().as_str()), message: wording::describe(error) }
+    CompileError::Invalid {
+        pointer: JsonPointer::from(error.instance_path().as_str()),
+        message: message::describe(error),
+    }
 }
 
 fn is_deeper(value: &Value, limit: usize) -> bool {

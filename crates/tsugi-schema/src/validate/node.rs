@@ -5,22 +5,22 @@ use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, SerdeJson};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 
-use super::meter::{charge, charge_container};
+use super::budget::{charge, charge_container};
 
 /// Names the representation to the library.
-pub(super) struct Metered;
+pub(super) struct MeteredJson;
 
 /// A borrowed value whose accessors pay for themselves.
 #[derive(Clone, Copy)]
-pub(super) struct Counted<'a>(pub(super) &'a Value);
+pub(super) struct MeteredNode<'a>(pub(super) &'a Value);
 
 /// Bytes of text read for one unit of work.
 const TEXT_PER_UNIT: usize = 256;
 /// Units of work that building one error takes.
 const ERROR_COST: u64 = 32;
 
-impl Json for Metered {
-    type Node<'a> = Counted<'a>;
+impl Json for MeteredJson {
+    type Node<'a> = MeteredNode<'a>;
     type PreparedKey = String;
     type StringBuffer = Value;
 
@@ -30,25 +30,25 @@ impl Json for Metered {
         key.to_owned()
     }
 
-    fn with_string_node<T>(buffer: &mut Value, string: &str, visit: impl FnOnce(Counted<'_>) -> T) -> T {
+    fn with_string_node<T>(buffer: &mut Value, string: &str, visit: impl FnOnce(MeteredNode<'_>) -> T) -> T {
         *buffer = Value::String(string.to_owned());
-        visit(Counted(buffer))
+        visit(MeteredNode(buffer))
     }
 }
 
-impl<'a> Node<'a, Metered> for Counted<'a> {
-    type Object = CountedMembers<'a>;
-    type Array = CountedItems<'a>;
+impl<'a> Node<'a, MeteredJson> for MeteredNode<'a> {
+    type Object = MeteredMembers<'a>;
+    type Array = MeteredItems<'a>;
     type Number = &'a Number;
 
-    fn as_object(&self) -> Option<CountedMembers<'a>> {
+    fn as_object(&self) -> Option<MeteredMembers<'a>> {
         charge_container();
-        self.0.as_object().map(CountedMembers)
+        self.0.as_object().map(MeteredMembers)
     }
 
-    fn as_array(&self) -> Option<CountedItems<'a>> {
+    fn as_array(&self) -> Option<MeteredItems<'a>> {
         charge_container();
-        self.0.as_array().map(|items| CountedItems(items))
+        self.0.as_array().map(|items| MeteredItems(items))
     }
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
@@ -100,10 +100,10 @@ impl<'a> Node<'a, Metered> for Counted<'a> {
 }
 
 /// The members of an object; going through them pays for each.
-pub(super) struct CountedMembers<'a>(&'a Map<String, Value>);
+pub(super) struct MeteredMembers<'a>(&'a Map<String, Value>);
 
-impl<'a> Object<'a, Metered> for CountedMembers<'a> {
-    type Node = Counted<'a>;
+impl<'a> Object<'a, MeteredJson> for MeteredMembers<'a> {
+    type Node = MeteredNode<'a>;
     type MemberName = &'a str;
     type MembersIter = MembersIter<'a>;
 
@@ -111,9 +111,9 @@ impl<'a> Object<'a, Metered> for CountedMembers<'a> {
         self.0.len()
     }
 
-    fn get(&self, key: &String) -> Option<Counted<'a>> {
+    fn get(&self, key: &String) -> Option<MeteredNode<'a>> {
         charge(0);
-        self.0.get(key.as_str()).map(Counted)
+        self.0.get(key.as_str()).map(MeteredNode)
     }
 
     fn members(&self) -> MembersIter<'a> {
@@ -125,21 +125,21 @@ impl<'a> Object<'a, Metered> for CountedMembers<'a> {
 pub(super) struct MembersIter<'a>(serde_json::map::Iter<'a>);
 
 impl<'a> Iterator for MembersIter<'a> {
-    type Item = (&'a str, Counted<'a>);
+    type Item = (&'a str, MeteredNode<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (name, value) = self.0.next()?;
         // Names meet the patterns of `patternProperties`, so long ones cost more than other text.
         charge(name.len() as u64 / 16);
-        Some((name, Counted(value)))
+        Some((name, MeteredNode(value)))
     }
 }
 
 /// The items of an array; going through them pays for each.
-pub(super) struct CountedItems<'a>(&'a [Value]);
+pub(super) struct MeteredItems<'a>(&'a [Value]);
 
-impl<'a> Array<'a, Metered> for CountedItems<'a> {
-    type Node = Counted<'a>;
+impl<'a> Array<'a, MeteredJson> for MeteredItems<'a> {
+    type Node = MeteredNode<'a>;
     type ElementsIter = ItemsIter<'a>;
 
     fn len(&self) -> usize {
@@ -161,11 +161,11 @@ impl<'a> Array<'a, Metered> for CountedItems<'a> {
 pub(super) struct ItemsIter<'a>(std::slice::Iter<'a, Value>);
 
 impl<'a> Iterator for ItemsIter<'a> {
-    type Item = Counted<'a>;
+    type Item = MeteredNode<'a>;
 
-    fn next(&mut self) -> Option<Counted<'a>> {
+    fn next(&mut self) -> Option<MeteredNode<'a>> {
         charge(0);
-        self.0.next().map(Counted)
+        self.0.next().map(MeteredNode)
     }
 }
 

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::meter::charge;
-use super::node::{Counted, Metered};
-use crate::pointer::Pointer;
+use super::budget::charge;
+use super::node::{MeteredJson, MeteredNode};
+use crate::pointer::JsonPointer;
 
 /// Compiled sizes, in bytes, that are tried one after another: the library says only whether a pattern fits into one.
 const SIZES: [usize; 7] = [16 << 10, SMALL, 256 << 10, 1 << 20, 2 << 20, 4 << 20, LARGE];
@@ -31,13 +31,13 @@ const BACKTRACKS: usize = 10_000;
 
 /// A compiled pattern. The library's own engine does the matching, in a validator that has only this keyword,
 /// because it knows how ECMA-262 patterns differ from Rust's.
-struct Engine {
+struct PatternEngine {
     validator: jsonschema::Validator,
-    cost: Cost,
+    cost: PatternCost,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cost {
+enum PatternCost {
     Small,
     /// Work for one byte.
     Large(u64),
@@ -46,48 +46,48 @@ enum Cost {
 
 /// The patterns of one schema, each compiled once, and what they may still cost.
 #[derive(Clone)]
-pub(super) struct Patterns(Arc<Mutex<Bench>>);
+pub(super) struct PatternSet(Arc<Mutex<PatternCache>>);
 
-struct Bench {
-    known: HashMap<String, Result<Arc<Engine>, String>>,
+struct PatternCache {
+    known: HashMap<String, Result<Arc<PatternEngine>, String>>,
     size_left: usize,
     work_left: usize,
-    skipped: Vec<(Pointer, String)>,
+    skipped: Vec<(JsonPointer, String)>,
 }
 
-impl Patterns {
+impl PatternSet {
     pub(super) fn new() -> Self {
-        let bench = Bench { known: HashMap::new(), size_left: LARGE, work_left: WORK, skipped: Vec::new() };
+        let bench = PatternCache { known: HashMap::new(), size_left: LARGE, work_left: WORK, skipped: Vec::new() };
         Self(Arc::new(Mutex::new(bench)))
     }
 
     /// The keyword. A pattern that cannot be used is not checked, and the rest of the schema is.
-    pub(super) fn keyword(&self, pattern: &Value, at: &str) -> Pattern {
+    pub(super) fn keyword(&self, pattern: &Value, at: &str) -> PatternKeyword {
         let text = pattern.as_str().unwrap_or_default().to_owned();
         let mut bench = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let engine = bench.compile(&text).map_err(|reason| {
-            let pointer = Pointer::from(at);
+            let pointer = JsonPointer::from(at);
             if !bench.skipped.iter().any(|(known, _)| *known == pointer) {
                 bench.skipped.push((pointer, reason));
             }
         });
-        Pattern { engine: engine.ok(), text }
+        PatternKeyword { engine: engine.ok(), text }
     }
 
     /// Compiles a pattern for names of properties, which the library will compile again: `true` when it steps back.
     pub(super) fn name(&self, text: &str) -> Result<bool, String> {
         let mut bench = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        bench.compile(text).map(|engine| engine.cost == Cost::Backtracking)
+        bench.compile(text).map(|engine| engine.cost == PatternCost::Backtracking)
     }
 
     /// Where patterns are not checked, and why.
-    pub(super) fn skipped(&self) -> Vec<(Pointer, String)> {
+    pub(super) fn skipped(&self) -> Vec<(JsonPointer, String)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).skipped.clone()
     }
 }
 
-impl Bench {
-    fn compile(&mut self, text: &str) -> Result<Arc<Engine>, String> {
+impl PatternCache {
+    fn compile(&mut self, text: &str) -> Result<Arc<PatternEngine>, String> {
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
@@ -96,22 +96,22 @@ impl Bench {
         compiled
     }
 
-    fn compile_new(&mut self, text: &str) -> Result<Engine, String> {
+    fn compile_new(&mut self, text: &str) -> Result<PatternEngine, String> {
         if text.len() > LONGEST {
             return Err(format!("the pattern is longer than {LONGEST} bytes"));
         }
         let is_alone = self.size_left == LARGE && self.work_left > WORK / 2;
         if !looks_around(text)
-            && let Some(engine) = self.first_fit(text, &SIZES, Kind::Linear)
+            && let Some(engine) = self.first_fit(text, &SIZES, PatternKind::Linear)
         {
             return Ok(engine);
         }
         // Few patterns that do not look around need the other engine, and those are small.
         let sizes = if looks_around(text) { &SIZES[..] } else { &SIZES[..2] };
-        self.first_fit(text, sizes, Kind::Backtracking).ok_or_else(|| reason(text, is_alone))
+        self.first_fit(text, sizes, PatternKind::Backtracking).ok_or_else(|| reason(text, is_alone))
     }
 
-    fn first_fit(&mut self, text: &str, sizes: &[usize], kind: Kind) -> Option<Engine> {
+    fn first_fit(&mut self, text: &str, sizes: &[usize], kind: PatternKind) -> Option<PatternEngine> {
         let schema = json!({"pattern": text});
         for &size in sizes {
             let work = size + text.len() * PER_BYTE;
@@ -141,20 +141,24 @@ fn reason(text: &str, is_alone: bool) -> String {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum PatternKind {
     Linear,
     Backtracking,
 }
 
-impl Kind {
-    fn build(self, schema: &Value, text: &str, size: usize) -> Result<Engine, ValidationError<'static>> {
+impl PatternKind {
+    fn build(self, schema: &Value, text: &str, size: usize) -> Result<PatternEngine, ValidationError<'static>> {
         let (validator, cost) = match self {
-            Kind::Linear if size <= SMALL => (build(schema, linear(size))?, Cost::Small),
-            Kind::Linear => (build(schema, linear(size))?, Cost::Large(64 * (size as u64).div_ceil(1 << 20))),
+            PatternKind::Linear if size <= SMALL => (build(schema, linear(size))?, PatternCost::Small),
+            PatternKind::Linear => {
+                (build(schema, linear(size))?, PatternCost::Large(64 * (size as u64).div_ceil(1 << 20)))
+            }
             // It compiles what stands between its look-arounds piece by piece, each up to the limit.
-            Kind::Backtracking => (build(schema, backtracking(size / most_pieces(text)))?, Cost::Backtracking),
+            PatternKind::Backtracking => {
+                (build(schema, backtracking(size / most_pieces(text)))?, PatternCost::Backtracking)
+            }
         };
-        Ok(Engine { validator, cost })
+        Ok(PatternEngine { validator, cost })
     }
 }
 
@@ -188,34 +192,34 @@ fn build<E>(schema: &Value, options: PatternOptions<E>) -> Result<jsonschema::Va
 }
 
 /// The keyword as the library asks it.
-pub(super) struct Pattern {
+pub(super) struct PatternKeyword {
     /// `None` when the pattern cannot be used.
-    engine: Option<Arc<Engine>>,
+    engine: Option<Arc<PatternEngine>>,
     text: String,
 }
 
-impl Engine {
+impl PatternEngine {
     fn matches(&self, value: &Value) -> bool {
         let length = value.as_str().map_or(0, str::len) as u64;
         charge(match self.cost {
-            Cost::Small => length / 4,
-            Cost::Large(work) => length.saturating_mul(work),
-            Cost::Backtracking => length.saturating_mul(16).saturating_add(256),
+            PatternCost::Small => length / 4,
+            PatternCost::Large(work) => length.saturating_mul(work),
+            PatternCost::Backtracking => length.saturating_mul(16).saturating_add(256),
         });
         self.validator.is_valid(value)
     }
 }
 
-impl<'i> Keyword<'i, Metered> for Pattern {
-    fn validate(&self, instance: Counted<'i>) -> Result<(), ValidationError<'i>> {
-        if Keyword::<Metered>::is_valid(self, instance) {
+impl<'i> Keyword<'i, MeteredJson> for PatternKeyword {
+    fn validate(&self, instance: MeteredNode<'i>) -> Result<(), ValidationError<'i>> {
+        if Keyword::<MeteredJson>::is_valid(self, instance) {
             return Ok(());
         }
         Err(ValidationError::custom(self.text.as_str()))
     }
 
-    fn is_valid(&self, instance: Counted<'i>) -> bool {
+    fn is_valid(&self, instance: MeteredNode<'i>) -> bool {
         let Some(engine) = &self.engine else { return true };
-        !Node::<Metered>::is_string(&instance) || engine.matches(instance.0)
+        !Node::<MeteredJson>::is_string(&instance) || engine.matches(instance.0)
     }
 }

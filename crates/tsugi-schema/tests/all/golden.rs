@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use tsugi_schema::dialect::{Converted, Dialect, NamedTool, OpenAiStyle, Options, convert_tool, tools_for};
-use tsugi_schema::validate::{Limits, Validator};
+use tsugi_schema::dialect::{
+    ConvertedTool, DialectOptions, NamedTool, OpenAiStyle, SchemaDialect, convert_tool, tools_for,
+};
+use tsugi_schema::validate::{ValidationLimits, Validator};
 
 use crate::rules;
 
@@ -29,14 +31,14 @@ fn fixtures() -> Vec<(String, Value)> {
     paths.iter().map(|path| (name(path), read(path))).collect()
 }
 
-fn convert(fixture: &Value, dialect: Dialect) -> Converted {
+fn convert(fixture: &Value, dialect: SchemaDialect) -> ConvertedTool {
     let text = |key: &str| fixture[key].as_str().expect("text");
     convert_tool(text("name"), text("description"), &fixture["inputSchema"], dialect)
 }
 
 fn outcome(fixture: &Value) -> Value {
     let mut outcome = Map::new();
-    for dialect in Dialect::ALL {
+    for dialect in SchemaDialect::ALL {
         let converted = convert(fixture, dialect);
         let losses: Vec<String> = converted.losses.iter().map(ToString::to_string).collect();
         outcome.insert(dialect.name().to_owned(), json!({"declaration": converted.declaration, "losses": losses}));
@@ -71,7 +73,7 @@ fn every_fixture_gives_what_its_golden_file_says() {
 #[test]
 fn every_fixture_keeps_the_rules_of_its_dialect() {
     for (name, fixture) in fixtures() {
-        for dialect in Dialect::ALL {
+        for dialect in SchemaDialect::ALL {
             let converted = convert(&fixture, dialect);
             let broken = rules::broken(dialect, &converted.declaration);
             assert_eq!(broken, Vec::<String>::new(), "{name} for {}", dialect.name());
@@ -84,13 +86,13 @@ fn arguments_come_back_as_they_were_and_fit_what_the_model_was_told() {
     let mut checked = 0;
     for (name, fixture) in fixtures() {
         for arguments in fixture["arguments"].as_array().expect("a list") {
-            for dialect in Dialect::ALL {
+            for dialect in SchemaDialect::ALL {
                 let converted = convert(&fixture, dialect);
                 let shown = converted.plan.show(arguments.clone());
                 let back = converted.plan.restore(shown.clone());
                 assert_eq!(back, *arguments, "{name} for {}: {shown}", dialect.name());
                 if let Some(schema) = rules::json_schema(dialect, &converted.declaration) {
-                    let told = Validator::compile(schema, Limits::default()).expect("what we tell compiles");
+                    let told = Validator::compile(schema, ValidationLimits::default()).expect("what we tell compiles");
                     let fits = told.validate(&shown);
                     assert!(fits.is_ok(), "{name} for {}: {shown}: {fits:?}", dialect.name());
                 }
@@ -104,7 +106,7 @@ fn arguments_come_back_as_they_were_and_fit_what_the_model_was_told() {
 #[test]
 fn the_arguments_of_the_fixtures_fit_their_own_schemas() {
     for (name, fixture) in fixtures() {
-        let Ok(validator) = Validator::compile(&fixture["inputSchema"], Limits::default()) else {
+        let Ok(validator) = Validator::compile(&fixture["inputSchema"], ValidationLimits::default()) else {
             let is_hostile = name.starts_with("hostile") || name.starts_with("reference") || name == "root_null";
             assert!(is_hostile, "{name} does not compile");
             continue;
@@ -121,17 +123,17 @@ fn what_a_model_writes_is_turned_back() {
         "file path": {"type": "string"}, "limit": {"type": "integer"}, "any": {}
     }, "required": ["file path"]});
     for (dialect, written) in [
-        (Dialect::Gemini, json!({"file_path": "x", "limit": null, "any": [1]})),
-        (Dialect::GeminiClassic, json!({"file_path": "x", "any": "[1]"})),
-        (Dialect::Anthropic, json!({"file_path": "x", "any": [1]})),
-        (Dialect::OpenApi, json!({"file path": "x", "any": [1]})),
+        (SchemaDialect::Gemini, json!({"file_path": "x", "limit": null, "any": [1]})),
+        (SchemaDialect::GeminiClassic, json!({"file_path": "x", "any": "[1]"})),
+        (SchemaDialect::Anthropic, json!({"file_path": "x", "any": [1]})),
+        (SchemaDialect::OpenApi, json!({"file path": "x", "any": [1]})),
     ] {
         let converted = convert_tool("t", "", &schema, dialect);
         assert_eq!(converted.plan.restore(written), json!({"file path": "x", "any": [1]}));
     }
     let strict =
         json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]});
-    let converted = convert_tool("t", "", &strict, Dialect::OpenAi);
+    let converted = convert_tool("t", "", &strict, SchemaDialect::OpenAi);
     assert_eq!(converted.declaration["strict"], json!(true));
     assert_eq!(converted.plan.restore(json!({"a": "x", "b": null})), json!({"a": "x"}));
 }
@@ -139,7 +141,7 @@ fn what_a_model_writes_is_turned_back() {
 #[test]
 fn text_that_is_no_json_is_taken_as_it_stands() {
     let schema = json!({"type": "object", "properties": {"any": {}}});
-    let plan = convert_tool("t", "", &schema, Dialect::GeminiClassic).plan;
+    let plan = convert_tool("t", "", &schema, SchemaDialect::GeminiClassic).plan;
     assert_eq!(plan.restore(json!({"any": "hello there"})), json!({"any": "hello there"}));
 }
 
@@ -148,14 +150,14 @@ fn tools_are_framed_as_each_sdk_takes_them() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let tools = [NamedTool { name: "one", description: "First.", input_schema: &schema }];
     let framed = |dialect, options| tools_for(dialect, &tools, options).0;
-    let plain = Options::default();
-    let chat = Options { openai_style: OpenAiStyle::Chat, ..plain };
-    assert_eq!(framed(Dialect::Gemini, plain)["functionDeclarations"][0]["name"], "one");
-    assert_eq!(framed(Dialect::OpenAi, plain)[0]["name"], "one");
-    assert_eq!(framed(Dialect::OpenAi, chat)[0]["function"]["name"], "one");
-    assert_eq!(framed(Dialect::Anthropic, plain)[0]["input_schema"]["type"], "object");
-    assert_eq!(framed(Dialect::OpenApi, plain)["paths"]["/one"]["post"]["operationId"], "one");
-    assert_eq!(tools_for(Dialect::Gemini, &[], plain).0, json!({"functionDeclarations": []}));
+    let plain = DialectOptions::default();
+    let chat = DialectOptions { openai_style: OpenAiStyle::Chat, ..plain };
+    assert_eq!(framed(SchemaDialect::Gemini, plain)["functionDeclarations"][0]["name"], "one");
+    assert_eq!(framed(SchemaDialect::OpenAi, plain)[0]["name"], "one");
+    assert_eq!(framed(SchemaDialect::OpenAi, chat)[0]["function"]["name"], "one");
+    assert_eq!(framed(SchemaDialect::Anthropic, plain)[0]["input_schema"]["type"], "object");
+    assert_eq!(framed(SchemaDialect::OpenApi, plain)["paths"]["/one"]["post"]["operationId"], "one");
+    assert_eq!(tools_for(SchemaDialect::Gemini, &[], plain).0, json!({"functionDeclarations": []}));
 }
 
 #[test]
@@ -163,8 +165,8 @@ fn long_descriptions_are_cut_where_asked() {
     let schema = json!({"type": "object", "additionalProperties": false});
     let long = "é".repeat(2000);
     let tools = [NamedTool { name: "one", description: &long, input_schema: &schema }];
-    let options = Options { description_limit: Some(1024), ..Options::default() };
-    let (framed, converted) = tools_for(Dialect::OpenAi, &tools, options);
+    let options = DialectOptions { description_limit: Some(1024), ..DialectOptions::default() };
+    let (framed, converted) = tools_for(SchemaDialect::OpenAi, &tools, options);
     assert_eq!(framed[0]["description"].as_str().unwrap().chars().count(), 1024);
     assert_eq!(converted[0].losses[0].keyword, "description");
 }
@@ -176,7 +178,7 @@ fn what_is_said_of_a_root_without_properties_stands_in_the_description_of_a_clas
         (json!({"type": "object", "minProperties": 1}), "1"),
         (json!({"type": "object", "description": "any settings"}), "any settings"),
     ] {
-        let converted = convert_tool("set", "Sets.", &schema, Dialect::GeminiClassic);
+        let converted = convert_tool("set", "Sets.", &schema, SchemaDialect::GeminiClassic);
         let description = converted.declaration["description"].as_str().unwrap_or_default();
         assert!(description.starts_with("Sets.") && description.contains(words), "{schema}: {description:?}");
     }
@@ -185,13 +187,14 @@ fn what_is_said_of_a_root_without_properties_stands_in_the_description_of_a_clas
 #[test]
 fn an_open_root_is_closed_for_openai_only_with_a_word_and_never_if_it_must_have_members() {
     for schema in [json!({}), json!(true), json!({"type": "object"})] {
-        let converted = convert_tool("set", "", &schema, Dialect::OpenAi);
+        let converted = convert_tool("set", "", &schema, SchemaDialect::OpenAi);
         assert_eq!(converted.declaration["strict"], true, "{schema}");
         assert!(converted.losses.iter().any(|loss| loss.keyword == "additionalProperties"), "{schema}");
     }
-    let closed = convert_tool("set", "", &json!({"type": "object", "additionalProperties": false}), Dialect::OpenAi);
+    let closed =
+        convert_tool("set", "", &json!({"type": "object", "additionalProperties": false}), SchemaDialect::OpenAi);
     assert_eq!(closed.losses, []);
-    let needy = convert_tool("set", "", &json!({"type": "object", "minProperties": 1}), Dialect::OpenAi);
+    let needy = convert_tool("set", "", &json!({"type": "object", "minProperties": 1}), SchemaDialect::OpenAi);
     assert_eq!(needy.declaration["strict"], false);
     assert_ne!(needy.declaration["parameters"]["additionalProperties"], false);
 }
@@ -199,7 +202,7 @@ fn an_open_root_is_closed_for_openai_only_with_a_word_and_never_if_it_must_have_
 #[test]
 fn choices_of_several_types_beside_a_union_that_nothing_fits_keep_the_rules() {
     let schema = json!({"type": "object", "properties": {"a": {"enum": [true, {}], "anyOf": [false]}}});
-    for dialect in Dialect::ALL {
+    for dialect in SchemaDialect::ALL {
         let declaration = convert_tool("t", "", &schema, dialect).declaration;
         assert_eq!(rules::broken(dialect, &declaration), Vec::<String>::new(), "{declaration}");
     }

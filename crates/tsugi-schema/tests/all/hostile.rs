@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use jsonschema::{PatternOptions, Retrieve, Uri};
 use serde_json::{Map, Value, json};
-use tsugi_schema::validate::{CompileError, Limits, Validator};
+use tsugi_schema::validate::{CompileError, ValidationLimits, Validator};
 
 fn refused(schema: &Value) -> CompileError {
-    Validator::compile(schema, Limits::default()).expect_err("the schema should be refused")
+    Validator::compile(schema, ValidationLimits::default()).expect_err("the schema should be refused")
 }
 
 fn compile(schema: &Value) -> Validator {
-    Validator::compile(schema, Limits::default()).expect("the schema compiles")
+    Validator::compile(schema, ValidationLimits::default()).expect("the schema compiles")
 }
 
 /// A validator without any care: it fetches what a schema points at, and tries every way in which a pattern can be read.
@@ -214,8 +214,8 @@ fn explosion_without_references_to_the_same_value_is_reported_as_undecided() {
             {"properties": {"x": inner}, "minProperties": 1}
         ]})
     });
-    let limits = Limits { schema_bytes: 8 << 20, subschemas: 1 << 20, ..Limits::default() };
-    let tight = Limits { work: 10_000, ..limits };
+    let limits = ValidationLimits { schema_bytes: 8 << 20, subschemas: 1 << 20, ..ValidationLimits::default() };
+    let tight = ValidationLimits { work: 10_000, ..limits };
     let faults = Validator::compile(&schema, tight).unwrap().validate(&nested(20)).unwrap_err();
     assert!(faults.is_undecided, "{faults}");
 }
@@ -269,7 +269,7 @@ fn documents_nested_without_end_are_refused() {
 #[test]
 fn a_stopped_check_leaves_the_next_one_alone() {
     let schema = json!({"items": {"type": "integer"}});
-    let tight = Limits { work: 50, ..Limits::default() };
+    let tight = ValidationLimits { work: 50, ..ValidationLimits::default() };
     let validator = Validator::compile(&schema, tight).unwrap();
     let long = Value::Array(vec![json!(1); 1000]);
     for _ in 0..3 {

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tsugi_schema::dialect::{Dialect, convert_tool};
+use tsugi_schema::dialect::{SchemaDialect, convert_tool};
 use tsugi_schema::header_param::{HeaderParams, decode, encode_text};
-use tsugi_schema::tool_name::{NameMap, Naming, Target, is_safe};
-use tsugi_schema::validate::{Limits, Validator};
+use tsugi_schema::tool_name::{NameMap, ToolNaming, ToolTarget, is_safe};
+use tsugi_schema::validate::{ValidationLimits, Validator};
 
 use crate::generate::{any_json, any_schema, object, pair};
 use crate::rules;
@@ -20,10 +20,10 @@ proptest! {
     #[test]
     fn every_tool_has_one_safe_name_that_leads_back_to_it(
         pairs in prop::collection::vec((name_part(), name_part()), 0..20),
-        naming in prop::sample::select(vec![Naming::Prefix, Naming::PrefixOnConflict, Naming::Bare]),
+        naming in prop::sample::select(vec![ToolNaming::Prefix, ToolNaming::PrefixOnConflict, ToolNaming::Bare]),
     ) {
-        let targets: std::collections::BTreeSet<Target> =
-            pairs.iter().map(|(server, tool)| Target::new(server.as_str(), tool.as_str())).collect();
+        let targets: std::collections::BTreeSet<ToolTarget> =
+            pairs.iter().map(|(server, tool)| ToolTarget::new(server.as_str(), tool.as_str())).collect();
         let map = NameMap::build(targets.iter().cloned(), naming);
         prop_assert_eq!(map.len(), targets.len());
         for target in &targets {
@@ -63,9 +63,9 @@ proptest! {
 
     #[test]
     fn arguments_come_back_through_every_dialect((schema, arguments) in object(pair())) {
-        let validator = Validator::compile(&schema, Limits::default()).unwrap();
+        let validator = Validator::compile(&schema, ValidationLimits::default()).unwrap();
         prop_assert!(validator.validate(&arguments).is_ok());
-        for dialect in Dialect::ALL {
+        for dialect in SchemaDialect::ALL {
             let converted = convert_tool("tool", "", &schema, dialect);
             let shown = converted.plan.show(arguments.clone());
             let back = converted.plan.restore(shown.clone());
@@ -75,7 +75,7 @@ proptest! {
 
     #[test]
     fn converted_schemas_keep_the_rules_of_their_dialect((schema, _) in object(pair()), name in ".{0,90}") {
-        for dialect in Dialect::ALL {
+        for dialect in SchemaDialect::ALL {
             let converted = convert_tool(&name, "What it does.", &schema, dialect);
             prop_assert_eq!(rules::broken(dialect, &converted.declaration), Vec::<String>::new());
         }
@@ -83,7 +83,7 @@ proptest! {
 
     #[test]
     fn whatever_comes_as_a_schema_the_result_keeps_the_rules(schema in any_schema()) {
-        for dialect in Dialect::ALL {
+        for dialect in SchemaDialect::ALL {
             let converted = convert_tool("tool", "", &schema, dialect);
             let broken = rules::broken(dialect, &converted.declaration);
             prop_assert_eq!(broken, Vec::<String>::new(), "{} made {}", dialect.name(), converted.declaration);
@@ -92,20 +92,20 @@ proptest! {
 
     #[test]
     fn no_json_makes_anything_panic(schema in prop_oneof![any_schema(), any_json()], value in any_json()) {
-        for dialect in Dialect::ALL {
+        for dialect in SchemaDialect::ALL {
             let converted = convert_tool("tool", "", &schema, dialect);
             let _ = converted.plan.restore(value.clone());
             let _ = converted.plan.show(value.clone());
         }
         let _ = HeaderParams::of(&schema);
-        if let Ok(validator) = Validator::compile(&schema, Limits::default()) {
+        if let Ok(validator) = Validator::compile(&schema, ValidationLimits::default()) {
             let _ = validator.validate(&value);
         }
     }
 
     #[test]
     fn a_fault_points_into_the_value_and_stays_short((schema, _) in object(pair()), value in any_json()) {
-        let validator = Validator::compile(&schema, Limits::default()).unwrap();
+        let validator = Validator::compile(&schema, ValidationLimits::default()).unwrap();
         if let Err(faults) = validator.validate(&value) {
             prop_assert!(!faults.list.is_empty() && faults.list.len() <= 10);
             for fault in &faults.list {
@@ -121,7 +121,7 @@ proptest! {
         schema in any_schema(), (plain, fitting) in object(pair()), (_, value) in object(pair()), any in any_json(),
     ) {
         for schema in [schema, plain] {
-            let Ok(validator) = Validator::compile(&schema, Limits::default()) else { continue };
+            let Ok(validator) = Validator::compile(&schema, ValidationLimits::default()) else { continue };
             for value in [&fitting, &value, &any] {
                 if validator.accepts(value.to_string().as_bytes()) {
                     prop_assert!(validator.validate(value).is_ok(), "{} {}", schema, value);

@@ -1,29 +1,29 @@
 //! The rules of each dialect, written down a second time and independently, to hold the conversion to them.
 
 use serde_json::{Map, Value};
-use tsugi_schema::dialect::Dialect;
+use tsugi_schema::dialect::SchemaDialect;
 
 /// The declaration's schema where it is JSON Schema.
-pub(crate) fn json_schema(dialect: Dialect, declaration: &Value) -> Option<&Value> {
+pub(crate) fn json_schema(dialect: SchemaDialect, declaration: &Value) -> Option<&Value> {
     match dialect {
-        Dialect::Gemini => Some(&declaration["parametersJsonSchema"]),
-        Dialect::OpenAi => Some(&declaration["parameters"]),
-        Dialect::Anthropic => Some(&declaration["input_schema"]),
-        Dialect::GeminiClassic | Dialect::OpenApi => None,
+        SchemaDialect::Gemini => Some(&declaration["parametersJsonSchema"]),
+        SchemaDialect::OpenAi => Some(&declaration["parameters"]),
+        SchemaDialect::Anthropic => Some(&declaration["input_schema"]),
+        SchemaDialect::GeminiClassic | SchemaDialect::OpenApi => None,
     }
 }
 
 /// Every rule that a declaration breaks.
-pub(crate) fn broken(dialect: Dialect, declaration: &Value) -> Vec<String> {
+pub(crate) fn broken(dialect: SchemaDialect, declaration: &Value) -> Vec<String> {
     let mut broken = Vec::new();
     match dialect {
-        Dialect::Gemini => {
+        SchemaDialect::Gemini => {
             name(&declaration["name"], &mut broken);
             let schema = &declaration["parametersJsonSchema"];
             root(schema, &mut broken);
             each(schema, "", &mut broken, &gemini);
         }
-        Dialect::GeminiClassic => {
+        SchemaDialect::GeminiClassic => {
             name(&declaration["name"], &mut broken);
             if let Some(schema) = declaration.get("parameters") {
                 if schema["type"] != "OBJECT" {
@@ -32,7 +32,7 @@ pub(crate) fn broken(dialect: Dialect, declaration: &Value) -> Vec<String> {
                 each(schema, "", &mut broken, &classic);
             }
         }
-        Dialect::OpenAi => {
+        SchemaDialect::OpenAi => {
             name(&declaration["name"], &mut broken);
             let schema = &declaration["parameters"];
             root(schema, &mut broken);
@@ -43,13 +43,13 @@ pub(crate) fn broken(dialect: Dialect, declaration: &Value) -> Vec<String> {
                 }
             }
         }
-        Dialect::Anthropic => {
+        SchemaDialect::Anthropic => {
             name(&declaration["name"], &mut broken);
             let schema = &declaration["input_schema"];
             root(schema, &mut broken);
             each(schema, "", &mut broken, &anthropic);
         }
-        Dialect::OpenApi => {
+        SchemaDialect::OpenApi => {
             let schema = &declaration["operation"]["requestBody"]["content"]["application/json"]["schema"];
             root(schema, &mut broken);
             if declaration.to_string().contains("\"$ref\":\"#/$defs/") {

@@ -2,10 +2,10 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tsugi_schema::validate::{Limits, Validator};
+use tsugi_schema::validate::{ValidationLimits, Validator};
 
 fn compile(schema: Value) -> Validator {
-    Validator::compile(&schema, Limits::default()).expect("the schema compiles")
+    Validator::compile(&schema, ValidationLimits::default()).expect("the schema compiles")
 }
 
 fn faults(schema: Value, value: Value) -> String {
@@ -147,7 +147,7 @@ fn patterns_with_look_around_still_work() {
 fn text_is_parsed_once_and_handed_out() {
     let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
     let schema = raw(r#"{"type":"object","required":["a"]}"#);
-    let validator = Validator::compile_raw(&schema, Limits::default()).unwrap();
+    let validator = Validator::compile_raw(&schema, ValidationLimits::default()).unwrap();
     assert_eq!(validator.parse_and_validate(&raw(r#"{"a":1}"#)).unwrap(), json!({"a": 1}));
     assert!(validator.validate_raw(&raw("{}")).is_err());
 }

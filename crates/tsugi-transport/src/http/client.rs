@@ -12,10 +12,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use url::Url;
 
-use super::connector::Connector;
-use super::pool::{Pool, PoolError};
-use super::response::{AnyBody, HttpResponse};
-use crate::error::{ErrorKind, TransportError, chain};
+use super::connector::UpstreamConnector;
+use super::pool::{ConnectionPool, PoolError};
+use super::response::{HttpResponse, UpstreamBody};
+use crate::error::{TransportError, TransportErrorKind, chain};
 
 /// How many redirects within the origin are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -39,9 +39,9 @@ impl std::fmt::Debug for HttpTarget {
 /// A client for one server. Cheap to clone; clones share the pool.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<UpstreamConnector, Full<Bytes>>,
     /// The way to a server without TLS, where HTTP/2 is never spoken.
-    plain: Option<Arc<Pool>>,
+    plain: Option<Arc<ConnectionPool>>,
     target: Arc<HttpTarget>,
     /// The address once more, read once and not for every request; `None` when hyper cannot use it.
     uri: Option<Uri>,
@@ -55,8 +55,8 @@ impl HttpClient {
             .pool_idle_timeout(Duration::from_secs(60))
             // A kept connection that closes before it took the request: nothing was sent, so another may take it.
             .retry_canceled_requests(true)
-            .build(Connector::new());
-        let plain = (target.url.scheme() == "http").then(|| Pool::new(Connector::new()));
+            .build(UpstreamConnector::new());
+        let plain = (target.url.scheme() == "http").then(|| ConnectionPool::new(UpstreamConnector::new()));
         Self { client, plain, uri: uri_of(&target.url).ok(), target: Arc::new(target) }
     }
 
@@ -110,17 +110,21 @@ impl HttpClient {
                 None => return Ok(HttpResponse::new(response)),
             }
         }
-        Err(TransportError::unsent(ErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
+        Err(TransportError::unsent(TransportErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>, url: &Url) -> Result<Response<AnyBody>, TransportError> {
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        url: &Url,
+    ) -> Result<Response<UpstreamBody>, TransportError> {
         let Some(pool) = &self.plain else {
             let response = self.client.request(request).await.map_err(|error| request_error(&error, url))?;
-            return Ok(response.map(AnyBody::Shared));
+            return Ok(response.map(UpstreamBody::Shared));
         };
         let (uri, request) = in_origin_form(request)?;
         match pool.send(&uri, request).await {
-            Ok(response) => Ok(response.map(AnyBody::Driven)),
+            Ok(response) => Ok(response.map(UpstreamBody::Driven)),
             Err(PoolError::Connect(error)) => Err(connect_error(&chain(&*error), url)),
             Err(PoolError::Unsent(error)) => Err(TransportError { may_be_sent: false, ..broke(&chain(&error), url) }),
             Err(PoolError::Broke(error)) => Err(broke(&chain(&error), url)),
@@ -147,9 +151,9 @@ impl HttpClient {
 }
 
 fn uri_of(url: &Url) -> Result<Uri, TransportError> {
-    url.as_str()
-        .parse()
-        .map_err(|error| TransportError::unsent(ErrorKind::Connect, format!("the address cannot be used: {error}")))
+    url.as_str().parse().map_err(|error| {
+        TransportError::unsent(TransportErrorKind::Connect, format!("the address cannot be used: {error}"))
+    })
 }
 
 /// The address of a request, and the request as a server itself wants it: the path alone, the host in a header
@@ -161,7 +165,10 @@ fn in_origin_form(mut request: Request<Full<Bytes>>) -> Result<(Uri, Request<Ful
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let host = HeaderValue::from_str(host).map_err(|_| {
-            TransportError::unsent(ErrorKind::Connect, format!("the host {host:?} cannot be put into a header"))
+            TransportError::unsent(
+                TransportErrorKind::Connect,
+                format!("the host {host:?} cannot be put into a header"),
+            )
         })?;
         request.headers_mut().insert(HOST, host);
     }
@@ -184,9 +191,10 @@ fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Optio
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         // The others may lead to what came of the request, so it may have been acted upon.
         let why = format!("redirect ({status}) that would change the request is not followed");
-        return Err(TransportError::sent(ErrorKind::Protocol, why));
+        return Err(TransportError::sent(TransportErrorKind::Protocol, why));
     }
-    let refuse = |why: &str| Err(TransportError::unsent(ErrorKind::Protocol, format!("redirect ({status}) {why}")));
+    let refuse =
+        |why: &str| Err(TransportError::unsent(TransportErrorKind::Protocol, format!("redirect ({status}) {why}")));
     let target = headers.get(LOCATION).and_then(|value| value.to_str().ok()).and_then(|text| from.join(text).ok());
     match target {
         Some(url) if url.origin() == from.origin() => Ok(Some(url)),
@@ -202,13 +210,13 @@ fn request_error(error: &hyper_util::client::legacy::Error, url: &Url) -> Transp
 
 fn connect_error(cause: &str, url: &Url) -> TransportError {
     let host = url.host_str().unwrap_or("the server");
-    let error = TransportError::unsent(ErrorKind::Connect, format!("cannot connect to {host}: {cause}"));
+    let error = TransportError::unsent(TransportErrorKind::Connect, format!("cannot connect to {host}: {cause}"));
     error.with_hint(connect_hint(cause))
 }
 
 fn broke(cause: &str, url: &Url) -> TransportError {
     let host = url.host_str().unwrap_or("the server");
-    TransportError::sent(ErrorKind::Lost, format!("the connection to {host} broke: {cause}"))
+    TransportError::sent(TransportErrorKind::Lost, format!("the connection to {host} broke: {cause}"))
 }
 
 fn connect_hint(cause: &str) -> Option<String> {

@@ -23,13 +23,13 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type UpstreamStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// A connector for `http` and `https` that gives up after [`CONNECT_LIMIT`].
 #[derive(Debug, Clone)]
-pub(crate) struct Connector(HttpsConnector<HttpConnector>);
+pub(crate) struct UpstreamConnector(HttpsConnector<HttpConnector>);
 
-impl Connector {
+impl UpstreamConnector {
     pub(crate) fn new() -> Self {
         Self(https().enable_all_versions().wrap_connector(tcp()))
     }
@@ -44,10 +44,10 @@ impl Connector {
     }
 }
 
-impl Service<Uri> for Connector {
-    type Response = Stream;
+impl Service<Uri> for UpstreamConnector {
+    type Response = UpstreamStream;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<UpstreamStream, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.0.poll_ready(context)

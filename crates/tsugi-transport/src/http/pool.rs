@@ -20,7 +20,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use parking_lot::Mutex;
 use tower_service::Service;
 
-use super::connector::{BoxError, Connector, Stream};
+use super::connector::{BoxError, UpstreamConnector, UpstreamStream};
 
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(60);
@@ -33,32 +33,32 @@ const SWEEP: Duration = Duration::from_secs(10);
 
 /// The connections to one server.
 #[derive(Debug)]
-pub(super) struct Pool {
-    connector: Connector,
-    shelf: Mutex<Shelf>,
+pub(super) struct ConnectionPool {
+    connector: UpstreamConnector,
+    shelf: Mutex<IdleConnections>,
 }
 
 /// The connections that nobody uses.
 #[derive(Debug, Default)]
-struct Shelf {
-    kept: Vec<Kept>,
+struct IdleConnections {
+    kept: Vec<IdleConnection>,
     /// Whether a task looks after them: calls that follow each other empty and fill the shelf every time, and each
     /// would start another one.
     is_swept: bool,
 }
 
 #[derive(Debug)]
-struct Kept {
-    connection: Connection,
+struct IdleConnection {
+    connection: PooledConnection,
     since: Instant,
 }
 
 /// One connection, and what moves its bytes.
 #[derive(Debug)]
-struct Connection {
+struct PooledConnection {
     sender: SendRequest<Full<Bytes>>,
-    driver: Driver,
-    bell: Arc<Bell>,
+    driver: ConnectionDriver,
+    bell: Arc<StepWaker>,
     /// Rings the bell.
     waker: Waker,
 }
@@ -66,11 +66,11 @@ struct Connection {
 /// What moves the bytes, until nothing is moved any more. It is dropped as soon as it is done: only then is a request
 /// given back that was queued and never taken.
 #[derive(Debug)]
-struct Driver(Option<Pin<Box<Moving>>>);
+struct ConnectionDriver(Option<Pin<Box<Http1Connection>>>);
 
-type Moving = http1::Connection<Stream, Full<Bytes>>;
+type Http1Connection = http1::Connection<UpstreamStream, Full<Bytes>>;
 
-impl Driver {
+impl ConnectionDriver {
     fn turn(&mut self, context: &mut Context<'_>) {
         // How it ended is told to the one who waits for the answer.
         if self.0.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
@@ -86,13 +86,13 @@ impl Driver {
 /// Wakes whoever uses a connection, but not while they are at it: the two ends of a connection wake each other at
 /// every step, and both are polled by the same task.
 #[derive(Debug, Default)]
-struct Bell {
+struct StepWaker {
     task: AtomicWaker,
     is_polling: AtomicBool,
     has_rung: AtomicBool,
 }
 
-impl Wake for Bell {
+impl Wake for StepWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -105,7 +105,7 @@ impl Wake for Bell {
     }
 }
 
-impl Bell {
+impl StepWaker {
     /// Polls `step` for this task until nothing more happens at once.
     fn poll<T>(&self, waker: &Waker, task: &Context<'_>, mut step: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         self.task.register(task.waker());
@@ -136,7 +136,7 @@ pub(super) enum PoolError {
     Broke(hyper::Error),
 }
 
-impl Connection {
+impl PooledConnection {
     /// Whether it can take a request now.
     fn is_free(&mut self) -> bool {
         self.driver.turn(&mut Context::from_waker(Waker::noop()));
@@ -144,8 +144,8 @@ impl Connection {
     }
 }
 
-impl Pool {
-    pub(super) fn new(connector: Connector) -> Arc<Self> {
+impl ConnectionPool {
+    pub(super) fn new(connector: UpstreamConnector) -> Arc<Self> {
         Arc::new(Self { connector, shelf: Mutex::default() })
     }
 
@@ -170,25 +170,25 @@ impl Pool {
         }
     }
 
-    async fn connect(&self, uri: Uri) -> Result<Connection, PoolError> {
+    async fn connect(&self, uri: Uri) -> Result<PooledConnection, PoolError> {
         let stream = self.connector.clone().call(uri).await.map_err(PoolError::Connect)?;
         let (sender, driver) = http1::handshake(stream).await.map_err(PoolError::Broke)?;
-        let bell = Arc::<Bell>::default();
+        let bell = Arc::<StepWaker>::default();
         let waker = Waker::from(bell.clone());
-        Ok(Connection { sender, driver: Driver(Some(Box::pin(driver))), bell, waker })
+        Ok(PooledConnection { sender, driver: ConnectionDriver(Some(Box::pin(driver))), bell, waker })
     }
 
     /// The connection that was used last and can take a request.
-    fn take(&self) -> Option<Connection> {
+    fn take(&self) -> Option<PooledConnection> {
         loop {
-            let Kept { mut connection, since } = self.shelf.lock().kept.pop()?;
+            let IdleConnection { mut connection, since } = self.shelf.lock().kept.pop()?;
             if since.elapsed() < IDLE && connection.is_free() {
                 return Some(connection);
             }
         }
     }
 
-    fn driven(self: &Arc<Self>, response: Response<Incoming>, connection: Connection) -> Response<DrivenBody> {
+    fn driven(self: &Arc<Self>, response: Response<Incoming>, connection: PooledConnection) -> Response<DrivenBody> {
         let pool = Arc::downgrade(self);
         response.map(|body| {
             let mut body = DrivenBody { body, connection: Some(connection), pool };
@@ -201,7 +201,7 @@ impl Pool {
     }
 
     /// Takes a connection back whose answer was read to the end.
-    fn give_back(self: &Arc<Self>, mut connection: Connection) {
+    fn give_back(self: &Arc<Self>, mut connection: PooledConnection) {
         if !connection.is_free() {
             return;
         }
@@ -209,7 +209,7 @@ impl Pool {
         if shelf.kept.len() >= KEPT {
             return;
         }
-        shelf.kept.push(Kept { connection, since: Instant::now() });
+        shelf.kept.push(IdleConnection { connection, since: Instant::now() });
         let is_swept = std::mem::replace(&mut shelf.is_swept, true);
         drop(shelf);
         if !is_swept {
@@ -227,7 +227,7 @@ impl Pool {
 }
 
 /// Looks after kept connections while there are any.
-async fn sweep(pool: Weak<Pool>) {
+async fn sweep(pool: Weak<ConnectionPool>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         if !pool.upgrade().is_some_and(|pool| pool.forget_gone()) {
@@ -236,9 +236,9 @@ async fn sweep(pool: Weak<Pool>) {
     }
 }
 
-type Unsent = Option<Request<Full<Bytes>>>;
+type UnsentRequest = Option<Request<Full<Bytes>>>;
 
-fn broken((error, unsent): (hyper::Error, Unsent)) -> PoolError {
+fn broken((error, unsent): (hyper::Error, UnsentRequest)) -> PoolError {
     match unsent {
         Some(_) => PoolError::Unsent(error),
         None => PoolError::Broke(error),
@@ -248,10 +248,10 @@ fn broken((error, unsent): (hyper::Error, Unsent)) -> PoolError {
 /// Sends a request on a connection and moves bytes until the head of the answer is there. With an error comes the
 /// request, when it was certainly not sent.
 async fn exchange(
-    connection: &mut Connection,
+    connection: &mut PooledConnection,
     request: Request<Full<Bytes>>,
-) -> Result<Response<Incoming>, (hyper::Error, Unsent)> {
-    let Connection { sender, driver, bell, waker } = connection;
+) -> Result<Response<Incoming>, (hyper::Error, UnsentRequest)> {
+    let PooledConnection { sender, driver, bell, waker } = connection;
     let mut answer = std::pin::pin!(sender.try_send_request(request));
     std::future::poll_fn(|task| {
         bell.poll(waker, task, |context| {
@@ -271,8 +271,8 @@ async fn exchange(
 #[derive(Debug)]
 pub(super) struct DrivenBody {
     body: Incoming,
-    connection: Option<Connection>,
-    pool: Weak<Pool>,
+    connection: Option<PooledConnection>,
+    pool: Weak<ConnectionPool>,
 }
 
 impl DrivenBody {
@@ -295,7 +295,7 @@ impl Body for DrivenBody {
         let this = &mut *self;
         let frame = match &mut this.connection {
             None => Pin::new(&mut this.body).poll_frame(context),
-            Some(Connection { driver, bell, waker, .. }) => bell.poll(waker, context, |context| {
+            Some(PooledConnection { driver, bell, waker, .. }) => bell.poll(waker, context, |context| {
                 driver.turn(context);
                 Pin::new(&mut this.body).poll_frame(context)
             }),

@@ -14,14 +14,14 @@ use tsugi_protocol::codec::sse;
 
 use super::headers::retry_after;
 use super::pool::DrivenBody;
-use crate::error::{ErrorKind, TransportError, chain};
+use crate::error::{TransportError, TransportErrorKind, chain};
 
 /// An answer larger than this is refused.
 const MAX_BODY: usize = 64 << 20;
 
 /// What an answer's body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BodyKind {
     /// One JSON message.
     Json,
     /// A stream of events.
@@ -37,53 +37,53 @@ pub struct HttpResponse {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    body: AnyBody,
+    body: UpstreamBody,
 }
 
 /// A body on either kind of connection.
 #[derive(Debug)]
-pub(super) enum AnyBody {
+pub(super) enum UpstreamBody {
     /// On one that others drive: TLS, HTTP/2.
     Shared(Incoming),
     /// On one that its reader drives.
     Driven(DrivenBody),
 }
 
-impl Body for AnyBody {
+impl Body for UpstreamBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
-            AnyBody::Shared(body) => Pin::new(body).poll_frame(context),
-            AnyBody::Driven(body) => Pin::new(body).poll_frame(context),
+            UpstreamBody::Shared(body) => Pin::new(body).poll_frame(context),
+            UpstreamBody::Driven(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            AnyBody::Shared(body) => body.is_end_stream(),
-            AnyBody::Driven(body) => body.is_end_stream(),
+            UpstreamBody::Shared(body) => body.is_end_stream(),
+            UpstreamBody::Driven(body) => body.is_end_stream(),
         }
     }
 }
 
 impl HttpResponse {
-    pub(super) fn new(response: Response<AnyBody>) -> Self {
+    pub(super) fn new(response: Response<UpstreamBody>) -> Self {
         let (head, body) = response.into_parts();
         Self { status: head.status, headers: head.headers, body }
     }
 
     /// What the body says it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> BodyKind {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         let kind = kind.split(';').next().unwrap_or("").trim();
         if kind.eq_ignore_ascii_case("application/json") {
-            Kind::Json
+            BodyKind::Json
         } else if kind.eq_ignore_ascii_case("text/event-stream") {
-            Kind::Events
+            BodyKind::Events
         } else {
-            Kind::Other
+            BodyKind::Other
         }
     }
 
@@ -99,7 +99,7 @@ impl HttpResponse {
 
     /// The error for a status that is not an answer.
     pub fn status_error(&self) -> TransportError {
-        let kind = ErrorKind::Status { status: self.status.as_u16(), retry_after: self.retry_after() };
+        let kind = TransportErrorKind::Status { status: self.status.as_u16(), retry_after: self.retry_after() };
         TransportError::sent(kind, format!("the server answered {}", self.status)).with_hint(status_hint(self.status))
     }
 
@@ -107,7 +107,7 @@ impl HttpResponse {
         match self.header(CONTENT_ENCODING.as_str()) {
             None | Some("identity") => Ok(()),
             Some(other) => Err(TransportError::sent(
-                ErrorKind::Protocol,
+                TransportErrorKind::Protocol,
                 format!("the answer is encoded as {other:?}, which was not asked for"),
             )),
         }
@@ -135,7 +135,7 @@ impl HttpResponse {
         Ok(EventStream {
             body: self.body,
             buffer: BytesMut::new(),
-            decoder: sse::Decoder::default(),
+            decoder: sse::SseDecoder::default(),
             received: 0,
             is_over: false,
         })
@@ -143,7 +143,7 @@ impl HttpResponse {
 }
 
 fn too_large() -> TransportError {
-    TransportError::sent(ErrorKind::TooLarge, format!("the answer is larger than {} MiB", MAX_BODY >> 20))
+    TransportError::sent(TransportErrorKind::TooLarge, format!("the answer is larger than {} MiB", MAX_BODY >> 20))
 }
 
 fn status_hint(status: StatusCode) -> Option<String> {
@@ -157,7 +157,7 @@ fn status_hint(status: StatusCode) -> Option<String> {
     Some(hint.to_owned())
 }
 
-async fn next_data(body: &mut AnyBody) -> Result<Option<Bytes>, TransportError> {
+async fn next_data(body: &mut UpstreamBody) -> Result<Option<Bytes>, TransportError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broke(&error))?;
         if let Ok(data) = frame.into_data()
@@ -170,27 +170,27 @@ async fn next_data(body: &mut AnyBody) -> Result<Option<Bytes>, TransportError> 
 }
 
 fn broke(error: &hyper::Error) -> TransportError {
-    TransportError::sent(ErrorKind::Lost, format!("the answer broke off: {}", chain(error)))
+    TransportError::sent(TransportErrorKind::Lost, format!("the answer broke off: {}", chain(error)))
 }
 
 /// Events of one answer, in order. Dropping it closes the stream.
 #[derive(Debug)]
 pub struct EventStream {
-    body: AnyBody,
+    body: UpstreamBody,
     buffer: BytesMut,
-    decoder: sse::Decoder,
+    decoder: sse::SseDecoder,
     received: usize,
     is_over: bool,
 }
 
 impl EventStream {
     /// The next event; `None` at the end of the stream.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<sse::Event, TransportError>>> {
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<sse::SseEvent, TransportError>>> {
         loop {
             if let Some(event) = self.decoder.next(&mut self.buffer) {
                 self.received = self.buffer.len();
                 return Poll::Ready(Some(event.map_err(|error| {
-                    TransportError::sent(ErrorKind::TooLarge, format!("an event cannot be read: {error}"))
+                    TransportError::sent(TransportErrorKind::TooLarge, format!("an event cannot be read: {error}"))
                 })));
             }
             if self.is_over {
@@ -212,7 +212,7 @@ impl EventStream {
     }
 
     /// The next event; `None` at the end of the stream.
-    pub async fn next(&mut self) -> Option<Result<sse::Event, TransportError>> {
+    pub async fn next(&mut self) -> Option<Result<sse::SseEvent, TransportError>> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 

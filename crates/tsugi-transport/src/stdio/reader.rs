@@ -8,37 +8,37 @@ use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tsugi_protocol::codec::CodecError;
-use tsugi_protocol::codec::framing::{Framing, Kind};
-use tsugi_protocol::codec::limit::Limits;
+use tsugi_protocol::codec::framing::{FramingDecoder, FramingKind};
+use tsugi_protocol::codec::limit::InputLimits;
 
-use super::buffers::Buffers;
-use crate::error::{ErrorKind, TransportError};
-use crate::link::Received;
+use super::read_buffers::ReadBuffers;
+use crate::error::{TransportError, TransportErrorKind};
+use crate::link::LinkEvent;
 
 /// How much is kept of a message that is too large: enough to see whose answer it would have been.
 const HEAD: usize = 256;
 
 /// How the child frames its messages, found out by the reader and used by the writer.
 #[derive(Debug, Clone)]
-pub(super) struct SharedFraming(Arc<Known>);
+pub(super) struct SharedFraming(Arc<FramingCell>);
 
 #[derive(Debug)]
-struct Known {
+struct FramingCell {
     is_content_length: AtomicBool,
     /// Set once the child has shown it. Until then it is a guess.
     is_certain: AtomicBool,
 }
 
 impl SharedFraming {
-    pub(super) fn guess(kind: Kind) -> Self {
-        let is_content_length = AtomicBool::new(kind == Kind::ContentLength);
-        Self(Arc::new(Known { is_content_length, is_certain: AtomicBool::new(false) }))
+    pub(super) fn guess(kind: FramingKind) -> Self {
+        let is_content_length = AtomicBool::new(kind == FramingKind::ContentLength);
+        Self(Arc::new(FramingCell { is_content_length, is_certain: AtomicBool::new(false) }))
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> FramingKind {
         match self.0.is_content_length.load(Ordering::Relaxed) {
-            true => Kind::ContentLength,
-            false => Kind::Line,
+            true => FramingKind::ContentLength,
+            false => FramingKind::Line,
         }
     }
 
@@ -46,11 +46,11 @@ impl SharedFraming {
         self.0.is_certain.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set(&self, kind: Kind) {
-        self.0.is_content_length.store(kind == Kind::ContentLength, Ordering::Relaxed);
+    pub(super) fn set(&self, kind: FramingKind) {
+        self.0.is_content_length.store(kind == FramingKind::ContentLength, Ordering::Relaxed);
     }
 
-    fn learn(&self, framing: &Framing) {
+    fn learn(&self, framing: &FramingDecoder) {
         self.set(framing.kind());
         self.0.is_certain.store(true, Ordering::Relaxed);
     }
@@ -60,19 +60,25 @@ impl SharedFraming {
 #[derive(Debug)]
 pub struct PipeReader {
     pipe: Receiver,
-    buffers: Buffers,
-    framing: Framing,
+    buffers: ReadBuffers,
+    framing: FramingDecoder,
     shared: SharedFraming,
     is_learned: bool,
 }
 
 impl PipeReader {
     pub(super) fn new(pipe: Receiver, shared: SharedFraming) -> Self {
-        Self { pipe, buffers: Buffers::default(), framing: Framing::new(Limits::LINE), shared, is_learned: false }
+        Self {
+            pipe,
+            buffers: ReadBuffers::default(),
+            framing: FramingDecoder::new(InputLimits::LINE),
+            shared,
+            is_learned: false,
+        }
     }
 
     /// Appends at least one message to `batch`; `Err(None)` is the end of the stream.
-    pub(crate) async fn receive(&mut self, batch: &mut Vec<Received>) -> Result<(), Option<TransportError>> {
+    pub(crate) async fn receive(&mut self, batch: &mut Vec<LinkEvent>) -> Result<(), Option<TransportError>> {
         loop {
             self.decode(batch)?;
             if !batch.is_empty() {
@@ -84,13 +90,13 @@ impl PipeReader {
 
     /// Takes every whole message out of the buffer. Of a message over the limit only the beginning is kept;
     /// the messages after it are fine.
-    fn decode(&mut self, batch: &mut Vec<Received>) -> Result<(), Option<TransportError>> {
+    fn decode(&mut self, batch: &mut Vec<LinkEvent>) -> Result<(), Option<TransportError>> {
         let buffer = &mut self.buffers.current;
         loop {
-            let head = (buffer.len() > Limits::LINE).then(|| Bytes::copy_from_slice(&buffer[..HEAD]));
+            let head = (buffer.len() > InputLimits::LINE).then(|| Bytes::copy_from_slice(&buffer[..HEAD]));
             match self.framing.next(buffer) {
-                Some(Ok(message)) => batch.push(Received::Message(message)),
-                Some(Err(error)) => batch.push(Received::Unreadable(head.unwrap_or_default(), unreadable(&error))),
+                Some(Ok(message)) => batch.push(LinkEvent::Message(message)),
+                Some(Err(error)) => batch.push(LinkEvent::Unreadable(head.unwrap_or_default(), unreadable(&error))),
                 None => break,
             }
         }
@@ -116,9 +122,9 @@ impl PipeReader {
 }
 
 fn unreadable(error: &CodecError) -> TransportError {
-    TransportError::sent(ErrorKind::TooLarge, format!("the answer cannot be read: {error}"))
+    TransportError::sent(TransportErrorKind::TooLarge, format!("the answer cannot be read: {error}"))
 }
 
 fn broken(error: &io::Error) -> TransportError {
-    TransportError::sent(ErrorKind::Lost, format!("reading from the server failed: {error}"))
+    TransportError::sent(TransportErrorKind::Lost, format!("reading from the server failed: {error}"))
 }

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
-use tsugi_protocol::codec::framing::Kind;
+use tsugi_protocol::codec::framing::FramingKind;
 
 use super::reader::SharedFraming;
-use crate::link::{Flush, SendError};
+use crate::link::{FlushMode, SendError};
 
 /// Above this many waiting bytes new calls wait.
 const HIGH_WATER: usize = 1 << 20;
@@ -23,11 +23,11 @@ const FULL: usize = 64 << 20;
 
 /// The sending half of a child's pipe. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct PipeWriter(Arc<Shared>);
+pub struct PipeWriter(Arc<PipeQueue>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct PipeQueue {
+    state: Mutex<PipeQueueState>,
     /// True while so much is waiting that new calls should wait too; asked before every call, so without a lock.
     is_congested: AtomicBool,
     framing: SharedFraming,
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct State {
+struct PipeQueueState {
     /// Gone once the stream has ended, which closes the child's standard input.
     pipe: Option<Arc<Sender>>,
     waiting: Vec<u8>,
@@ -49,8 +49,9 @@ impl PipeWriter {
     /// Takes the pipe and starts the task that writes what callers could not write themselves.
     pub(super) fn spawn(pipe: Sender, framing: SharedFraming) -> Self {
         let pipe = Arc::new(pipe);
-        let state = State { pipe: Some(pipe.clone()), waiting: Vec::new(), is_armed: false, is_closing: false };
-        let shared = Arc::new(Shared {
+        let state =
+            PipeQueueState { pipe: Some(pipe.clone()), waiting: Vec::new(), is_armed: false, is_closing: false };
+        let shared = Arc::new(PipeQueue {
             state: Mutex::new(state),
             is_congested: AtomicBool::new(false),
             framing,
@@ -61,7 +62,7 @@ impl PipeWriter {
         Self(shared)
     }
 
-    pub(crate) fn send(&self, message: &[u8], flush: Flush) -> Result<(), SendError> {
+    pub(crate) fn send(&self, message: &[u8], flush: FlushMode) -> Result<(), SendError> {
         let mut state = self.0.state.lock();
         if state.is_closing || state.pipe.is_none() {
             return Err(SendError::Closed);
@@ -76,7 +77,7 @@ impl PipeWriter {
         if state.is_armed {
             return Ok(());
         }
-        if flush == Flush::Now {
+        if flush == FlushMode::Now {
             match state.write_inline() {
                 Ok(true) => {
                     self.0.is_congested.store(false, Ordering::Relaxed);
@@ -96,17 +97,17 @@ impl PipeWriter {
         Ok(())
     }
 
-    pub(crate) fn framing(&self) -> Kind {
+    pub(crate) fn framing(&self) -> FramingKind {
         self.0.framing.kind()
     }
 
     pub(crate) fn begin_to_count(&self) -> bool {
         let mut state = self.0.state.lock();
         let framing = &self.0.framing;
-        if framing.is_certain() || framing.kind() == Kind::ContentLength || !state.is_read() {
+        if framing.is_certain() || framing.kind() == FramingKind::ContentLength || !state.is_read() {
             return false;
         }
-        framing.set(Kind::ContentLength);
+        framing.set(FramingKind::ContentLength);
         // Ends what the child may take for the beginning of its headers.
         state.waiting.extend_from_slice(b"\r\n\r\n");
         true
@@ -131,7 +132,7 @@ impl PipeWriter {
     }
 
     /// Resolves when the child has closed its end, not when we close ours.
-    pub(crate) async fn deaf(&self) {
+    pub(crate) async fn reader_closed(&self) {
         loop {
             let drained = self.0.drained.notified();
             let is_deaf = {
@@ -154,7 +155,7 @@ impl PipeWriter {
     }
 }
 
-impl State {
+impl PipeQueueState {
     /// True when the child has read all that was sent to it.
     fn is_read(&self) -> bool {
         let unread = |pipe: &Arc<Sender>| rustix::io::ioctl_fionread(&**pipe).unwrap_or(0);
@@ -183,7 +184,7 @@ impl State {
 }
 
 /// The writer task: sleeps until woken, then writes until the buffer is empty. It ends with the stream.
-async fn run(shared: Arc<Shared>, pipe: Arc<Sender>) {
+async fn run(shared: Arc<PipeQueue>, pipe: Arc<Sender>) {
     let mut batch = Vec::new();
     loop {
         tokio::select! {
@@ -208,7 +209,7 @@ async fn run(shared: Arc<Shared>, pipe: Arc<Sender>) {
 }
 
 /// Swaps the waiting bytes out; `None` when there are none, which disarms the task.
-fn take_batch(shared: &Shared, batch: &mut Vec<u8>) -> Option<Arc<Sender>> {
+fn take_batch(shared: &PipeQueue, batch: &mut Vec<u8>) -> Option<Arc<Sender>> {
     let mut state = shared.state.lock();
     if state.waiting.is_empty() || state.pipe.is_none() {
         state.is_armed = false;
@@ -242,7 +243,7 @@ async fn write_all(pipe: &Sender, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn end(shared: &Shared) {
+fn end(shared: &PipeQueue) {
     let mut state = shared.state.lock();
     state.pipe = None;
     state.waiting = Vec::new();

@@ -1,31 +1,31 @@
 //! The gateway's settings as the gateway wants them: addresses, limits, keys, and how each server is shown.
 
-pub(crate) mod keep;
-pub(crate) mod offered;
+pub(crate) mod configured_backend;
+pub(crate) mod persist;
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 use tsugi_client::connection::backoff::BackoffPolicy;
-use tsugi_client::{ServerConfig, Start};
+use tsugi_client::{ServerConfig, StartPolicy};
 use tsugi_gateway::config::Exposure;
-use tsugi_gateway::guard::api_key::{Key, Role};
-use tsugi_gateway::guard::permit::{PatternError, Permit};
-use tsugi_gateway::guard::quota::Quota;
+use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::permit::{AccessPermit, PatternError};
+use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::hub::page::PageLimit;
-use tsugi_gateway::hub::shape::Shape;
-use tsugi_gateway::{Config, HubConfig, Limits};
-use tsugi_process::Grace;
-use tsugi_schema::tool_name::Naming;
+use tsugi_gateway::hub::presentation::ServerPresentation;
+use tsugi_gateway::{GatewayConfig, GatewayLimits, HubConfig};
+use tsugi_process::StopGrace;
+use tsugi_schema::tool_name::ToolNaming;
 
 use crate::config::secret::Secret;
-use crate::config::settings::{self, ADMIN, AuthSettings, Filter, KeySettings, ServerSettings, Settings};
-use crate::failure::Failure;
+use crate::config::settings::{self, ADMIN, AuthSettings, CheckedSettings, KeySettings, ServerSettings, ToolFilter};
+use crate::failure::CommandFailure;
 
 /// Where it listens, and what it holds at most.
-pub(crate) fn config(settings: &Settings, keys: Vec<Key>) -> Config {
+pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayConfig {
     let gateway = &settings.gateway;
-    let limits = Limits {
+    let limits = GatewayLimits {
         body: gateway.limits.body as usize,
         head: gateway.limits.headers as usize,
         connections: gateway.limits.connections,
@@ -35,9 +35,9 @@ pub(crate) fn config(settings: &Settings, keys: Vec<Key>) -> Config {
         parallel: settings.options.max_parallel,
         session_idle: gateway.session_idle,
         keep_alive: gateway.keep_alive,
-        ..Limits::default()
+        ..GatewayLimits::default()
     };
-    Config {
+    GatewayConfig {
         listen: vec![gateway.listen],
         inherited: None,
         exposure: if gateway.insecure { Exposure::Insecure } else { Exposure::Guarded },
@@ -51,38 +51,38 @@ pub(crate) fn config(settings: &Settings, keys: Vec<Key>) -> Config {
 }
 
 /// The keys that the configuration names.
-pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<Key>, Failure> {
-    let mut keys: Vec<Key> = auth.keys.iter().map(key).collect::<Result<_, _>>()?;
+pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<ApiKey>, CommandFailure> {
+    let mut keys: Vec<ApiKey> = auth.keys.iter().map(key).collect::<Result<_, _>>()?;
     if let Some(secret) = &auth.admin_key {
-        keys.push(Key::of_secret(ADMIN, secret.expose()).with_role(Role::Admin));
+        keys.push(ApiKey::of_secret(ADMIN, secret.expose()).with_role(KeyRole::Admin));
     }
     Ok(keys)
 }
 
-fn key(settings: &KeySettings) -> Result<Key, Failure> {
-    let key = Key::of_digest(&settings.name, settings.digest).with_role(settings.role);
+fn key(settings: &KeySettings) -> Result<ApiKey, CommandFailure> {
+    let key = ApiKey::of_digest(&settings.name, settings.digest).with_role(settings.role);
     limited(key, &settings.filter, settings.per_minute, settings.max_in_flight)
 }
 
 /// With access to these tools alone, so often, and so much at once.
 pub(crate) fn limited(
-    key: Key,
-    filter: &Filter,
+    key: ApiKey,
+    filter: &ToolFilter,
     per_minute: Option<u32>,
     max_in_flight: Option<usize>,
-) -> Result<Key, Failure> {
+) -> Result<ApiKey, CommandFailure> {
     let key = match is_everything(filter) {
         true => key,
         false => {
-            let permit = Permit::new(&filter.allow, &filter.deny);
-            key.with_permit(permit.map_err(|error| Failure::usage(error.to_string()))?)
+            let permit = AccessPermit::new(&filter.allow, &filter.deny);
+            key.with_permit(permit.map_err(|error| CommandFailure::usage(error.to_string()))?)
         }
     };
-    let key = per_minute.into_iter().fold(key, |key, calls| key.with_quota(Quota::per_minute(calls)));
-    Ok(max_in_flight.into_iter().fold(key, Key::with_max_in_flight))
+    let key = per_minute.into_iter().fold(key, |key, calls| key.with_quota(CallQuota::per_minute(calls)));
+    Ok(max_in_flight.into_iter().fold(key, ApiKey::with_max_in_flight))
 }
 
-fn is_everything(filter: &Filter) -> bool {
+fn is_everything(filter: &ToolFilter) -> bool {
     filter.deny.is_empty() && filter.allow.iter().all(|glob| glob == "*")
 }
 
@@ -90,20 +90,20 @@ fn is_everything(filter: &Filter) -> bool {
 /// given up.
 pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerConfig {
     let start = match server.start {
-        settings::Start::Eager => Start::Eager,
-        settings::Start::Lazy => Start::Lazy,
+        settings::Start::Eager => StartPolicy::Eager,
+        settings::Start::Lazy => StartPolicy::Lazy,
     };
     let mut job = config.job.clone();
-    job.0.grace = Grace::default();
+    job.0.grace = StopGrace::default();
     ServerConfig { start, backoff: BackoffPolicy::default(), job, ..config }
 }
 
 /// How the servers are shown together.
-pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConfig, Failure> {
+pub(crate) fn hub(all: &CheckedSettings, servers: &[&ServerSettings]) -> Result<HubConfig, CommandFailure> {
     let naming = naming(all.gateway.naming);
     let mut shapes = HashMap::new();
     for server in servers {
-        if let Some(shape) = shape(server).map_err(|error| Failure::usage(error.to_string()))? {
+        if let Some(shape) = shape(server).map_err(|error| CommandFailure::usage(error.to_string()))? {
             shapes.insert(server.name.clone(), shape);
         }
     }
@@ -114,11 +114,11 @@ pub(crate) fn hub(all: &Settings, servers: &[&ServerSettings]) -> Result<HubConf
 }
 
 /// How names are formed, in the words of the library.
-pub(crate) fn naming(naming: settings::Naming) -> Naming {
+pub(crate) fn naming(naming: settings::Naming) -> ToolNaming {
     match naming {
-        settings::Naming::Prefix => Naming::Prefix,
-        settings::Naming::PrefixOnConflict => Naming::PrefixOnConflict,
-        settings::Naming::Bare => Naming::Bare,
+        settings::Naming::Prefix => ToolNaming::Prefix,
+        settings::Naming::PrefixOnConflict => ToolNaming::PrefixOnConflict,
+        settings::Naming::Bare => ToolNaming::Bare,
     }
 }
 
@@ -139,7 +139,7 @@ fn mask(value: &mut Value, secrets: &[Secret]) {
 }
 
 /// What is changed about a server; nothing at all for most.
-pub(super) fn shape(server: &ServerSettings) -> Result<Option<Shape>, PatternError> {
+pub(super) fn shape(server: &ServerSettings) -> Result<Option<ServerPresentation>, PatternError> {
     let is_touched = |tool: &settings::ToolSettings| tool.hidden || tool.rename.is_some() || tool.description.is_some();
     let is_plain = server.naming.is_none() && server.instructions;
     if is_plain && is_everything(&server.filter) && !server.tools.values().any(is_touched) {
@@ -147,7 +147,7 @@ pub(super) fn shape(server: &ServerSettings) -> Result<Option<Shape>, PatternErr
     }
     let hidden = server.tools.iter().filter(|(_, tool)| tool.hidden).map(|(name, _)| globset::escape(name));
     let deny: Vec<String> = server.filter.deny.iter().cloned().chain(hidden).collect();
-    let shape = Shape::new(&server.filter.allow, &deny)?;
+    let shape = ServerPresentation::new(&server.filter.allow, &deny)?;
     let shape = server.naming.into_iter().fold(shape, |shape, own| shape.named(naming(own)));
     let shape = if server.instructions { shape } else { shape.silent() };
     Ok(Some(server.tools.iter().fold(shape, |shape, (own, tool)| {

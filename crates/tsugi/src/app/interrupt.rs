@@ -5,12 +5,12 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ctrl-C, a polite end, and a terminal that went away.
-pub(super) struct Interrupts([Signal; 3]);
+pub(super) struct InterruptSignals([Signal; 3]);
 
-impl Interrupts {
+impl InterruptSignals {
     /// From now on these signals no longer end the process by themselves.
     pub(super) fn listen() -> io::Result<Self> {
-        Ok(Interrupts([
+        Ok(InterruptSignals([
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
             signal(SignalKind::hangup())?,

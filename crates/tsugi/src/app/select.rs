@@ -1,12 +1,15 @@
 //! Which of the configured servers a command uses.
 
 use crate::config::key::nearest;
-use crate::config::layer::{Loaded, Origin};
+use crate::config::layer::{ConfigOrigin, LoadedConfig};
 use crate::config::settings::ServerSettings;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The servers of these names; all that are switched on where none is named.
-pub(crate) fn select<'a>(loaded: &'a Loaded, names: &[String]) -> Result<Vec<&'a ServerSettings>, Failure> {
+pub(crate) fn select<'a>(
+    loaded: &'a LoadedConfig,
+    names: &[String],
+) -> Result<Vec<&'a ServerSettings>, CommandFailure> {
     if !names.is_empty() {
         return names.iter().map(|name| named(loaded, name)).collect();
     }
@@ -15,19 +18,19 @@ pub(crate) fn select<'a>(loaded: &'a Loaded, names: &[String]) -> Result<Vec<&'a
 }
 
 /// The server of this name.
-pub(crate) fn named<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a ServerSettings, Failure> {
+pub(crate) fn named<'a>(loaded: &'a LoadedConfig, name: &str) -> Result<&'a ServerSettings, CommandFailure> {
     let servers = &loaded.settings.servers;
     match servers.iter().find(|server| server.name == name) {
         Some(server) if server.enabled => Ok(server),
-        Some(_) => Err(Failure::usage(format!("the server `{name}` is switched off"))
+        Some(_) => Err(CommandFailure::usage(format!("the server `{name}` is switched off"))
             .with_hint("take `disabled` (or `enabled: false`) out of its entry")),
         None => Err(unknown(name, servers)),
     }
 }
 
-fn unknown(name: &str, servers: &[ServerSettings]) -> Failure {
+fn unknown(name: &str, servers: &[ServerSettings]) -> CommandFailure {
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    let failure = Failure::usage(format!("there is no server `{name}`"));
+    let failure = CommandFailure::usage(format!("there is no server `{name}`"));
     match nearest(name, names.iter().copied()) {
         Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
         None if names.is_empty() => failure,
@@ -35,14 +38,16 @@ fn unknown(name: &str, servers: &[ServerSettings]) -> Failure {
     }
 }
 
-fn none(loaded: &Loaded) -> Failure {
+fn none(loaded: &LoadedConfig) -> CommandFailure {
     let place = match &loaded.origin {
-        Origin::Named(path) | Origin::Here(path) | Origin::User(path) => format!("`{}`", path.display()),
+        ConfigOrigin::Named(path) | ConfigOrigin::WorkingDirectory(path) | ConfigOrigin::User(path) => {
+            format!("`{}`", path.display())
+        }
         _ => "the configuration".to_owned(),
     };
     let message = match loaded.settings.servers.is_empty() {
         true => format!("{place} has no servers"),
         false => format!("every server of {place} is switched off"),
     };
-    Failure::usage(message).with_hint("name one on the spot: --command \"npx …\" or --url https://…")
+    CommandFailure::usage(message).with_hint("name one on the spot: --command \"npx …\" or --url https://…")
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tsugi_client::config::{JobSettings, LimitPolicy};
 use tsugi_client::connection::backoff::BackoffPolicy;
-use tsugi_client::{EraChoice, Restart, ServerConfig, Start, Target};
-use tsugi_process::{Command, Grace, JobOptions, Redact};
+use tsugi_client::{ConnectTarget, EraChoice, RestartPolicy, ServerConfig, StartPolicy};
+use tsugi_process::{JobCommand, JobOptions, SecretMask, StopGrace};
 use tsugi_protocol::answer::{Fault, FaultCode};
-use tsugi_protocol::mcp::{Era, Version};
+use tsugi_protocol::mcp::{Era, ProtocolVersion};
 use tsugi_transport::http::HttpTarget;
 
 use crate::builtin;
-use crate::builtin::pm::Boards;
-use crate::config::secret::Text;
+use crate::builtin::pm::PmBoards;
+use crate::config::secret::MaskedText;
 use crate::config::settings::{self, CommandTarget, RemoteTarget, RemoteTransport, ServerSettings};
 
 /// How often in a row a server may fail before it is left alone. Whoever waits at a terminal hears of the first.
@@ -28,19 +28,19 @@ const GRACE: Duration = Duration::from_secs(1);
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
 /// The library's settings for a server.
-pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -> Result<ServerConfig, Fault> {
-    let grace = Grace { stdin: GRACE, ..Grace::default() };
+pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoards) -> Result<ServerConfig, Fault> {
+    let grace = StopGrace { stdin: GRACE, ..StopGrace::default() };
     Ok(ServerConfig {
         timeout: Some(server.timeout),
         max_timeout: server.max_timeout,
         tools: server.tools.iter().map(|(name, tool)| (name.clone(), policy::tool(tool))).collect(),
         restart: match server.restart {
-            settings::Restart::OnFailure => Restart::OnFailure,
-            settings::Restart::Never => Restart::Never,
+            settings::Restart::OnFailure => RestartPolicy::OnFailure,
+            settings::Restart::Never => RestartPolicy::Never,
         },
         backoff: BackoffPolicy { max_retries: Some(MOST_FAILURES), ..BackoffPolicy::default() },
         // Only servers that are needed are registered at all, so each is needed at once.
-        start: Start::Eager,
+        start: StartPolicy::Eager,
         era: era(server),
         legacy_version: version(server).filter(|version| version.era() == Era::Legacy),
         job: JobSettings(JobOptions { redact, grace, ..JobOptions::default() }),
@@ -59,7 +59,7 @@ pub(super) fn config(server: &ServerSettings, redact: Redact, boards: &Boards) -
 
 /// A revision that is asked for decides the era where nothing else does.
 fn era(server: &ServerSettings) -> EraChoice {
-    match (server.era, version(server).map(Version::era)) {
+    match (server.era, version(server).map(ProtocolVersion::era)) {
         (settings::EraChoice::Modern, _) | (settings::EraChoice::Auto, Some(Era::Modern)) => EraChoice::Modern,
         (settings::EraChoice::Legacy, _) | (settings::EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
         (settings::EraChoice::Auto, None) => EraChoice::Auto,
@@ -67,33 +67,33 @@ fn era(server: &ServerSettings) -> EraChoice {
 }
 
 /// The revision that is offered first, where one is asked for.
-fn version(server: &ServerSettings) -> Option<Version> {
-    server.protocol_version.as_deref().and_then(Version::parse)
+fn version(server: &ServerSettings) -> Option<ProtocolVersion> {
+    server.protocol_version.as_deref().and_then(ProtocolVersion::parse)
 }
 
-fn target(name: &str, target: &settings::Target, boards: &Boards) -> Result<Target, Fault> {
+fn target(name: &str, target: &settings::ServerTarget, boards: &PmBoards) -> Result<ConnectTarget, Fault> {
     match target {
-        settings::Target::Command(target) => Ok(Target::stdio(command(target))),
-        settings::Target::Remote(remote) => self::remote(remote),
-        settings::Target::Builtin(target) => builtin::make(name, target, boards).map(Target::InProcess),
+        settings::ServerTarget::Command(target) => Ok(ConnectTarget::stdio(command(target))),
+        settings::ServerTarget::Remote(remote) => self::remote(remote),
+        settings::ServerTarget::Builtin(target) => builtin::make(name, target, boards).map(ConnectTarget::InProcess),
     }
 }
 
-fn command(target: &CommandTarget) -> Command {
-    let mut command = Command::new(target.program.expose()).args(target.args.iter().map(Text::expose));
+fn command(target: &CommandTarget) -> JobCommand {
+    let mut command = JobCommand::new(target.program.expose()).args(target.args.iter().map(MaskedText::expose));
     command.env = target.env.iter().map(|(name, value)| (name.into(), value.expose().into())).collect();
     command.cwd = target.cwd.clone();
     command.sandbox = target.sandbox.clone();
     command
 }
 
-fn remote(remote: &RemoteTarget) -> Result<Target, Fault> {
+fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
     let target = HttpTarget { url: remote.url.clone(), headers: headers(remote)? };
     Ok(match remote.transport {
-        RemoteTransport::Auto => Target::Http(target),
-        RemoteTransport::Http => Target::StreamableHttp(target),
-        RemoteTransport::Sse => Target::Sse(target),
-        RemoteTransport::Websocket => Target::WebSocket(target),
+        RemoteTransport::Auto => ConnectTarget::Http(target),
+        RemoteTransport::Http => ConnectTarget::StreamableHttp(target),
+        RemoteTransport::Sse => ConnectTarget::Sse(target),
+        RemoteTransport::Websocket => ConnectTarget::WebSocket(target),
     })
 }
 
@@ -113,15 +113,15 @@ fn headers(remote: &RemoteTarget) -> Result<HeaderMap, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::document::{Document, Format};
+    use crate::config::document::{ConfigDocument, DocumentFormat};
     use crate::config::resolve::resolve;
-    use tsugi_client::config::{BreakerPolicy, Strictness, ValidatePolicy};
+    use tsugi_client::config::{BreakerPolicy, ValidatePolicy, ValidationMode};
 
     fn configured(fields: &str) -> ServerConfig {
         let text = format!("servers: [{{name: a, command: c, {fields}}}]");
-        let document = Document::parse("tsugi.yaml".as_ref(), text, Format::Yaml).unwrap();
+        let document = ConfigDocument::parse("tsugi.yaml".as_ref(), text, DocumentFormat::Yaml).unwrap();
         let settings = resolve(&document, &Default::default()).unwrap().settings;
-        config(&settings.servers[0], Redact::new(Vec::<String>::new()), &Boards::default()).unwrap()
+        config(&settings.servers[0], SecretMask::new(Vec::<String>::new()), &PmBoards::default()).unwrap()
     }
 
     #[test]
@@ -130,7 +130,10 @@ mod tests {
         let breaker = BreakerPolicy { failures: 2, ..BreakerPolicy::default() };
         assert_eq!(configured("breaker: {failures: 2}").breaker, Some(breaker));
         let tool = configured("tools: {t: {validate: {arguments: off}}}").tools["t"].clone();
-        assert_eq!(tool.validate, Some(ValidatePolicy { arguments: Strictness::Off, results: Strictness::Warn }));
+        assert_eq!(
+            tool.validate,
+            Some(ValidatePolicy { arguments: ValidationMode::Off, results: ValidationMode::Warn })
+        );
         assert_eq!(configured("maxTimeout: 5s").max_timeout, Some(Duration::from_secs(5)));
         assert_eq!(configured("timeout: 5s").max_timeout, None, "a limit that nobody set gives way to others");
     }
@@ -138,7 +141,7 @@ mod tests {
     #[test]
     fn a_revision_that_is_asked_for_is_offered_first() {
         for (fields, era, version) in [
-            ("protocolVersion: 2025-03-26", EraChoice::Legacy, Version::parse("2025-03-26")),
+            ("protocolVersion: 2025-03-26", EraChoice::Legacy, ProtocolVersion::parse("2025-03-26")),
             ("protocolVersion: 2026-07-28", EraChoice::Modern, None),
             ("era: legacy", EraChoice::Legacy, None),
             ("timeout: 5s", EraChoice::Auto, None),

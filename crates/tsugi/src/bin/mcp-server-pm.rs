@@ -10,13 +10,13 @@ use clap::Parser;
 /// Projects, tasks, context and handoffs for agents, over standard input and output.
 #[derive(Debug, Parser)]
 #[command(name = "mcp-server-pm", version)]
-struct Cli {
+struct PmServerCli {
     #[command(flatten)]
-    args: mcp::Args,
+    args: mcp::PmServerArgs,
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = PmServerCli::parse();
     // One agent does one thing at a time, and waking another thread for it costs more than it gains.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -27,6 +27,6 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(mcp::CannotStart) => ExitCode::from(mcp::CannotStart::CODE),
+        Err(mcp::ServerStartError) => ExitCode::from(mcp::ServerStartError::CODE),
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::rpc::{RpcError, code};
 use tsugi_protocol::serve::{
-    BoundTool, Contents, Context, Elicited, Error, NeedInput, NoArguments, Prompt, PromptOutput, Resource, Server,
-    Structured, Template, Tool,
+    BoundTool, ElicitationAnswer, HandlerContext, HandlerError, InProcessServer, NeedInput, NoArguments, PromptBuilder,
+    PromptOutput, ResourceBuilder, ResourceContents, StructuredOutput, TemplateBuilder, ToolBuilder,
 };
 
 /// What the server says about itself, to models and in its resource.
@@ -21,8 +21,8 @@ const LONGEST_WAIT: f64 = 60.0;
 const MOST_STEPS: u32 = 1000;
 
 /// The server.
-pub(crate) fn server() -> Arc<Server> {
-    Server::builder("demo", env!("CARGO_PKG_VERSION"))
+pub(crate) fn server() -> Arc<InProcessServer> {
+    InProcessServer::builder("demo", env!("CARGO_PKG_VERSION"))
         .title("tsugi demo")
         .instructions(ABOUT)
         .with_logging()
@@ -32,21 +32,21 @@ pub(crate) fn server() -> Arc<Server> {
         .tool(wait())
         .tool(show_roots())
         .resource(
-            Resource::new("demo://about", "about")
+            ResourceBuilder::new("demo://about", "about")
                 .mime_type("text/plain")
                 .description("What this server is.")
-                .handler(|_| async { Ok(Contents::text(ABOUT)) }),
+                .handler(|_| async { Ok(ResourceContents::text(ABOUT)) }),
         )
         .template(
-            Template::new("demo://bmi/{weight_kg}/{height_m}", "bmi")
+            TemplateBuilder::new("demo://bmi/{weight_kg}/{height_m}", "bmi")
                 .mime_type("application/json")
                 .description("The body mass index of a weight and a height.")
                 .handler(|body: BodyAddress, _| async move { read_bmi(&body) }),
         )
         .prompt(
-            Prompt::new("explain-bmi", "Asks a model to explain a body mass index.")
+            PromptBuilder::new("explain-bmi", "Asks a model to explain a body mass index.")
                 .title("Explain a BMI")
-                .handler(|topic: Explain, _| async move { Ok(PromptOutput::user(explain(&topic))) }),
+                .handler(|topic: ExplainArguments, _| async move { Ok(PromptOutput::user(explain(&topic))) }),
         )
         .build()
 }
@@ -62,7 +62,7 @@ fn without_formats(schema: &mut schemars::Schema) {
 /// A body.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline, transform = without_formats)]
-struct Body {
+struct BodyMeasures {
     /// Weight in kilograms
     weight_kg: f64,
     /// Height in meters
@@ -71,52 +71,52 @@ struct Body {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline, transform = without_formats)]
-struct Bmi {
+struct BmiResult {
     /// Weight divided by the square of the height, with two decimals
     bmi: f64,
     /// What the World Health Organization calls it
-    category: Category,
+    category: BmiCategory,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-enum Category {
+enum BmiCategory {
     Underweight,
     Normal,
     Overweight,
     Obese,
 }
 
-impl Category {
+impl BmiCategory {
     fn of(bmi: f64) -> Self {
         match bmi {
-            bmi if bmi < 18.5 => Category::Underweight,
-            bmi if bmi < 25.0 => Category::Normal,
-            bmi if bmi < 30.0 => Category::Overweight,
-            _ => Category::Obese,
+            bmi if bmi < 18.5 => BmiCategory::Underweight,
+            bmi if bmi < 25.0 => BmiCategory::Normal,
+            bmi if bmi < 30.0 => BmiCategory::Overweight,
+            _ => BmiCategory::Obese,
         }
     }
 }
 
 fn calculate_bmi() -> BoundTool {
-    Tool::new("calculate-bmi", "Calculate Body Mass Index")
+    ToolBuilder::new("calculate-bmi", "Calculate Body Mass Index")
         .title("Body mass index")
         .read_only()
         .open_world(false)
-        .handler(|body: Body, _| async move { bmi(&body).map(Structured) })
+        .handler(|body: BodyMeasures, _| async move { bmi(&body).map(StructuredOutput) })
 }
 
-fn bmi(body: &Body) -> Result<Bmi, Error> {
+fn bmi(body: &BodyMeasures) -> Result<BmiResult, HandlerError> {
     let wrong = [("weight_kg", body.weight_kg), ("height_m", body.height_m)]
         .into_iter()
         .find(|(_, value)| value.is_nan() || *value <= 0.0);
     if let Some((name, _)) = wrong {
-        let data = Raw::from(json!({"reason": format!("{name} must be positive")}));
+        let data = RawJson::from(json!({"reason": format!("{name} must be positive")}));
         return Err(RpcError::with_data(code::INVALID_PARAMS, "Invalid params", Some(&data)).into());
     }
     let bmi = body.weight_kg / (body.height_m * body.height_m);
-    Ok(Bmi { bmi: (bmi * 100.0).round() / 100.0, category: Category::of(bmi) })
+    Ok(BmiResult { bmi: (bmi * 100.0).round() / 100.0, category: BmiCategory::of(bmi) })
 }
 
 /// The parts of an address are text.
@@ -126,15 +126,16 @@ struct BodyAddress {
     height_m: String,
 }
 
-fn read_bmi(body: &BodyAddress) -> Result<Contents, Error> {
-    let number = |text: &str| text.parse().map_err(|_| Error::invalid_params(format!("{text:?} is not a number")));
-    let body = Body { weight_kg: number(&body.weight_kg)?, height_m: number(&body.height_m)? };
-    bmi(&body).map(|bmi| Contents::json(&Raw::from_value(&bmi)))
+fn read_bmi(body: &BodyAddress) -> Result<ResourceContents, HandlerError> {
+    let number =
+        |text: &str| text.parse().map_err(|_| HandlerError::invalid_params(format!("{text:?} is not a number")));
+    let body = BodyMeasures { weight_kg: number(&body.weight_kg)?, height_m: number(&body.height_m)? };
+    bmi(&body).map(|bmi| ResourceContents::json(&RawJson::from_value(&bmi)))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline, transform = without_formats)]
-struct Echo {
+struct EchoArguments {
     /// What is said back
     message: String,
     /// How often
@@ -147,53 +148,53 @@ fn once() -> u8 {
 }
 
 fn echo() -> BoundTool {
-    Tool::new("echo", "Say something back")
+    ToolBuilder::new("echo", "Say something back")
         .read_only()
         .idempotent()
         .open_world(false)
-        .handler(|echo: Echo, _| async move { Ok(vec![echo.message; echo.times.into()].join("\n")) })
+        .handler(|echo: EchoArguments, _| async move { Ok(vec![echo.message; echo.times.into()].join("\n")) })
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct Greeted {
+struct GreetingAnswer {
     /// What you want to be called
     #[schemars(length(min = 1, max = 80))]
     name: String,
     /// How you like to be spoken to
-    tone: Option<Tone>,
+    tone: Option<GreetingTone>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-enum Tone {
+enum GreetingTone {
     Plain,
     Cheerful,
 }
 
 fn greet() -> BoundTool {
-    Tool::new("greet", "Ask the user for a name, then greet")
+    ToolBuilder::new("greet", "Ask the user for a name, then greet")
         .read_only()
         .open_world(false)
         .handler(|_: NoArguments, context| async move { greeting(&context) })
 }
 
-fn greeting(context: &Context) -> Result<String, Error> {
-    match context.elicited::<Greeted>("who")? {
+fn greeting(context: &HandlerContext) -> Result<String, HandlerError> {
+    match context.elicited::<GreetingAnswer>("who")? {
         None => Err(NeedInput::new().form("who", "Who is there?", &greeted_form()).into()),
-        Some(Elicited::Accepted(Greeted { name, tone: Some(Tone::Cheerful) })) => {
+        Some(ElicitationAnswer::Accepted(GreetingAnswer { name, tone: Some(GreetingTone::Cheerful) })) => {
             Ok(format!("Hello {name}, how lovely!"))
         }
-        Some(Elicited::Accepted(Greeted { name, .. })) => Ok(format!("Hello {name}.")),
-        Some(Elicited::Declined) => Ok("Hello, whoever you are.".to_owned()),
-        Some(Elicited::Cancelled) => Err(Error::failed("nobody wanted to be greeted")),
+        Some(ElicitationAnswer::Accepted(GreetingAnswer { name, .. })) => Ok(format!("Hello {name}.")),
+        Some(ElicitationAnswer::Declined) => Ok("Hello, whoever you are.".to_owned()),
+        Some(ElicitationAnswer::Cancelled) => Err(HandlerError::failed("nobody wanted to be greeted")),
     }
 }
 
 /// Forms are flat and of few types, so this is written out and not derived.
-fn greeted_form() -> Raw {
-    Raw::from(json!({
+fn greeted_form() -> RawJson {
+    RawJson::from(json!({
         "type": "object",
         "properties": {
             "name": {"type": "string", "title": "Name", "description": "What you want to be called", "minLength": 1, "maxLength": 80},
@@ -205,7 +206,7 @@ fn greeted_form() -> Raw {
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline, transform = without_formats)]
-struct Wait {
+struct WaitArguments {
     /// How long, in seconds; at most 60
     #[serde(default = "few_seconds")]
     seconds: f64,
@@ -223,16 +224,16 @@ fn few_steps() -> u32 {
 }
 
 fn wait() -> BoundTool {
-    Tool::new("wait", "Wait for a while and report progress")
+    ToolBuilder::new("wait", "Wait for a while and report progress")
         .read_only()
         .idempotent()
         .open_world(false)
-        .handler(|wait: Wait, context| async move { pass_time(&wait, &context).await })
+        .handler(|wait: WaitArguments, context| async move { pass_time(&wait, &context).await })
 }
 
-async fn pass_time(wait: &Wait, context: &Context) -> Result<String, Error> {
+async fn pass_time(wait: &WaitArguments, context: &HandlerContext) -> Result<String, HandlerError> {
     if !(0.0..=LONGEST_WAIT).contains(&wait.seconds) {
-        return Err(Error::failed(format!("seconds must be between 0 and {LONGEST_WAIT}")));
+        return Err(HandlerError::failed(format!("seconds must be between 0 and {LONGEST_WAIT}")));
     }
     let steps = wait.steps.clamp(1, MOST_STEPS);
     context.log(LogLevel::Info, Some("wait"), format!("waiting {} seconds", wait.seconds));
@@ -244,17 +245,17 @@ async fn pass_time(wait: &Wait, context: &Context) -> Result<String, Error> {
 }
 
 fn show_roots() -> BoundTool {
-    Tool::new("show-roots", "Show which directories the client works in")
+    ToolBuilder::new("show-roots", "Show which directories the client works in")
         .read_only()
         .open_world(false)
         .handler(|_: NoArguments, context| async move { roots(&context) })
 }
 
-fn roots(context: &Context) -> Result<String, Error> {
+fn roots(context: &HandlerContext) -> Result<String, HandlerError> {
     let Some(answer) = context.response("roots") else {
         return Err(NeedInput::new().roots("roots").into());
     };
-    let answer: serde_json::Value = answer.to().map_err(Error::invalid_params)?;
+    let answer: serde_json::Value = answer.to().map_err(HandlerError::invalid_params)?;
     let uris = answer["roots"].as_array().into_iter().flatten().filter_map(|root| root["uri"].as_str());
     Ok(uris.collect::<Vec<_>>().join("\n"))
 }
@@ -262,14 +263,14 @@ fn roots(context: &Context) -> Result<String, Error> {
 /// What to explain.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct Explain {
+struct ExplainArguments {
     /// The body mass index
     bmi: String,
     /// For whom, such as "a child" or "a doctor"
     reader: Option<String>,
 }
 
-fn explain(topic: &Explain) -> String {
+fn explain(topic: &ExplainArguments) -> String {
     let reader = topic.reader.as_deref().unwrap_or("an adult without medical training");
     format!("Explain to {reader} what a body mass index of {} means, and what it does not mean.", topic.bmi)
 }
@@ -278,20 +279,23 @@ fn explain(topic: &Explain) -> String {
 mod tests {
     use super::*;
 
-    fn category_of(weight_kg: f64) -> Category {
-        bmi(&Body { weight_kg, height_m: 1.75 }).unwrap().category
+    fn category_of(weight_kg: f64) -> BmiCategory {
+        bmi(&BodyMeasures { weight_kg, height_m: 1.75 }).unwrap().category
     }
 
     #[test]
     fn the_index_of_seed_001_is_the_one_it_shows() {
-        let bmi = bmi(&Body { weight_kg: 70.0, height_m: 1.75 }).unwrap();
+        let bmi = bmi(&BodyMeasures { weight_kg: 70.0, height_m: 1.75 }).unwrap();
         assert_eq!(serde_json::to_value(bmi).unwrap(), json!({"bmi": 22.86, "category": "normal"}));
     }
 
     #[test]
     fn categories_change_where_the_world_health_organization_says() {
         let categories = [50.0, 70.0, 80.0, 95.0].map(category_of);
-        assert_eq!(categories, [Category::Underweight, Category::Normal, Category::Overweight, Category::Obese]);
+        assert_eq!(
+            categories,
+            [BmiCategory::Underweight, BmiCategory::Normal, BmiCategory::Overweight, BmiCategory::Obese]
+        );
     }
 
     #[test]
@@ -301,7 +305,9 @@ mod tests {
             (70.0, -1.0, "height_m must be positive"),
             (f64::NAN, 1.0, "weight_kg"),
         ] {
-            let Err(Error::Rpc(error)) = bmi(&Body { weight_kg, height_m }) else { panic!("{weight_kg} {height_m}") };
+            let Err(HandlerError::Rpc(error)) = bmi(&BodyMeasures { weight_kg, height_m }) else {
+                panic!("{weight_kg} {height_m}")
+            };
             assert_eq!(error.code(), code::INVALID_PARAMS);
             assert!(error.data().unwrap().as_str().contains(reason));
         }

@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use clap::Parser;
 use tokio::sync::OnceCell;
-use tsugi_gateway::guard::permit::Permit;
+use tsugi_gateway::guard::permit::AccessPermit;
 use tsugi_pm::action::Pm;
-use tsugi_pm::mcp::actor::Actor;
-use tsugi_pm::mcp::{Lang, Profile, Settings, server};
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::mcp::actor::ServerActor;
+use tsugi_pm::mcp::{Lang, PmServerSettings, Profile, server};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
-use tsugi_protocol::serve::Server;
+use tsugi_protocol::serve::InProcessServer;
 
-pub(crate) use board::Boards;
+pub(crate) use board::PmBoards;
 
 /// What may stand in `args`.
 #[derive(Clone, Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
-struct Args {
+struct BuiltinPmArgs {
     /// The database; a file in the state directory when unset.
     #[arg(long)]
     db: Option<String>,
@@ -33,19 +33,19 @@ struct Args {
     i_know: bool,
 }
 
-impl Boards {
+impl PmBoards {
     /// The server of this name. Its database is opened by the first call, since making a server may not wait.
     pub(crate) fn server_of(&self, name: &str, args: &[String]) -> Result<Arc<dyn Answer>, Fault> {
-        let args = Args::try_parse_from(args).map_err(|error| {
+        let args = BuiltinPmArgs::try_parse_from(args).map_err(|error| {
             Fault::new(FaultCode::ConfigInvalid, error.to_string().lines().next().unwrap_or_default())
         })?;
         let location = match &args.db {
-            Some(db) => Location::parse(db),
-            None => Location::Sqlite(default_file()?),
+            Some(db) => StoreLocation::parse(db),
+            None => StoreLocation::Sqlite(default_file()?),
         };
-        let permit = Permit::new(&[globset::escape(name)], &[]);
+        let permit = AccessPermit::new(&[globset::escape(name)], &[]);
         let permit = permit.map_err(|error| Fault::new(FaultCode::ConfigInvalid, error.to_string()))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PmServerState {
             name: name.to_owned(),
             args,
             location,
@@ -54,7 +54,7 @@ impl Boards {
             server: OnceCell::new(),
         });
         self.remember(&shared);
-        Ok(Arc::new(Late(shared)))
+        Ok(Arc::new(LazyPmServer(shared)))
     }
 }
 
@@ -68,26 +68,26 @@ pub(crate) fn default_file() -> Result<PathBuf, Fault> {
     Ok(base.ok_or_else(no_home)?.join("tsugi").join("pm.db"))
 }
 
-struct Late(Arc<Shared>);
+struct LazyPmServer(Arc<PmServerState>);
 
 /// One server, what it was told, and what it opened.
-struct Shared {
+struct PmServerState {
     name: String,
-    args: Args,
-    location: Location,
+    args: BuiltinPmArgs,
+    location: StoreLocation,
     /// What the holders of its tokens may use: this server.
-    permit: Arc<Permit>,
+    permit: Arc<AccessPermit>,
     pm: OnceCell<Pm>,
-    server: OnceCell<Arc<Server>>,
+    server: OnceCell<Arc<InProcessServer>>,
 }
 
-impl Answer for Late {
+impl Answer for LazyPmServer {
     fn answer(&self, call: Call) -> Reply {
         if let Some(server) = self.0.server.get() {
             return server.answer(call);
         }
         let shared = self.0.clone();
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             match shared.server.get_or_try_init(|| shared.serve()).await {
                 Ok(server) => server.answer(call),
                 Err(fault) => Reply::fault(fault),
@@ -96,25 +96,27 @@ impl Answer for Late {
     }
 }
 
-impl Shared {
+impl PmServerState {
     /// The open database.
     async fn pm(&self) -> Result<&Pm, Fault> {
         self.pm.get_or_try_init(|| self.open()).await
     }
 
     async fn open(&self) -> Result<Pm, Fault> {
-        if let Location::Sqlite(path) = &self.location
+        if let StoreLocation::Sqlite(path) = &self.location
             && let Some(folder) = path.parent()
         {
             std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
         }
-        let usual = Options::new(self.location.clone());
-        Pm::open(Options { allow_network_file_system: self.args.i_know, ..usual }).await.map_err(|error| failed(&error))
+        let usual = StoreOptions::new(self.location.clone());
+        Pm::open(StoreOptions { allow_network_file_system: self.args.i_know, ..usual })
+            .await
+            .map_err(|error| failed(&error))
     }
 
-    async fn serve(&self) -> Result<Arc<Server>, Fault> {
+    async fn serve(&self) -> Result<Arc<InProcessServer>, Fault> {
         let (profile, lang) = (self.args.tools, self.args.lang);
-        let settings = Settings { profile, lang, ..Settings::new(Actor::Principal) };
+        let settings = PmServerSettings { profile, lang, ..PmServerSettings::new(ServerActor::Principal) };
         server(self.pm().await?.clone(), settings).await.map_err(|fault| failed(&fault))
     }
 }
@@ -129,6 +131,6 @@ mod tests {
 
     #[test]
     fn a_network_file_system_is_used_when_somebody_says_so() {
-        assert!(Args::try_parse_from(["--db", "team.db", "--i-know"]).is_ok_and(|args| args.i_know));
+        assert!(BuiltinPmArgs::try_parse_from(["--db", "team.db", "--i-know"]).is_ok_and(|args| args.i_know));
     }
 }

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::config::document::{Document, Format};
+use crate::atomic_file;
+use crate::config::document::{ConfigDocument, DocumentFormat};
 use crate::config::edit::{self, NewServer};
-use crate::config::layer::{self, Origin, Wish};
-use crate::config::problem::{Problem, Problems};
+use crate::config::layer::{self, ConfigOrigin, ConfigSelection};
+use crate::config::problem::{ConfigProblem, ConfigProblems};
 use crate::config::{file, parse, resolve, secret};
-use crate::failure::Failure;
-use crate::files;
-use crate::output::Form;
-use crate::report::{self, exit::Exit};
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::report::{self, exit::CommandExit};
 
 const EXAMPLES: &str = "\
 Comments and the order of the file stay. A running `tsugi serve` takes the change over by itself.
@@ -28,7 +28,7 @@ Examples:
 /// Add a server to the configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct AddArgs {
     /// What the server is to be called
     name: String,
     /// The program and its arguments, behind `--`; or else --url
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(app: &App, args: &AddArgs) -> Result<CommandExit, CommandFailure> {
     let server = NewServer { name: name(&args.name)?, fields: fields(app, args)? };
     let path = place(app);
     let text = match path.is_file() {
@@ -47,35 +47,37 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         false => edit::create(&server),
     };
     warn(app, &path, &text)?;
-    files::replace(&path, text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
-    if app.output.form() == Form::Json {
+    atomic_file::replace(&path, text.as_bytes()).map_err(|error| atomic_file::unwritable(&path, &error))?;
+    if app.output.form() == OutputFormat::Json {
         app.output.json(&json!({"added": server.name, "file": path}))?;
-        return Ok(Exit::Success);
+        return Ok(CommandExit::Success);
     }
-    app.output.say(|paint| format!("{} {} to {}", paint.good("added"), server.name, path.display()));
-    app.output.say(|paint| {
+    app.output.message(|paint| format!("{} {} to {}", paint.good("added"), server.name, path.display()));
+    app.output.message(|paint| {
         paint.faint(format!("`tsugi doctor {0}` tries it, `tsugi tools --server {0}` lists its tools", server.name))
     });
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
 /// The file that holds, or the one that would be found here.
 pub(super) fn place(app: &App) -> PathBuf {
-    let wish = Wish { config: app.common.config.clone(), ..Wish::default() };
-    match layer::choose(&wish, &app.surroundings) {
-        Origin::Named(path) | Origin::Here(path) | Origin::User(path) => path,
-        Origin::Spot | Origin::Variable | Origin::Nothing => app.surroundings.directory.join(file::NAMES[0]),
+    let wish = ConfigSelection { config: app.common.config.clone(), ..ConfigSelection::default() };
+    match layer::choose(&wish, &app.context) {
+        ConfigOrigin::Named(path) | ConfigOrigin::WorkingDirectory(path) | ConfigOrigin::User(path) => path,
+        ConfigOrigin::AdHoc | ConfigOrigin::Variable | ConfigOrigin::Nothing => {
+            app.context.directory.join(file::NAMES[0])
+        }
     }
 }
 
-fn name(text: &str) -> Result<String, Failure> {
+fn name(text: &str) -> Result<String, CommandFailure> {
     parse::name(text).map_err(|expected| {
-        let failure = Failure::usage(format!("`{text}` cannot be a server's name: expected {}", expected.what));
-        expected.hint.into_iter().fold(failure, Failure::with_hint)
+        let failure = CommandFailure::usage(format!("`{text}` cannot be a server's name: expected {}", expected.what));
+        expected.hint.into_iter().fold(failure, CommandFailure::with_hint)
     })
 }
 
-fn fields(app: &App, args: &Args) -> Result<Map<String, Value>, Failure> {
+fn fields(app: &App, args: &AddArgs) -> Result<Map<String, Value>, CommandFailure> {
     let common = &app.common;
     let mut fields = Map::new();
     match (args.words.split_first(), &common.url) {
@@ -88,7 +90,7 @@ fn fields(app: &App, args: &Args) -> Result<Map<String, Value>, Failure> {
         (None, Some(url)) => _ = fields.insert("url".into(), json!(url)),
         _ => {
             let hint = "tsugi add NAME -- PROGRAM ARGUMENTS…, or tsugi add NAME --url ADDRESS";
-            return Err(Failure::usage("a server is either a program or an address").with_hint(hint));
+            return Err(CommandFailure::usage("a server is either a program or an address").with_hint(hint));
         }
     }
     let pairs = |words: &[String], split: fn(&str) -> (String, String)| -> Map<String, Value> {
@@ -117,22 +119,22 @@ fn header(word: &str) -> (String, String) {
 
 /// Says what would keep the file from being used, and secrets that now stand in it. A variable may be set later; for
 /// anything else the file is not written, since no other command could use it.
-fn warn(app: &App, path: &std::path::Path, text: &str) -> Result<(), Failure> {
-    let document = Document::parse(path, text.to_owned(), Format::of(path)).map_err(Problems);
-    if let Err(problems) = document.and_then(|document| resolve::resolve(&document, &app.surroundings.environment)) {
-        if !problems.0.iter().all(Problem::is_unset_variable) {
+fn warn(app: &App, path: &std::path::Path, text: &str) -> Result<(), CommandFailure> {
+    let document = ConfigDocument::parse(path, text.to_owned(), DocumentFormat::of(path)).map_err(ConfigProblems);
+    if let Err(problems) = document.and_then(|document| resolve::resolve(&document, &app.context.environment)) {
+        if !problems.0.iter().all(ConfigProblem::is_unset_variable) {
             return Err(problems.into());
         }
-        app.output.say(|paint| report::warnings(&problems.0, paint));
+        app.output.message(|paint| report::warnings(&problems.0, paint));
     }
     let is_secret = |(name, value): (String, String)| {
         (secret::is_secret_name(&name) || secret::is_secret_value(&value)) && !value.contains("${") && !value.is_empty()
     };
     let env = app.common.env.iter().map(|word| variable(word));
     if env.chain(app.common.headers.iter().map(|word| header(word))).any(is_secret) {
-        let problem = Problem::new("a secret now stands in the configuration in plain text");
+        let problem = ConfigProblem::new("a secret now stands in the configuration in plain text");
         let problem = problem.with_hint("write ${NAME} instead, and set NAME in the environment or in an envFile");
-        app.output.say(|paint| report::warnings(&[problem], paint));
+        app.output.message(|paint| report::warnings(&[problem], paint));
     }
     Ok(())
 }

@@ -6,18 +6,18 @@ use std::time::Instant;
 
 use futures_util::{FutureExt, StreamExt};
 use serde::Deserialize;
-use tsugi_client::{ToolResult, unknown};
+use tsugi_client::{ToolResult, not_found};
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 
 use super::input::{duration, read_stdin};
 use crate::app::{App, is_shown_as, named, offers, own_name, profile, select};
-use crate::config::layer::Loaded;
+use crate::config::layer::LoadedConfig;
 use crate::config::settings::ServerSettings;
-use crate::failure::Failure;
-use crate::find::{Reached, reach, split, tell};
-use crate::report::exit::Exit;
-use crate::talk::Talk;
+use crate::failure::CommandFailure;
+use crate::interactive_call::InteractiveCall;
+use crate::locate::{ReachedServer, reach, split_server_name, warn_all};
+use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Each call is an object: {\"server\": …, \"tool\": …, \"arguments\": {…}}.
@@ -33,7 +33,7 @@ Examples:
 /// Call many tools at once
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct BatchArgs {
     /// A file with the calls, as a JSON array or one per line; `-` is stdin
     file: String,
     /// Print data only, which is what it prints anyway
@@ -50,38 +50,38 @@ pub(crate) struct Args {
 /// One call, as a user writes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a call as an object")]
-struct Entry {
+struct BatchEntry {
     server: Option<String>,
     #[serde(alias = "toolName", alias = "name")]
     tool: String,
     #[serde(default, alias = "params", alias = "input")]
-    arguments: Option<Raw>,
+    arguments: Option<RawJson>,
 }
 
 /// The calls, and whether they came line by line.
 #[derive(Debug)]
-struct Calls {
-    entries: Vec<Entry>,
+struct BatchInput {
+    entries: Vec<BatchEntry>,
     are_lines: bool,
 }
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: &BatchArgs) -> Result<CommandExit, CommandFailure> {
     let calls = read(app, &args.file)?;
     let loaded = app.configuration()?;
     let wanted = wanted(app, &loaded, &calls.entries)?;
     let started = app.start_as(&loaded.settings, &wanted, profile(false));
-    tell(app, &started.failed);
+    warn_all(app, &started.failed);
     let reached = reach(app, started.servers, |_, _| false).await;
     let faults: Vec<Fault> = reached.iter().filter_map(|one| one.catalog.as_ref().err().cloned()).collect();
-    tell(app, &faults);
-    let talk = Talk::alone(app).with_timeout(args.timeout);
+    warn_all(app, &faults);
+    let talk = InteractiveCall::non_interactive(app).with_timeout(args.timeout);
     let limit = args.max_parallel.map_or(loaded.settings.options.max_parallel, std::num::NonZeroUsize::get);
-    let worker = Worker { loaded: &loaded, reached: &reached, failed: &started.failed, talk: &talk };
+    let worker = BatchWorker { loaded: &loaded, reached: &reached, failed: &started.failed, talk: &talk };
     let progress = app.output.progress("calling", Some(calls.entries.len() as u64));
     let numbered = calls.entries.into_iter().enumerate();
     let running = numbered.map(|(number, entry)| worker.call(entry).map(move |done| (number, done)));
     let mut results = futures_util::stream::iter(running).buffer_unordered(limit.max(1));
-    let mut exit = Exit::Success;
+    let mut exit = CommandExit::Success;
     let mut all = Vec::new();
     // A call that takes long holds up no other, but the results come in the order of the calls.
     let (mut early, mut next) = (HashMap::new(), 0);
@@ -90,7 +90,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
         early.insert(number, done);
         while let Some((result, how)) = early.remove(&next) {
             next += 1;
-            exit = if exit == Exit::Success { how } else { exit };
+            exit = if exit == CommandExit::Success { how } else { exit };
             match calls.are_lines {
                 true => app.output.json(&result)?,
                 false => all.push(result),
@@ -104,7 +104,11 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Only the servers that the calls name, where each names one; all otherwise.
-fn wanted<'a>(app: &App, loaded: &'a Loaded, entries: &[Entry]) -> Result<Vec<&'a ServerSettings>, Failure> {
+fn wanted<'a>(
+    app: &App,
+    loaded: &'a LoadedConfig,
+    entries: &[BatchEntry],
+) -> Result<Vec<&'a ServerSettings>, CommandFailure> {
     let names: Option<Vec<&str>> = entries.iter().map(|entry| entry.place(loaded).0).collect();
     let Some(mut names) = names else { return select(loaded, app.chosen(loaded)) };
     names.sort_unstable();
@@ -113,27 +117,27 @@ fn wanted<'a>(app: &App, loaded: &'a Loaded, entries: &[Entry]) -> Result<Vec<&'
     Ok(names.into_iter().filter_map(|name| named(loaded, name).ok()).collect())
 }
 
-impl Entry {
+impl BatchEntry {
     /// The server, where it is named, and the tool.
-    fn place<'a>(&'a self, loaded: &Loaded) -> (Option<&'a str>, &'a str) {
+    fn place<'a>(&'a self, loaded: &LoadedConfig) -> (Option<&'a str>, &'a str) {
         match &self.server {
             Some(server) => (Some(server), &self.tool),
-            None => split(&self.tool, loaded),
+            None => split_server_name(&self.tool, loaded),
         }
     }
 }
 
 /// Makes the calls.
-struct Worker<'a> {
-    loaded: &'a Loaded,
-    reached: &'a [Reached],
+struct BatchWorker<'a> {
+    loaded: &'a LoadedConfig,
+    reached: &'a [ReachedServer],
     failed: &'a [Fault],
-    talk: &'a Talk<'a>,
+    talk: &'a InteractiveCall<'a>,
 }
 
-impl Worker<'_> {
+impl BatchWorker<'_> {
     /// One call, with its result as data and how it would end a command of its own.
-    async fn call(&self, entry: Entry) -> (ToolResult, Exit) {
+    async fn call(&self, entry: BatchEntry) -> (ToolResult, CommandExit) {
         let started = Instant::now();
         let (name, tool) = entry.place(self.loaded);
         let (server, outcome) = match self.find(name, tool) {
@@ -141,12 +145,12 @@ impl Worker<'_> {
             Err(fault) => (name.map(str::to_owned), Outcome::fault(fault)),
         };
         let result = ToolResult::new(tool, server.as_deref(), outcome, started.elapsed());
-        let failed = if result.success { Exit::Success } else { Exit::Failed };
-        let exit = result.fault.as_ref().map_or(failed, Exit::of_fault);
+        let failed = if result.success { CommandExit::Success } else { CommandExit::Failed };
+        let exit = result.fault.as_ref().map_or(failed, CommandExit::of_fault);
         (result, exit)
     }
 
-    async fn outcome(&self, one: &Reached, word: &str, arguments: Option<&Raw>) -> Outcome {
+    async fn outcome(&self, one: &ReachedServer, word: &str, arguments: Option<&RawJson>) -> Outcome {
         let server = &one.server;
         let own = one.catalog.as_ref().ok().and_then(|catalog| own_name(self.loaded, server.name(), catalog, word));
         let tool = own.as_deref().unwrap_or(word);
@@ -154,9 +158,9 @@ impl Worker<'_> {
             return Outcome::fault(fault);
         }
         let subject = format!("{}/{tool}", server.name());
-        match self.talk.outcome(server, &subject, Call::tool(tool, arguments)).await {
+        match self.talk.run_to_outcome(server, &subject, Call::tool(tool, arguments)).await {
             Ok(outcome) => outcome,
-            Err(Failure::Fault(fault)) => Outcome::fault(*fault),
+            Err(CommandFailure::Fault(fault)) => Outcome::fault(*fault),
             Err(_) => {
                 Outcome::fault(Fault::new(FaultCode::Cancelled, "the call was interrupted").on_server(server.name()))
             }
@@ -164,62 +168,62 @@ impl Worker<'_> {
     }
 
     /// The server for a call. One that failed is found too: its failure is then the call's.
-    fn find(&self, name: Option<&str>, tool: &str) -> Result<&Reached, Fault> {
+    fn find(&self, name: Option<&str>, tool: &str) -> Result<&ReachedServer, Fault> {
         let Some(name) = name else { return self.holder(tool) };
         if let Some(fault) = self.failed.iter().find(|fault| fault.server.as_deref() == Some(name)) {
             return Err(fault.clone());
         }
         let found = self.reached.iter().find(|one| one.server.name() == name);
-        found.ok_or_else(|| unknown::server(name))
+        found.ok_or_else(|| not_found::server(name))
     }
 
-    fn holder(&self, tool: &str) -> Result<&Reached, Fault> {
-        let has = |one: &&Reached, is_it: &dyn Fn(&str, &str) -> bool| {
+    fn holder(&self, tool: &str) -> Result<&ReachedServer, Fault> {
+        let has = |one: &&ReachedServer, is_it: &dyn Fn(&str, &str) -> bool| {
             let tools = one.catalog.as_ref().map(|catalog| catalog.tools.items.as_slice()).unwrap_or_default();
             tools.iter().any(|known| is_it(one.server.name(), known.name()))
         };
         let is_shown = |server: &str, own: &str| is_shown_as(self.loaded, server, own, tool);
-        let mut holders: Vec<&Reached> = self.reached.iter().filter(|one| has(one, &is_shown)).collect();
+        let mut holders: Vec<&ReachedServer> = self.reached.iter().filter(|one| has(one, &is_shown)).collect();
         if holders.is_empty() {
             holders = self.reached.iter().filter(|one| has(one, &|_, own| own == tool)).collect();
         }
         match holders.as_slice() {
             [one] => Ok(one),
-            [] => Err(unknown::tool(tool)),
+            [] => Err(not_found::tool(tool)),
             several => {
                 let names: Vec<&str> = several.iter().map(|one| one.server.name()).collect();
-                Err(unknown::ambiguous_tool(tool, &names))
+                Err(not_found::ambiguous_tool(tool, &names))
             }
         }
     }
 }
 
-fn read(app: &App, file: &str) -> Result<Calls, Failure> {
+fn read(app: &App, file: &str) -> Result<BatchInput, CommandFailure> {
     let text = match file {
         "-" => read_stdin()?,
-        file => read_file(&app.surroundings.directory.join(file))?,
+        file => read_file(&app.context.directory.join(file))?,
     };
     parse(&text)
 }
 
-fn read_file(path: &Path) -> Result<String, Failure> {
+fn read_file(path: &Path) -> Result<String, CommandFailure> {
     std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("`{}` cannot be read: {error}", path.display())))
+        .map_err(|error| CommandFailure::usage(format!("`{}` cannot be read: {error}", path.display())))
 }
 
 /// An array, or one object after the other.
-fn parse(text: &str) -> Result<Calls, Failure> {
+fn parse(text: &str) -> Result<BatchInput, CommandFailure> {
     let unfit = |error: &serde_json::Error| {
-        Failure::usage(format!("the calls cannot be read: {error}")).with_hint(
+        CommandFailure::usage(format!("the calls cannot be read: {error}")).with_hint(
             r#"a call is written {"tool": "server/name", "arguments": {…}}; they stand in an array or line by line"#,
         )
     };
     if text.trim_start().starts_with('[') {
         let entries = serde_json::from_str(text).map_err(|error| unfit(&error))?;
-        return Ok(Calls { entries, are_lines: false });
+        return Ok(BatchInput { entries, are_lines: false });
     }
-    let entries: Result<Vec<Entry>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
-    Ok(Calls { entries: entries.map_err(|error| unfit(&error))?, are_lines: true })
+    let entries: Result<Vec<BatchEntry>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    Ok(BatchInput { entries: entries.map_err(|error| unfit(&error))?, are_lines: true })
 }
 
 #[cfg(test)]

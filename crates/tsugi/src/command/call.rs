@@ -4,15 +4,15 @@ use serde_json::{Map, Value};
 use tsugi_protocol::answer::Call;
 
 use super::input::CallFlags;
-use super::show;
+use super::result_text;
 use crate::app::{App, offers};
-use crate::arguments::{Arguments, Members, Missing};
-use crate::failure::Failure;
-use crate::find::{Found, Thing, find};
-use crate::output::Form;
-use crate::report::exit::Exit;
-use crate::talk::Talk;
-use crate::terminal::{self, form::Field};
+use crate::failure::CommandFailure;
+use crate::interactive_call::InteractiveCall;
+use crate::locate::{LocatedOffer, OfferKind, locate};
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
+use crate::terminal::{self, form::FormField};
+use crate::tool_arguments::{ArgumentObject, MissingArgument, ToolArguments};
 
 const EXAMPLES: &str = "\
 Arguments are typed by the tool's schema:
@@ -36,7 +36,7 @@ Examples:
 /// Call a tool
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct CallArgs {
     /// The tool: its name, or server/name
     pub(crate) tool: String,
     /// Its arguments; `-` reads them from stdin as a JSON object
@@ -46,38 +46,45 @@ pub(crate) struct Args {
     flags: CallFlags,
 }
 
-impl Args {
+impl CallArgs {
     /// Whether only data is to be printed.
     pub(crate) fn is_json(&self) -> bool {
         self.flags.is_json()
     }
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: CallArgs) -> Result<CommandExit, CommandFailure> {
     let (object, words) = args.flags.split(args.arguments)?;
     let roots = args.flags.roots(app)?;
     let loaded = app.configuration()?;
-    let found = find(app, &loaded, Thing::Tool, &args.tool, &roots).await?;
+    let found = locate(app, &loaded, OfferKind::Tool, &args.tool, &roots).await?;
     offers(&loaded, found.server.name(), &found.name)?;
-    let talk = Talk::new(app).with_roots(roots).with_timeout(args.flags.timeout);
+    let talk = InteractiveCall::new(app).with_roots(roots).with_timeout(args.flags.timeout);
     let arguments = complete(&talk, &found, object, &words).await?;
     let call = Call::tool(&found.name, Some(&arguments.to_raw()));
-    let complete = talk.finish(&found.server, &found.subject(), call).await?;
+    let complete = talk.run_to_result(&found.server, &found.subject(), call).await?;
     let is_error = complete.is_tool_error();
     match app.output.form() {
-        Form::Json => app.output.data(complete.body.raw().as_str())?,
-        Form::Text if is_error => app.output.say(|paint| show::tool_error(&found.subject(), &complete.body, paint)),
-        Form::Text => show::tool_result(&app.output, &complete.body)?,
+        OutputFormat::Json => app.output.data(complete.body.raw().as_str())?,
+        OutputFormat::Text if is_error => {
+            app.output.message(|paint| result_text::tool_error(&found.subject(), &complete.body, paint))
+        }
+        OutputFormat::Text => result_text::tool_result(&app.output, &complete.body)?,
     }
-    Ok(if is_error { Exit::Failed } else { Exit::Success })
+    Ok(if is_error { CommandExit::Failed } else { CommandExit::Success })
 }
 
 /// The arguments, with what was missing asked for, and checked.
-async fn complete(talk: &Talk<'_>, found: &Found, mut object: Members, words: &[String]) -> Result<Members, Failure> {
+async fn complete(
+    talk: &InteractiveCall<'_>,
+    found: &LocatedOffer,
+    mut object: ArgumentObject,
+    words: &[String],
+) -> Result<ArgumentObject, CommandFailure> {
     let tool = found.catalog.tool(&found.name);
     let schema: Value =
-        tool.and_then(|tool| tool.input_schema()).and_then(|schema| schema.to_shown().ok()).unwrap_or_default();
-    let arguments = Arguments::new(schema);
+        tool.and_then(|tool| tool.input_schema()).and_then(|schema| schema.to_lossy().ok()).unwrap_or_default();
+    let arguments = ToolArguments::new(schema);
     object.extend(arguments.read(words)?);
     let missing = arguments.missing(&object);
     if !missing.is_empty() {
@@ -88,21 +95,21 @@ async fn complete(talk: &Talk<'_>, found: &Found, mut object: Members, words: &[
     }
     arguments.check(&object).map_err(|misfits| {
         let details = misfits.iter().map(ToString::to_string).collect();
-        Failure::usage(format!("the arguments do not fit {}", found.subject())).with_details(details)
+        CommandFailure::usage(format!("the arguments do not fit {}", found.subject())).with_details(details)
     })?;
     Ok(object)
 }
 
-async fn ask(missing: Vec<Missing>) -> Result<Map<String, Value>, Failure> {
-    let field = |missing: Missing| Field { name: missing.name, shape: missing.shape, is_required: true };
-    let fields: Vec<Field> = missing.into_iter().map(field).collect();
+async fn ask(missing: Vec<MissingArgument>) -> Result<Map<String, Value>, CommandFailure> {
+    let field = |missing: MissingArgument| FormField { name: missing.name, shape: missing.shape, is_required: true };
+    let fields: Vec<FormField> = missing.into_iter().map(field).collect();
     terminal::blocking(move || terminal::ask(&fields)).await
 }
 
 /// Says what is missing, each with what it takes and what it is.
-pub(super) fn lacking(subject: &str, missing: &[Missing]) -> Failure {
+pub(super) fn lacking(subject: &str, missing: &[MissingArgument]) -> CommandFailure {
     let width = missing.iter().map(|missing| missing.name.len()).max().unwrap_or_default();
-    let line = |missing: &Missing| {
+    let line = |missing: &MissingArgument| {
         let takes = missing.shape.describe();
         let description =
             missing.shape.description().map(|text| format!("  {}", text.replace('\n', " "))).unwrap_or_default();
@@ -113,7 +120,7 @@ pub(super) fn lacking(subject: &str, missing: &[Missing]) -> Failure {
         1 => "one more argument".to_owned(),
         count => format!("{count} more arguments"),
     };
-    Failure::usage(format!("{subject} needs {count}"))
+    CommandFailure::usage(format!("{subject} needs {count}"))
         .with_details(missing.iter().map(line).collect())
         .with_hint(format!("add {}", words.join(" ")))
 }

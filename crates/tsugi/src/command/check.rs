@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::servers::{Standing, standings, worst};
+use super::servers::{ServerReport, standings, worst};
 use crate::app::App;
-use crate::config::layer::{self, Loaded, Origin, Wish};
-use crate::config::problem::{Problem, Problems};
+use crate::config::layer::{self, ConfigOrigin, ConfigSelection, LoadedConfig};
+use crate::config::problem::{ConfigProblem, ConfigProblems};
 use crate::config::settings::ServerSettings;
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::output::table::Table;
-use crate::report::{self, exit::Exit};
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
+use crate::report::{self, exit::CommandExit};
 
 /// Check the configuration, and with --connect the servers
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tsugi check\n  tsugi check --config other.yaml --connect")]
-pub(crate) struct Args {
+pub(crate) struct CheckArgs {
     /// Also connect to each server
     #[arg(long)]
     connect: bool,
@@ -24,37 +24,37 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: &CheckArgs) -> Result<CommandExit, CommandFailure> {
     let loaded = match app.configuration() {
         Ok(loaded) => loaded,
-        Err(Failure::Problems(problems)) => return refuse(app, problems),
+        Err(CommandFailure::Problems(problems)) => return refuse(app, problems),
         Err(failure) => return Err(failure),
     };
-    app.tell_dormant(&loaded);
+    app.report_dormant(&loaded);
     let standings = if args.connect { standings(app, &loaded).await? } else { Vec::new() };
     match app.output.form() {
-        Form::Json => app.output.json(&described(&loaded, &standings))?,
-        Form::Text => print(app, &loaded, &standings)?,
+        OutputFormat::Json => app.output.json(&described(&loaded, &standings))?,
+        OutputFormat::Text => print(app, &loaded, &standings)?,
     }
     Ok(worst(&standings))
 }
 
 /// All problems, to people or as data.
-fn refuse(app: &App, problems: Problems) -> Result<Exit, Failure> {
-    if app.output.form() == Form::Text {
-        return Err(Failure::Problems(problems));
+fn refuse(app: &App, problems: ConfigProblems) -> Result<CommandExit, CommandFailure> {
+    if app.output.form() == OutputFormat::Text {
+        return Err(CommandFailure::Problems(problems));
     }
-    let wish = Wish { config: app.common.config.clone(), ..Wish::default() };
-    let origin = layer::choose(&wish, &app.surroundings);
+    let wish = ConfigSelection { config: app.common.config.clone(), ..ConfigSelection::default() };
+    let origin = layer::choose(&wish, &app.context);
     app.output.json(&json!({
         "source": source(&origin),
         "valid": false,
         "problems": problems.0.iter().map(problem).collect::<Vec<_>>(),
     }))?;
-    Ok(Exit::Usage)
+    Ok(CommandExit::Usage)
 }
 
-fn problem(problem: &Problem) -> Value {
+fn problem(problem: &ConfigProblem) -> Value {
     json!({
         "message": problem.message,
         "file": problem.place.as_ref().map(|place| &place.path),
@@ -65,38 +65,40 @@ fn problem(problem: &Problem) -> Value {
 }
 
 /// Where the configuration comes from, in words.
-fn source(origin: &Origin) -> String {
+fn source(origin: &ConfigOrigin) -> String {
     match origin {
-        Origin::Named(path) | Origin::Here(path) | Origin::User(path) => path.display().to_string(),
-        Origin::Spot => "the command line".to_owned(),
-        Origin::Variable => "MCP_URLS".to_owned(),
-        Origin::Nothing => "the built-in servers".to_owned(),
+        ConfigOrigin::Named(path) | ConfigOrigin::WorkingDirectory(path) | ConfigOrigin::User(path) => {
+            path.display().to_string()
+        }
+        ConfigOrigin::AdHoc => "the command line".to_owned(),
+        ConfigOrigin::Variable => "MCP_URLS".to_owned(),
+        ConfigOrigin::Nothing => "the built-in servers".to_owned(),
     }
 }
 
-fn print(app: &App, loaded: &Loaded, standings: &[Standing]) -> Result<(), Failure> {
-    let mut table = Table::new(["server", "what it is", "state"]);
+fn print(app: &App, loaded: &LoadedConfig, standings: &[ServerReport]) -> Result<(), CommandFailure> {
+    let mut table = TextTable::new(["server", "what it is", "state"]);
     for server in &loaded.settings.servers {
         table.row([server.name.clone(), server.shown_target(), state(server, standings)]);
     }
     app.output.table(&table)?;
     for fault in standings.iter().filter_map(|standing| standing.fault.as_ref()) {
-        app.output.say(|paint| format!("\n{}", report::fault(fault, paint)));
+        app.output.message(|paint| format!("\n{}", report::fault(fault, paint)));
     }
     let summary = summary(loaded, standings);
-    app.output.say(|paint| match worst(standings) {
-        Exit::Success => paint.good(&summary),
+    app.output.message(|paint| match worst(standings) {
+        CommandExit::Success => paint.good(&summary),
         _ => paint.warning(&summary),
     });
     Ok(())
 }
 
-fn state(server: &ServerSettings, standings: &[Standing]) -> String {
+fn state(server: &ServerSettings, standings: &[ServerReport]) -> String {
     let standing = standings.iter().find(|standing| standing.name == server.name);
     match (standing, server.enabled) {
         (_, false) => "switched off".to_owned(),
         (None, true) => "not tried".to_owned(),
-        (Some(Standing { counts: Some(counts), took, .. }), _) => {
+        (Some(ServerReport { counts: Some(counts), took, .. }), _) => {
             let ms = took.unwrap_or_default().as_millis();
             format!("{} tools, {} prompts, {} resources in {ms} ms", counts.tools, counts.prompts, counts.resources)
         }
@@ -104,7 +106,7 @@ fn state(server: &ServerSettings, standings: &[Standing]) -> String {
     }
 }
 
-fn summary(loaded: &Loaded, standings: &[Standing]) -> String {
+fn summary(loaded: &LoadedConfig, standings: &[ServerReport]) -> String {
     let count = loaded.settings.servers.len();
     let servers = if count == 1 { "1 server".to_owned() } else { format!("{count} servers") };
     let failed = standings.iter().filter(|standing| standing.fault.is_some()).count();
@@ -120,7 +122,7 @@ fn summary(loaded: &Loaded, standings: &[Standing]) -> String {
     }
 }
 
-fn described(loaded: &Loaded, standings: &[Standing]) -> Value {
+fn described(loaded: &LoadedConfig, standings: &[ServerReport]) -> Value {
     let server = |server: &ServerSettings| {
         let standing = standings.iter().find(|standing| standing.name == server.name);
         json!({

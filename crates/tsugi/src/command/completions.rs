@@ -7,28 +7,28 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::app::App;
-use crate::args::{Cli, NoServers};
-use crate::failure::Failure;
-use crate::files;
-use crate::report::exit::Exit;
+use crate::atomic_file;
+use crate::cli::{CommandLine, NoServerFlags};
+use crate::failure::CommandFailure;
+use crate::report::exit::CommandExit;
 
 /// Write the completions for a shell
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tsugi completions bash > ~/.local/share/bash-completion/completions/tsugi\n  tsugi completions zsh > ~/.zfunc/_tsugi\n  tsugi completions fish > ~/.config/fish/completions/tsugi.fish"
 )]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     #[command(flatten)]
-    _no_servers: NoServers,
+    _no_servers: NoServerFlags,
     /// Which shell
     shell: Shell,
 }
 
-pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(app: &App, args: &CompletionsArgs) -> Result<CommandExit, CommandFailure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tsugi", &mut script);
+    clap_complete::generate(args.shell, &mut CommandLine::command(), "tsugi", &mut script);
     app.output.bytes(&script)?;
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
 /// Write the manual page, or one for each command
@@ -38,22 +38,23 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
 )]
 pub(crate) struct ManArgs {
     #[command(flatten)]
-    _no_servers: NoServers,
+    _no_servers: NoServerFlags,
     /// Write a page for each command into this directory instead
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
 }
 
 /// The manual page.
-pub(crate) fn manual(app: &App, args: &ManArgs) -> Result<Exit, Failure> {
+pub(crate) fn manual(app: &App, args: &ManArgs) -> Result<CommandExit, CommandFailure> {
     if let Some(directory) = &args.directory {
-        let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
-        written.map_err(|error| files::unwritable(directory, &error))?;
-        app.output.say(|paint| format!("{} the pages into {}", paint.good("wrote"), directory.display()));
-        return Ok(Exit::Success);
+        let written =
+            fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(CommandLine::command(), directory));
+        written.map_err(|error| atomic_file::unwritable(directory, &error))?;
+        app.output.message(|paint| format!("{} the pages into {}", paint.good("wrote"), directory.display()));
+        return Ok(CommandExit::Success);
     }
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    clap_mangen::Man::new(CommandLine::command()).render(&mut page)?;
     app.output.bytes(&page)?;
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }

@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_client::Status;
+use tsugi_client::ServerStatus;
 use tsugi_protocol::answer::Fault;
 
 use super::input::duration;
 use crate::app::{App, select};
-use crate::config::layer::Loaded;
-use crate::config::settings::{ServerSettings, Target};
-use crate::doctor::cause::Cause;
-use crate::doctor::{Evidence, fix, version};
-use crate::failure::{Failure, printable};
-use crate::find::{Reached, reach};
-use crate::output::Form;
-use crate::output::style::Paint;
-use crate::report::exit::Exit;
+use crate::config::layer::LoadedConfig;
+use crate::config::settings::{ServerSettings, ServerTarget};
+use crate::doctor::cause::FailureCause;
+use crate::doctor::{ServerEvidence, fix, version};
+use crate::failure::{CommandFailure, printable};
+use crate::locate::{ReachedServer, reach};
+use crate::output::OutputFormat;
+use crate::output::style::TextPaint;
+use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 For each server: is the program there, does it start, which era and revision does it speak, how long
@@ -37,7 +37,7 @@ const WORDS: usize = 8;
 /// Try every server, name the cause of what is wrong, and say what to do
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// Only these servers
     #[arg(value_name = "SERVER")]
     servers: Vec<String>,
@@ -54,26 +54,26 @@ pub(crate) struct Args {
 }
 
 /// What was found out about a server.
-struct Examined {
+struct ServerDiagnosis {
     name: String,
     target: String,
     /// The program's file, where it is found.
     program: Option<PathBuf>,
-    status: Option<Status>,
+    status: Option<ServerStatus>,
     tools: Option<usize>,
     took: Option<Duration>,
     stderr: Vec<String>,
     noise: Vec<String>,
     fault: Option<Fault>,
-    cause: Option<Cause>,
+    cause: Option<FailureCause>,
     /// The interpreter of this machine, where the server wants another one.
     installed: Option<String>,
     fixed: Option<String>,
 }
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, CommandFailure> {
     let loaded = app.configuration()?;
-    app.tell_dormant(&loaded);
+    app.report_dormant(&loaded);
     let names = if args.servers.is_empty() { app.chosen(&loaded) } else { &args.servers };
     let wanted = select(&loaded, names)?;
     args.timeout.into_iter().for_each(|timeout| app.set_patience(timeout));
@@ -95,27 +95,32 @@ pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     if args.fix {
         examined.iter_mut().for_each(|one| one.repair(&loaded));
     }
-    let mut house = house(&loaded, args.fix);
+    let mut house = check_secrets(&loaded, args.fix);
     if args.servers.is_empty() {
-        house.extend(awake(&loaded));
+        house.extend(dormant_servers(&loaded));
     }
     match app.output.form() {
-        Form::Json => app.output.json(&json!({
-            "healthy": examined.iter().all(Examined::is_usable),
-            "servers": examined.iter().map(Examined::described).collect::<Vec<_>>(),
+        OutputFormat::Json => app.output.json(&json!({
+            "healthy": examined.iter().all(ServerDiagnosis::is_usable),
+            "servers": examined.iter().map(ServerDiagnosis::described).collect::<Vec<_>>(),
             "notes": house,
         }))?,
-        Form::Text => tell(app, &examined, &house)?,
+        OutputFormat::Text => print_report(app, &examined, &house)?,
     }
     Ok(exit(&examined))
 }
 
-fn exit(examined: &[Examined]) -> Exit {
+fn exit(examined: &[ServerDiagnosis]) -> CommandExit {
     let broken = examined.iter().find(|one| !one.is_usable() && one.fixed.is_none());
-    broken.map_or(Exit::Success, |one| one.fault.as_ref().map_or(Exit::Failed, Exit::of_fault))
+    broken.map_or(CommandExit::Success, |one| one.fault.as_ref().map_or(CommandExit::Failed, CommandExit::of_fault))
 }
 
-fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, failed: Option<Fault>) -> Examined {
+fn examine(
+    app: &App,
+    settings: &ServerSettings,
+    reached: Option<ReachedServer>,
+    failed: Option<Fault>,
+) -> ServerDiagnosis {
     let server = reached.as_ref().map(|one| one.server.clone());
     let took = reached.as_ref().map(|one| one.took);
     let catalog = reached.map(|one| one.catalog);
@@ -129,12 +134,12 @@ fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, faile
         stderr = process.stderr;
     }
     let noise = server.as_ref().map(|server| server.noise()).unwrap_or_default();
-    let environment = &app.surroundings.environment;
-    let evidence = Evidence { settings, environment, fault: fault.as_ref(), stderr: &stderr, noise: &noise };
+    let environment = &app.context.environment;
+    let evidence = ServerEvidence { settings, environment, fault: fault.as_ref(), stderr: &stderr, noise: &noise };
     let cause = evidence.diagnose();
     let status = server.map(|server| server.status());
     let (target, program) = (settings.shown_target(), program(app, settings));
-    Examined {
+    ServerDiagnosis {
         name: settings.name.clone(),
         target,
         program,
@@ -152,17 +157,17 @@ fn examine(app: &App, settings: &ServerSettings, reached: Option<Reached>, faile
 
 /// Where the program is found, by its path or in `PATH`.
 fn program(app: &App, settings: &ServerSettings) -> Option<PathBuf> {
-    let Target::Command(command) = &settings.target else { return None };
+    let ServerTarget::Command(command) = &settings.target else { return None };
     let program = command.program.expose();
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
     }
-    let path = app.surroundings.environment.get("PATH").unwrap_or_default();
+    let path = app.context.environment.get("PATH").unwrap_or_default();
     std::env::split_paths(path).map(|directory| directory.join(&program)).find(|path| path.is_file())
 }
 
 /// What concerns no single server.
-fn house(loaded: &Loaded, may_fix: bool) -> Vec<String> {
+fn check_secrets(loaded: &LoadedConfig, may_fix: bool) -> Vec<String> {
     let Some(open) = loaded.origin.path().and_then(fix::open_secrets) else { return Vec::new() };
     let fixed = may_fix.then(|| fix::close_secrets(&open)).flatten();
     vec![
@@ -172,19 +177,19 @@ fn house(loaded: &Loaded, may_fix: bool) -> Vec<String> {
 }
 
 /// Servers that are switched off although they have all they need.
-fn awake(loaded: &Loaded) -> impl Iterator<Item = String> {
+fn dormant_servers(loaded: &LoadedConfig) -> impl Iterator<Item = String> {
     let off = loaded.settings.servers.iter().filter(|server| !server.enabled);
     off.map(|server| {
         format!("{} is switched off (the variables it uses are set: take out `disabled: true` to use it)", server.name)
     })
 }
 
-impl Examined {
+impl ServerDiagnosis {
     fn is_usable(&self) -> bool {
         self.fault.is_none()
     }
 
-    fn repair(&mut self, loaded: &Loaded) {
+    fn repair(&mut self, loaded: &LoadedConfig) {
         let cause = self.cause.as_ref();
         self.fixed = cause.and_then(|cause| fix::repair(cause, &self.name, loaded.origin.path()));
     }
@@ -199,9 +204,9 @@ impl Examined {
         json!({
             "name": self.name,
             "healthy": self.is_usable(),
-            "cause": self.cause.as_ref().map(Cause::word),
-            "message": self.cause.as_ref().map(Cause::sentence),
-            "advice": self.cause.as_ref().map(Cause::advice),
+            "cause": self.cause.as_ref().map(FailureCause::word),
+            "message": self.cause.as_ref().map(FailureCause::sentence),
+            "advice": self.cause.as_ref().map(FailureCause::advice),
             "fixed": self.fixed,
             "target": self.target,
             "program": self.program,
@@ -218,7 +223,7 @@ impl Examined {
     }
 
     /// For people: one line if all is well, and everything that helps if not.
-    fn text(&self, paint: Paint) -> String {
+    fn text(&self, paint: TextPaint) -> String {
         let mark = match &self.cause {
             None => paint.good("ok"),
             Some(cause) if cause.is_blemish() => paint.warning("could do better"),
@@ -253,15 +258,15 @@ fn last(lines: &[String]) -> &[String] {
     &lines[lines.len().saturating_sub(WORDS)..]
 }
 
-fn tell(app: &App, examined: &[Examined], house: &[String]) -> Result<(), Failure> {
+fn print_report(app: &App, examined: &[ServerDiagnosis], house: &[String]) -> Result<(), CommandFailure> {
     for one in examined {
         app.output.painted(|paint| one.text(paint))?;
     }
     for note in house {
-        app.output.say(|paint| format!("{}: {note}", paint.warning("note")));
+        app.output.message(|paint| format!("{}: {note}", paint.warning("note")));
     }
     let broken = examined.iter().filter(|one| !one.is_usable()).count();
-    app.output.say(|paint| match broken {
+    app.output.message(|paint| match broken {
         0 => paint.good("every server works"),
         1 => paint.error("1 server does not work"),
         count => paint.error(format!("{count} servers do not work")),

@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::add::place;
 use crate::app::App;
-use crate::config::adapter::Client;
+use crate::atomic_file;
+use crate::config::adapter::ClientProgram;
 use crate::config::adapter::export::export;
 use crate::config::file;
-use crate::failure::Failure;
-use crate::files;
-use crate::output::Form;
-use crate::report::exit::Exit;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Known programs: claude, claude-desktop, cursor, vscode, gemini, codex, windsurf, zed.
@@ -26,9 +26,9 @@ Examples:
 /// Write the configured servers as another program's file
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ExportArgs {
     /// The program
-    #[arg(value_name = "PROGRAM", value_parser = clap::builder::PossibleValuesParser::new(Client::ALL.map(Client::word)))]
+    #[arg(value_name = "PROGRAM", value_parser = clap::builder::PossibleValuesParser::new(ClientProgram::ALL.map(ClientProgram::word)))]
     client: String,
     /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE")]
@@ -41,31 +41,31 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let client = Client::ALL.into_iter().find(|client| client.word() == args.client);
-    let client = client.ok_or_else(|| Failure::usage(format!("`{}` is not a program that is known", args.client)))?;
+pub(crate) fn run(app: &App, args: &ExportArgs) -> Result<CommandExit, CommandFailure> {
+    let client = ClientProgram::ALL.into_iter().find(|client| client.word() == args.client);
+    let client =
+        client.ok_or_else(|| CommandFailure::usage(format!("`{}` is not a program that is known", args.client)))?;
     let exported = export(&file::read(&place(app))?, client);
     for note in &exported.notes {
-        app.output.say(|paint| format!("{}: {note}", paint.warning("warning")));
+        app.output.message(|paint| format!("{}: {note}", paint.warning("warning")));
     }
-    let is_json = app.output.form() == Form::Json;
+    let is_json = app.output.form() == OutputFormat::Json;
     let Some(output) = &args.output else {
         match is_json {
             true => app.output.json(&json!({"text": exported.text, "warnings": exported.notes}))?,
             false => app.output.data(&exported.text)?,
         }
-        return Ok(Exit::Success);
+        return Ok(CommandExit::Success);
     };
-    let path = app.surroundings.directory.join(output);
+    let path = app.context.directory.join(output);
     if path.exists() && !args.force {
-        return Err(
-            Failure::usage(format!("`{}` is there already", path.display())).with_hint("write over it with --force")
-        );
+        return Err(CommandFailure::usage(format!("`{}` is there already", path.display()))
+            .with_hint("write over it with --force"));
     }
-    files::replace(&path, exported.text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
+    atomic_file::replace(&path, exported.text.as_bytes()).map_err(|error| atomic_file::unwritable(&path, &error))?;
     if is_json {
         app.output.json(&json!({"file": path, "warnings": exported.notes}))?;
     }
-    app.output.say(|paint| paint.faint(format!("wrote {}", path.display())));
-    Ok(Exit::Success)
+    app.output.message(|paint| paint.faint(format!("wrote {}", path.display())));
+    Ok(CommandExit::Success)
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::args::NoServers;
-use crate::config::adapter::write::{SECRETS_FILE, Written, write};
-use crate::config::adapter::{self, Client, Imported};
-use crate::config::problem::Problem;
+use crate::cli::NoServerFlags;
+use crate::config::adapter::write::{ImportOutput, SECRETS_FILE, write};
+use crate::config::adapter::{self, ClientProgram, ImportedFile};
+use crate::config::problem::ConfigProblem;
 use crate::config::secret::Secret;
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::report::exit::Exit;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Known programs: claude, claude-desktop, cursor, vscode, gemini, codex, windsurf, zed.
@@ -29,9 +29,9 @@ Examples:
 /// Turn another program's configuration into a tsugi.yaml
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ImportArgs {
     #[command(flatten)]
-    _no_servers: NoServers,
+    _no_servers: NoServerFlags,
     /// Programs, or files of theirs
     #[arg(value_name = "PROGRAM|FILE")]
     sources: Vec<String>,
@@ -50,32 +50,32 @@ pub(crate) struct Args {
 }
 
 /// What was written.
-pub(super) struct Saved {
+pub(super) struct ImportFiles {
     pub(super) file: PathBuf,
     pub(super) secrets: Option<PathBuf>,
 }
 
-pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(app: &App, args: &ImportArgs) -> Result<CommandExit, CommandFailure> {
     let mut imports = Vec::new();
     for (client, path) in sources(app, args)? {
         let text = std::fs::read_to_string(&path)
-            .map_err(|error| Problem::new(format!("`{}` cannot be read: {error}", path.display())))?;
-        imports.push(adapter::import(&path, text, client, Some(&app.surroundings.directory))?);
+            .map_err(|error| ConfigProblem::new(format!("`{}` cannot be read: {error}", path.display())))?;
+        imports.push(adapter::import(&path, text, client, Some(&app.context.directory))?);
     }
     let written = write(&imports);
     tell(app, &imports);
     let saved = args.output.as_ref().map(|path| save(app, path, &written, args.force)).transpose()?;
     match (app.output.form(), &saved) {
-        (Form::Json, _) => app.output.json(&report(&imports, &written, saved.as_ref()))?,
-        (Form::Text, Some(_)) => {}
-        (Form::Text, None) => print(app, &written)?,
+        (OutputFormat::Json, _) => app.output.json(&report(&imports, &written, saved.as_ref()))?,
+        (OutputFormat::Text, Some(_)) => {}
+        (OutputFormat::Text, None) => print(app, &written)?,
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
 /// For programs: where what was found is now, and the text itself where it is in no file. Secrets are in neither.
-pub(super) fn report(imports: &[Imported], written: &Written, saved: Option<&Saved>) -> Value {
-    let source = |imported: &Imported| {
+pub(super) fn report(imports: &[ImportedFile], written: &ImportOutput, saved: Option<&ImportFiles>) -> Value {
+    let source = |imported: &ImportedFile| {
         let names: Vec<&str> = imported.names().collect();
         json!({
             "program": imported.client.word(), "file": imported.path, "servers": names, "warnings": imported.warnings(),
@@ -89,21 +89,21 @@ pub(super) fn report(imports: &[Imported], written: &Written, saved: Option<&Sav
 }
 
 /// The files to read, each with whose it is if that is known.
-fn sources(app: &App, args: &Args) -> Result<Vec<(Option<Client>, PathBuf)>, Failure> {
+fn sources(app: &App, args: &ImportArgs) -> Result<Vec<(Option<ClientProgram>, PathBuf)>, CommandFailure> {
     let known = args.client.as_deref().map(client).transpose()?;
-    let home = app.surroundings.environment.filled("HOME").map(PathBuf::from);
-    let found = || Client::find(&app.surroundings.directory, home.as_deref());
+    let home = app.context.environment.filled("HOME").map(PathBuf::from);
+    let found = || ClientProgram::find(&app.context.directory, home.as_deref());
     if args.sources.is_empty() {
         let all: Vec<_> = found().into_iter().map(|(client, path)| (Some(client), path)).collect();
         return if all.is_empty() { Err(nothing()) } else { Ok(all) };
     }
     let mut sources = Vec::new();
     for source in &args.sources {
-        match Client::ALL.into_iter().find(|client| client.word() == source) {
+        match ClientProgram::ALL.into_iter().find(|client| client.word() == source) {
             Some(client) => {
                 let files: Vec<_> = found().into_iter().filter(|(owner, _)| *owner == client).collect();
                 if files.is_empty() {
-                    return Err(Failure::usage(format!("no file of {} was found", client.name()))
+                    return Err(CommandFailure::usage(format!("no file of {} was found", client.name()))
                         .with_hint(format!("name it: tsugi import PATH --client {}", client.word())));
                 }
                 sources.extend(files.into_iter().map(|(client, path)| (Some(client), path)));
@@ -114,51 +114,51 @@ fn sources(app: &App, args: &Args) -> Result<Vec<(Option<Client>, PathBuf)>, Fai
     Ok(sources)
 }
 
-fn client(word: &str) -> Result<Client, Failure> {
-    let words = Client::ALL.map(Client::word);
-    Client::ALL.into_iter().find(|client| client.word() == word).ok_or_else(|| {
-        Failure::usage(format!("`{word}` is not a program whose files are known"))
+fn client(word: &str) -> Result<ClientProgram, CommandFailure> {
+    let words = ClientProgram::ALL.map(ClientProgram::word);
+    ClientProgram::ALL.into_iter().find(|client| client.word() == word).ok_or_else(|| {
+        CommandFailure::usage(format!("`{word}` is not a program whose files are known"))
             .with_hint(format!("known are {}", words.join(", ")))
     })
 }
 
-fn file(app: &App, source: &str) -> Result<PathBuf, Failure> {
-    let path = app.surroundings.directory.join(source);
+fn file(app: &App, source: &str) -> Result<PathBuf, CommandFailure> {
+    let path = app.context.directory.join(source);
     if path.is_file() {
         return Ok(path);
     }
-    let words = Client::ALL.map(Client::word);
-    let failure = Failure::usage(format!("`{source}` is neither a file nor a program whose files are known"));
+    let words = ClientProgram::ALL.map(ClientProgram::word);
+    let failure = CommandFailure::usage(format!("`{source}` is neither a file nor a program whose files are known"));
     Err(match crate::config::key::nearest(source, words) {
         Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
         None => failure.with_hint(format!("known are {}", words.join(", "))),
     })
 }
 
-fn nothing() -> Failure {
-    Failure::usage("no file of another program was found here or in the home directory")
+fn nothing() -> CommandFailure {
+    CommandFailure::usage("no file of another program was found here or in the home directory")
         .with_hint("name one: tsugi import PATH")
 }
 
 /// Says what was found, and what got lost.
-pub(super) fn tell(app: &App, imports: &[Imported]) {
+pub(super) fn tell(app: &App, imports: &[ImportedFile]) {
     if app.common.quiet {
         return;
     }
     for imported in imports {
         let (name, path, count) = (imported.client.name(), imported.path.display(), imported.count());
         let servers = if count == 1 { "server" } else { "servers" };
-        app.output.say(|paint| paint.faint(format!("{name}: {count} {servers} from {path}")));
+        app.output.message(|paint| paint.faint(format!("{name}: {count} {servers} from {path}")));
         for warning in imported.warnings() {
-            app.output.say(|paint| format!("{}: {warning}", paint.warning("warning")));
+            app.output.message(|paint| format!("{}: {warning}", paint.warning("warning")));
         }
     }
 }
 
-fn print(app: &App, written: &Written) -> Result<(), Failure> {
+fn print(app: &App, written: &ImportOutput) -> Result<(), CommandFailure> {
     app.output.data(&written.yaml)?;
     if written.secrets.is_some() {
-        app.output.say(|paint| {
+        app.output.message(|paint| {
             format!(
                 "{}: secrets are not shown; with -o they are written to {SECRETS_FILE} beside it",
                 paint.hint("hint")
@@ -169,8 +169,8 @@ fn print(app: &App, written: &Written) -> Result<(), Failure> {
 }
 
 /// Writes the configuration, and its secrets beside it.
-pub(super) fn save(app: &App, path: &Path, written: &Written, force: bool) -> Result<Saved, Failure> {
-    let path = app.surroundings.directory.join(path);
+pub(super) fn save(app: &App, path: &Path, written: &ImportOutput, force: bool) -> Result<ImportFiles, CommandFailure> {
+    let path = app.context.directory.join(path);
     let secrets = path.with_file_name(SECRETS_FILE);
     if !force {
         refuse_existing(&path)?;
@@ -178,19 +178,17 @@ pub(super) fn save(app: &App, path: &Path, written: &Written, force: bool) -> Re
     }
     if let Some(content) = &written.secrets {
         save_secrets(&secrets, content).map_err(|error| unwritable(&secrets, &error))?;
-        app.output.say(|paint| paint.faint(format!("wrote {} (readable by you alone)", secrets.display())));
+        app.output.message(|paint| paint.faint(format!("wrote {} (readable by you alone)", secrets.display())));
     }
     std::fs::write(&path, &written.yaml).map_err(|error| unwritable(&path, &error))?;
-    app.output.say(|paint| paint.faint(format!("wrote {}", path.display())));
-    Ok(Saved { file: path, secrets: written.secrets.as_ref().map(|_| secrets) })
+    app.output.message(|paint| paint.faint(format!("wrote {}", path.display())));
+    Ok(ImportFiles { file: path, secrets: written.secrets.as_ref().map(|_| secrets) })
 }
 
-fn refuse_existing(path: &Path) -> Result<(), Failure> {
+fn refuse_existing(path: &Path) -> Result<(), CommandFailure> {
     match path.exists() {
-        true => {
-            Err(Failure::usage(format!("`{}` is there already", path.display()))
-                .with_hint("write over it with --force"))
-        }
+        true => Err(CommandFailure::usage(format!("`{}` is there already", path.display()))
+            .with_hint("write over it with --force")),
         false => Ok(()),
     }
 }
@@ -206,6 +204,6 @@ fn save_secrets(path: &Path, content: &Secret) -> std::io::Result<()> {
     file.write_all(content.expose().as_bytes())
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("`{}` cannot be written: {error}", path.display()))
+fn unwritable(path: &Path, error: &std::io::Error) -> CommandFailure {
+    CommandFailure::usage(format!("`{}` cannot be written: {error}", path.display()))
 }

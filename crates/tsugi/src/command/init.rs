@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::import::{self, Saved, save, tell};
+use super::import::{self, ImportFiles, save, tell};
 use super::restore::backups;
 use crate::app::App;
-use crate::config::adapter::point::{Way, entry, point};
-use crate::config::adapter::write::{Verdict, Written, write_judged};
-use crate::config::adapter::{self, Client, Imported};
-use crate::config::document::{Document, Format};
-use crate::config::problem::{Problem, Problems};
+use crate::config::adapter::tsugi_entry::{TsugiEntry, entry, point};
+use crate::config::adapter::write::{DraftVerdict, ImportOutput, write_judged};
+use crate::config::adapter::{self, ClientProgram, ImportedFile};
+use crate::config::document::{ConfigDocument, DocumentFormat};
+use crate::config::problem::{ConfigProblem, ConfigProblems};
 use crate::config::{layer, resolve};
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::report::{self, exit::Exit};
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::report::{self, exit::CommandExit};
 
 const EXAMPLES: &str = "\
 Looks for the files of Claude Desktop, Claude Code, Cursor, VS Code, Gemini CLI, Codex, Windsurf and
@@ -51,7 +51,7 @@ const ENDING: &str = "
 /// Find the servers of other programs and write one tsugi.yaml
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct InitArgs {
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "tsugi.yaml")]
     output: PathBuf,
@@ -72,20 +72,21 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let path = app.surroundings.directory.join(&args.output);
+pub(crate) fn run(app: &App, args: &InitArgs) -> Result<CommandExit, CommandFailure> {
+    let path = app.context.directory.join(&args.output);
     let imports = find(app);
     tell(app, &imports);
     if imports.is_empty() {
-        app.output.say(|paint| paint.faint("no file of another program was found; beginning with the built-in server"));
+        app.output
+            .message(|paint| paint.faint("no file of another program was found; beginning with the built-in server"));
     }
     let written = compose(app, &path, &imports);
     for (name, why) in &written.switched_off {
-        app.output.say(|paint| {
+        app.output.message(|paint| {
             format!("{} {name} is switched off: {why}; set it and take out `disabled: true`", paint.warning("warning:"))
         });
     }
-    let is_json = app.output.form() == Form::Json;
+    let is_json = app.output.form() == OutputFormat::Json;
     let mut saved = None;
     if args.dry_run && !is_json {
         app.output.data(&written.yaml)?;
@@ -98,33 +99,33 @@ pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
     }
     if is_json {
         // A file that has everything already is where it was.
-        let stays = || Saved { file: path.clone(), secrets: None };
+        let stays = || ImportFiles { file: path.clone(), secrets: None };
         let saved = if args.dry_run { None } else { Some(saved.unwrap_or_else(stays)) };
         let mut report = import::report(&imports, &written, saved.as_ref());
         report["clients"] = clients.into();
         app.output.json(&report)?;
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
 /// Every file that is found and can be read.
-fn find(app: &App) -> Vec<Imported> {
-    let home = app.surroundings.environment.filled("HOME").map(PathBuf::from);
-    let files = Client::find(&app.surroundings.directory, home.as_deref());
+fn find(app: &App) -> Vec<ImportedFile> {
+    let home = app.context.environment.filled("HOME").map(PathBuf::from);
+    let files = ClientProgram::find(&app.context.directory, home.as_deref());
     let mut imports = Vec::new();
     for (client, path) in files {
         let text = std::fs::read_to_string(&path)
-            .map_err(|error| Problem::new(format!("`{}` cannot be read: {error}", path.display())).into());
-        match text.and_then(|text| adapter::import(&path, text, Some(client), Some(&app.surroundings.directory))) {
+            .map_err(|error| ConfigProblem::new(format!("`{}` cannot be read: {error}", path.display())).into());
+        match text.and_then(|text| adapter::import(&path, text, Some(client), Some(&app.context.directory))) {
             Ok(imported) => imports.push(imported),
-            Err(problems) => app.output.say(|paint| report::warnings(&problems.0, paint)),
+            Err(problems) => app.output.message(|paint| report::warnings(&problems.0, paint)),
         }
     }
     imports
 }
 
 /// The new configuration, in which every server that is switched on can be used.
-fn compose(app: &App, path: &Path, imports: &[Imported]) -> Written {
+fn compose(app: &App, path: &Path, imports: &[ImportedFile]) -> ImportOutput {
     let judge = |server: &str, secrets: &str| judge(app, path, server, secrets);
     let mut written = write_judged(imports, &judge);
     if imports.iter().all(|imported| imported.count() == 0) {
@@ -135,42 +136,49 @@ fn compose(app: &App, path: &Path, imports: &[Imported]) -> Written {
 }
 
 /// Whether a server can be used as it is written, with the variables that are set now.
-fn judge(app: &App, path: &Path, server: &str, secrets: &str) -> Verdict {
-    let mut environment = app.surroundings.environment.clone();
+fn judge(app: &App, path: &Path, server: &str, secrets: &str) -> DraftVerdict {
+    let mut environment = app.context.environment.clone();
     let problems = match environment.add_file(secrets) {
-        Ok(()) => Document::parse(path, format!("servers:\n{server}"), Format::Yaml)
-            .map_err(Problems)
+        Ok(()) => ConfigDocument::parse(path, format!("servers:\n{server}"), DocumentFormat::Yaml)
+            .map_err(ConfigProblems)
             .and_then(|document| resolve::resolve(&document, &environment))
             .err(),
-        Err(fault) => Some(Problem::new(fault.to_string()).into()),
+        Err(fault) => Some(ConfigProblem::new(fault.to_string()).into()),
     };
     match problems {
-        None => Verdict::Usable,
+        None => DraftVerdict::Usable,
         Some(problems) => {
             let why: Vec<&str> = problems.0.iter().map(|problem| problem.message.as_str()).collect();
-            Verdict::Unusable(why.join("; "))
+            DraftVerdict::Unusable(why.join("; "))
         }
     }
 }
 
 /// Whether the file is there and has all that was found: then it stays, and only programs are pointed at it.
-fn is_there_already(app: &App, args: &Args, path: &Path, imports: &[Imported]) -> Result<bool, Failure> {
+fn is_there_already(app: &App, args: &InitArgs, path: &Path, imports: &[ImportedFile]) -> Result<bool, CommandFailure> {
     if !args.write_clients || args.force || !path.exists() {
         return Ok(false);
     }
-    let known = layer::read(path, &app.surroundings.environment)?.settings.servers;
+    let known = layer::read(path, &app.context.environment)?.settings.servers;
     let is_known =
         |name: &&str| known.iter().any(|server| server.name == **name || server.name.starts_with(&format!("{name}-")));
-    let missing: Vec<&str> = imports.iter().flat_map(Imported::names).filter(|name| !is_known(name)).collect();
+    let missing: Vec<&str> = imports.iter().flat_map(ImportedFile::names).filter(|name| !is_known(name)).collect();
     match missing.is_empty() {
         true => Ok(true),
-        false => Err(Failure::usage(format!("`{}` is there already, without {}", path.display(), missing.join(", ")))
-            .with_hint("add them with `tsugi add`, or write the file anew with --force")),
+        false => {
+            Err(CommandFailure::usage(format!("`{}` is there already, without {}", path.display(), missing.join(", ")))
+                .with_hint("add them with `tsugi add`, or write the file anew with --force"))
+        }
     }
 }
 
 /// Puts tsugi into each program's file, and gives what came of each. One that cannot be changed is said and left alone.
-fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) -> Result<Vec<Value>, Failure> {
+fn write_clients(
+    app: &App,
+    args: &InitArgs,
+    config: &Path,
+    imports: &[ImportedFile],
+) -> Result<Vec<Value>, CommandFailure> {
     let backups = backups(app)?;
     let mut clients = Vec::new();
     for imported in imports {
@@ -180,12 +188,12 @@ fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) ->
             true => Ok(()),
             false => backups
                 .change(path, program, &old, &new)
-                .map_err(|error| Problem::new(format!("`{}` cannot be changed: {error}", path.display()))),
+                .map_err(|error| ConfigProblem::new(format!("`{}` cannot be changed: {error}", path.display()))),
         });
         let is_pointed = changed.is_ok() && !args.dry_run;
         clients.push(json!({"program": imported.client.word(), "file": path, "pointed": is_pointed}));
         match changed {
-            Ok(()) => app.output.say(|paint| {
+            Ok(()) => app.output.message(|paint| {
                 let verb = if args.dry_run { "would point" } else { "pointed" };
                 format!(
                     "{} {program} at tsugi in {}: {}",
@@ -194,11 +202,11 @@ fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) ->
                     entry(imported.client, &way)
                 )
             }),
-            Err(problem) => app.output.say(|paint| report::warnings(&[problem], paint)),
+            Err(problem) => app.output.message(|paint| report::warnings(&[problem], paint)),
         }
     }
     if !imports.is_empty() && !args.dry_run {
-        app.output.say(|paint| {
+        app.output.message(|paint| {
             paint.faint("`tsugi restore` brings back what they had; restart the programs to have them read it")
         });
     }
@@ -206,33 +214,33 @@ fn write_clients(app: &App, args: &Args, config: &Path, imports: &[Imported]) ->
 }
 
 /// A program's file before and after.
-fn pointed(imported: &Imported, way: &Way) -> Result<(Vec<u8>, Vec<u8>), Problem> {
+fn pointed(imported: &ImportedFile, way: &TsugiEntry) -> Result<(Vec<u8>, Vec<u8>), ConfigProblem> {
     let path = &imported.path;
-    let unreadable = |why: String| Problem::new(format!("`{}` cannot be read: {why}", path.display()));
+    let unreadable = |why: String| ConfigProblem::new(format!("`{}` cannot be read: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    let document = Document::parse(path, text.clone(), imported.client.format());
-    let document = document.map_err(|problems| unreadable(Problems(problems).to_string()))?;
+    let document = ConfigDocument::parse(path, text.clone(), imported.client.format());
+    let document = document.map_err(|problems| unreadable(ConfigProblems(problems).to_string()))?;
     Ok((text.into_bytes(), point(&document, imported, way)?.into_bytes()))
 }
 
 /// How a program is to reach us. One of them can only start programs.
-fn way(app: &App, args: &Args, config: &Path, client: Client) -> Way {
-    if args.http && client != Client::ClaudeDesktop {
-        let settings = layer::read(config, &app.surroundings.environment).map(|resolved| resolved.settings);
+fn way(app: &App, args: &InitArgs, config: &Path, client: ClientProgram) -> TsugiEntry {
+    if args.http && client != ClientProgram::ClaudeDesktop {
+        let settings = layer::read(config, &app.context.environment).map(|resolved| resolved.settings);
         let listen =
             settings.map_or_else(|_| "127.0.0.1:7600".to_owned(), |settings| settings.gateway.listen.to_string());
-        return Way::Http(format!("http://{listen}/mcp"));
+        return TsugiEntry::Http(format!("http://{listen}/mcp"));
     }
     // Programs with windows do not know the search path of a shell.
     let program = std::env::current_exe().map_or_else(|_| "tsugi".to_owned(), |path| path.display().to_string());
-    Way::Stdio(program, vec!["stdio".to_owned(), "--config".to_owned(), config.display().to_string()])
+    TsugiEntry::Stdio(program, vec!["stdio".to_owned(), "--config".to_owned(), config.display().to_string()])
 }
 
 fn advise(app: &App, path: &Path) {
-    if let Err(problems) = layer::read(path, &app.surroundings.environment) {
-        app.output.say(|paint| report::warnings(&problems.0, paint));
+    if let Err(problems) = layer::read(path, &app.context.environment) {
+        app.output.message(|paint| report::warnings(&problems.0, paint));
     }
-    app.output.say(|paint| {
+    app.output.message(|paint| {
         paint.faint("next: `tsugi doctor` tries every server, `tsugi serve` offers them all at one address")
     });
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::app::App;
-use crate::arguments::{self, Members, Misfit};
 use crate::config::parse;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
+use crate::tool_arguments::{self, ArgumentError, ArgumentObject};
 
 /// The word that stands for standard input.
 const STDIN: &str = "-";
@@ -33,37 +33,37 @@ impl CallFlags {
     }
 
     /// The directories of `--root`, in full.
-    pub(crate) fn roots(&self, app: &App) -> Result<Vec<PathBuf>, Failure> {
+    pub(crate) fn roots(&self, app: &App) -> Result<Vec<PathBuf>, CommandFailure> {
         let full = |path: &PathBuf| {
-            let path = app.surroundings.directory.join(path);
+            let path = app.context.directory.join(path);
             std::fs::canonicalize(&path)
                 .ok()
                 .filter(|path| path.is_dir())
-                .ok_or_else(|| Failure::usage(format!("`{}` of --root is not a directory", path.display())))
+                .ok_or_else(|| CommandFailure::usage(format!("`{}` of --root is not a directory", path.display())))
         };
         self.roots.iter().map(full).collect()
     }
 
     /// The arguments given as JSON, with the flag or on stdin, and the words that are left.
-    pub(crate) fn split(&self, words: Vec<String>) -> Result<(Members, Vec<String>), Failure> {
-        let mut object = Members::default();
+    pub(crate) fn split(&self, words: Vec<String>) -> Result<(ArgumentObject, Vec<String>), CommandFailure> {
+        let mut object = ArgumentObject::default();
         for text in self.json.iter().filter(|text| !text.is_empty()) {
-            object.extend(arguments::from_json(text)?);
+            object.extend(tool_arguments::from_json(text)?);
         }
         let (stdin, words): (Vec<String>, Vec<String>) = words.into_iter().partition(|word| word == STDIN);
         if !stdin.is_empty() {
-            object.extend(arguments::from_json(&read_stdin()?)?);
+            object.extend(tool_arguments::from_json(&read_stdin()?)?);
         }
         Ok((object, words))
     }
 }
 
 /// All of standard input.
-pub(crate) fn read_stdin() -> Result<String, Failure> {
+pub(crate) fn read_stdin() -> Result<String, CommandFailure> {
     let mut text = String::new();
     match std::io::stdin().read_to_string(&mut text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(Failure::usage(format!("stdin cannot be read: {error}"))),
+        Err(error) => Err(CommandFailure::usage(format!("stdin cannot be read: {error}"))),
     }
 }
 
@@ -72,9 +72,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse::positive_duration(text).map_err(|expected| format!("expected {}", expected.what))
 }
 
-impl From<Misfit> for Failure {
-    fn from(misfit: Misfit) -> Self {
-        let failure = Failure::usage(misfit.message);
+impl From<ArgumentError> for CommandFailure {
+    fn from(misfit: ArgumentError) -> Self {
+        let failure = CommandFailure::usage(misfit.message);
         match misfit.hint {
             Some(hint) => failure.with_hint(hint),
             None => failure,

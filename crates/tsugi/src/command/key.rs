@@ -4,16 +4,16 @@ use std::time::SystemTime;
 
 use clap::Subcommand;
 use serde_json::json;
-use tsugi_gateway::guard::api_key::{Key, Role};
+use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 
 use crate::app::App;
-use crate::args::NoServers;
+use crate::cli::NoServerFlags;
 use crate::config::{layer, parse};
-use crate::failure::Failure;
-use crate::keys::{KeyFile, Keys, StoredKey};
-use crate::output::Form;
-use crate::output::table::Table;
-use crate::report::exit::Exit;
+use crate::failure::CommandFailure;
+use crate::key_file::{KeyFile, KeyFileContent, StoredKey};
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
+use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,20 +28,20 @@ As soon as there is a key, every caller of `tsugi serve` needs one; a running ga
 /// Make, list and revoke the keys with which callers come in
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct KeyArgs {
     #[command(flatten)]
-    _no_servers: NoServers,
+    _no_servers: NoServerFlags,
     #[command(subcommand)]
-    order: Order,
+    order: KeyCommand,
     /// Print data only
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum Order {
+enum KeyCommand {
     /// Make a key and print it; only its hash is kept
-    Add(Add),
+    Add(AddKeyArgs),
     /// List the keys
     List,
     /// Take a key back
@@ -52,7 +52,7 @@ enum Order {
 }
 
 #[derive(Debug, clap::Args)]
-struct Add {
+struct AddKeyArgs {
     /// Whose key it is; appears in logs
     name: String,
     /// It may also control servers
@@ -87,40 +87,40 @@ fn positive<T: std::str::FromStr + Default + PartialEq>(text: &str) -> Result<T,
     parse::positive(text).map_err(|expected| format!("expected {}", expected.what))
 }
 
-pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let no_home = || Failure::usage("there is no state directory: neither XDG_STATE_HOME nor HOME is set");
+pub(crate) fn run(app: &App, args: &KeyArgs) -> Result<CommandExit, CommandFailure> {
+    let no_home = || CommandFailure::usage("there is no state directory: neither XDG_STATE_HOME nor HOME is set");
     let file = app.key_file().ok_or_else(no_home)?;
     match &args.order {
-        Order::Add(order) => add(app, &file, order)?,
-        Order::List => list(app, &file.read()?)?,
-        Order::Revoke { name } => revoke(app, &file, name)?,
+        KeyCommand::Add(order) => add(app, &file, order)?,
+        KeyCommand::List => list(app, &file.read()?)?,
+        KeyCommand::Revoke { name } => revoke(app, &file, name)?,
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
-fn add(app: &App, file: &KeyFile, order: &Add) -> Result<(), Failure> {
-    let (secret, key) = Key::generate(&order.name);
+fn add(app: &App, file: &KeyFile, order: &AddKeyArgs) -> Result<(), CommandFailure> {
+    let (secret, key) = ApiKey::generate(&order.name);
     let stored = order.stored(&key);
     if !order.print {
         expect_free(app, &order.name)?;
         file.change(|keys| insert(keys, stored.clone()))?;
     }
     match app.output.form() {
-        Form::Json => app.output.json(&json!({"name": stored.name, "key": secret, "hash": stored.hash}))?,
-        Form::Text => {
+        OutputFormat::Json => app.output.json(&json!({"name": stored.name, "key": secret, "hash": stored.hash}))?,
+        OutputFormat::Text => {
             app.output.data(&secret)?;
             let told = match order.print {
                 true => format!("its hash: {}", stored.hash),
                 false => "this is the only time it is shown; only its hash is kept".to_owned(),
             };
-            app.output.say(|paint| paint.faint(told));
+            app.output.message(|paint| paint.faint(told));
         }
     }
     Ok(())
 }
 
-impl Add {
-    fn stored(&self, key: &Key) -> StoredKey {
+impl AddKeyArgs {
+    fn stored(&self, key: &ApiKey) -> StoredKey {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         StoredKey {
             name: self.name.clone(),
@@ -137,41 +137,41 @@ impl Add {
 }
 
 /// Calls carry a key's name and nothing else of it, so two keys of one name could not be told apart.
-fn expect_free(app: &App, name: &str) -> Result<(), Failure> {
+fn expect_free(app: &App, name: &str) -> Result<(), CommandFailure> {
     // A configuration that cannot be read is a matter for `tsugi check`; a gateway goes by the same rule.
-    let Ok(loaded) = layer::load(&app.wish(), &app.surroundings) else { return Ok(()) };
+    let Ok(loaded) = layer::load(&app.wish(), &app.context) else { return Ok(()) };
     if loaded.settings.gateway.auth.knows(name) {
         let message = format!("the configuration has a key named `{name}` already");
-        return Err(Failure::usage(message).with_hint("choose another name, or take it out of `gateway.auth`"));
+        return Err(CommandFailure::usage(message).with_hint("choose another name, or take it out of `gateway.auth`"));
     }
     Ok(())
 }
 
-fn insert(keys: &mut Keys, key: StoredKey) -> Result<(), Failure> {
+fn insert(keys: &mut KeyFileContent, key: StoredKey) -> Result<(), CommandFailure> {
     if keys.keys.iter().any(|known| known.name == key.name) {
         let hint = format!("take the old one back first: tsugi key revoke {}", key.name);
-        return Err(Failure::usage(format!("there is a key named `{}` already", key.name)).with_hint(hint));
+        return Err(CommandFailure::usage(format!("there is a key named `{}` already", key.name)).with_hint(hint));
     }
     keys.keys.push(key);
     Ok(())
 }
 
-fn revoke(app: &App, file: &KeyFile, name: &str) -> Result<(), Failure> {
+fn revoke(app: &App, file: &KeyFile, name: &str) -> Result<(), CommandFailure> {
     file.change(|keys| {
         let before = keys.keys.len();
         keys.keys.retain(|key| key.name != name);
         let is_gone = keys.keys.len() < before;
-        is_gone.then_some(()).ok_or_else(|| Failure::usage(format!("there is no key named `{name}`")))
+        is_gone.then_some(()).ok_or_else(|| CommandFailure::usage(format!("there is no key named `{name}`")))
     })?;
-    app.output.say(|_| format!("the key `{name}` opens nothing any more"));
+    app.output.message(|_| format!("the key `{name}` opens nothing any more"));
     Ok(())
 }
 
 fn role(key: &StoredKey) -> &'static str {
     match key.role() {
-        Role::Admin => "admin",
-        Role::User => "user",
-        Role::Reader => "read-only",
+        KeyRole::Admin => "admin",
+        KeyRole::User => "user",
+        KeyRole::Reader => "read-only",
     }
 }
 
@@ -179,11 +179,11 @@ fn number(limit: Option<impl ToString>) -> String {
     limit.map(|calls| calls.to_string()).unwrap_or_default()
 }
 
-fn list(app: &App, keys: &Keys) -> Result<(), Failure> {
-    if app.output.form() == Form::Json {
+fn list(app: &App, keys: &KeyFileContent) -> Result<(), CommandFailure> {
+    if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(keys)?);
     }
-    let mut table = Table::new(["name", "role", "allow", "deny", "per minute", "in flight"]);
+    let mut table = TextTable::new(["name", "role", "allow", "deny", "per minute", "in flight"]);
     for key in &keys.keys {
         table.row([
             key.name.clone(),

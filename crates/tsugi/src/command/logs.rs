@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::control::{Remote, Which};
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::report::exit::Exit;
+use crate::failure::CommandFailure;
+use crate::gateway_client::{GatewayClient, GatewayFlags};
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 /// How often to look for more.
 const INTERVAL: Duration = Duration::from_millis(300);
@@ -26,7 +26,7 @@ Examples:
 /// Show what a server of a running gateway wrote to its standard error
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct LogsArgs {
     /// The server
     #[arg(value_name = "SERVER")]
     name: String,
@@ -37,32 +37,32 @@ pub(crate) struct Args {
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
-    which: Which,
+    which: GatewayFlags,
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let remote = Remote::of(app, &args.which)?;
+pub(crate) async fn run(app: &App, args: &LogsArgs) -> Result<CommandExit, CommandFailure> {
+    let remote = GatewayClient::of(app, &args.which)?;
     if args.follow {
         return follow(app, args, &remote).await;
     }
     let answer = ask(&remote, args, args.lines).await?;
     match app.output.form() {
-        Form::Json => app.output.json(&answer)?,
-        Form::Text => {
+        OutputFormat::Json => app.output.json(&answer)?,
+        OutputFormat::Text => {
             let lines = lines(&answer);
             lines.iter().try_for_each(|line| app.output.data(line))?;
             if lines.is_empty() {
-                app.output.say(|_| format!("{} has written nothing to its standard error", args.name));
+                app.output.message(|_| format!("{} has written nothing to its standard error", args.name));
             }
         }
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
-async fn ask(remote: &Remote, args: &Args, lines: usize) -> Result<Value, Failure> {
+async fn ask(remote: &GatewayClient, args: &LogsArgs, lines: usize) -> Result<Value, CommandFailure> {
     remote.get(&["servers", &args.name, "logs"], &format!("lines={lines}")).await
 }
 
@@ -70,7 +70,7 @@ fn lines(answer: &Value) -> Vec<String> {
     answer["lines"].as_array().into_iter().flatten().filter_map(|line| line.as_str().map(str::to_owned)).collect()
 }
 
-async fn follow(app: &App, args: &Args, remote: &Remote) -> Result<Exit, Failure> {
+async fn follow(app: &App, args: &LogsArgs, remote: &GatewayClient) -> Result<CommandExit, CommandFailure> {
     let mut seen = lines(&ask(remote, args, WINDOW.max(args.lines)).await?);
     print(app, &seen[seen.len().saturating_sub(args.lines)..])?;
     loop {
@@ -81,11 +81,11 @@ async fn follow(app: &App, args: &Args, remote: &Remote) -> Result<Exit, Failure
     }
 }
 
-fn print(app: &App, lines: &[String]) -> Result<(), Failure> {
+fn print(app: &App, lines: &[String]) -> Result<(), CommandFailure> {
     for line in lines {
         match app.output.form() {
-            Form::Json => app.output.json(&serde_json::json!({"line": line}))?,
-            Form::Text => app.output.data(line)?,
+            OutputFormat::Json => app.output.json(&serde_json::json!({"line": line}))?,
+            OutputFormat::Text => app.output.data(line)?,
         }
     }
     Ok(())

@@ -2,27 +2,27 @@
 
 use serde_json::{Map, Value, json};
 use tsugi_protocol::answer::Call;
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::mcp::prompt::Prompt;
+use tsugi_protocol::mcp::prompt::PromptDescription;
 
 use super::input::CallFlags;
-use super::show::{self, Reader};
+use super::result_text::{self, ResultReader};
 use crate::app::App;
-use crate::arguments::{Arguments, Members, Missing, Written, kind_of};
-use crate::failure::Failure;
-use crate::find::{Found, Thing, find};
-use crate::output::Form;
-use crate::report::exit::Exit;
-use crate::talk::Talk;
-use crate::terminal::{self, form::Field};
+use crate::failure::CommandFailure;
+use crate::interactive_call::InteractiveCall;
+use crate::locate::{LocatedOffer, OfferKind, locate};
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
+use crate::terminal::{self, form::FormField};
+use crate::tool_arguments::{ArgumentObject, ArgumentValue, MissingArgument, ToolArguments, kind_of};
 
 /// Render a prompt, like a slash command
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tsugi prompt demo/explain-bmi bmi=22.86\n  tsugi prompt explain-bmi bmi=31 reader=\"a child\" --json"
 )]
-pub(crate) struct Args {
+pub(crate) struct PromptArgs {
     /// The prompt: its name, or server/name
     prompt: String,
     /// Its arguments; `-` reads them from stdin as a JSON object
@@ -32,34 +32,39 @@ pub(crate) struct Args {
     flags: CallFlags,
 }
 
-impl Args {
+impl PromptArgs {
     /// Whether only data is to be printed.
     pub(crate) fn is_json(&self) -> bool {
         self.flags.is_json()
     }
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: PromptArgs) -> Result<CommandExit, CommandFailure> {
     let (object, words) = args.flags.split(args.arguments)?;
     let roots = args.flags.roots(app)?;
     let loaded = app.configuration()?;
     let word = args.prompt.trim_start_matches('/');
-    let found = find(app, &loaded, Thing::Prompt, word, &roots).await?;
-    let talk = Talk::new(app).with_roots(roots).with_timeout(args.flags.timeout);
+    let found = locate(app, &loaded, OfferKind::Prompt, word, &roots).await?;
+    let talk = InteractiveCall::new(app).with_roots(roots).with_timeout(args.flags.timeout);
     let arguments = complete(&talk, &found, object, &words).await?;
-    let params = Object::from(json!({"name": found.name, "arguments": texts(&arguments)?}));
-    let complete = talk.finish(&found.server, &found.subject(), Call::new(Method::PromptsGet, params)).await?;
+    let params = JsonObject::from(json!({"name": found.name, "arguments": texts(&arguments)?}));
+    let complete = talk.run_to_result(&found.server, &found.subject(), Call::new(Method::PromptsGet, params)).await?;
     match app.output.form() {
-        Form::Json => app.output.data(complete.body.raw().as_str())?,
-        Form::Text => app.output.data(&messages(&complete.body, Reader::of(&app.output)))?,
+        OutputFormat::Json => app.output.data(complete.body.raw().as_str())?,
+        OutputFormat::Text => app.output.data(&messages(&complete.body, ResultReader::of(&app.output)))?,
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
 /// The arguments, with what was missing asked for.
-async fn complete(talk: &Talk<'_>, found: &Found, mut object: Members, words: &[String]) -> Result<Members, Failure> {
+async fn complete(
+    talk: &InteractiveCall<'_>,
+    found: &LocatedOffer,
+    mut object: ArgumentObject,
+    words: &[String],
+) -> Result<ArgumentObject, CommandFailure> {
     let prompt = found.catalog.prompts.items.iter().find(|prompt| prompt.name() == found.name);
-    let arguments = Arguments::new(prompt.map(schema_of).unwrap_or_default());
+    let arguments = ToolArguments::new(prompt.map(schema_of).unwrap_or_default());
     object.extend(arguments.read(words)?);
     let missing = arguments.missing(&object);
     if missing.is_empty() {
@@ -68,30 +73,30 @@ async fn complete(talk: &Talk<'_>, found: &Found, mut object: Members, words: &[
     if !talk.is_interactive() {
         return Err(super::call::lacking(&found.subject(), &missing));
     }
-    let field = |missing: Missing| Field { name: missing.name, shape: missing.shape, is_required: true };
-    let fields: Vec<Field> = missing.into_iter().map(field).collect();
+    let field = |missing: MissingArgument| FormField { name: missing.name, shape: missing.shape, is_required: true };
+    let fields: Vec<FormField> = missing.into_iter().map(field).collect();
     object.extend(terminal::blocking(move || terminal::ask(&fields)).await?.into());
     Ok(object)
 }
 
 /// The arguments as text, which is all that MCP knows for prompts: a number is sent as it was written.
-fn texts(arguments: &Members) -> Result<Map<String, Value>, Failure> {
+fn texts(arguments: &ArgumentObject) -> Result<Map<String, Value>, CommandFailure> {
     arguments.iter().map(|(name, value)| Ok((name.to_owned(), text(name, value)?.into()))).collect()
 }
 
-fn text(name: &str, value: &Written) -> Result<String, Failure> {
+fn text(name: &str, value: &ArgumentValue) -> Result<String, CommandFailure> {
     match value.to_value() {
         Value::String(text) => Ok(text),
         Value::Number(_) | Value::Bool(_) => Ok(value.to_raw().to_string()),
         other => {
             let message = format!("`{name}` must be text, and this is {}", kind_of(&other));
-            Err(Failure::usage(message).with_hint("the arguments of prompts are texts"))
+            Err(CommandFailure::usage(message).with_hint("the arguments of prompts are texts"))
         }
     }
 }
 
 /// A prompt's arguments as a schema: all of them are text.
-fn schema_of(prompt: &Prompt) -> Value {
+fn schema_of(prompt: &PromptDescription) -> Value {
     let arguments = prompt.arguments();
     let property = |argument: &tsugi_protocol::mcp::prompt::PromptArgument| {
         let mut property = json!({"type": "string"});
@@ -107,10 +112,10 @@ fn schema_of(prompt: &Prompt) -> Value {
 }
 
 /// The text of the messages; who speaks is said only where several do.
-fn messages(body: &Object, reader: Reader) -> String {
-    let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to_shown().ok()).unwrap_or_default();
+fn messages(body: &JsonObject, reader: ResultReader) -> String {
+    let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to_lossy().ok()).unwrap_or_default();
     let is_alone = messages.iter().all(|message| message["role"] == "user");
-    let shown = |block: &Value| show::text_of_block(block, reader);
+    let shown = |block: &Value| result_text::text_of_block(block, reader);
     let text = |message: &Value| {
         let content = match &message["content"] {
             Value::Array(blocks) => blocks.iter().map(shown).collect::<Vec<_>>().join("\n"),
@@ -126,12 +131,12 @@ mod tests {
     use super::*;
 
     fn shown(messages: Value) -> String {
-        super::messages(&Object::from(json!({"messages": messages})), Reader::Person)
+        super::messages(&JsonObject::from(json!({"messages": messages})), ResultReader::Person)
     }
 
     #[test]
     fn arguments_are_texts_and_what_has_none_is_refused() {
-        let sent = |text: &str| texts(&crate::arguments::from_json(text).unwrap()).ok().map(Value::Object);
+        let sent = |text: &str| texts(&crate::tool_arguments::from_json(text).unwrap()).ok().map(Value::Object);
         assert_eq!(
             sent(r#"{"a b": 5, "c": 1.50, "d": true, "e": "x"}"#),
             Some(json!({"a b": "5", "c": "1.50", "d": "true", "e": "x"}))

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
-use tsugi_protocol::answer::{Call, Complete};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{Call, CompletedResult};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
 
 use super::input::duration;
-use super::show;
+use super::result_text;
 use crate::app::App;
-use crate::failure::Failure;
-use crate::find::reach_all;
-use crate::output::Form;
-use crate::report::exit::Exit;
-use crate::talk::Talk;
+use crate::failure::CommandFailure;
+use crate::interactive_call::InteractiveCall;
+use crate::locate::reach_all;
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 /// Read a resource
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Binary contents are written as they are into a pipe or a file, and only named on a terminal.\n\nExamples:\n  tsugi read demo://about\n  tsugi read --server files file:///tmp/picture.png > picture.png"
 )]
-pub(crate) struct Args {
+pub(crate) struct ReadArgs {
     /// Its address
     uri: String,
     /// Print the raw MCP result and nothing else
@@ -34,16 +34,16 @@ pub(crate) struct Args {
     timeout: Option<std::time::Duration>,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: ReadArgs) -> Result<CommandExit, CommandFailure> {
     let loaded = app.configuration()?;
     let (ready, _) = reach_all(app, &loaded, |catalog| lists(catalog, &args.uri) || fits(catalog, &args.uri)).await?;
-    let talk = Talk::new(app).with_timeout(args.timeout);
+    let talk = InteractiveCall::new(app).with_timeout(args.timeout);
     let complete = read(&talk, &holders(&ready, &args.uri), &args.uri).await?;
     match app.output.form() {
-        Form::Json => app.output.data(complete.body.raw().as_str())?,
-        Form::Text => print(app, &complete.body)?,
+        OutputFormat::Json => app.output.data(complete.body.raw().as_str())?,
+        OutputFormat::Text => print(app, &complete.body)?,
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
 /// The servers to ask, the likeliest first: those that list the address, then those with a template of the same
@@ -75,27 +75,28 @@ fn begins_alike(template: &str, uri: &str) -> bool {
 }
 
 /// Asks one after the other; reading changes nothing, so asking the wrong one does no harm.
-async fn read(talk: &Talk<'_>, servers: &[Server], uri: &str) -> Result<Complete, Failure> {
+async fn read(talk: &InteractiveCall<'_>, servers: &[Server], uri: &str) -> Result<CompletedResult, CommandFailure> {
     let mut failure = None;
     for server in servers {
-        let call = Call::new(Method::ResourcesRead, Object::from(json!({"uri": uri})));
+        let call = Call::new(Method::ResourcesRead, JsonObject::from(json!({"uri": uri})));
         let subject = format!("{}: {uri}", server.name());
-        match talk.finish(server, &subject, call).await {
+        match talk.run_to_result(server, &subject, call).await {
             Ok(complete) => return Ok(complete),
-            Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+            Err(CommandFailure::Interrupted) => return Err(CommandFailure::Interrupted),
             Err(first) => _ = failure.get_or_insert(first),
         }
     }
-    Err(failure
-        .unwrap_or_else(|| Failure::usage("no server has resources").with_hint("`tsugi servers` shows how they stand")))
+    Err(failure.unwrap_or_else(|| {
+        CommandFailure::usage("no server has resources").with_hint("`tsugi servers` shows how they stand")
+    }))
 }
 
-fn print(app: &App, body: &Object) -> Result<(), Failure> {
-    let parts: Vec<Value> = body.get("contents").and_then(|contents| contents.to_shown().ok()).unwrap_or_default();
+fn print(app: &App, body: &JsonObject) -> Result<(), CommandFailure> {
+    let parts: Vec<Value> = body.get("contents").and_then(|contents| contents.to_lossy().ok()).unwrap_or_default();
     for part in &parts {
-        match show::bytes_of_contents(part).filter(|_| !app.output.is_data_watched()) {
+        match result_text::bytes_of_contents(part).filter(|_| !app.output.is_data_watched()) {
             Some(bytes) => app.output.bytes(&bytes)?,
-            None => app.output.data(&show::text_of_contents(part))?,
+            None => app.output.data(&result_text::text_of_contents(part))?,
         }
     }
     Ok(())

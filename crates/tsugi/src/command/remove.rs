@@ -4,16 +4,16 @@ use serde_json::json;
 
 use super::add::place;
 use crate::app::App;
+use crate::atomic_file;
 use crate::config::{edit, file};
-use crate::failure::Failure;
-use crate::files;
-use crate::output::Form;
-use crate::report::exit::Exit;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 /// Remove a server from the configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Comments and the order of the file stay.\n\nExamples:\n  tsugi remove files")]
-pub(crate) struct Args {
+pub(crate) struct RemoveArgs {
     /// The server
     name: String,
     /// Print data only
@@ -21,15 +21,15 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(app: &App, args: &RemoveArgs) -> Result<CommandExit, CommandFailure> {
     let path = place(app);
     let text = edit::remove(&file::read(&path)?, &args.name)?;
-    files::replace(&path, text.as_bytes()).map_err(|error| files::unwritable(&path, &error))?;
+    atomic_file::replace(&path, text.as_bytes()).map_err(|error| atomic_file::unwritable(&path, &error))?;
     match app.output.form() {
-        Form::Json => app.output.json(&json!({"removed": args.name, "file": path}))?,
-        Form::Text => {
-            app.output.say(|paint| format!("{} {} from {}", paint.good("removed"), args.name, path.display()));
+        OutputFormat::Json => app.output.json(&json!({"removed": args.name, "file": path}))?,
+        OutputFormat::Text => {
+            app.output.message(|paint| format!("{} {} from {}", paint.good("removed"), args.name, path.display()));
         }
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }

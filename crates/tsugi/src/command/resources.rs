@@ -1,28 +1,28 @@
 //! `tsugi resources`: what there is to read, and the patterns of what could be.
 
 use serde_json::{Value, json};
-use tsugi_protocol::mcp::resource::Resource;
+use tsugi_protocol::mcp::resource::ResourceDescription;
 
 use super::first_line;
 use crate::app::App;
-use crate::failure::Failure;
-use crate::find::reach_all;
-use crate::output::Form;
-use crate::output::table::Table;
-use crate::report::exit::Exit;
+use crate::failure::CommandFailure;
+use crate::locate::reach_all;
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
+use crate::report::exit::CommandExit;
 
 /// List the resources and resource templates of the servers
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Addresses with {braces} are templates: fill them in to read one.\n\nExamples:\n  tsugi resources\n  tsugi read demo://about\n  tsugi read demo://bmi/70/1.75"
 )]
-pub(crate) struct Args {
+pub(crate) struct ResourcesArgs {
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, _: &ResourcesArgs) -> Result<CommandExit, CommandFailure> {
     let loaded = app.configuration()?;
     let (ready, exit) = reach_all(app, &loaded, |_| true).await?;
     let (mut resources, mut templates) = (Vec::new(), Vec::new());
@@ -31,11 +31,11 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
         templates.extend(catalog.templates.items.iter().map(|template| (server.name(), template)));
     }
     match app.output.form() {
-        Form::Json => {
+        OutputFormat::Json => {
             app.output.json(&json!({"resources": described(&resources), "resourceTemplates": described(&templates)}))?
         }
-        Form::Text => {
-            let mut table = Table::new(["server", "uri", "name", "type", "description"]);
+        OutputFormat::Text => {
+            let mut table = TextTable::new(["server", "uri", "name", "type", "description"]);
             for (server, resource) in resources.iter().chain(&templates) {
                 table.row([
                     (*server).to_owned(),
@@ -51,9 +51,9 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn described(resources: &[(&str, &Resource)]) -> Vec<Value> {
-    let describe = |(server, resource): &(&str, &Resource)| {
-        let mut described: Value = resource.object().raw().to_shown().unwrap_or_default();
+fn described(resources: &[(&str, &ResourceDescription)]) -> Vec<Value> {
+    let describe = |(server, resource): &(&str, &ResourceDescription)| {
+        let mut described: Value = resource.object().raw().to_lossy().unwrap_or_default();
         described["server"] = (*server).into();
         described
     };

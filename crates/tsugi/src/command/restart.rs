@@ -5,20 +5,20 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::control::{PATIENCE, Remote, Which};
-use crate::failure::{Failure, printable};
-use crate::output::Form;
-use crate::report::exit::Exit;
+use crate::failure::{CommandFailure, printable};
+use crate::gateway_client::{GatewayClient, GatewayFlags, PATIENCE};
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 /// Stop a server of a running gateway and start it again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tsugi restart files")]
-pub(crate) struct Args {
+pub(crate) struct RestartArgs {
     /// The server
     #[arg(value_name = "SERVER")]
     name: String,
     #[command(flatten)]
-    which: Which,
+    which: GatewayFlags,
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
@@ -27,25 +27,25 @@ pub(crate) struct Args {
 /// How often to look whether it is there.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let remote = Remote::of(app, &args.which)?;
+pub(crate) async fn run(app: &App, args: &RestartArgs) -> Result<CommandExit, CommandFailure> {
+    let remote = GatewayClient::of(app, &args.which)?;
     let mut answer = remote.post(&["servers", &args.name, "restart"]).await?;
     let server = settled(&remote, &args.name, answer["server"].take()).await?;
     let state = server["state"].as_str().unwrap_or_default().to_owned();
     let why = server["fault"]["message"].as_str().map(|why| format!(": {}", printable(why)));
     answer["server"] = server;
     match app.output.form() {
-        Form::Json => app.output.json(&answer)?,
-        Form::Text => app.output.say(|_| match is_trouble(&state) {
+        OutputFormat::Json => app.output.json(&answer)?,
+        OutputFormat::Text => app.output.message(|_| match is_trouble(&state) {
             true => format!("{}: {state}{}", args.name, why.unwrap_or_default()),
             false => format!("{}: {state}", args.name),
         }),
     }
-    Ok(if is_trouble(&state) { Exit::Unreachable } else { Exit::Success })
+    Ok(if is_trouble(&state) { CommandExit::Unreachable } else { CommandExit::Success })
 }
 
 /// The server once it is connected, or once it is known why not. One that takes its time is shown as it is by then.
-async fn settled(remote: &Remote, name: &str, mut server: Value) -> Result<Value, Failure> {
+async fn settled(remote: &GatewayClient, name: &str, mut server: Value) -> Result<Value, CommandFailure> {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while matches!(server["state"].as_str(), Some("connecting" | "initializing" | "draining")) {
         if tokio::time::Instant::now() >= deadline {

@@ -1,7 +1,7 @@
 //! `tsugi serve`: every configured server behind one address, until someone asks it to stop.
 
 pub(super) mod clients;
-mod doorkeeper;
+mod key_watcher;
 pub(super) mod plan;
 mod reload;
 pub(super) mod signals;
@@ -18,27 +18,29 @@ use parking_lot::RwLock;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tsugi_client::catalog::Catalog;
-use tsugi_client::connection::state::State;
-use tsugi_client::{Manager, Server, Start};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::{Config, Gateway, Handle, Hub, StartError};
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_client::{Manager, Server, StartPolicy};
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, StartError};
 use tsugi_protocol::answer::Fault;
 
-use crate::app::gateway::{self, keep::Keeper, offered::Offered, offered::Terms};
+use crate::app::gateway::{
+    self, configured_backend::ConfiguredBackend, configured_backend::PostedServerTerms, persist::ServerPersistence,
+};
 use crate::app::{App, profile_of_gateway};
-use crate::config::layer::Loaded;
+use crate::config::layer::LoadedConfig;
 use crate::config::parse;
-use crate::config::problem::Problem;
-use crate::failure::{Failure, warning};
-use crate::output::Form;
+use crate::config::problem::ConfigProblem;
+use crate::failure::{CommandFailure, warning};
+use crate::output::OutputFormat;
 use crate::report;
-use crate::report::exit::Exit;
-use clients::Clients;
-use doorkeeper::Doorkeeper;
-use plan::Plan;
-use reload::Coming;
-use signals::{Signals, Wish};
-use source::Source;
+use crate::report::exit::CommandExit;
+use clients::ClientSetup;
+use key_watcher::KeyWatcher;
+use plan::GatewayPlan;
+use reload::PendingReload;
+use signals::{ServiceSignals, SignalAction};
+use source::ConfigSource;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +53,7 @@ Examples:
 /// Offer the servers to MCP clients, REST callers and agents at one address
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// Where to listen, such as 127.0.0.1:7600 or 7600; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
@@ -70,9 +72,9 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     parse::address(text).map_err(|expected| format!("expected {}", expected.what))
 }
 
-impl Args {
+impl ServeArgs {
     /// Puts what was said on the command line over what is written.
-    fn over(&self, mut loaded: Loaded) -> Loaded {
+    fn over(&self, mut loaded: LoadedConfig) -> LoadedConfig {
         let gateway = &mut loaded.settings.gateway;
         gateway.listen = self.listen.unwrap_or(gateway.listen);
         gateway.insecure |= self.insecure;
@@ -81,51 +83,51 @@ impl Args {
 }
 
 /// A server that is being connected, and what came of it.
-type Arrival = BoxFuture<'static, (Server, Result<Arc<Catalog>, Fault>)>;
+type ServerArrival = BoxFuture<'static, (Server, Result<Arc<Catalog>, Fault>)>;
 
 /// A gateway that runs.
-struct Running<'a> {
+struct RunningGateway<'a> {
     app: &'a App,
-    args: &'a Args,
-    loaded: Loaded,
+    args: &'a ServeArgs,
+    loaded: LoadedConfig,
     manager: Manager,
     hub: Hub,
-    guard: Arc<Guard>,
-    handle: Handle,
-    doorkeeper: Doorkeeper,
-    arrivals: FuturesUnordered<Arrival>,
+    guard: Arc<AccessGuard>,
+    handle: GatewayHandle,
+    doorkeeper: KeyWatcher,
+    arrivals: FuturesUnordered<ServerArrival>,
     /// Writes down servers that are added and removed over HTTP.
-    keeper: Arc<Keeper>,
+    keeper: Arc<ServerPersistence>,
     /// What holds for servers that are added over HTTP.
-    terms: Arc<RwLock<Terms>>,
+    terms: Arc<RwLock<PostedServerTerms>>,
     /// Settings that will hold as soon as their servers are ready.
-    coming: Option<Coming>,
+    coming: Option<PendingReload>,
     /// Settings that could not be taken over. They may be tried again as they are.
-    refused: Option<Loaded>,
+    refused: Option<LoadedConfig>,
 }
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, CommandFailure> {
     tsugi_process::return_large_blocks();
-    let mut signals = Signals::listen()?;
+    let mut signals = ServiceSignals::listen()?;
     let loaded = app.configuration()?;
-    let mut source = Source::watch(app, &loaded);
-    let mut running = Running::start(app, args, args.over(loaded)).await?;
+    let mut source = ConfigSource::watch(app, &loaded);
+    let mut running = RunningGateway::start(app, args, args.over(loaded)).await?;
     // Processes that an earlier run left when it was killed with its guardians.
     tokio::task::spawn_blocking(tsugi_process::sweep_strays);
-    running.welcome();
-    running.announce()?;
+    running.print_welcome();
+    running.print_address()?;
     running.manager.let_start();
     let mut is_tidied = false;
     loop {
         tokio::select! {
             wish = signals.next() => match wish {
-                Wish::Stop => return Ok(running.stop(&mut signals).await),
-                Wish::Reload => running.reread(&mut source),
+                SignalAction::Stop => return Ok(running.stop(&mut signals).await),
+                SignalAction::Reload => running.reread(&mut source),
             },
             change = source.next() => running.take(change),
             () = running.doorkeeper.changed() => running.replace_keys(),
             Some((server, arrived)) = running.arrivals.next() => {
-                running.note_arrival(server, arrived);
+                running.handle_arrival(server, arrived);
                 if running.arrivals.is_empty() && !is_tidied {
                     is_tidied = true;
                     tokio::spawn(forget_rare_code());
@@ -151,26 +153,30 @@ async fn forget_rare_code() {
     }
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningGateway<'a> {
     /// Listens, and has the servers start in the background.
-    async fn start(app: &'a App, args: &'a Args, loaded: Loaded) -> Result<Self, Failure> {
-        let doorkeeper = Doorkeeper::new(app)?;
+    async fn start(app: &'a App, args: &'a ServeArgs, loaded: LoadedConfig) -> Result<Self, CommandFailure> {
+        let doorkeeper = KeyWatcher::new(app)?;
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
-        let plan = Plan::make(app, &loaded, &manager, None)?;
+        let plan = GatewayPlan::make(app, &loaded, &manager, None)?;
         let mut config = gateway::config(&loaded.settings, doorkeeper.keys(app, &loaded.settings)?);
-        inherit(&mut config)?;
-        expect_free(&config)?;
+        take_inherited_socket(&mut config)?;
+        check_address_free(&config)?;
         manager.hold_back();
         manager.reconcile(plan.servers);
-        let guard = Arc::new(Guard::new(&config).with_tokens(app.boards.clone()));
+        let guard = Arc::new(AccessGuard::new(&config).with_tokens(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
-        let terms = Arc::new(RwLock::new(Terms::of(&loaded.settings)));
-        let keeper = Arc::new(Keeper::new(app, &loaded));
-        let offered =
-            Offered { hub: hub.clone(), terms: terms.clone(), boards: app.boards.clone(), keeper: keeper.clone() };
-        let handle = Gateway::serve(config, Arc::new(offered)).await.map_err(not_started)?;
+        let terms = Arc::new(RwLock::new(PostedServerTerms::of(&loaded.settings)));
+        let keeper = Arc::new(ServerPersistence::new(app, &loaded));
+        let offered = ConfiguredBackend {
+            hub: hub.clone(),
+            terms: terms.clone(),
+            boards: app.boards.clone(),
+            keeper: keeper.clone(),
+        };
+        let handle = Gateway::serve(config, Arc::new(offered)).await.map_err(start_failure)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
-        Ok(Running {
+        Ok(RunningGateway {
             app,
             args,
             loaded,
@@ -187,16 +193,16 @@ impl<'a> Running<'a> {
         })
     }
 
-    fn welcome(&self) {
-        let clients = Clients {
+    fn print_welcome(&self) {
+        let clients = ClientSetup {
             url: format!("{}/mcp", self.handle.url()),
             config: self.loaded.origin.path().map(|path| path.display().to_string()),
             has_keys: self.doorkeeper.asks_for_keys(),
         };
         if self.app.common.quiet {
-            return self.app.output.say(|_| format!("listening on {}", self.handle.url()));
+            return self.app.output.message(|_| format!("listening on {}", self.handle.url()));
         }
-        self.app.output.say(|paint| {
+        self.app.output.message(|paint| {
             let text = if self.args.print_clients { clients.in_full(paint) } else { clients.in_short(paint) };
             let page = match self.loaded.settings.gateway.dashboard {
                 true => format!("  Dashboard       open {}/ in a browser\n", self.handle.url()),
@@ -207,8 +213,8 @@ impl<'a> Running<'a> {
     }
 
     /// For a program that started us: one line, as soon as it can connect.
-    fn announce(&self) -> Result<(), Failure> {
-        if self.app.output.form() == Form::Json {
+    fn print_address(&self) -> Result<(), CommandFailure> {
+        if self.app.output.form() == OutputFormat::Json {
             let config = self.loaded.origin.path();
             let line = json!({"url": self.handle.url(), "pid": std::process::id(), "config": config});
             self.app.output.data(&line.to_string())?;
@@ -216,28 +222,28 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn note_arrival(&mut self, server: Server, arrived: Result<Arc<Catalog>, Fault>) {
+    fn handle_arrival(&mut self, server: Server, arrived: Result<Arc<Catalog>, Fault>) {
         let is_late = arrived.is_err();
-        self.tell_arrival(&server, arrived);
+        self.report_arrival(&server, arrived);
         if is_late {
             self.arrivals.push(late_arrival(server));
         }
     }
 
-    fn tell_arrival(&self, server: &Server, arrived: Result<Arc<Catalog>, Fault>) {
+    fn report_arrival(&self, server: &Server, arrived: Result<Arc<Catalog>, Fault>) {
         match arrived {
-            Err(_) if is_under_way(server) => self.app.output.say(|paint| {
+            Err(_) if is_still_starting(server) => self.app.output.message(|paint| {
                 let told = format!("{}: it is still starting; `tsugi logs {0}` shows what it says", server.name());
                 format!("{}: {told}", paint.warning("warning"))
             }),
             Ok(_) if self.app.common.quiet => {}
-            Ok(catalog) => self.app.output.say(|paint| {
+            Ok(catalog) => self.app.output.message(|paint| {
                 let status = server.status();
                 let version = status.version.map(|version| version.to_string()).unwrap_or_default();
                 let what = format!("{} {version}, {} tools", status.transport, catalog.tools.items.len());
                 format!("{}: connected {}", server.name(), paint.faint(format!("({what})")))
             }),
-            Err(fault) => self.app.output.say(|paint| warning(&fault, paint)),
+            Err(fault) => self.app.output.message(|paint| warning(&fault, paint)),
         }
     }
 
@@ -246,25 +252,26 @@ impl<'a> Running<'a> {
         match self.doorkeeper.keys(self.app, &self.loaded.settings) {
             Ok(keys) => {
                 self.guard.replace_keys(keys);
-                self.tell_if_shut();
+                self.warn_if_shut();
             }
-            Err(failure) => _ = failure.tell(&self.app.output),
+            Err(failure) => _ = failure.report(&self.app.output),
         }
     }
 
     /// Without its last key a gateway that others can reach would be open to all of them.
-    fn tell_if_shut(&self) {
-        if self.guard.is_shut() {
-            let problem = Problem::new("there is no key any more, and others can reach this address: nobody is let in")
-                .with_hint("`tsugi key add NAME` makes a key; `tsugi serve --insecure` does without");
-            self.app.output.say(|paint| report::warnings(&[problem], paint));
+    fn warn_if_shut(&self) {
+        if self.guard.refuses_everyone() {
+            let problem =
+                ConfigProblem::new("there is no key any more, and others can reach this address: nobody is let in")
+                    .with_hint("`tsugi key add NAME` makes a key; `tsugi serve --insecure` does without");
+            self.app.output.message(|paint| report::warnings(&[problem], paint));
         }
     }
 
     /// Lets running calls end, then stops the servers. A second signal does not wait.
-    async fn stop(self, signals: &mut Signals) -> Exit {
+    async fn stop(self, signals: &mut ServiceSignals) -> CommandExit {
         let grace = self.loaded.settings.gateway.drain;
-        self.app.output.say(|paint| paint.faint(stopping(grace)));
+        self.app.output.message(|paint| paint.faint(stopping(grace)));
         let ended = async {
             let cut_off = self.handle.drain(grace).await;
             self.manager.stop().await;
@@ -273,19 +280,19 @@ impl<'a> Running<'a> {
         tokio::select! {
             cut_off = ended => {
                 if cut_off > 0 {
-                    self.app.output.say(|paint| paint.warning(format!("{cut_off} calls were cut off")));
+                    self.app.output.message(|paint| paint.warning(format!("{cut_off} calls were cut off")));
                 }
-                Exit::Success
+                CommandExit::Success
             }
-            () = signals.stop() => Exit::Interrupted,
+            () = signals.stop() => CommandExit::Interrupted,
         }
     }
 }
 
 /// Whether nothing has gone wrong with it yet.
-fn is_under_way(server: &Server) -> bool {
+fn is_still_starting(server: &Server) -> bool {
     let status = server.status();
-    matches!(status.state, State::Connecting | State::Initializing) && status.fault.is_none()
+    matches!(status.state, ConnectionState::Connecting | ConnectionState::Initializing) && status.fault.is_none()
 }
 
 fn stopping(grace: Duration) -> String {
@@ -293,9 +300,9 @@ fn stopping(grace: Duration) -> String {
 }
 
 /// A server that is to be connected at once; nobody waits for the others.
-fn arrival(app: &App, server: Server) -> Option<Arrival> {
+fn arrival(app: &App, server: Server) -> Option<ServerArrival> {
     let patience = app.patience(server.config());
-    (server.config().start == Start::Eager).then(|| -> Arrival {
+    (server.config().start == StartPolicy::Eager).then(|| -> ServerArrival {
         Box::pin(async move {
             let ready = server.ready(patience).await;
             (server, ready)
@@ -304,11 +311,11 @@ fn arrival(app: &App, server: Server) -> Option<Arrival> {
 }
 
 /// A server that was not ready in time, once it is: whoever reads along wants to know.
-fn late_arrival(server: Server) -> Arrival {
+fn late_arrival(server: Server) -> ServerArrival {
     Box::pin(async move {
         let mut changes = server.changes();
         loop {
-            if let Some(catalog) = server.catalog().filter(|_| server.status().state == State::Connected) {
+            if let Some(catalog) = server.catalog().filter(|_| server.status().state == ConnectionState::Connected) {
                 return (server, Ok(catalog));
             }
             if let Err(RecvError::Closed) = changes.recv().await {
@@ -319,7 +326,7 @@ fn late_arrival(server: Server) -> Arrival {
 }
 
 /// Takes the socket that whoever started us holds for us, in place of an address of our own.
-fn inherit(config: &mut Config) -> Result<(), Failure> {
+fn take_inherited_socket(config: &mut GatewayConfig) -> Result<(), CommandFailure> {
     if let Some(listener) = tsugi_process::inherited_listener() {
         config.listen = vec![listener.local_addr()?];
         config.inherited = Some(Arc::new(listener));
@@ -328,26 +335,28 @@ fn inherit(config: &mut Config) -> Result<(), Failure> {
 }
 
 /// Finds out what would keep us from listening before any program is started.
-fn expect_free(config: &Config) -> Result<(), Failure> {
+fn check_address_free(config: &GatewayConfig) -> Result<(), CommandFailure> {
     if config.inherited.is_some() {
         return Ok(());
     }
     for address in &config.listen {
         if let Err(error) = std::net::TcpListener::bind(address) {
-            return Err(not_started(StartError::Bind { address: *address, error }));
+            return Err(start_failure(StartError::Bind { address: *address, error }));
         }
     }
     Ok(())
 }
 
-fn not_started(error: StartError) -> Failure {
+fn start_failure(error: StartError) -> CommandFailure {
     match &error {
         StartError::Bind { address, error: cause } if cause.kind() == std::io::ErrorKind::AddrInUse => {
             let hint = "another gateway may run there (see `tsugi status`); \
                         --listen 127.0.0.1:0 takes a free port, and gateway.listen sets one for good";
-            Failure::usage(format!("cannot listen on {address}: something else does already")).with_hint(hint)
+            CommandFailure::usage(format!("cannot listen on {address}: something else does already")).with_hint(hint)
         }
-        StartError::Exposed(_) => Failure::usage(error.to_string()).with_hint("`tsugi key add NAME` makes a key"),
-        _ => Failure::usage(error.to_string()),
+        StartError::Exposed(_) => {
+            CommandFailure::usage(error.to_string()).with_hint("`tsugi key add NAME` makes a key")
+        }
+        _ => CommandFailure::usage(error.to_string()),
     }
 }

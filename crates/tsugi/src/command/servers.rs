@@ -3,36 +3,36 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tsugi_client::Status;
-use tsugi_client::connection::state::State;
+use tsugi_client::ServerStatus;
+use tsugi_client::connection::state::ConnectionState;
 use tsugi_gateway::hub::observe::confinement;
 use tsugi_protocol::answer::Fault;
 
 use crate::app::{App, select};
-use crate::config::layer::Loaded;
-use crate::config::settings::{ServerSettings, Target};
-use crate::failure::Failure;
-use crate::find::{Reached, reach};
-use crate::output::Form;
-use crate::output::table::Table;
-use crate::report::{self, exit::Exit};
+use crate::config::layer::LoadedConfig;
+use crate::config::settings::{ServerSettings, ServerTarget};
+use crate::failure::CommandFailure;
+use crate::locate::{ReachedServer, reach};
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
+use crate::report::{self, exit::CommandExit};
 
 /// Connect to the servers and show how they stand
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tsugi servers\n  tsugi servers --server files --json")]
-pub(crate) struct Args {
+pub(crate) struct ServersArgs {
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 /// How one server stands.
-pub(super) struct Standing {
+pub(super) struct ServerReport {
     pub(super) name: String,
     pub(super) state: String,
     pub(super) transport: &'static str,
-    pub(super) status: Option<Status>,
-    pub(super) counts: Option<Counts>,
+    pub(super) status: Option<ServerStatus>,
+    pub(super) counts: Option<OfferCounts>,
     pub(super) took: Option<Duration>,
     /// How well its process is confined, in a word, and what of that does not hold.
     pub(super) sandbox: Option<(&'static str, Option<String>)>,
@@ -40,21 +40,23 @@ pub(super) struct Standing {
 }
 
 /// What a server offers.
-pub(super) struct Counts {
+pub(super) struct OfferCounts {
     pub(super) tools: usize,
     pub(super) prompts: usize,
     pub(super) resources: usize,
 }
 
-pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, _: &ServersArgs) -> Result<CommandExit, CommandFailure> {
     let loaded = app.configuration()?;
     let standings = standings(app, &loaded).await?;
     match app.output.form() {
-        Form::Json => app.output.json(&json!({"servers": standings.iter().map(described).collect::<Vec<_>>()}))?,
-        Form::Text => {
+        OutputFormat::Json => {
+            app.output.json(&json!({"servers": standings.iter().map(described).collect::<Vec<_>>()}))?
+        }
+        OutputFormat::Text => {
             app.output.table(&table(&standings))?;
             for fault in standings.iter().filter_map(|standing| standing.fault.as_ref()) {
-                app.output.say(|paint| format!("\n{}", report::fault(fault, paint)));
+                app.output.message(|paint| format!("\n{}", report::fault(fault, paint)));
             }
         }
     }
@@ -62,12 +64,12 @@ pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
 }
 
 /// Success, or how the first server that failed would end a command.
-pub(super) fn worst(standings: &[Standing]) -> Exit {
-    standings.iter().find_map(|standing| standing.fault.as_ref()).map_or(Exit::Success, Exit::of_fault)
+pub(super) fn worst(standings: &[ServerReport]) -> CommandExit {
+    standings.iter().find_map(|standing| standing.fault.as_ref()).map_or(CommandExit::Success, CommandExit::of_fault)
 }
 
 /// Connects to the servers that are wanted, all at once; those that are switched off are listed only.
-pub(super) async fn standings(app: &App, loaded: &Loaded) -> Result<Vec<Standing>, Failure> {
+pub(super) async fn standings(app: &App, loaded: &LoadedConfig) -> Result<Vec<ServerReport>, CommandFailure> {
     let names = app.chosen(loaded);
     let wanted = select(loaded, names)?;
     let started = app.start(&loaded.settings, &wanted);
@@ -76,28 +78,28 @@ pub(super) async fn standings(app: &App, loaded: &Loaded) -> Result<Vec<Standing
     let listed = loaded.settings.servers.iter().filter(|server| names.is_empty() || names.contains(&server.name));
     let stand = |settings: &ServerSettings| {
         if let Some(index) = reached.iter().position(|one| one.server.name() == settings.name) {
-            return Standing::of_reached(reached.swap_remove(index));
+            return ServerReport::of_reached(reached.swap_remove(index));
         }
         let fault = failed.iter().position(|fault| fault.server.as_deref() == Some(&settings.name));
-        Standing::unreached(settings, fault.map(|index| failed.swap_remove(index)))
+        ServerReport::unreached(settings, fault.map(|index| failed.swap_remove(index)))
     };
     Ok(listed.map(stand).collect())
 }
 
-impl Standing {
-    fn of_reached(reached: Reached) -> Self {
+impl ServerReport {
+    fn of_reached(reached: ReachedServer) -> Self {
         let (status, sandbox) = (reached.server.status(), confinement(&reached.server));
         let (counts, fault) = match reached.catalog {
             Ok(catalog) => {
                 let resources = catalog.resources.items.len() + catalog.templates.items.len();
                 let (tools, prompts) = (catalog.tools.items.len(), catalog.prompts.items.len());
-                (Some(Counts { tools, prompts, resources }), catalog.faults().next().cloned())
+                (Some(OfferCounts { tools, prompts, resources }), catalog.faults().next().cloned())
             }
             Err(fault) => (None, Some(fault)),
         };
-        Standing {
+        ServerReport {
             name: reached.server.name().to_owned(),
-            state: if fault.is_some() { State::Failed } else { status.state }.to_string(),
+            state: if fault.is_some() { ConnectionState::Failed } else { status.state }.to_string(),
             transport: status.transport,
             status: Some(status),
             counts,
@@ -109,13 +111,13 @@ impl Standing {
 
     fn unreached(settings: &ServerSettings, fault: Option<Fault>) -> Self {
         let transport = match &settings.target {
-            Target::Command(_) => "stdio",
-            Target::Remote(_) => "http",
-            Target::Builtin(_) => "builtin",
+            ServerTarget::Command(_) => "stdio",
+            ServerTarget::Remote(_) => "http",
+            ServerTarget::Builtin(_) => "builtin",
         };
         let state = if fault.is_some() { "failed" } else { "switched off" }.to_owned();
         let name = settings.name.clone();
-        Standing { name, state, transport, status: None, counts: None, took: None, sandbox: None, fault }
+        ServerReport { name, state, transport, status: None, counts: None, took: None, sandbox: None, fault }
     }
 
     /// The era and the revision, where they are known.
@@ -125,9 +127,9 @@ impl Standing {
     }
 }
 
-fn table(standings: &[Standing]) -> Table {
+fn table(standings: &[ServerReport]) -> TextTable {
     let mut table =
-        Table::new(["server", "state", "transport", "era", "revision", "sandbox", "tools", "time", "title"]);
+        TextTable::new(["server", "state", "transport", "era", "revision", "sandbox", "tools", "time", "title"]);
     for standing in standings {
         let (era, revision) = standing.version().unwrap_or_default();
         let title = standing.status.as_ref().and_then(|status| status.identity.as_ref()?.display_name());
@@ -150,7 +152,7 @@ fn milliseconds(took: Duration) -> String {
     format!("{} ms", took.as_millis())
 }
 
-fn described(standing: &Standing) -> Value {
+fn described(standing: &ServerReport) -> Value {
     let (era, revision) = standing.version().unzip();
     let identity = standing.status.as_ref().and_then(|status| status.identity.clone());
     let info = identity.as_ref().and_then(|identity| identity.info.clone());

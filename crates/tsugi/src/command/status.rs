@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::input::duration;
 use crate::app::App;
-use crate::control::{Remote, Which};
-use crate::failure::{Failure, printable};
-use crate::output::Form;
-use crate::output::table::Table;
-use crate::report::exit::Exit;
+use crate::failure::{CommandFailure, printable};
+use crate::gateway_client::{GatewayClient, GatewayFlags};
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
+use crate::report::exit::CommandExit;
 
 /// How many of a server's last words are shown while it is not connected.
 const WORDS: &str = "lines=5";
@@ -29,9 +29,9 @@ Examples:
 /// Show how the servers of a running gateway stand
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct StatusArgs {
     #[command(flatten)]
-    which: Which,
+    which: GatewayFlags,
     /// Go on showing it until interrupted
     #[arg(long, short)]
     watch: bool,
@@ -43,38 +43,43 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
-    let remote = Remote::of(app, &args.which)?;
+pub(crate) async fn run(app: &App, args: &StatusArgs) -> Result<CommandExit, CommandFailure> {
+    let remote = GatewayClient::of(app, &args.which)?;
     let answer = remote.get(&["servers"], "").await?;
     if args.watch {
         return watch(app, args, &remote, answer).await;
     }
     match app.output.form() {
-        Form::Json => app.output.json(&answer)?,
-        Form::Text => {
+        OutputFormat::Json => app.output.json(&answer)?,
+        OutputFormat::Text => {
             app.output.table(&table(&answer))?;
-            tell_troubles(app, &remote, &answer).await;
+            report_troubles(app, &remote, &answer).await;
         }
     }
-    Ok(Exit::Success)
+    Ok(CommandExit::Success)
 }
 
 /// Shows every change until somebody has seen enough. A gateway that went away is waited for.
-async fn watch(app: &App, args: &Args, remote: &Remote, first: Value) -> Result<Exit, Failure> {
+async fn watch(
+    app: &App,
+    args: &StatusArgs,
+    remote: &GatewayClient,
+    first: Value,
+) -> Result<CommandExit, CommandFailure> {
     let mut shown = Value::Null;
     let mut next = Ok(first);
     loop {
         match next {
             Ok(answer) => {
-                let seen = lasting(&answer);
+                let seen = without_live_values(&answer);
                 if seen != shown {
                     show(app, &shown, &answer)?;
                     shown = seen;
                 }
             }
             Err(failure) if shown != Value::Null => {
-                let failure: Failure = failure;
-                failure.tell(&app.output);
+                let failure: CommandFailure = failure;
+                failure.report(&app.output);
                 shown = Value::Null;
             }
             Err(_) => {}
@@ -85,7 +90,7 @@ async fn watch(app: &App, args: &Args, remote: &Remote, first: Value) -> Result<
 }
 
 /// What does not change by itself.
-fn lasting(answer: &Value) -> Value {
+fn without_live_values(answer: &Value) -> Value {
     let keep = |server: &Value| -> Value {
         let keys = ["name", "state", "transport", "protocolVersion", "pid", "tools", "inFlight", "restarts"];
         keys.iter().map(|key| ((*key).to_owned(), server[*key].clone())).collect()
@@ -93,8 +98,8 @@ fn lasting(answer: &Value) -> Value {
     answer["servers"].as_array().into_iter().flatten().map(keep).collect()
 }
 
-fn show(app: &App, before: &Value, answer: &Value) -> Result<(), Failure> {
-    if app.output.form() == Form::Json {
+fn show(app: &App, before: &Value, answer: &Value) -> Result<(), CommandFailure> {
+    if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(answer)?);
     }
     if app.output.is_data_watched() {
@@ -108,32 +113,32 @@ fn show(app: &App, before: &Value, answer: &Value) -> Result<(), Failure> {
             was["state"] != *state || was["pid"] != server["pid"] || was["restarts"] != server["restarts"]
         });
         if changes {
-            let (pid, restarts) = (word(&server["pid"]), word(&server["restarts"]));
-            app.output.data(&format!("{}\t{}\tpid {pid}\trestarts {restarts}", word(name), word(state)))?;
+            let (pid, restarts) = (cell_text(&server["pid"]), cell_text(&server["restarts"]));
+            app.output.data(&format!("{}\t{}\tpid {pid}\trestarts {restarts}", cell_text(name), cell_text(state)))?;
         }
     }
     Ok(())
 }
 
 /// Why servers are not connected, and what they said last: also of one that is silent in its handshake.
-async fn tell_troubles(app: &App, remote: &Remote, answer: &Value) {
+async fn report_troubles(app: &App, remote: &GatewayClient, answer: &Value) {
     for server in answer["servers"].as_array().into_iter().flatten() {
-        let (name, state) = (word(&server["name"]), word(&server["state"]));
+        let (name, state) = (cell_text(&server["name"]), cell_text(&server["state"]));
         for problem in shortcomings(server) {
             let told = printable_line(&printable(&format!("{name} {problem}")));
-            app.output.say(|paint| format!("{} {told}", paint.warning("warning:")));
+            app.output.message(|paint| format!("{} {told}", paint.warning("warning:")));
         }
         if matches!(state.as_str(), "connected" | "disconnected") {
             continue;
         }
         let why = server["fault"]["message"].as_str().map(|message| format!(": {message}")).unwrap_or_default();
-        app.output.say(|paint| printable_line(&format!("{} {name} is {state}{why}", paint.warning("warning:"))));
+        app.output.message(|paint| printable_line(&format!("{} {name} is {state}{why}", paint.warning("warning:"))));
         let said = remote.get(&["servers", &name, "logs"], WORDS).await.unwrap_or_default();
         for line in said["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            app.output.say(|paint| format!("  {} {}", paint.faint("|"), printable(line)));
+            app.output.message(|paint| format!("  {} {}", paint.faint("|"), printable(line)));
         }
         if let Some(hint) = server["fault"]["hint"].as_str() {
-            app.output.say(|paint| format!("{}: {}", paint.hint("hint"), printable(hint)));
+            app.output.message(|paint| format!("{}: {}", paint.hint("hint"), printable(hint)));
         }
     }
 }
@@ -148,8 +153,8 @@ fn printable_line(text: &str) -> String {
     text.replace('\n', " ")
 }
 
-fn table(answer: &Value) -> Table {
-    let mut table = Table::new([
+fn table(answer: &Value) -> TextTable {
+    let mut table = TextTable::new([
         "server",
         "state",
         "transport",
@@ -163,16 +168,16 @@ fn table(answer: &Value) -> Table {
     ]);
     for server in answer["servers"].as_array().into_iter().flatten() {
         table.row([
-            word(&server["name"]),
+            cell_text(&server["name"]),
             state_of(server),
-            word(&server["transport"]),
-            word(&server["protocolVersion"]),
-            word(&server["pid"]),
-            word(&server["sandbox"]),
-            word(&server["tools"]),
-            word(&server["inFlight"]),
-            word(&server["waiting"]),
-            word(&server["restarts"]),
+            cell_text(&server["transport"]),
+            cell_text(&server["protocolVersion"]),
+            cell_text(&server["pid"]),
+            cell_text(&server["sandbox"]),
+            cell_text(&server["tools"]),
+            cell_text(&server["inFlight"]),
+            cell_text(&server["waiting"]),
+            cell_text(&server["restarts"]),
         ]);
     }
     table
@@ -180,7 +185,7 @@ fn table(answer: &Value) -> Table {
 
 /// The state; one that was stopped by order says so.
 fn state_of(server: &Value) -> String {
-    let state = word(&server["state"]);
+    let state = cell_text(&server["state"]);
     match (state.as_str(), &server["stopped"]) {
         ("disconnected", Value::Bool(true)) => "stopped".to_owned(),
         _ => state,
@@ -188,7 +193,7 @@ fn state_of(server: &Value) -> String {
 }
 
 /// A value as a cell; nothing for what is not there.
-fn word(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

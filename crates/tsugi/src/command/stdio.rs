@@ -6,20 +6,20 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tsugi_gateway::face::stdio::stream;
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::{Backend, Config, Endpoint, Hub, face};
-use tsugi_process::Grace;
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::{Backend, Endpoint, GatewayConfig, Hub, face};
+use tsugi_process::StopGrace;
 
-use super::serve::plan::Plan;
-use super::serve::signals::{Signals, Wish};
+use super::serve::plan::GatewayPlan;
+use super::serve::signals::{ServiceSignals, SignalAction};
 use crate::app::{App, gateway, profile_of_gateway};
-use crate::config::layer::Loaded;
-use crate::failure::Failure;
-use crate::report::exit::Exit;
+use crate::config::layer::LoadedConfig;
+use crate::failure::CommandFailure;
+use crate::report::exit::CommandExit;
 
 /// The client has gone, so nobody waits for slow goodbyes: all of this fits into a second with what the
 /// face itself may take.
-const BRIEF: Grace = Grace {
+const BRIEF: StopGrace = StopGrace {
     stdin: Duration::from_millis(150),
     terminate: Duration::from_millis(150),
     leftover: Duration::from_millis(50),
@@ -33,31 +33,31 @@ Examples:
 /// Offer the servers over standard input and output
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {}
+pub(crate) struct StdioArgs {}
 
-pub(crate) async fn run(app: &App, _: &Args) -> Result<Exit, Failure> {
-    let mut signals = Signals::listen()?;
+pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, CommandFailure> {
+    let mut signals = ServiceSignals::listen()?;
     let loaded = app.configuration()?;
     let manager = app.manager(&loaded.settings, profile_of_gateway());
-    let mut plan = Plan::make(app, &loaded, manager, None)?;
+    let mut plan = GatewayPlan::make(app, &loaded, manager, None)?;
     plan.servers.iter_mut().for_each(|server| server.job.0.grace = BRIEF);
     manager.reconcile(plan.servers);
-    let hub = Hub::new(manager.clone(), plan.hub, Arc::new(Guard::new(&Config::default())));
+    let hub = Hub::new(manager.clone(), plan.hub, Arc::new(AccessGuard::new(&GatewayConfig::default())));
     let answer = endpoint(app, &loaded, &hub).answer;
     let (stop, stopped) = oneshot::channel();
     let (input, output) = (stream::input(), stream::output());
     let (limits, grace) = (gateway::config(&loaded.settings, Vec::new()).limits, loaded.settings.gateway.drain);
     let talk = face::stdio::run_until(answer, limits, input, output, stopped.map(|_| ()), grace);
     let ended = tokio::select! {
-        ended = talk => ended.map(|()| Exit::Success),
-        () = until_told_twice(&mut signals, stop) => Ok(Exit::Interrupted),
+        ended = talk => ended.map(|()| CommandExit::Success),
+        () = until_second_signal(&mut signals, stop) => Ok(CommandExit::Interrupted),
     };
     manager.stop().await;
     Ok(ended?)
 }
 
 /// The first wish to stop lets running calls end; the second does not wait.
-async fn until_told_twice(signals: &mut Signals, stop: oneshot::Sender<()>) {
+async fn until_second_signal(signals: &mut ServiceSignals, stop: oneshot::Sender<()>) {
     until_stopped(signals).await;
     // Whoever is gone has stopped already.
     let _ = stop.send(());
@@ -65,13 +65,13 @@ async fn until_told_twice(signals: &mut Signals, stop: oneshot::Sender<()>) {
 }
 
 /// One server alone where one is named, with its own names; otherwise all together.
-fn endpoint(app: &App, loaded: &Loaded, hub: &Hub) -> Endpoint {
+fn endpoint(app: &App, loaded: &LoadedConfig, hub: &Hub) -> Endpoint {
     match app.chosen(loaded) {
         [name] => hub.server(name).unwrap_or_else(|| hub.all()),
         _ => hub.all(),
     }
 }
 
-async fn until_stopped(signals: &mut Signals) {
-    while signals.next().await != Wish::Stop {}
+async fn until_stopped(signals: &mut ServiceSignals) {
+    while signals.next().await != SignalAction::Stop {}
 }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use tsugi_client::Server;
-use tsugi_client::catalog::{Catalog, LeftOut};
-use tsugi_protocol::mcp::tool::Tool;
-use tsugi_schema::dialect::{self, Converted, Dialect, NamedTool, OpenAiStyle};
-use tsugi_schema::tool_name::{NameMap, Naming, Target};
+use tsugi_client::catalog::{Catalog, OmittedEntry};
+use tsugi_protocol::mcp::tool::ToolDescription;
+use tsugi_schema::dialect::{self, ConvertedTool, NamedTool, OpenAiStyle, SchemaDialect};
+use tsugi_schema::tool_name::{NameMap, ToolNaming, ToolTarget};
 
 use super::first_line;
 use crate::app::{App, gateway, is_offered, shown};
-use crate::config::layer::{Loaded, Origin};
-use crate::failure::{Failure, printable};
-use crate::find::reach_all;
-use crate::output::Form;
-use crate::output::table::Table;
-use crate::report::exit::Exit;
+use crate::config::layer::{ConfigOrigin, LoadedConfig};
+use crate::failure::{CommandFailure, printable};
+use crate::locate::reach_all;
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
+use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,13 +30,13 @@ Examples:
 /// List the tools of the servers, also in the words of a model provider
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ToolsArgs {
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
     /// Print what this provider's SDK takes
     #[arg(long = "for", value_name = "PROVIDER", value_parser = dialects())]
-    dialect: Option<Dialect>,
+    dialect: Option<SchemaDialect>,
     /// With --for: say on stderr what could not be carried over
     #[arg(long, requires = "dialect")]
     report: bool,
@@ -45,52 +45,52 @@ pub(crate) struct Args {
     chat: bool,
 }
 
-fn dialects() -> impl TypedValueParser<Value = Dialect> {
-    PossibleValuesParser::new(Dialect::ALL.map(Dialect::name))
-        .try_map(|name| Dialect::from_name(&name).ok_or("it is not known"))
+fn dialects() -> impl TypedValueParser<Value = SchemaDialect> {
+    PossibleValuesParser::new(SchemaDialect::ALL.map(SchemaDialect::name))
+        .try_map(|name| SchemaDialect::from_name(&name).ok_or("it is not known"))
 }
 
 /// A tool and where it is.
-struct Offered {
+struct ListedTool {
     server: Server,
     /// The server's own name for it.
     own: String,
     /// As the configuration shows it.
-    tool: Tool,
+    tool: ToolDescription,
 }
 
-pub(crate) async fn run(app: &App, args: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(app: &App, args: &ToolsArgs) -> Result<CommandExit, CommandFailure> {
     let loaded = app.configuration()?;
     let (ready, exit) = reach_all(app, &loaded, |_| true).await?;
-    tell_left_out(app, &ready);
+    warn_left_out(app, &ready);
     let offered = offered(&loaded, &ready);
     match (args.dialect, app.output.form()) {
         (Some(dialect), _) => convert(app, args, dialect, &loaded, &offered)?,
-        (None, Form::Json) => {
+        (None, OutputFormat::Json) => {
             let tools: Vec<Value> = offered.iter().map(described).collect();
             app.output.json(&json!({"tools": tools}))?;
         }
-        (None, Form::Text) => app.output.table(&table(&offered))?,
+        (None, OutputFormat::Text) => app.output.table(&table(&offered))?,
     }
     Ok(exit)
 }
 
 /// Tools that a server has and that cannot be shown.
-fn tell_left_out(app: &App, ready: &[(Server, Arc<Catalog>)]) {
+fn warn_left_out(app: &App, ready: &[(Server, Arc<Catalog>)]) {
     for (server, catalog) in ready {
-        for LeftOut { name, reason } in &catalog.tools.left_out {
+        for OmittedEntry { name, reason } in &catalog.tools.left_out {
             let subject = printable(&format!("{}/{name}", server.name()));
             app.output
-                .say(|paint| format!("{}: {subject} is left out: {}", paint.warning("warning"), printable(reason)));
+                .message(|paint| format!("{}: {subject} is left out: {}", paint.warning("warning"), printable(reason)));
         }
     }
 }
 
-fn offered(loaded: &Loaded, ready: &[(Server, Arc<Catalog>)]) -> Vec<Offered> {
+fn offered(loaded: &LoadedConfig, ready: &[(Server, Arc<Catalog>)]) -> Vec<ListedTool> {
     let mut offered = Vec::new();
     for (server, catalog) in ready {
         let tools = catalog.tools.items.iter().filter(|tool| is_offered(loaded, server.name(), tool.name()));
-        offered.extend(tools.map(|tool| Offered {
+        offered.extend(tools.map(|tool| ListedTool {
             server: server.clone(),
             own: tool.name().to_owned(),
             tool: shown(loaded, server.name(), tool),
@@ -99,17 +99,17 @@ fn offered(loaded: &Loaded, ready: &[(Server, Arc<Catalog>)]) -> Vec<Offered> {
     offered
 }
 
-fn table(offered: &[Offered]) -> Table {
-    let mut table = Table::new(["server", "tool", "description"]);
-    for Offered { server, tool, .. } in offered {
+fn table(offered: &[ListedTool]) -> TextTable {
+    let mut table = TextTable::new(["server", "tool", "description"]);
+    for ListedTool { server, tool, .. } in offered {
         table.row([server.name().to_owned(), tool.name().to_owned(), first_line(tool.description())]);
     }
     table
 }
 
 /// The tool as it is shown, with where it is and how long it may be silent.
-fn described(offered: &Offered) -> Value {
-    let mut described: Value = offered.tool.object().raw().to_shown().unwrap_or_default();
+fn described(offered: &ListedTool) -> Value {
+    let mut described: Value = offered.tool.object().raw().to_lossy().unwrap_or_default();
     described["server"] = offered.server.name().into();
     let config = offered.server.config();
     let own = config.tools.get(&offered.own).and_then(|tool| tool.timeout);
@@ -119,16 +119,22 @@ fn described(offered: &Offered) -> Value {
 
 /// Where a file holds, its choice for the server or for all; for servers on the spot, names as the servers have them
 /// where that is clear.
-fn naming(loaded: &Loaded, server: &str) -> Naming {
-    if matches!(loaded.origin, Origin::Spot | Origin::Variable) {
-        return Naming::PrefixOnConflict;
+fn naming(loaded: &LoadedConfig, server: &str) -> ToolNaming {
+    if matches!(loaded.origin, ConfigOrigin::AdHoc | ConfigOrigin::Variable) {
+        return ToolNaming::PrefixOnConflict;
     }
     let own = loaded.settings.servers.iter().find(|settings| settings.name == server).and_then(|own| own.naming);
     gateway::naming(own.unwrap_or(loaded.settings.gateway.naming))
 }
 
-fn convert(app: &App, args: &Args, dialect: Dialect, loaded: &Loaded, offered: &[Offered]) -> Result<(), Failure> {
-    let target = |offered: &Offered| Target::new(offered.server.name(), offered.tool.name());
+fn convert(
+    app: &App,
+    args: &ToolsArgs,
+    dialect: SchemaDialect,
+    loaded: &LoadedConfig,
+    offered: &[ListedTool],
+) -> Result<(), CommandFailure> {
+    let target = |offered: &ListedTool| ToolTarget::new(offered.server.name(), offered.tool.name());
     let named = offered.iter().map(|offered| (target(offered), naming(loaded, offered.server.name())));
     let names = NameMap::build_each(named, dialect.longest_name());
     let schemas: Vec<Value> = offered.iter().map(|offered| schema_of(&offered.tool)).collect();
@@ -142,27 +148,27 @@ fn convert(app: &App, args: &Args, dialect: Dialect, loaded: &Loaded, offered: &
         })
         .collect();
     let openai_style = if args.chat { OpenAiStyle::Chat } else { OpenAiStyle::Responses };
-    let options = dialect::Options { openai_style, ..dialect::Options::default() };
+    let options = dialect::DialectOptions { openai_style, ..dialect::DialectOptions::default() };
     let (together, converted) = dialect::tools_for(dialect, &named, options);
     if args.report {
-        tell_losses(app, dialect, &named, &converted);
+        report_losses(app, dialect, &named, &converted);
     }
     Ok(app.output.json(&together)?)
 }
 
-fn schema_of(tool: &Tool) -> Value {
-    tool.input_schema().and_then(|schema| schema.to_shown().ok()).unwrap_or_else(|| json!({"type": "object"}))
+fn schema_of(tool: &ToolDescription) -> Value {
+    tool.input_schema().and_then(|schema| schema.to_lossy().ok()).unwrap_or_else(|| json!({"type": "object"}))
 }
 
-fn tell_losses(app: &App, dialect: Dialect, named: &[NamedTool<'_>], converted: &[Converted]) {
+fn report_losses(app: &App, dialect: SchemaDialect, named: &[NamedTool<'_>], converted: &[ConvertedTool]) {
     for (tool, converted) in named.iter().zip(converted) {
         for loss in &converted.losses {
-            app.output.say(|paint| format!("{} {loss}", paint.strong(format!("{}:", tool.name))));
+            app.output.message(|paint| format!("{} {loss}", paint.strong(format!("{}:", tool.name))));
         }
     }
     let count: usize = converted.iter().map(|converted| converted.losses.len()).sum();
     let name = dialect.name();
-    app.output.say(|paint| match count {
+    app.output.message(|paint| match count {
         0 => paint.good(format!("{name} is told everything")),
         1 => format!("1 thing is said differently or not at all to {name}"),
         count => format!("{count} things are said differently or not at all to {name}"),

@@ -10,8 +10,8 @@ mod cursor;
 mod draft;
 pub(crate) mod export;
 mod gemini;
-pub(crate) mod point;
 mod translate;
+pub(crate) mod tsugi_entry;
 mod vscode;
 mod windsurf;
 pub(crate) mod write;
@@ -19,13 +19,13 @@ mod zed;
 
 use std::path::{Path, PathBuf};
 
-use super::document::{Document, Format};
-use super::problem::{Problem, Problems};
-use draft::Draft;
+use super::document::{ConfigDocument, DocumentFormat};
+use super::problem::{ConfigProblem, ConfigProblems};
+use draft::ServerDraft;
 
 /// A program whose files we read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Client {
+pub(crate) enum ClientProgram {
     ClaudeDesktop,
     ClaudeCode,
     Cursor,
@@ -38,84 +38,84 @@ pub(crate) enum Client {
 
 /// What an imported file means.
 #[derive(Debug)]
-pub(crate) struct Imported {
-    pub(crate) client: Client,
+pub(crate) struct ImportedFile {
+    pub(crate) client: ClientProgram,
     pub(crate) path: PathBuf,
-    servers: Vec<Draft>,
+    servers: Vec<ServerDraft>,
     /// The directory whose own servers are taken too, of a program that keeps them in one file for all directories.
     here: Option<PathBuf>,
     /// What is to be said about the file as a whole.
     notes: Vec<String>,
 }
 
-impl Client {
+impl ClientProgram {
     /// All of them, in the order in which their files are looked for.
-    pub(crate) const ALL: [Client; 8] = [
-        Client::ClaudeDesktop,
-        Client::ClaudeCode,
-        Client::Cursor,
-        Client::VsCode,
-        Client::Gemini,
-        Client::Codex,
-        Client::Windsurf,
-        Client::Zed,
+    pub(crate) const ALL: [ClientProgram; 8] = [
+        ClientProgram::ClaudeDesktop,
+        ClientProgram::ClaudeCode,
+        ClientProgram::Cursor,
+        ClientProgram::VsCode,
+        ClientProgram::Gemini,
+        ClientProgram::Codex,
+        ClientProgram::Windsurf,
+        ClientProgram::Zed,
     ];
 
     /// What people call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Client::ClaudeDesktop => "Claude Desktop",
-            Client::ClaudeCode => "Claude Code",
-            Client::Cursor => "Cursor",
-            Client::VsCode => "VS Code",
-            Client::Gemini => "Gemini CLI",
-            Client::Codex => "Codex",
-            Client::Windsurf => "Windsurf",
-            Client::Zed => "Zed",
+            ClientProgram::ClaudeDesktop => "Claude Desktop",
+            ClientProgram::ClaudeCode => "Claude Code",
+            ClientProgram::Cursor => "Cursor",
+            ClientProgram::VsCode => "VS Code",
+            ClientProgram::Gemini => "Gemini CLI",
+            ClientProgram::Codex => "Codex",
+            ClientProgram::Windsurf => "Windsurf",
+            ClientProgram::Zed => "Zed",
         }
     }
 
     /// The word for it on the command line, and in a name that two programs use.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Client::ClaudeDesktop => "claude-desktop",
-            Client::ClaudeCode => "claude",
-            Client::Cursor => "cursor",
-            Client::VsCode => "vscode",
-            Client::Gemini => "gemini",
-            Client::Codex => "codex",
-            Client::Windsurf => "windsurf",
-            Client::Zed => "zed",
+            ClientProgram::ClaudeDesktop => "claude-desktop",
+            ClientProgram::ClaudeCode => "claude",
+            ClientProgram::Cursor => "cursor",
+            ClientProgram::VsCode => "vscode",
+            ClientProgram::Gemini => "gemini",
+            ClientProgram::Codex => "codex",
+            ClientProgram::Windsurf => "windsurf",
+            ClientProgram::Zed => "zed",
         }
     }
 
     /// Where it keeps its file: first below the project, then below the home directory.
     fn places(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
-            Client::ClaudeDesktop => (
+            ClientProgram::ClaudeDesktop => (
                 &[],
                 &[
                     ".config/Claude/claude_desktop_config.json",
                     "Library/Application Support/Claude/claude_desktop_config.json",
                 ],
             ),
-            Client::ClaudeCode => (&[".mcp.json"], &[".claude.json"]),
-            Client::Cursor => (&[".cursor/mcp.json"], &[".cursor/mcp.json"]),
-            Client::VsCode => (
+            ClientProgram::ClaudeCode => (&[".mcp.json"], &[".claude.json"]),
+            ClientProgram::Cursor => (&[".cursor/mcp.json"], &[".cursor/mcp.json"]),
+            ClientProgram::VsCode => (
                 &[".vscode/mcp.json"],
                 &[".config/Code/User/mcp.json", "Library/Application Support/Code/User/mcp.json"],
             ),
-            Client::Gemini => (&[".gemini/settings.json"], &[".gemini/settings.json"]),
-            Client::Codex => (&[".codex/config.toml"], &[".codex/config.toml"]),
-            Client::Windsurf => (&[], &[".codeium/windsurf/mcp_config.json"]),
-            Client::Zed => (&[".zed/settings.json"], &[".config/zed/settings.json"]),
+            ClientProgram::Gemini => (&[".gemini/settings.json"], &[".gemini/settings.json"]),
+            ClientProgram::Codex => (&[".codex/config.toml"], &[".codex/config.toml"]),
+            ClientProgram::Windsurf => (&[], &[".codeium/windsurf/mcp_config.json"]),
+            ClientProgram::Zed => (&[".zed/settings.json"], &[".config/zed/settings.json"]),
         }
     }
 
     /// The files of all programs that exist, each once.
-    pub(crate) fn find(project: &Path, home: Option<&Path>) -> Vec<(Client, PathBuf)> {
-        let mut found: Vec<(Client, PathBuf)> = Vec::new();
-        for client in Client::ALL {
+    pub(crate) fn find(project: &Path, home: Option<&Path>) -> Vec<(ClientProgram, PathBuf)> {
+        let mut found: Vec<(ClientProgram, PathBuf)> = Vec::new();
+        for client in ClientProgram::ALL {
             let (near, far) = client.places();
             let near = near.iter().map(|place| project.join(place));
             let far = home.into_iter().flat_map(|home| far.iter().map(|place| home.join(place)));
@@ -129,27 +129,27 @@ impl Client {
     }
 
     /// The program that a file belongs to, by its name and by what stands in it.
-    pub(crate) fn guess(path: &Path, document: &Document) -> Option<Client> {
-        let by_place = Client::ALL.into_iter().find(|client| {
+    pub(crate) fn guess(path: &Path, document: &ConfigDocument) -> Option<ClientProgram> {
+        let by_place = ClientProgram::ALL.into_iter().find(|client| {
             let (near, far) = client.places();
             near.iter().chain(far).any(|place| path.ends_with(place))
         });
         let has = |key: &str| document.root.get(key).is_some();
         let by_content = || match () {
-            () if has("mcp_servers") => Some(Client::Codex),
-            () if has("context_servers") => Some(Client::Zed),
-            () if has("inputs") || has("servers") => Some(Client::VsCode),
-            () if path.ends_with("claude_desktop_config.json") => Some(Client::ClaudeDesktop),
-            () if path.ends_with("mcp_config.json") => Some(Client::Windsurf),
-            () if has("mcpServers") => Some(Client::ClaudeCode),
+            () if has("mcp_servers") => Some(ClientProgram::Codex),
+            () if has("context_servers") => Some(ClientProgram::Zed),
+            () if has("inputs") || has("servers") => Some(ClientProgram::VsCode),
+            () if path.ends_with("claude_desktop_config.json") => Some(ClientProgram::ClaudeDesktop),
+            () if path.ends_with("mcp_config.json") => Some(ClientProgram::Windsurf),
+            () if has("mcpServers") => Some(ClientProgram::ClaudeCode),
             () => None,
         };
         by_place.or_else(by_content)
     }
 
     /// How its files are written.
-    pub(crate) fn format(self) -> Format {
-        if self == Client::Codex { Format::Toml } else { Format::Json }
+    pub(crate) fn format(self) -> DocumentFormat {
+        if self == ClientProgram::Codex { DocumentFormat::Toml } else { DocumentFormat::Json }
     }
 }
 
@@ -158,39 +158,39 @@ impl Client {
 pub(crate) fn import(
     path: &Path,
     text: String,
-    client: Option<Client>,
+    client: Option<ClientProgram>,
     here: Option<&Path>,
-) -> Result<Imported, Problems> {
-    let format = client.map_or_else(|| foreign_format(path), Client::format);
-    let document = Document::parse(path, text, format).map_err(Problems)?;
-    let Some(client) = client.or_else(|| Client::guess(path, &document)) else {
-        let words = Client::ALL.map(Client::word).join(", ");
-        let problem = Problem::new(format!("it is not clear whose file `{}` is", path.display()));
+) -> Result<ImportedFile, ConfigProblems> {
+    let format = client.map_or_else(|| foreign_format(path), ClientProgram::format);
+    let document = ConfigDocument::parse(path, text, format).map_err(ConfigProblems)?;
+    let Some(client) = client.or_else(|| ClientProgram::guess(path, &document)) else {
+        let words = ClientProgram::ALL.map(ClientProgram::word).join(", ");
+        let problem = ConfigProblem::new(format!("it is not clear whose file `{}` is", path.display()));
         return Err(problem.with_hint(format!("say it: one of {words}")).into());
     };
     let here = here.map(Path::to_owned);
-    let mut imported = Imported { client, path: path.to_owned(), servers: Vec::new(), here, notes: Vec::new() };
+    let mut imported = ImportedFile { client, path: path.to_owned(), servers: Vec::new(), here, notes: Vec::new() };
     match client {
-        Client::ClaudeDesktop | Client::ClaudeCode => claude::read(&document, &mut imported),
-        Client::Cursor => cursor::read(&document, &mut imported),
-        Client::VsCode => vscode::read(&document, &mut imported),
-        Client::Gemini => gemini::read(&document, &mut imported),
-        Client::Codex => codex::read(&document, &mut imported),
-        Client::Windsurf => windsurf::read(&document, &mut imported),
-        Client::Zed => zed::read(&document, &mut imported),
+        ClientProgram::ClaudeDesktop | ClientProgram::ClaudeCode => claude::read(&document, &mut imported),
+        ClientProgram::Cursor => cursor::read(&document, &mut imported),
+        ClientProgram::VsCode => vscode::read(&document, &mut imported),
+        ClientProgram::Gemini => gemini::read(&document, &mut imported),
+        ClientProgram::Codex => codex::read(&document, &mut imported),
+        ClientProgram::Windsurf => windsurf::read(&document, &mut imported),
+        ClientProgram::Zed => zed::read(&document, &mut imported),
     }
     Ok(imported)
 }
 
 /// The programs write JSON with comments, except one; YAML is ours.
-fn foreign_format(path: &Path) -> Format {
-    match Format::of(path) {
-        Format::Toml => Format::Toml,
-        Format::Json | Format::Yaml => Format::Json,
+fn foreign_format(path: &Path) -> DocumentFormat {
+    match DocumentFormat::of(path) {
+        DocumentFormat::Toml => DocumentFormat::Toml,
+        DocumentFormat::Json | DocumentFormat::Yaml => DocumentFormat::Json,
     }
 }
 
-impl Imported {
+impl ImportedFile {
     /// How many servers were found.
     pub(crate) fn count(&self) -> usize {
         self.servers.len()
@@ -204,7 +204,7 @@ impl Imported {
     /// Everything that is to be said, about the file and about each server.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let of_server =
-            |draft: &Draft| draft.notes.iter().map(|note| format!("{}: {note}", draft.name)).collect::<Vec<_>>();
+            |draft: &ServerDraft| draft.notes.iter().map(|note| format!("{}: {note}", draft.name)).collect::<Vec<_>>();
         self.notes.iter().cloned().chain(self.servers.iter().flat_map(of_server)).collect()
     }
 

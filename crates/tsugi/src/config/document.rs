@@ -11,44 +11,44 @@ mod yaml;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::problem::{Place, Problem};
+use super::problem::{ConfigProblem, SourcePosition};
 
 /// Where something stands in its file, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Span {
+pub(crate) struct SourceSpan {
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 /// One value and its place.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Node {
-    pub(crate) span: Span,
-    pub(crate) value: Value,
+pub(crate) struct ConfigNode {
+    pub(crate) span: SourceSpan,
+    pub(crate) value: NodeValue,
 }
 
 /// What a value is.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum NodeValue {
     /// Nothing: `null`, `~`, or a key with no value.
     Empty,
     /// Anything that is not a list or a map, as written, without its quotes.
     Scalar(String),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<ConfigNode>),
+    Map(Vec<NodeEntry>),
 }
 
 /// One key of a map with its value.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct NodeEntry {
     pub(crate) key: String,
-    pub(crate) key_span: Span,
-    pub(crate) node: Node,
+    pub(crate) key_span: SourceSpan,
+    pub(crate) node: ConfigNode,
 }
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum DocumentFormat {
     Yaml,
     /// With comments and trailing commas.
     Json,
@@ -57,14 +57,14 @@ pub(crate) enum Format {
 
 /// A file as read: its name, its text and the tree.
 #[derive(Clone)]
-pub(crate) struct Document {
-    pub(crate) source: Source,
-    pub(crate) root: Node,
+pub(crate) struct ConfigDocument {
+    pub(crate) source: SourceText,
+    pub(crate) root: ConfigNode,
 }
 
 /// A file's name and text, kept for pointing at.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct SourceText {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
@@ -72,122 +72,122 @@ pub(crate) struct Source {
 /// Larger files are not configuration.
 const LARGEST: usize = 4 << 20;
 
-impl Format {
+impl DocumentFormat {
     /// The format that a file's name promises; YAML where it promises nothing.
     pub(crate) fn of(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("json" | "jsonc" | "json5") => Format::Json,
-            Some("toml") => Format::Toml,
-            _ => Format::Yaml,
+            Some("json" | "jsonc" | "json5") => DocumentFormat::Json,
+            Some("toml") => DocumentFormat::Toml,
+            _ => DocumentFormat::Yaml,
         }
     }
 }
 
-impl Document {
+impl ConfigDocument {
     /// Reads the text, or says everything that keeps it from being read.
-    pub(crate) fn parse(path: &Path, text: String, format: Format) -> Result<Self, Vec<Problem>> {
-        let source = Source { path: path.to_owned(), text: text.trim_start_matches('\u{feff}').to_owned() };
+    pub(crate) fn parse(path: &Path, text: String, format: DocumentFormat) -> Result<Self, Vec<ConfigProblem>> {
+        let source = SourceText { path: path.to_owned(), text: text.trim_start_matches('\u{feff}').to_owned() };
         if source.text.len() > LARGEST {
-            return Err(vec![Problem::new(format!("`{}` is too large to be a configuration", path.display()))]);
+            return Err(vec![ConfigProblem::new(format!("`{}` is too large to be a configuration", path.display()))]);
         }
         let parsed = match format {
-            Format::Yaml => yaml::parse(&source),
-            Format::Json => json::parse(&source),
-            Format::Toml => toml::parse(&source),
+            DocumentFormat::Yaml => yaml::parse(&source),
+            DocumentFormat::Json => json::parse(&source),
+            DocumentFormat::Toml => toml::parse(&source),
         };
         let root = parsed?;
-        if matches!(root.value, Value::Empty) {
+        if matches!(root.value, NodeValue::Empty) {
             return Err(vec![empty(path)]);
         }
-        Ok(Document { source, root })
+        Ok(ConfigDocument { source, root })
     }
 }
 
-fn empty(path: &Path) -> Problem {
-    Problem::new(format!("`{}` is empty", path.display()))
+fn empty(path: &Path) -> ConfigProblem {
+    ConfigProblem::new(format!("`{}` is empty", path.display()))
         .with_hint("a smallest configuration is: servers: [{ name: demo, builtin: demo }]")
 }
 
-impl Source {
+impl SourceText {
     /// The place of a span, with its line, for showing.
-    pub(crate) fn place(&self, span: Span) -> Place {
-        Place::find(&self.path, &self.text, span.start, span.end)
+    pub(crate) fn place(&self, span: SourceSpan) -> SourcePosition {
+        SourcePosition::find(&self.path, &self.text, span.start, span.end)
     }
 
     /// A problem at a span.
-    pub(crate) fn problem(&self, span: Span, message: impl Into<String>) -> Problem {
-        Problem::new(message).at(self.place(span))
+    pub(crate) fn problem(&self, span: SourceSpan, message: impl Into<String>) -> ConfigProblem {
+        ConfigProblem::new(message).at(self.place(span))
     }
 
     /// The text of a span; nothing if it is not one of this file.
-    pub(crate) fn slice(&self, span: Span) -> &str {
+    pub(crate) fn slice(&self, span: SourceSpan) -> &str {
         self.text.get(span.start..span.end).unwrap_or_default()
     }
 }
 
-impl Node {
+impl ConfigNode {
     /// The kind of value, for "expected …, found …".
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
-            Value::Empty => "nothing",
-            Value::Scalar(_) => "a single value",
-            Value::List(_) => "a list",
-            Value::Map(_) => "a map",
+            NodeValue::Empty => "nothing",
+            NodeValue::Scalar(_) => "a single value",
+            NodeValue::List(_) => "a list",
+            NodeValue::Map(_) => "a map",
         }
     }
 
     /// The text of a single value.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Scalar(text) => Some(text),
+            NodeValue::Scalar(text) => Some(text),
             _ => None,
         }
     }
 
     /// The entries of a map.
-    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+    pub(crate) fn entries(&self) -> Option<&[NodeEntry]> {
         match &self.value {
-            Value::Map(entries) => Some(entries),
+            NodeValue::Map(entries) => Some(entries),
             _ => None,
         }
     }
 
     /// The items of a list.
-    pub(crate) fn items(&self) -> Option<&[Node]> {
+    pub(crate) fn items(&self) -> Option<&[ConfigNode]> {
         match &self.value {
-            Value::List(items) => Some(items),
+            NodeValue::List(items) => Some(items),
             _ => None,
         }
     }
 
     /// The value under a key of a map.
-    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, key: &str) -> Option<&ConfigNode> {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 }
 
 /// A tree may hold secrets that were written into the file, so it never prints its values.
-impl fmt::Debug for Node {
+impl fmt::Debug for ConfigNode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Node({} at {}..{})", self.kind(), self.span.start, self.span.end)
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for SourceText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Source({})", self.path.display())
     }
 }
 
-impl fmt::Debug for Document {
+impl fmt::Debug for ConfigDocument {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Document({}, {:?})", self.source.path.display(), self.root)
     }
 }
 
 /// Says which keys stand twice in a map, since a reader that takes either one would surprise.
-fn duplicates(source: &Source, entries: &[Entry]) -> Vec<Problem> {
-    let again = |(index, entry): (usize, &Entry)| {
+fn duplicates(source: &SourceText, entries: &[NodeEntry]) -> Vec<ConfigProblem> {
+    let again = |(index, entry): (usize, &NodeEntry)| {
         let twice = entries[..index].iter().any(|earlier| earlier.key == entry.key);
         twice.then(|| source.problem(entry.key_span, format!("the key `{}` stands here a second time", entry.key)))
     };
@@ -199,15 +199,15 @@ mod tests {
     use super::*;
 
     /// The tree in a compact form, with the source text of every span.
-    fn sketch(source: &Source, node: &Node) -> String {
+    fn sketch(source: &SourceText, node: &ConfigNode) -> String {
         match &node.value {
-            Value::Empty => "~".to_owned(),
-            Value::Scalar(text) => format!("{text}@{}", source.slice(node.span)),
-            Value::List(items) => {
+            NodeValue::Empty => "~".to_owned(),
+            NodeValue::Scalar(text) => format!("{text}@{}", source.slice(node.span)),
+            NodeValue::List(items) => {
                 format!("[{}]", items.iter().map(|item| sketch(source, item)).collect::<Vec<_>>().join(" "))
             }
-            Value::Map(entries) => {
-                let entry = |entry: &Entry| {
+            NodeValue::Map(entries) => {
+                let entry = |entry: &NodeEntry| {
                     format!("{}@{}={}", entry.key, source.slice(entry.key_span), sketch(source, &entry.node))
                 };
                 format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(" "))
@@ -215,15 +215,15 @@ mod tests {
         }
     }
 
-    fn check(format: Format, text: &str, expected: &str) {
-        let document = Document::parse(Path::new("test"), text.to_owned(), format).unwrap();
+    fn check(format: DocumentFormat, text: &str, expected: &str) {
+        let document = ConfigDocument::parse(Path::new("test"), text.to_owned(), format).unwrap();
         assert_eq!(sketch(&document.source, &document.root), expected);
     }
 
     #[test]
     fn yaml_keeps_every_scalar_as_it_was_written_and_knows_where() {
         check(
-            Format::Yaml,
+            DocumentFormat::Yaml,
             "a: 1.10\nb: [no, 'x', \"y\", 0x1F]\nc:\nd: ~\né: {f: true}\ng: Bearer ${K}\n",
             "{a@a=1.10@1.10 b@b=[no@no x@'x' y@\"y\" 0x1F@0x1F] c@c=~ d@d=~ é@é={f@f=true@true} g@g=Bearer ${K}@Bearer ${K}}",
         );
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn json_with_comments_and_trailing_commas_becomes_the_same_tree() {
         check(
-            Format::Json,
+            DocumentFormat::Json,
             "{ // note\n \"a\": 1.10, \"b\": [true, null, \"x\\n\"], /* c */ \"d\": {}, }",
             "{a@\"a\"=1.10@1.10 b@\"b\"=[true@true ~ x\n@\"x\\n\"] d@\"d\"={}}",
         );
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn toml_becomes_the_same_tree_in_the_order_of_the_file() {
         check(
-            Format::Toml,
+            DocumentFormat::Toml,
             "z = 1.10\n[t.two]\nb = true\na = ['x', 3]\n",
             "{z@z=1.10@1.10 t@t={two@two={b@b=true@true a@a=[x@'x' 3@3]}}}",
         );
@@ -250,22 +250,24 @@ mod tests {
     #[test]
     fn yaml_anchors_and_merges_work_and_complaints_point_at_their_use() {
         check(
-            Format::Yaml,
+            DocumentFormat::Yaml,
             "base: &b {x: 1}\nuse: *b\nmore:\n  <<: *b\n  y: 2\n",
             "{base@base={x@x=1@1} use@use={x@*b=1@*b} more@more={y@y=2@2 x@*b=1@*b}}",
         );
     }
 
-    fn problems(format: Format, text: &str) -> Vec<String> {
-        let problems = Document::parse(Path::new("tsugi.yaml"), text.to_owned(), format).unwrap_err();
+    fn problems(format: DocumentFormat, text: &str) -> Vec<String> {
+        let problems = ConfigDocument::parse(Path::new("tsugi.yaml"), text.to_owned(), format).unwrap_err();
         problems.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_key_that_stands_twice_is_a_problem_in_every_format() {
-        for (format, text) in
-            [(Format::Yaml, "a: 1\na: 2\n"), (Format::Json, "{\"a\":1,\n\"a\":2}"), (Format::Toml, "a = 1\na = 2\n")]
-        {
+        for (format, text) in [
+            (DocumentFormat::Yaml, "a: 1\na: 2\n"),
+            (DocumentFormat::Json, "{\"a\":1,\n\"a\":2}"),
+            (DocumentFormat::Toml, "a = 1\na = 2\n"),
+        ] {
             let problems = problems(format, text);
             assert!(problems[0].contains("tsugi.yaml:2:1"), "{format:?}: {problems:?}");
         }
@@ -278,49 +280,49 @@ mod tests {
             let before = format!("*a{}", level - 1);
             text += &format!("a{level}: &a{level} [{}]\n", vec![before; 9].join(", "));
         }
-        assert_eq!(problems(Format::Yaml, &text).len(), 1);
+        assert_eq!(problems(DocumentFormat::Yaml, &text).len(), 1);
     }
 
     #[test]
     fn an_empty_or_half_written_file_gives_a_clean_problem() {
-        for format in [Format::Yaml, Format::Json] {
+        for format in [DocumentFormat::Yaml, DocumentFormat::Json] {
             assert!(problems(format, "").join("").contains("is empty"));
             assert!(problems(format, "\n  \n").join("").contains("is empty"));
         }
-        assert!(problems(Format::Yaml, "# only a comment\n").join("").contains("is empty"));
-        assert!(problems(Format::Json, "{\"servers\": [{\"na").join("").contains("tsugi.yaml:1:"));
-        assert!(problems(Format::Yaml, "servers:\n  - name: \"x").join("").contains("tsugi.yaml:2:"));
-        assert!(problems(Format::Toml, "a = 1\n[mcp_servers.x").join("").contains("tsugi.yaml:2:"));
+        assert!(problems(DocumentFormat::Yaml, "# only a comment\n").join("").contains("is empty"));
+        assert!(problems(DocumentFormat::Json, "{\"servers\": [{\"na").join("").contains("tsugi.yaml:1:"));
+        assert!(problems(DocumentFormat::Yaml, "servers:\n  - name: \"x").join("").contains("tsugi.yaml:2:"));
+        assert!(problems(DocumentFormat::Toml, "a = 1\n[mcp_servers.x").join("").contains("tsugi.yaml:2:"));
     }
 
     #[test]
     fn every_fault_of_a_toml_file_is_said() {
-        assert_eq!(problems(Format::Toml, "a = \nb = 1\nc = = 3\n").len(), 2);
+        assert_eq!(problems(DocumentFormat::Toml, "a = \nb = 1\nc = = 3\n").len(), 2);
     }
 
     #[test]
     fn a_plain_value_that_begins_with_an_at_sign_is_explained() {
-        let problem = problems(Format::Yaml, "a: 1\ncommand: @akiojin/mcp-filesystem\n").join("");
+        let problem = problems(DocumentFormat::Yaml, "a: 1\ncommand: @akiojin/mcp-filesystem\n").join("");
         assert!(problem.contains("tsugi.yaml:2:10"), "{problem}");
         assert!(problem.contains("command: \"@akiojin/mcp-filesystem\""), "{problem}");
     }
 
     #[test]
     fn an_unquoted_reference_inside_braces_is_explained() {
-        let problem = problems(Format::Yaml, "headers: { Authorization: Bearer ${KEY} }\n").join("");
+        let problem = problems(DocumentFormat::Yaml, "headers: { Authorization: Bearer ${KEY} }\n").join("");
         assert!(problem.contains("hint: inside { } and [ ]"), "{problem}");
     }
 
     #[test]
     fn a_tab_as_indentation_is_explained() {
-        let problem = problems(Format::Yaml, "servers:\n\t- name: x\n").join("");
+        let problem = problems(DocumentFormat::Yaml, "servers:\n\t- name: x\n").join("");
         assert!(problem.contains("spaces"), "{problem}");
     }
 
     #[test]
     fn nothing_of_a_file_appears_when_it_is_debug_printed() {
         let text = "env: {K: canary-value}".to_owned();
-        let document = Document::parse(Path::new("t"), text, Format::Yaml).unwrap();
+        let document = ConfigDocument::parse(Path::new("t"), text, DocumentFormat::Yaml).unwrap();
         assert!(!format!("{document:?}").contains("canary"));
     }
 }

@@ -6,9 +6,9 @@
 mod block;
 mod flow;
 
-use super::document::{Document, Entry, Format, Node, Value};
+use super::document::{ConfigDocument, ConfigNode, DocumentFormat, NodeEntry, NodeValue};
 use super::key::root;
-use super::problem::{Problem, Problems};
+use super::problem::{ConfigProblem, ConfigProblems};
 
 /// A server that is to be written.
 #[derive(Debug, Clone)]
@@ -19,14 +19,14 @@ pub(crate) struct NewServer {
 }
 
 /// What was found to be wrong with the edited text.
-type Edited = Result<String, Problems>;
+type EditResult = Result<String, ConfigProblems>;
 
 /// The text of a configuration with one more server, at the end of the list.
-pub(crate) fn add(document: &Document, server: &NewServer) -> Edited {
+pub(crate) fn add(document: &ConfigDocument, server: &NewServer) -> EditResult {
     let servers = servers(document);
     let names = names(servers.map(|entry| &entry.node));
     if names.contains(&server.name) {
-        let problem = Problem::new(format!("there is a server `{}` already", server.name));
+        let problem = ConfigProblem::new(format!("there is a server `{}` already", server.name));
         return Err(problem.with_hint("give it another name, or remove the old one first: tsugi remove NAME").into());
     }
     let text = &document.source.text;
@@ -50,11 +50,12 @@ pub(crate) fn create(server: &NewServer) -> String {
 }
 
 /// The text of a configuration without this server and the comment above it.
-pub(crate) fn remove(document: &Document, name: &str) -> Edited {
+pub(crate) fn remove(document: &ConfigDocument, name: &str) -> EditResult {
     let servers = servers(document);
     let names = names(servers.map(|entry| &entry.node));
     let Some((entry, index)) = servers.zip(names.iter().position(|known| known == name)) else {
-        let problem = Problem::new(format!("there is no server `{name}` in `{}`", document.source.path.display()));
+        let problem =
+            ConfigProblem::new(format!("there is no server `{name}` in `{}`", document.source.path.display()));
         return Err(match super::key::nearest(name, names.iter().map(String::as_str)) {
             Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
             None => problem.with_hint(format!("there are {}", names.join(", "))),
@@ -71,7 +72,7 @@ pub(crate) fn remove(document: &Document, name: &str) -> Edited {
 }
 
 /// The text of a configuration in which a server is given a variable of the environment under its own name.
-pub(crate) fn pass_variable(document: &Document, server: &str, variable: &str) -> Edited {
+pub(crate) fn pass_variable(document: &ConfigDocument, server: &str, variable: &str) -> EditResult {
     let servers = servers(document);
     let names = names(servers.map(|entry| &entry.node));
     let index = names.iter().position(|known| known == server);
@@ -80,7 +81,7 @@ pub(crate) fn pass_variable(document: &Document, server: &str, variable: &str) -
     let edited = edited.and_then(|(entry, index)| block::pass_variable(text, entry, index, variable));
     let path = &document.source.path;
     let is_good = |text: &String| {
-        let Ok(after) = Document::parse(path, text.clone(), Format::of(path)) else { return false };
+        let Ok(after) = ConfigDocument::parse(path, text.clone(), DocumentFormat::of(path)) else { return false };
         let changed = each(self::servers(&after).map(|entry| &entry.node));
         let mut expected = each(servers.map(|entry| &entry.node));
         if let Some((_, server)) = index.and_then(|index| expected.get_mut(index)) {
@@ -92,42 +93,43 @@ pub(crate) fn pass_variable(document: &Document, server: &str, variable: &str) -
 }
 
 /// The key under which the servers stand.
-fn servers(document: &Document) -> Option<&Entry> {
+fn servers(document: &ConfigDocument) -> Option<&NodeEntry> {
     document.root.entries()?.iter().find(|entry| root::SERVERS.is_called(&entry.key))
 }
 
-fn is_json(document: &Document) -> bool {
-    Format::of(&document.source.path) == Format::Json || document.source.text.trim_start().starts_with('{')
+fn is_json(document: &ConfigDocument) -> bool {
+    DocumentFormat::of(&document.source.path) == DocumentFormat::Json
+        || document.source.text.trim_start().starts_with('{')
 }
 
-fn is_flow(text: &str, node: &Node) -> bool {
-    node.value != Value::Empty && text[node.span.start..].starts_with(['[', '{'])
+fn is_flow(text: &str, node: &ConfigNode) -> bool {
+    node.value != NodeValue::Empty && text[node.span.start..].starts_with(['[', '{'])
 }
 
 /// The servers' names, as they are written.
-fn names(servers: Option<&Node>) -> Vec<String> {
-    let of_item = |item: &Node| item.get("name").and_then(Node::text).unwrap_or_default().to_owned();
+fn names(servers: Option<&ConfigNode>) -> Vec<String> {
+    let of_item = |item: &ConfigNode| item.get("name").and_then(ConfigNode::text).unwrap_or_default().to_owned();
     match servers.map(|node| &node.value) {
-        Some(Value::List(items)) => items.iter().map(of_item).collect(),
-        Some(Value::Map(entries)) => entries.iter().map(|entry| entry.key.clone()).collect(),
+        Some(NodeValue::List(items)) => items.iter().map(of_item).collect(),
+        Some(NodeValue::Map(entries)) => entries.iter().map(|entry| entry.key.clone()).collect(),
         _ => Vec::new(),
     }
 }
 
 /// The edited text, if it has exactly the servers it should have and means the same in everything else.
-fn proven(before: &Document, edited: Option<String>, expected: &[String]) -> Option<String> {
+fn proven(before: &ConfigDocument, edited: Option<String>, expected: &[String]) -> Option<String> {
     let edited = edited?;
     let path = &before.source.path;
-    let after = Document::parse(path, edited.clone(), Format::of(path)).ok()?;
+    let after = ConfigDocument::parse(path, edited.clone(), DocumentFormat::of(path)).ok()?;
     let servers_after = servers(&after).map(|entry| &entry.node);
-    let rest = |document: &Document| -> Vec<_> {
+    let rest = |document: &ConfigDocument| -> Vec<_> {
         let entries = document.root.entries().unwrap_or_default().iter();
         entries
             .filter(|entry| !root::SERVERS.is_called(&entry.key))
             .map(|entry| (entry.key.clone(), plain(&entry.node)))
             .collect()
     };
-    let kept = |document: &Document| -> Vec<_> {
+    let kept = |document: &ConfigDocument| -> Vec<_> {
         let each = each(servers(document).map(|entry| &entry.node));
         each.into_iter().filter(|(name, _)| expected.contains(name)).collect()
     };
@@ -137,28 +139,28 @@ fn proven(before: &Document, edited: Option<String>, expected: &[String]) -> Opt
     is_same.then_some(edited)
 }
 
-fn each(servers: Option<&Node>) -> Vec<(String, serde_json::Value)> {
+fn each(servers: Option<&ConfigNode>) -> Vec<(String, serde_json::Value)> {
     let names = names(servers);
-    let nodes: Vec<&Node> = match servers.map(|node| &node.value) {
-        Some(Value::List(items)) => items.iter().collect(),
-        Some(Value::Map(entries)) => entries.iter().map(|entry| &entry.node).collect(),
+    let nodes: Vec<&ConfigNode> = match servers.map(|node| &node.value) {
+        Some(NodeValue::List(items)) => items.iter().collect(),
+        Some(NodeValue::Map(entries)) => entries.iter().map(|entry| &entry.node).collect(),
         _ => Vec::new(),
     };
     names.into_iter().zip(nodes.into_iter().map(plain)).collect()
 }
 
 /// A tree without its places.
-fn plain(node: &Node) -> serde_json::Value {
+fn plain(node: &ConfigNode) -> serde_json::Value {
     match &node.value {
-        Value::Empty => serde_json::Value::Null,
-        Value::Scalar(text) => text.as_str().into(),
-        Value::List(items) => items.iter().map(plain).collect(),
-        Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), plain(&entry.node))).collect(),
+        NodeValue::Empty => serde_json::Value::Null,
+        NodeValue::Scalar(text) => text.as_str().into(),
+        NodeValue::List(items) => items.iter().map(plain).collect(),
+        NodeValue::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), plain(&entry.node))).collect(),
     }
 }
 
-fn by_hand(document: &Document, snippet: &str) -> Problems {
-    Problem::new(format!(
+fn by_hand(document: &ConfigDocument, snippet: &str) -> ConfigProblems {
+    ConfigProblem::new(format!(
         "`{}` is written in a way that cannot be edited safely; nothing was changed",
         document.source.path.display()
     ))

@@ -5,7 +5,7 @@ mod dotenv;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::secret::{self, Secret, Text};
+use super::secret::{self, MaskedText, Secret};
 
 /// The variables that a configuration may use. Tests make their own.
 #[derive(Clone, Default)]
@@ -14,68 +14,68 @@ pub(crate) struct Environment {
 }
 
 /// A variable that tsugi itself reads.
-pub(crate) struct Variable {
+pub(crate) struct KnownVariable {
     pub(crate) name: &'static str,
     pub(crate) meaning: &'static str,
 }
 
 /// The configuration file, where `--config` does not say it.
-pub(crate) static TSUGI_CONFIG: Variable =
-    Variable { name: "TSUGI_CONFIG", meaning: "The configuration file, where `--config` does not say it." };
+pub(crate) static TSUGI_CONFIG: KnownVariable =
+    KnownVariable { name: "TSUGI_CONFIG", meaning: "The configuration file, where `--config` does not say it." };
 /// Servers without a file (seed 003).
-pub(crate) static MCP_URLS: Variable = Variable {
+pub(crate) static MCP_URLS: KnownVariable = KnownVariable {
     name: "MCP_URLS",
     meaning: "Addresses of servers, separated by commas: a configuration of its own, used instead of a file that would be found. \
               Names come from the host, with the port where two are alike; an address that ends in `/sse` is spoken to over SSE.",
 };
 /// Tools that are not logged, for servers without a file (seed 003).
-pub(crate) static MCP_QUIET: Variable = Variable {
+pub(crate) static MCP_QUIET: KnownVariable = KnownVariable {
     name: "MCP_QUIET",
     meaning: "Tools of the servers of `MCP_URLS` whose calls are not logged at info, separated by commas: what `quiet` is in a file.",
 };
 /// The timeout where no file gives one (seed 001).
-pub(crate) static DEFAULT_TIMEOUT: Variable = Variable {
+pub(crate) static DEFAULT_TIMEOUT: KnownVariable = KnownVariable {
     name: "DEFAULT_TIMEOUT",
     meaning: "The timeout of calls where no file gives one; written like any duration.",
 };
 /// Where a user's configuration is.
-pub(crate) static XDG_CONFIG_HOME: Variable = Variable {
+pub(crate) static XDG_CONFIG_HOME: KnownVariable = KnownVariable {
     name: "XDG_CONFIG_HOME",
     meaning: "Where the user's own configuration is looked for, in `tsugi/`; `~/.config` if absent.",
 };
 /// Where a user's state is.
-pub(crate) static XDG_STATE_HOME: Variable = Variable {
+pub(crate) static XDG_STATE_HOME: KnownVariable = KnownVariable {
     name: "XDG_STATE_HOME",
     meaning: "Where tsugi keeps what it found out, in `tsugi/`; `~/.local/state` if absent.",
 };
 /// Which log lines are written.
-pub(crate) static TSUGI_LOG: Variable = Variable {
+pub(crate) static TSUGI_LOG: KnownVariable = KnownVariable {
     name: "TSUGI_LOG",
     meaning: "Which log lines go to stderr, such as `info` or `tsugi_client=debug`; it wins over `-v` and `-q`.",
 };
 /// What log lines look like.
-pub(crate) static TSUGI_LOG_FORMAT: Variable = Variable {
+pub(crate) static TSUGI_LOG_FORMAT: KnownVariable = KnownVariable {
     name: "TSUGI_LOG_FORMAT",
     meaning: "What log lines look like, where `--log-format` does not say it: `text`, or `json` for one object per line.",
 };
 /// Where the running gateway is.
-pub(crate) static TSUGI_GATEWAY: Variable = Variable {
+pub(crate) static TSUGI_GATEWAY: KnownVariable = KnownVariable {
     name: "TSUGI_GATEWAY",
     meaning: "The address of the running gateway, where `--gateway` does not say it.",
 };
 /// The key to the running gateway.
-pub(crate) static TSUGI_KEY: Variable =
-    Variable { name: "TSUGI_KEY", meaning: "An admin key of the running gateway, where `--key` does not say it." };
+pub(crate) static TSUGI_KEY: KnownVariable =
+    KnownVariable { name: "TSUGI_KEY", meaning: "An admin key of the running gateway, where `--key` does not say it." };
 /// No colours.
-pub(crate) static NO_COLOR: Variable = Variable { name: "NO_COLOR", meaning: "Set to anything: no colours." };
+pub(crate) static NO_COLOR: KnownVariable = KnownVariable { name: "NO_COLOR", meaning: "Set to anything: no colours." };
 /// Colours in any case.
-pub(crate) static CLICOLOR_FORCE: Variable = Variable {
+pub(crate) static CLICOLOR_FORCE: KnownVariable = KnownVariable {
     name: "CLICOLOR_FORCE",
     meaning: "Set to anything but `0`: colours even where nobody seems to be watching. `NO_COLOR` wins.",
 };
 
 /// All of them, in the order of the reference page.
-pub(crate) static VARIABLES: &[&Variable] = &[
+pub(crate) static VARIABLES: &[&KnownVariable] = &[
     &TSUGI_CONFIG,
     &MCP_URLS,
     &MCP_QUIET,
@@ -92,7 +92,7 @@ pub(crate) static VARIABLES: &[&Variable] = &[
 
 /// What `${…}` is looked up in.
 #[derive(Clone)]
-pub(crate) struct Expander {
+pub(crate) struct VariableExpander {
     environment: Environment,
     /// Where relative paths of `${file:…}` begin: the directory of the configuration.
     directory: PathBuf,
@@ -100,7 +100,7 @@ pub(crate) struct Expander {
 
 /// A reference that cannot be replaced.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unresolved {
+pub(crate) struct UnresolvedReference {
     /// As written, so that it can be pointed at.
     pub(crate) reference: String,
     pub(crate) message: String,
@@ -138,7 +138,7 @@ impl Environment {
     }
 
     /// Adds the variables of an environment file; what is set already wins.
-    pub(crate) fn add_file(&mut self, text: &str) -> Result<(), dotenv::Fault> {
+    pub(crate) fn add_file(&mut self, text: &str) -> Result<(), dotenv::DotenvError> {
         for (name, value) in dotenv::parse(text)? {
             self.variables.entry(name).or_insert(value);
         }
@@ -155,7 +155,7 @@ impl Environment {
 }
 
 /// The variables of an environment file, in its order.
-pub(crate) fn read_file(text: &str) -> Result<Vec<(String, String)>, dotenv::Fault> {
+pub(crate) fn read_file(text: &str) -> Result<Vec<(String, String)>, dotenv::DotenvError> {
     dotenv::parse(text)
 }
 
@@ -171,9 +171,9 @@ impl std::fmt::Debug for Environment {
     }
 }
 
-impl Expander {
+impl VariableExpander {
     pub(crate) fn new(environment: Environment, directory: &Path) -> Self {
-        Expander { environment, directory: directory.to_owned() }
+        VariableExpander { environment, directory: directory.to_owned() }
     }
 
     pub(crate) fn environment(&self) -> &Environment {
@@ -191,14 +191,14 @@ impl Expander {
 
     /// The text with every reference replaced. What came from a file, or from a variable whose name
     /// sounds secret, stays marked as secret.
-    pub(crate) fn expand(&self, text: &str) -> Result<Text, Vec<Unresolved>> {
+    pub(crate) fn expand(&self, text: &str) -> Result<MaskedText, Vec<UnresolvedReference>> {
         let mut faults = Vec::new();
         let expanded = self.expand_at(text, 0, &mut faults);
         if faults.is_empty() { Ok(expanded) } else { Err(faults) }
     }
 
-    fn expand_at(&self, text: &str, depth: usize, faults: &mut Vec<Unresolved>) -> Text {
-        let mut result = Text::default();
+    fn expand_at(&self, text: &str, depth: usize, faults: &mut Vec<UnresolvedReference>) -> MaskedText {
+        let mut result = MaskedText::default();
         let mut rest = text;
         while let Some(index) = rest.find('$') {
             result.push_plain(&rest[..index]);
@@ -223,7 +223,12 @@ impl Expander {
     }
 
     /// The value of one `${…}`.
-    fn reference(&self, reference: &str, depth: usize, faults: &mut Vec<Unresolved>) -> Result<Text, Unresolved> {
+    fn reference(
+        &self,
+        reference: &str,
+        depth: usize,
+        faults: &mut Vec<UnresolvedReference>,
+    ) -> Result<MaskedText, UnresolvedReference> {
         let body = &reference[2..reference.len() - 1];
         if let Some(path) = body.strip_prefix("file:") {
             return self.file(reference, path);
@@ -234,9 +239,9 @@ impl Expander {
             return Err(fault(reference, format!("`{reference}` does not name a variable")));
         }
         match (self.environment.get(name), operator.get(..2), operator.get(2..)) {
-            (Some(value), None, _) if operator.is_empty() => Ok(marked(name, Text::plain(value))),
+            (Some(value), None, _) if operator.is_empty() => Ok(marked(name, MaskedText::plain(value))),
             (None, None, _) if operator.is_empty() => Err(self.missing(reference, name)),
-            (Some(value), Some(":-" | ":?"), _) if !value.is_empty() => Ok(marked(name, Text::plain(value))),
+            (Some(value), Some(":-" | ":?"), _) if !value.is_empty() => Ok(marked(name, MaskedText::plain(value))),
             (_, Some(":-"), Some(default)) if depth < DEEPEST => {
                 Ok(marked(name, self.expand_at(default, depth + 1, faults)))
             }
@@ -245,15 +250,15 @@ impl Expander {
         }
     }
 
-    fn missing(&self, reference: &str, name: &str) -> Unresolved {
+    fn missing(&self, reference: &str, name: &str) -> UnresolvedReference {
         let hint = match self.environment.nearest(name) {
             Some(near) => format!("did you mean `{near}`? a default is written ${{{name}:-value}}"),
             None => format!("set {name}, or give a default: ${{{name}:-value}}"),
         };
-        Unresolved { hint: Some(hint), ..fault(reference, format!("the variable `{name}` is not set")) }
+        UnresolvedReference { hint: Some(hint), ..fault(reference, format!("the variable `{name}` is not set")) }
     }
 
-    fn file(&self, reference: &str, path: &str) -> Result<Text, Unresolved> {
+    fn file(&self, reference: &str, path: &str) -> Result<MaskedText, UnresolvedReference> {
         let place = match (path.strip_prefix("~/"), self.environment.filled("HOME")) {
             (Some(below), Some(home)) => Path::new(home).join(below),
             _ => self.directory.join(path),
@@ -264,7 +269,7 @@ impl Expander {
             return Err(failed(format!("it is larger than {LARGEST_FILE} bytes")));
         }
         let content = std::fs::read_to_string(&place).map_err(|error| failed(error.to_string()))?;
-        let mut text = Text::default();
+        let mut text = MaskedText::default();
         text.push_secret(Secret::new(content.trim_end_matches(['\n', '\r'])));
         Ok(text)
     }
@@ -292,29 +297,29 @@ fn split_name(body: &str) -> (&str, &str) {
     body.split_at(end)
 }
 
-fn marked(name: &str, value: Text) -> Text {
+fn marked(name: &str, value: MaskedText) -> MaskedText {
     let is_secret = secret::is_secret_name(name) || secret::is_secret_value(&value.expose());
     if is_secret { value.into_secret() } else { value }
 }
 
-fn fault(reference: &str, message: String) -> Unresolved {
-    Unresolved { reference: reference.to_owned(), message, hint: None }
+fn fault(reference: &str, message: String) -> UnresolvedReference {
+    UnresolvedReference { reference: reference.to_owned(), message, hint: None }
 }
 
-fn required(reference: &str, name: &str, message: &str) -> Unresolved {
+fn required(reference: &str, name: &str, message: &str) -> UnresolvedReference {
     let message = if message.is_empty() { "is required and not set" } else { message };
     fault(reference, format!("the variable `{name}` is not set: {message}"))
 }
 
-fn unclosed(text: &str) -> Unresolved {
+fn unclosed(text: &str) -> UnresolvedReference {
     let start: String = text.chars().take(20).collect();
     let hint = Some("a dollar sign that is meant as such is written $$".to_owned());
-    Unresolved { hint, ..fault(&start, "`${` has no closing brace".to_owned()) }
+    UnresolvedReference { hint, ..fault(&start, "`${` has no closing brace".to_owned()) }
 }
 
-fn unknown_form(reference: &str) -> Unresolved {
+fn unknown_form(reference: &str) -> UnresolvedReference {
     let hint = "known are ${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:path}; $$ is a dollar sign";
-    Unresolved {
+    UnresolvedReference {
         hint: Some(hint.to_owned()),
         ..fault(reference, "this kind of reference is not known here".to_owned())
     }
@@ -324,9 +329,9 @@ fn unknown_form(reference: &str) -> Unresolved {
 mod tests {
     use super::*;
 
-    fn expander() -> Expander {
+    fn expander() -> VariableExpander {
         let pairs = [("ROOT", "/srv"), ("EMPTY", ""), ("API_KEY", "canary-value")];
-        Expander::new(Environment::from_pairs(pairs), Path::new("/nowhere"))
+        VariableExpander::new(Environment::from_pairs(pairs), Path::new("/nowhere"))
     }
 
     fn check(text: &str, expected: &str) {
@@ -387,7 +392,7 @@ mod tests {
         std::fs::write(directory.path().join("t"), "canary-file\n").unwrap();
         let home = directory.path().to_str().unwrap();
         let environment = Environment::from_pairs([("API_KEY", "canary-value"), ("ROOT", "/srv"), ("HOME", home)]);
-        let expander = Expander::new(environment, directory.path());
+        let expander = VariableExpander::new(environment, directory.path());
         let text = expander.expand("${ROOT} ${API_KEY} ${file:t} ${file:~/t}").unwrap();
         assert_eq!(text.to_string(), "/srv *** *** ***");
         assert_eq!(text.expose(), "/srv canary-value canary-file canary-file");

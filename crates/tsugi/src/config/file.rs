@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::document::{Document, Format};
-use super::problem::{Problem, Problems};
+use super::document::{ConfigDocument, DocumentFormat};
+use super::problem::{ConfigProblem, ConfigProblems};
 
 /// The names under which a configuration is found, the first that exists.
 pub(crate) const NAMES: [&str; 5] = ["tsugi.yaml", "tsugi.yml", "tsugi.json", "mcp.config.yaml", "config.yaml"];
@@ -25,15 +25,15 @@ fn is_ours(path: &Path) -> bool {
 }
 
 /// Reads a file in the format that its name promises.
-pub(crate) fn read(path: &Path) -> Result<Document, Problems> {
+pub(crate) fn read(path: &Path) -> Result<ConfigDocument, ConfigProblems> {
     let text = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
-    let text =
-        String::from_utf8(text).map_err(|_| Problem::new(format!("`{}` is not text in UTF-8", path.display())))?;
-    Document::parse(path, text, Format::of(path)).map_err(Problems)
+    let text = String::from_utf8(text)
+        .map_err(|_| ConfigProblem::new(format!("`{}` is not text in UTF-8", path.display())))?;
+    ConfigDocument::parse(path, text, DocumentFormat::of(path)).map_err(ConfigProblems)
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
-    let problem = Problem::new(format!("`{}` cannot be read: {error}", path.display()));
+fn unreadable(path: &Path, error: &std::io::Error) -> ConfigProblem {
+    let problem = ConfigProblem::new(format!("`{}` cannot be read: {error}", path.display()));
     match error.kind() {
         std::io::ErrorKind::NotFound => {
             problem.with_hint("`tsugi init` makes one from the files of other programs, and `tsugi add` begins one")

@@ -15,7 +15,7 @@ pub(crate) use upstream::{server, tool};
 
 /// One key.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct SettingKey {
     pub(crate) name: &'static str,
     /// Other spellings, which other programs use.
     pub(crate) aliases: &'static [&'static str],
@@ -29,15 +29,15 @@ pub(crate) struct Key {
 
 /// The keys of one map.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct SettingTable {
     /// Where the map stands, such as `servers[].retryPolicy`; empty for the file itself.
     pub(crate) path: &'static str,
     pub(crate) about: &'static str,
-    pub(crate) keys: &'static [&'static Key],
+    pub(crate) keys: &'static [&'static SettingKey],
 }
 
 /// All maps, in the order of the reference page.
-pub(crate) static TABLES: &[&Table] = &[
+pub(crate) static TABLES: &[&SettingTable] = &[
     &root::TABLE,
     &server::TABLE,
     &tool::TABLE,
@@ -68,16 +68,16 @@ const MEANT: [(&str, &str); 9] = [
     ("arguments", "args"),
 ];
 
-impl Key {
+impl SettingKey {
     /// Whether a user's word is this key.
     pub(crate) fn is_called(&self, word: &str) -> bool {
         self.name == word || self.aliases.contains(&word)
     }
 }
 
-impl Table {
+impl SettingTable {
     /// The key that a user's word means.
-    pub(crate) fn find(&self, word: &str) -> Option<&'static Key> {
+    pub(crate) fn find(&self, word: &str) -> Option<&'static SettingKey> {
         self.keys.iter().copied().find(|key| key.is_called(word))
     }
 
@@ -114,11 +114,11 @@ macro_rules! keys {
     ) => {
         #[doc = $about]
         pub(crate) mod $module {
-            use $crate::config::key::{Key, Table};
+            use $crate::config::key::{SettingKey, SettingTable};
 
             $(
                 #[doc = $meaning]
-                pub(crate) static $constant: Key = Key {
+                pub(crate) static $constant: SettingKey = SettingKey {
                     name: $name,
                     aliases: &[$($alias),*],
                     kind: $kind,
@@ -128,7 +128,7 @@ macro_rules! keys {
             )*
 
             /// The keys of this map.
-            pub(crate) static TABLE: Table = Table { path: $path, about: $about, keys: &[$(&$constant),*] };
+            pub(crate) static TABLE: SettingTable = SettingTable { path: $path, about: $about, keys: &[$(&$constant),*] };
         }
     };
 }

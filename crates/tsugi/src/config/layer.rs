@@ -1,18 +1,18 @@
 //! Decides which configuration holds: flags, a named file, `MCP_URLS`, a file that is found, or none.
 
-mod spot;
+mod ad_hoc;
 
 use std::path::{Path, PathBuf};
 
 use super::env::{self, Environment};
 use super::file;
-use super::problem::{Problem, Problems};
-use super::resolve::{self, Resolved};
-use super::settings::Settings;
+use super::problem::{ConfigProblem, ConfigProblems};
+use super::resolve::{self, ResolvedConfig};
+use super::settings::CheckedSettings;
 
 /// What the command line says about the configuration.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wish {
+pub(crate) struct ConfigSelection {
     /// `--config FILE`
     pub(crate) config: Option<PathBuf>,
     /// `--command "…"`: a server on the spot, written as in a shell.
@@ -23,7 +23,7 @@ pub(crate) struct Wish {
 
 /// Where we are.
 #[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct LaunchContext {
     pub(crate) environment: Environment,
     /// The current directory.
     pub(crate) directory: PathBuf,
@@ -31,16 +31,16 @@ pub(crate) struct Surroundings {
 
 /// Where settings came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ConfigOrigin {
     /// `--command` or `--url`.
-    Spot,
+    AdHoc,
     /// A file that someone named.
     Named(PathBuf),
     /// `MCP_URLS`.
     Variable,
     /// A file found in the current directory. Whoever can write there has written it, so what it would
     /// run deserves a second look.
-    Here(PathBuf),
+    WorkingDirectory(PathBuf),
     /// The user's own file.
     User(PathBuf),
     /// Nothing was written anywhere.
@@ -49,18 +49,18 @@ pub(crate) enum Origin {
 
 /// Settings and where they came from.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) settings: Settings,
-    pub(crate) warnings: Vec<Problem>,
+pub(crate) struct LoadedConfig {
+    pub(crate) settings: CheckedSettings,
+    pub(crate) warnings: Vec<ConfigProblem>,
     /// What keeps servers that are switched off from being switched on.
-    pub(crate) dormant: Vec<Problem>,
-    pub(crate) origin: Origin,
+    pub(crate) dormant: Vec<ConfigProblem>,
+    pub(crate) origin: ConfigOrigin,
 }
 
-impl Surroundings {
+impl LaunchContext {
     /// Those of this process.
     pub(crate) fn of_process() -> std::io::Result<Self> {
-        Ok(Surroundings { environment: Environment::of_process(), directory: std::env::current_dir()? })
+        Ok(LaunchContext { environment: Environment::of_process(), directory: std::env::current_dir()? })
     }
 
     /// The directory of the user's own configuration.
@@ -73,68 +73,73 @@ impl Surroundings {
     }
 }
 
-impl Origin {
+impl ConfigOrigin {
     /// The file, where it is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
-            Origin::Named(path) | Origin::Here(path) | Origin::User(path) => Some(path),
-            Origin::Spot | Origin::Variable | Origin::Nothing => None,
+            ConfigOrigin::Named(path) | ConfigOrigin::WorkingDirectory(path) | ConfigOrigin::User(path) => Some(path),
+            ConfigOrigin::AdHoc | ConfigOrigin::Variable | ConfigOrigin::Nothing => None,
         }
     }
 }
 
 /// Which configuration holds, without reading it.
-pub(crate) fn choose(wish: &Wish, surroundings: &Surroundings) -> Origin {
+pub(crate) fn choose(wish: &ConfigSelection, surroundings: &LaunchContext) -> ConfigOrigin {
     if wish.command.is_some() || wish.url.is_some() {
-        return Origin::Spot;
+        return ConfigOrigin::AdHoc;
     }
     let environment = &surroundings.environment;
     let variable = || environment.filled(env::TSUGI_CONFIG.name).map(PathBuf::from);
     if let Some(path) = wish.config.clone().or_else(variable) {
-        return Origin::Named(surroundings.directory.join(path));
+        return ConfigOrigin::Named(surroundings.directory.join(path));
     }
     if environment.filled(env::MCP_URLS.name).is_some() {
-        return Origin::Variable;
+        return ConfigOrigin::Variable;
     }
     if let Some(path) = file::find_in(&surroundings.directory) {
-        return Origin::Here(path);
+        return ConfigOrigin::WorkingDirectory(path);
     }
-    surroundings.user_directory().and_then(|directory| file::find_in(&directory)).map_or(Origin::Nothing, Origin::User)
+    surroundings
+        .user_directory()
+        .and_then(|directory| file::find_in(&directory))
+        .map_or(ConfigOrigin::Nothing, ConfigOrigin::User)
 }
 
 /// The settings that hold, or everything that is wrong with them.
-pub(crate) fn load(wish: &Wish, surroundings: &Surroundings) -> Result<Loaded, Problems> {
+pub(crate) fn load(wish: &ConfigSelection, surroundings: &LaunchContext) -> Result<LoadedConfig, ConfigProblems> {
     let origin = choose(wish, surroundings);
     let environment = &surroundings.environment;
     let resolved = match &origin {
-        Origin::Named(path) | Origin::Here(path) | Origin::User(path) => read(path, environment),
-        Origin::Spot => resolve::resolve(&spot::from_flags(wish)?, environment),
-        Origin::Variable => {
+        ConfigOrigin::Named(path) | ConfigOrigin::WorkingDirectory(path) | ConfigOrigin::User(path) => {
+            read(path, environment)
+        }
+        ConfigOrigin::AdHoc => resolve::resolve(&ad_hoc::from_flags(wish)?, environment),
+        ConfigOrigin::Variable => {
             let value = environment.filled(env::MCP_URLS.name).unwrap_or_default();
             let quiet = environment.filled(env::MCP_QUIET.name).unwrap_or_default();
-            resolve::resolve(&spot::from_urls(value, quiet), environment)
+            resolve::resolve(&ad_hoc::from_urls(value, quiet), environment)
         }
-        Origin::Nothing => resolve::resolve_nothing(environment),
+        ConfigOrigin::Nothing => resolve::resolve_nothing(environment),
     };
-    let Resolved { settings, warnings, dormant } = resolved?;
-    Ok(Loaded { settings, warnings, dormant, origin })
+    let ResolvedConfig { settings, warnings, dormant } = resolved?;
+    Ok(LoadedConfig { settings, warnings, dormant, origin })
 }
 
 /// Reads and resolves one file.
-pub(crate) fn read(path: &Path, environment: &Environment) -> Result<Resolved, Problems> {
+pub(crate) fn read(path: &Path, environment: &Environment) -> Result<ResolvedConfig, ConfigProblems> {
     resolve::resolve(&file::read(path)?, environment)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::settings::{RemoteTransport, Target};
+    use crate::config::settings::{RemoteTransport, ServerTarget};
 
-    fn surroundings(directory: &Path, pairs: &[(&str, &str)]) -> Surroundings {
-        Surroundings { environment: Environment::from_pairs(pairs.iter().copied()), directory: directory.to_owned() }
+    fn surroundings(directory: &Path, pairs: &[(&str, &str)]) -> LaunchContext {
+        LaunchContext { environment: Environment::from_pairs(pairs.iter().copied()), directory: directory.to_owned() }
     }
 
-    fn check(wish: Wish, files: &[&str], pairs: &[(&str, &str)]) -> String {
+    fn check(wish: ConfigSelection, files: &[&str], pairs: &[(&str, &str)]) -> String {
         let directory = tempfile::tempdir().unwrap();
         for file in files {
             let path = directory.path().join(file);
@@ -150,33 +155,41 @@ mod tests {
 
     #[test]
     fn what_is_said_more_expressly_wins() {
-        let spot = || Wish { url: Some("http://x".into()), config: Some("a.yaml".into()), ..Wish::default() };
-        let named = || Wish { config: Some("a.yaml".into()), ..Wish::default() };
+        let spot = || ConfigSelection {
+            url: Some("http://x".into()),
+            config: Some("a.yaml".into()),
+            ..ConfigSelection::default()
+        };
+        let named = || ConfigSelection { config: Some("a.yaml".into()), ..ConfigSelection::default() };
         let urls = ("MCP_URLS", "http://x");
         let user = "home/.config/tsugi/tsugi.yaml";
         assert_eq!(check(spot(), &["tsugi.yaml"], &[urls]), "Spot");
         assert_eq!(check(named(), &["tsugi.yaml"], &[urls, ("TSUGI_CONFIG", "b.yaml")]), "Named(\"/a.yaml\")");
-        assert_eq!(check(Wish::default(), &["tsugi.yaml"], &[urls, ("TSUGI_CONFIG", "b.yaml")]), "Named(\"/b.yaml\")");
-        assert_eq!(check(Wish::default(), &["tsugi.yaml", user], &[urls]), "Variable");
-        assert_eq!(check(Wish::default(), &["tsugi.yaml", user], &[]), "Here(\"/tsugi.yaml\")");
-        assert_eq!(check(Wish::default(), &[user], &[]), "User(\"/home/.config/tsugi/tsugi.yaml\")");
-        assert_eq!(check(Wish::default(), &[], &[("MCP_URLS", "")]), "Nothing");
+        assert_eq!(
+            check(ConfigSelection::default(), &["tsugi.yaml"], &[urls, ("TSUGI_CONFIG", "b.yaml")]),
+            "Named(\"/b.yaml\")"
+        );
+        assert_eq!(check(ConfigSelection::default(), &["tsugi.yaml", user], &[urls]), "Variable");
+        assert_eq!(check(ConfigSelection::default(), &["tsugi.yaml", user], &[]), "Here(\"/tsugi.yaml\")");
+        assert_eq!(check(ConfigSelection::default(), &[user], &[]), "User(\"/home/.config/tsugi/tsugi.yaml\")");
+        assert_eq!(check(ConfigSelection::default(), &[], &[("MCP_URLS", "")]), "Nothing");
     }
 
-    fn load_pairs(wish: Wish, pairs: &[(&str, &str)]) -> Result<Loaded, Problems> {
+    fn load_pairs(wish: ConfigSelection, pairs: &[(&str, &str)]) -> Result<LoadedConfig, ConfigProblems> {
         load(&wish, &surroundings(Path::new("/nowhere"), pairs))
     }
 
     #[test]
     fn the_urls_of_seed_003_are_a_configuration_of_their_own() {
         let urls = "http://body-cli:8000/sse, http://body-weather:8001/sse,http://body-cli:8002/mcp,";
-        let loaded = load_pairs(Wish::default(), &[("MCP_URLS", urls), ("DEFAULT_TIMEOUT", "5000")]).unwrap();
+        let loaded =
+            load_pairs(ConfigSelection::default(), &[("MCP_URLS", urls), ("DEFAULT_TIMEOUT", "5000")]).unwrap();
         let shown: Vec<String> = loaded
             .settings
             .servers
             .iter()
             .map(|server| match &server.target {
-                Target::Remote(remote) => format!("{} {} {:?}", server.name, remote.url, remote.transport),
+                ServerTarget::Remote(remote) => format!("{} {} {:?}", server.name, remote.url, remote.transport),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -190,37 +203,40 @@ mod tests {
         );
         assert_eq!(loaded.settings.servers[0].timeout, std::time::Duration::from_secs(5));
         assert!(
-            matches!(&loaded.settings.servers[0].target, Target::Remote(remote) if remote.transport == RemoteTransport::Sse)
+            matches!(&loaded.settings.servers[0].target, ServerTarget::Remote(remote) if remote.transport == RemoteTransport::Sse)
         );
     }
 
     #[test]
     fn the_quiet_tools_of_seed_003_can_be_named_beside_the_urls() {
         let pairs = [("MCP_URLS", "http://a/sse,http://b/sse"), ("MCP_QUIET", "get_comments, get_time,")];
-        let servers = load_pairs(Wish::default(), &pairs).unwrap().settings.servers;
+        let servers = load_pairs(ConfigSelection::default(), &pairs).unwrap().settings.servers;
         for server in &servers {
             let quiet: Vec<&str> =
                 server.tools.iter().filter(|(_, tool)| tool.quiet).map(|(name, _)| &**name).collect();
             assert_eq!(quiet, ["get_comments", "get_time"], "{}", server.name);
         }
         assert_eq!(servers.len(), 2);
-        let alone = load_pairs(Wish::default(), &pairs[..1]).unwrap().settings.servers;
+        let alone = load_pairs(ConfigSelection::default(), &pairs[..1]).unwrap().settings.servers;
         assert!(alone.iter().all(|server| server.tools.is_empty()));
-        let bad = load_pairs(Wish::default(), &[pairs[0], ("MCP_QUIET", "no name")]).unwrap_err();
+        let bad = load_pairs(ConfigSelection::default(), &[pairs[0], ("MCP_QUIET", "no name")]).unwrap_err();
         assert!(bad.to_string().contains("`quiet` cannot be `no name`"), "{bad}");
     }
 
     #[test]
     fn a_bad_address_in_the_variable_is_pointed_at() {
-        let problems = load_pairs(Wish::default(), &[("MCP_URLS", "http://good/, ftp://bad/")]).unwrap_err();
+        let problems = load_pairs(ConfigSelection::default(), &[("MCP_URLS", "http://good/, ftp://bad/")]).unwrap_err();
         assert!(problems.to_string().contains("MCP_URLS:1:15"), "{problems}");
     }
 
     #[test]
     fn a_command_on_the_spot_is_split_as_a_shell_would() {
-        let wish = Wish { command: Some("npx -y 'my server' \"a b\" c\\ d $HOME".into()), ..Wish::default() };
+        let wish = ConfigSelection {
+            command: Some("npx -y 'my server' \"a b\" c\\ d $HOME".into()),
+            ..ConfigSelection::default()
+        };
         let loaded = load_pairs(wish, &[]).unwrap();
-        let Target::Command(command) = &loaded.settings.servers[0].target else { panic!() };
+        let ServerTarget::Command(command) = &loaded.settings.servers[0].target else { panic!() };
         let args: Vec<String> = command.args.iter().map(|arg| arg.expose()).collect();
         assert_eq!((loaded.settings.servers[0].name.as_str(), command.program.expose().as_str()), ("npx", "npx"));
         assert_eq!(args, ["-y", "my server", "a b", "c d", "$HOME"]);
@@ -229,22 +245,27 @@ mod tests {
     #[test]
     fn a_command_on_the_spot_that_makes_no_sense_is_refused() {
         for command in ["", "   ", "npx 'open"] {
-            assert!(load_pairs(Wish { command: Some(command.into()), ..Wish::default() }, &[]).is_err(), "{command}");
+            assert!(
+                load_pairs(ConfigSelection { command: Some(command.into()), ..ConfigSelection::default() }, &[])
+                    .is_err(),
+                "{command}"
+            );
         }
-        let both = Wish { command: Some("x".into()), url: Some("http://x".into()), ..Wish::default() };
+        let both =
+            ConfigSelection { command: Some("x".into()), url: Some("http://x".into()), ..ConfigSelection::default() };
         assert!(load_pairs(both, &[]).is_err());
     }
 
     #[test]
     fn nothing_at_all_gives_settings_without_servers() {
-        let loaded = load_pairs(Wish::default(), &[]).unwrap();
-        assert_eq!((loaded.settings.servers.len(), loaded.origin), (0, Origin::Nothing));
+        let loaded = load_pairs(ConfigSelection::default(), &[]).unwrap();
+        assert_eq!((loaded.settings.servers.len(), loaded.origin), (0, ConfigOrigin::Nothing));
         assert_eq!(loaded.settings.gateway.listen.to_string(), "127.0.0.1:7600");
     }
 
     #[test]
     fn a_bad_default_timeout_is_named() {
-        let problems = load_pairs(Wish::default(), &[("DEFAULT_TIMEOUT", "soon")]).unwrap_err().to_string();
+        let problems = load_pairs(ConfigSelection::default(), &[("DEFAULT_TIMEOUT", "soon")]).unwrap_err().to_string();
         assert!(problems.contains("DEFAULT_TIMEOUT") && problems.contains("soon"), "{problems}");
     }
 }

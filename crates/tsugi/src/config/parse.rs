@@ -5,28 +5,28 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tsugi_process::{Caches, Isolation, Net};
+use tsugi_process::{CacheAccess, Isolation, NetworkAccess};
 
 use super::key::nearest;
-use super::settings::{Builtin, EraChoice, Naming, RemoteTransport, Restart, Start, Strictness, Tri};
+use super::settings::{BuiltinServer, EraChoice, Naming, RemoteTransport, Restart, Start, Strictness, Tri};
 
 /// What a value should have been.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedValue {
     pub(crate) what: String,
     pub(crate) hint: Option<String>,
 }
 
 /// The result of reading one value.
-pub(crate) type Parsed<T> = Result<T, Expected>;
+pub(crate) type ParseResult<T> = Result<T, ExpectedValue>;
 
 /// Refuses a value, saying what it should have been.
-pub(crate) fn expected<T>(what: impl Into<String>) -> Parsed<T> {
-    Err(Expected { what: what.into(), hint: None })
+pub(crate) fn expected<T>(what: impl Into<String>) -> ParseResult<T> {
+    Err(ExpectedValue { what: what.into(), hint: None })
 }
 
 /// A duration: a bare number is milliseconds, otherwise a unit follows.
-pub(crate) fn duration(text: &str) -> Parsed<Duration> {
+pub(crate) fn duration(text: &str) -> ParseResult<Duration> {
     let (number, unit) = split_unit(text);
     let scale = match unit {
         "" | "ms" => 0.001,
@@ -45,12 +45,12 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
 /// Longer durations are mistakes, and would overflow a timer.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-fn not_a_duration<T>() -> Parsed<T> {
+fn not_a_duration<T>() -> ParseResult<T> {
     expected("a duration such as `30s`, `1500ms`, `2m`, or a number of milliseconds, not negative, a year at most")
 }
 
 /// A duration that is not zero, for limits.
-pub(crate) fn positive_duration(text: &str) -> Parsed<Duration> {
+pub(crate) fn positive_duration(text: &str) -> ParseResult<Duration> {
     match duration(text)? {
         Duration::ZERO => expected("a duration longer than zero"),
         duration => Ok(duration),
@@ -58,7 +58,7 @@ pub(crate) fn positive_duration(text: &str) -> Parsed<Duration> {
 }
 
 /// A number of bytes: `4MiB`, `64KB`, or a bare number.
-pub(crate) fn size(text: &str) -> Parsed<u64> {
+pub(crate) fn size(text: &str) -> ParseResult<u64> {
     let (number, unit) = split_unit(text);
     let scale = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1u64),
@@ -82,7 +82,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 /// A switch.
-pub(crate) fn flag(text: &str) -> Parsed<bool> {
+pub(crate) fn flag(text: &str) -> ParseResult<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
@@ -91,18 +91,18 @@ pub(crate) fn flag(text: &str) -> Parsed<bool> {
 }
 
 /// A whole number, at least zero.
-pub(crate) fn count<T: std::str::FromStr>(text: &str) -> Parsed<T> {
+pub(crate) fn count<T: std::str::FromStr>(text: &str) -> ParseResult<T> {
     text.trim().parse().or_else(|_| expected("a whole number, not negative"))
 }
 
 /// A whole number, at least one.
-pub(crate) fn positive<T: std::str::FromStr + PartialEq + Default>(text: &str) -> Parsed<T> {
+pub(crate) fn positive<T: std::str::FromStr + PartialEq + Default>(text: &str) -> ParseResult<T> {
     let number: T = count(text)?;
     if number == T::default() { expected("a whole number, at least 1") } else { Ok(number) }
 }
 
 /// A factor, at least one.
-pub(crate) fn factor(text: &str) -> Parsed<f64> {
+pub(crate) fn factor(text: &str) -> ParseResult<f64> {
     match text.trim().parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 1.0 => Ok(number),
         _ => expected("a number, at least 1"),
@@ -110,7 +110,7 @@ pub(crate) fn factor(text: &str) -> Parsed<f64> {
 }
 
 /// An address to listen on; a bare port, or `localhost`, means loopback. No name is looked up.
-pub(crate) fn address(text: &str) -> Parsed<SocketAddr> {
+pub(crate) fn address(text: &str) -> ParseResult<SocketAddr> {
     let local = text.strip_prefix("localhost:").unwrap_or(text);
     match (local.parse::<u16>(), text.parse()) {
         (Ok(port), _) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
@@ -120,7 +120,7 @@ pub(crate) fn address(text: &str) -> Parsed<SocketAddr> {
 }
 
 /// A glob; it is only checked here.
-pub(crate) fn glob(text: &str) -> Parsed<String> {
+pub(crate) fn glob(text: &str) -> ParseResult<String> {
     match globset::Glob::new(text) {
         Ok(_) if !text.is_empty() => Ok(text.to_owned()),
         Ok(_) => expected("a glob that is not empty"),
@@ -129,18 +129,18 @@ pub(crate) fn glob(text: &str) -> Parsed<String> {
 }
 
 /// A protocol revision.
-pub(crate) fn revision(text: &str) -> Parsed<String> {
+pub(crate) fn revision(text: &str) -> ParseResult<String> {
     const KNOWN: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
     if KNOWN.contains(&text) { Ok(text.to_owned()) } else { expected(format!("one of {}", KNOWN.join(", "))) }
 }
 
 /// A server's name.
-pub(crate) fn name(text: &str) -> Parsed<String> {
+pub(crate) fn name(text: &str) -> ParseResult<String> {
     if !text.is_empty() && text.len() <= 64 && text.chars().all(is_name_character) {
         return Ok(text.to_owned());
     }
     let hint = format!("`{}` would do", tidy_name(text));
-    Err(Expected { what: "1 to 64 of A-Z, a-z, 0-9, `.`, `_` and `-`".to_owned(), hint: Some(hint) })
+    Err(ExpectedValue { what: "1 to 64 of A-Z, a-z, 0-9, `.`, `_` and `-`".to_owned(), hint: Some(hint) })
 }
 
 fn is_name_character(character: char) -> bool {
@@ -157,24 +157,24 @@ pub(crate) fn tidy_name(text: &str) -> String {
 }
 
 /// A setting that is one of a few words.
-pub(crate) trait Word: Copy + 'static {
+pub(crate) trait ConfigKeyword: Copy + 'static {
     /// The words and what they mean.
     const WORDS: &'static [(&'static str, Self)];
 }
 
 /// One of a few words.
-pub(crate) fn word<T: Word>(text: &str) -> Parsed<T> {
+pub(crate) fn keyword<T: ConfigKeyword>(text: &str) -> ParseResult<T> {
     if let Some((_, meaning)) = T::WORDS.iter().find(|(word, _)| *word == text) {
         return Ok(*meaning);
     }
     let words: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
     let hint = nearest(text, words.iter().copied()).map(|word| format!("did you mean `{word}`?"));
-    Err(Expected { what: format!("one of {}", words.join(", ")), hint })
+    Err(ExpectedValue { what: format!("one of {}", words.join(", ")), hint })
 }
 
 macro_rules! words {
     ($($type:ident: $($word:literal => $variant:ident),+;)+) => {
-        $(impl Word for $type {
+        $(impl ConfigKeyword for $type {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, $type::$variant)),+];
         })+
     };
@@ -186,10 +186,10 @@ words! {
     Naming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
     Strictness: "off" => Off, "warn" => Warn, "enforce" => Enforce;
-    Net: "none" => None, "loopback" => Loopback, "all" => All;
-    Caches: "none" => None, "read" => Read, "write" => Write;
+    NetworkAccess: "none" => None, "loopback" => Loopback, "all" => All;
+    CacheAccess: "none" => None, "read" => Read, "write" => Write;
     Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;
-    Builtin: "pm" => Pm, "demo" => Demo;
+    BuiltinServer: "pm" => Pm, "demo" => Demo;
     Tri: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
     RemoteTransport: "auto" => Auto, "http" => Http, "streamable-http" => Http, "streamableHttp" => Http,
         "sse" => Sse, "websocket" => Websocket, "ws" => Websocket;
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_near_word_is_suggested() {
-        let error = word::<Restart>("onfailure").unwrap_err();
+        let error = keyword::<Restart>("onfailure").unwrap_err();
         assert_eq!(error.hint.as_deref(), Some("did you mean `on-failure`?"));
     }
 

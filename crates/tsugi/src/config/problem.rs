@@ -7,18 +7,18 @@ use super::secret::{self, Secret};
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct ConfigProblem {
     /// What is wrong, lower case, without a final stop.
     pub(crate) message: String,
     /// Where, if it is in a file.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<SourcePosition>,
     /// What to try.
     pub(crate) hint: Option<String>,
 }
 
 /// A place in a file, with the line that stands there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourcePosition {
     pub(crate) path: PathBuf,
     /// Counted from one.
     pub(crate) line: usize,
@@ -34,19 +34,19 @@ pub(crate) struct Place {
 
 /// Everything that keeps a configuration from being used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) struct Problems(pub(crate) Vec<Problem>);
+pub(crate) struct ConfigProblems(pub(crate) Vec<ConfigProblem>);
 
 /// Excerpts show this many characters before the place, and twice as many in all.
 const AROUND: usize = 60;
 
-impl Problem {
-    /// A problem that is not in a file, unless [`Problem::at`] says where.
+impl ConfigProblem {
+    /// A problem that is not in a file, unless [`ConfigProblem::at`] says where.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Problem { message: secret::printable(&message.into()), place: None, hint: None }
+        ConfigProblem { message: secret::printable(&message.into()), place: None, hint: None }
     }
 
     /// At this place.
-    pub(crate) fn at(mut self, place: Place) -> Self {
+    pub(crate) fn at(mut self, place: SourcePosition) -> Self {
         self.place = Some(place);
         self
     }
@@ -74,7 +74,7 @@ impl Problem {
     }
 }
 
-impl Place {
+impl SourcePosition {
     /// The place of `start..end` in the text of a file.
     pub(crate) fn find(path: &Path, text: &str, start: usize, end: usize) -> Self {
         let start = floor_boundary(text, start);
@@ -85,7 +85,7 @@ impl Place {
         let width = text[start..end].trim_end().chars().count().max(1);
         let skipped = column.saturating_sub(AROUND);
         let shown: String = secret::conceal(line_text).chars().skip(skipped).take(2 * AROUND).collect();
-        Place {
+        SourcePosition {
             path: path.to_owned(),
             line: text[..line_start].matches('\n').count() + 1,
             column: column + 1,
@@ -122,14 +122,14 @@ fn floor_boundary(text: &str, index: usize) -> usize {
     index
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}:{}", self.path.display(), self.line, self.column)
     }
 }
 
 /// The problem as people read it; the hint stands on its own line.
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.message)?;
         if let Some(place) = &self.place {
@@ -146,7 +146,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigProblems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
             if index > 0 {
@@ -158,9 +158,9 @@ impl fmt::Display for Problems {
     }
 }
 
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Self {
-        Problems(vec![problem])
+impl From<ConfigProblem> for ConfigProblems {
+    fn from(problem: ConfigProblem) -> Self {
+        ConfigProblems(vec![problem])
     }
 }
 
@@ -168,9 +168,9 @@ impl From<Problem> for Problems {
 mod tests {
     use super::*;
 
-    fn at(text: &str, needle: &str) -> Problem {
+    fn at(text: &str, needle: &str) -> ConfigProblem {
         let start = text.find(needle).unwrap();
-        Problem::new("no").at(Place::find(Path::new("f.yaml"), text, start, start + needle.len()))
+        ConfigProblem::new("no").at(SourcePosition::find(Path::new("f.yaml"), text, start, start + needle.len()))
     }
 
     #[test]
@@ -194,13 +194,14 @@ mod tests {
 
     #[test]
     fn a_place_beyond_the_end_of_the_file_is_the_end() {
-        let place = Place::find(Path::new("f"), "a: é", 99, 120);
+        let place = SourcePosition::find(Path::new("f"), "a: é", 99, 120);
         assert_eq!((place.line, place.column), (1, 5));
     }
 
     #[test]
     fn control_characters_never_reach_the_terminal() {
-        let problem = Problem::new("bad \u{1b}[31m").at(Place::find(Path::new("f"), "x: \u{1b}[2J", 0, 1));
+        let problem =
+            ConfigProblem::new("bad \u{1b}[31m").at(SourcePosition::find(Path::new("f"), "x: \u{1b}[2J", 0, 1));
         assert!(!problem.to_string().contains('\u{1b}'));
     }
 }

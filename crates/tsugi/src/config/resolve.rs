@@ -8,26 +8,26 @@ mod server;
 
 use std::path::Path;
 
-use super::document::{Document, Entry, Node, Source, Value};
-use super::env::{Environment, Expander};
-use super::key::{Key, root};
-use super::problem::{Problem, Problems};
+use super::document::{ConfigDocument, ConfigNode, NodeEntry, NodeValue, SourceText};
+use super::env::{Environment, VariableExpander};
+use super::key::{SettingKey, root};
+use super::problem::{ConfigProblem, ConfigProblems};
 use super::secret::Secret;
-use super::settings::{OptionSettings, ServerSettings, Settings};
-use reader::{Reader, Section};
+use super::settings::{CheckedSettings, OptionSettings, ServerSettings};
+use reader::{SettingsReader, SettingsSection};
 
 /// Settings, with what should be said about them although they can be used.
 #[derive(Debug)]
-pub(crate) struct Resolved {
-    pub(crate) settings: Settings,
-    pub(crate) warnings: Vec<Problem>,
+pub(crate) struct ResolvedConfig {
+    pub(crate) settings: CheckedSettings,
+    pub(crate) warnings: Vec<ConfigProblem>,
     /// What keeps servers that are switched off from being switched on: of interest to who asks how things stand.
-    pub(crate) dormant: Vec<Problem>,
+    pub(crate) dormant: Vec<ConfigProblem>,
 }
 
 /// Who wrote an entry, and so what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
+enum EntryTrust {
     /// The person who runs us, in a file or on the command line.
     Own,
     /// Someone over the network: no variable is expanded, no file is read.
@@ -38,10 +38,10 @@ enum Trust {
 }
 
 /// The settings of a file, or all of its problems.
-pub(crate) fn resolve(document: &Document, environment: &Environment) -> Result<Resolved, Problems> {
+pub(crate) fn resolve(document: &ConfigDocument, environment: &Environment) -> Result<ResolvedConfig, ConfigProblems> {
     let directory = document.source.path.parent().unwrap_or(Path::new(""));
-    let expander = Expander::new(environment.clone(), directory);
-    let mut reader = Reader::new(&document.source, expander, Trust::Own);
+    let expander = VariableExpander::new(environment.clone(), directory);
+    let mut reader = SettingsReader::new(&document.source, expander, EntryTrust::Own);
     let settings = read_root(&mut reader, &document.root);
     finish(reader, settings)
 }
@@ -51,27 +51,27 @@ pub(crate) fn resolve(document: &Document, environment: &Environment) -> Result<
 /// No variable of ours is expanded and no file of ours is read for it, so that nobody can fetch them
 /// this way; a `command` is refused unless the configuration allows it. What it leaves out comes from `options`.
 pub(crate) fn resolve_posted(
-    document: &Document,
+    document: &ConfigDocument,
     allow_commands: bool,
     options: &OptionSettings,
-) -> Result<ServerSettings, Problems> {
-    let expander = Expander::new(Environment::default(), Path::new(""));
-    let mut reader = Reader::new(&document.source, expander, Trust::Posted { allow_commands });
+) -> Result<ServerSettings, ConfigProblems> {
+    let expander = VariableExpander::new(Environment::default(), Path::new(""));
+    let mut reader = SettingsReader::new(&document.source, expander, EntryTrust::Posted { allow_commands });
     let server = server::read(&mut reader, &document.root, None, options);
-    let Reader { mut problems, secrets, .. } = reader;
+    let SettingsReader { mut problems, secrets, .. } = reader;
     problems.iter_mut().for_each(|problem| problem.redact(&secrets));
-    server.filter(|_| problems.is_empty()).ok_or(Problems(problems))
+    server.filter(|_| problems.is_empty()).ok_or(ConfigProblems(problems))
 }
 
 /// The settings of a configuration in which nothing is written.
-pub(crate) fn resolve_nothing(environment: &Environment) -> Result<Resolved, Problems> {
-    let source = Source { path: "(nothing)".into(), text: String::new() };
-    let root = Node { span: Default::default(), value: Value::Map(Vec::new()) };
-    resolve(&Document { source, root }, environment)
+pub(crate) fn resolve_nothing(environment: &Environment) -> Result<ResolvedConfig, ConfigProblems> {
+    let source = SourceText { path: "(nothing)".into(), text: String::new() };
+    let root = ConfigNode { span: Default::default(), value: NodeValue::Map(Vec::new()) };
+    resolve(&ConfigDocument { source, root }, environment)
 }
 
-fn finish(reader: Reader<'_>, settings: Settings) -> Result<Resolved, Problems> {
-    let Reader { mut problems, unresolved, mut warnings, mut dormant, mut secrets, .. } = reader;
+fn finish(reader: SettingsReader<'_>, settings: CheckedSettings) -> Result<ResolvedConfig, ConfigProblems> {
+    let SettingsReader { mut problems, unresolved, mut warnings, mut dormant, mut secrets, .. } = reader;
     problems.extend(unresolved);
     // The longest first, so that one which holds another is masked whole.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
@@ -80,27 +80,27 @@ fn finish(reader: Reader<'_>, settings: Settings) -> Result<Resolved, Problems> 
     problems.iter_mut().chain(&mut warnings).chain(&mut dormant).for_each(|problem| problem.redact(&secrets));
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     if problems.is_empty() {
-        Ok(Resolved { settings: Settings { secrets, ..settings }, warnings, dormant })
+        Ok(ResolvedConfig { settings: CheckedSettings { secrets, ..settings }, warnings, dormant })
     } else {
-        Err(Problems(problems))
+        Err(ConfigProblems(problems))
     }
 }
 
-fn read_root(reader: &mut Reader<'_>, node: &Node) -> Settings {
+fn read_root(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> CheckedSettings {
     if node.entries().is_none() {
         reader.problem(node, format!("a configuration is a map, but this is {}", node.kind()));
     }
-    let section = Section::open(reader, Some(node).filter(|node| node.entries().is_some()), &root::TABLE);
+    let section = SettingsSection::open(reader, Some(node).filter(|node| node.entries().is_some()), &root::TABLE);
     advise_import(reader, node);
     read_env_file(reader, &section);
     let options = options::read(reader, section.get(&root::OPTIONS));
     let gateway = gateway::read(reader, section.get(&root::GATEWAY), &options);
     let servers = section.get(&root::SERVERS).map(|node| read_servers(reader, node, &options)).unwrap_or_default();
-    Settings { servers, options, gateway, secrets: Vec::new() }
+    CheckedSettings { servers, options, gateway, secrets: Vec::new() }
 }
 
 /// Says what to do with a file of another program.
-fn advise_import(reader: &mut Reader<'_>, node: &Node) {
+fn advise_import(reader: &mut SettingsReader<'_>, node: &ConfigNode) {
     let clients = [("mcp_servers", "Codex"), ("context_servers", "Zed"), ("inputs", "VS Code")];
     for (word, client) in clients {
         let Some(entry) = node.entries().unwrap_or_default().iter().find(|entry| entry.key == word) else { continue };
@@ -113,7 +113,7 @@ fn advise_import(reader: &mut Reader<'_>, node: &Node) {
 }
 
 /// Adds the variables of the environment file, before anything uses them.
-fn read_env_file(reader: &mut Reader<'_>, section: &Section<'_>) {
+fn read_env_file(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) {
     let Some(node) = section.get(&root::ENV_FILE) else { return };
     let Some(content) = reader.path(node).and_then(|path| reader.file(node, &path)) else { return };
     if let Err(fault) = reader.expander.environment_mut().add_file(&content) {
@@ -121,10 +121,10 @@ fn read_env_file(reader: &mut Reader<'_>, section: &Section<'_>) {
     }
 }
 
-fn read_servers(reader: &mut Reader<'_>, node: &Node, options: &OptionSettings) -> Vec<ServerSettings> {
+fn read_servers(reader: &mut SettingsReader<'_>, node: &ConfigNode, options: &OptionSettings) -> Vec<ServerSettings> {
     let servers = match &node.value {
-        Value::List(items) => items.iter().filter_map(|item| read_server(reader, item, None, options)).collect(),
-        Value::Map(entries) => {
+        NodeValue::List(items) => items.iter().filter_map(|item| read_server(reader, item, None, options)).collect(),
+        NodeValue::Map(entries) => {
             entries.iter().filter_map(|entry| read_server(reader, &entry.node, Some(entry), options)).collect()
         }
         _ => {
@@ -138,17 +138,17 @@ fn read_servers(reader: &mut Reader<'_>, node: &Node, options: &OptionSettings) 
 
 /// Reads a server. One that is switched off may use variables that are not set: it is left out then.
 fn read_server(
-    reader: &mut Reader<'_>,
-    node: &Node,
-    entry: Option<&Entry>,
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    entry: Option<&NodeEntry>,
     options: &OptionSettings,
 ) -> Option<ServerSettings> {
     let elsewhere = std::mem::take(&mut reader.unresolved);
     let server = server::read(reader, node, entry, options);
     let unresolved = std::mem::replace(&mut reader.unresolved, elsewhere);
     if server::is_switched_off(node) {
-        let name = entry.map(|entry| entry.key.as_str()).or_else(|| node.get("name").and_then(Node::text));
-        let said = |problem: Problem| Problem {
+        let name = entry.map(|entry| entry.key.as_str()).or_else(|| node.get("name").and_then(ConfigNode::text));
+        let said = |problem: ConfigProblem| ConfigProblem {
             message: format!("{} is switched off: {}", name.unwrap_or("a server"), problem.message),
             hint: Some("set it and take out `disabled: true`".to_owned()),
             ..problem
@@ -161,7 +161,7 @@ fn read_server(
 }
 
 /// The default of a key that is a list, as its items.
-fn default_items(key: &'static Key) -> impl Iterator<Item = &'static str> {
+fn default_items(key: &'static SettingKey) -> impl Iterator<Item = &'static str> {
     let inner = key.default.trim_start_matches('[').trim_end_matches(']');
     inner.split(',').map(|item| item.trim().trim_matches('"')).filter(|item| !item.is_empty())
 }

@@ -15,10 +15,10 @@ pub(crate) struct Secret(String);
 
 /// A value of which some parts may be secret.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Text(Vec<Piece>);
+pub(crate) struct MaskedText(Vec<TextPiece>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Piece {
+enum TextPiece {
     Plain(String),
     Secret(Secret),
 }
@@ -57,50 +57,50 @@ impl Secret {
     }
 }
 
-impl Text {
+impl MaskedText {
     /// Text without a secret.
     pub(crate) fn plain(text: impl Into<String>) -> Self {
-        Text(vec![Piece::Plain(text.into())])
+        MaskedText(vec![TextPiece::Plain(text.into())])
     }
 
     /// Adds a part that may be shown.
     pub(crate) fn push_plain(&mut self, text: &str) {
         match self.0.last_mut() {
-            Some(Piece::Plain(last)) => last.push_str(text),
-            _ => self.0.push(Piece::Plain(text.to_owned())),
+            Some(TextPiece::Plain(last)) => last.push_str(text),
+            _ => self.0.push(TextPiece::Plain(text.to_owned())),
         }
     }
 
     /// Adds a part that may not be shown.
     pub(crate) fn push_secret(&mut self, secret: Secret) {
-        self.0.push(Piece::Secret(secret));
+        self.0.push(TextPiece::Secret(secret));
     }
 
     /// Adds all parts of another text.
-    pub(crate) fn append(&mut self, other: Text) {
+    pub(crate) fn append(&mut self, other: MaskedText) {
         for piece in other.0 {
             match piece {
-                Piece::Plain(text) => self.push_plain(&text),
-                Piece::Secret(secret) => self.push_secret(secret),
+                TextPiece::Plain(text) => self.push_plain(&text),
+                TextPiece::Secret(secret) => self.push_secret(secret),
             }
         }
     }
 
     /// The whole as one secret, for a value whose name says that it is one.
-    pub(crate) fn into_secret(self) -> Text {
-        if self.is_empty() { self } else { Text(vec![Piece::Secret(Secret(self.expose()))]) }
+    pub(crate) fn into_secret(self) -> MaskedText {
+        if self.is_empty() { self } else { MaskedText(vec![TextPiece::Secret(Secret(self.expose()))]) }
     }
 
     /// Everything, for the one place that needs it.
     pub(crate) fn expose(&self) -> String {
-        self.0.iter().map(Piece::expose).collect()
+        self.0.iter().map(TextPiece::expose).collect()
     }
 
     /// The secret parts.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Secret(secret) => Some(secret),
-            Piece::Plain(_) => None,
+            TextPiece::Secret(secret) => Some(secret),
+            TextPiece::Plain(_) => None,
         })
     }
 
@@ -109,11 +109,11 @@ impl Text {
     }
 }
 
-impl Piece {
+impl TextPiece {
     fn expose(&self) -> &str {
         match self {
-            Piece::Plain(text) => text,
-            Piece::Secret(secret) => secret.expose(),
+            TextPiece::Plain(text) => text,
+            TextPiece::Secret(secret) => secret.expose(),
         }
     }
 }
@@ -136,22 +136,22 @@ impl Serialize for Secret {
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for MaskedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|piece| match piece {
-            Piece::Plain(text) => formatter.write_str(text),
-            Piece::Secret(secret) => write!(formatter, "{secret}"),
+            TextPiece::Plain(text) => formatter.write_str(text),
+            TextPiece::Secret(secret) => write!(formatter, "{secret}"),
         })
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for MaskedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?}", self.to_string())
     }
 }
 
-impl Serialize for Text {
+impl Serialize for MaskedText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_text_shows_its_plain_parts_only() {
-        let mut text = Text::plain("Bearer ");
+        let mut text = MaskedText::plain("Bearer ");
         text.push_secret(Secret::new("canary-value"));
         assert_eq!(
             format!("{text} {text:?} {}", serde_json::to_string(&text).unwrap()),

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use tsugi_gateway::guard::api_key::{Digest, Role};
-use tsugi_process::Policy;
+use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
+use tsugi_process::SandboxPolicy;
 use url::Url;
 
-use super::secret::{Secret, Text};
+use super::secret::{MaskedText, Secret};
 
 /// A whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Settings {
+pub(crate) struct CheckedSettings {
     pub(crate) servers: Vec<ServerSettings>,
     pub(crate) options: OptionSettings,
     pub(crate) gateway: GatewaySettings,
@@ -29,7 +29,7 @@ pub(crate) struct Settings {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServerSettings {
     pub(crate) name: String,
-    pub(crate) target: Target,
+    pub(crate) target: ServerTarget,
     pub(crate) enabled: bool,
     /// How long a call may be silent.
     #[serde(serialize_with = "milliseconds")]
@@ -38,7 +38,7 @@ pub(crate) struct ServerSettings {
     #[serde(serialize_with = "optional_milliseconds")]
     pub(crate) max_timeout: Option<Duration>,
     pub(crate) tools: BTreeMap<String, ToolSettings>,
-    pub(crate) filter: Filter,
+    pub(crate) filter: ToolFilter,
     pub(crate) retry: RetrySettings,
     pub(crate) cache: CacheSettings,
     pub(crate) validate: ValidateSettings,
@@ -62,7 +62,7 @@ pub(crate) struct ServerSettings {
 /// What a server is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub(crate) enum Target {
+pub(crate) enum ServerTarget {
     Command(CommandTarget),
     Remote(RemoteTarget),
     Builtin(BuiltinTarget),
@@ -72,11 +72,11 @@ pub(crate) enum Target {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CommandTarget {
-    pub(crate) program: Text,
-    pub(crate) args: Vec<Text>,
-    pub(crate) env: Vec<(String, Text)>,
+    pub(crate) program: MaskedText,
+    pub(crate) args: Vec<MaskedText>,
+    pub(crate) env: Vec<(String, MaskedText)>,
     pub(crate) cwd: Option<PathBuf>,
-    pub(crate) sandbox: Policy,
+    pub(crate) sandbox: SandboxPolicy,
 }
 
 /// A server that runs elsewhere.
@@ -87,7 +87,7 @@ pub(crate) struct RemoteTarget {
     pub(crate) shown: String,
     #[serde(skip)]
     pub(crate) url: Url,
-    pub(crate) headers: Vec<(String, Text)>,
+    pub(crate) headers: Vec<(String, MaskedText)>,
     pub(crate) transport: RemoteTransport,
 }
 
@@ -95,14 +95,14 @@ pub(crate) struct RemoteTarget {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BuiltinTarget {
-    pub(crate) builtin: Builtin,
-    pub(crate) args: Vec<Text>,
+    pub(crate) builtin: BuiltinServer,
+    pub(crate) args: Vec<MaskedText>,
 }
 
 /// The servers that are part of tsugi.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Builtin {
+pub(crate) enum BuiltinServer {
     Pm,
     Demo,
 }
@@ -120,7 +120,7 @@ pub(crate) enum RemoteTransport {
 
 /// Which tools are offered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Filter {
+pub(crate) struct ToolFilter {
     /// Checked globs.
     pub(crate) allow: Vec<String>,
     /// Checked globs; they win.
@@ -312,9 +312,9 @@ impl AuthSettings {
 pub(crate) struct KeySettings {
     pub(crate) name: String,
     #[serde(skip)]
-    pub(crate) digest: Digest,
-    pub(crate) role: Role,
-    pub(crate) filter: Filter,
+    pub(crate) digest: SecretDigest,
+    pub(crate) role: KeyRole,
+    pub(crate) filter: ToolFilter,
     pub(crate) per_minute: Option<u32>,
     pub(crate) max_in_flight: Option<usize>,
 }
@@ -358,7 +358,7 @@ const PACKAGE_RUNNERS: [&str; 10] = ["npx", "bunx", "pnpx", "uvx", "pipx", "uv",
 impl ServerSettings {
     /// The program that runs it, where that may download it first.
     pub(crate) fn package_runner(&self) -> Option<&'static str> {
-        let Target::Command(command) = &self.target else { return None };
+        let ServerTarget::Command(command) = &self.target else { return None };
         let program = command.program.expose();
         let name = program.rsplit('/').next().unwrap_or_default();
         PACKAGE_RUNNERS.into_iter().find(|runner| *runner == name)
@@ -367,12 +367,12 @@ impl ServerSettings {
     /// What it is, as far as it may be shown.
     pub(crate) fn shown_target(&self) -> String {
         match &self.target {
-            Target::Command(command) => {
+            ServerTarget::Command(command) => {
                 let words = std::iter::once(&command.program).chain(&command.args);
                 words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
             }
-            Target::Remote(remote) => remote.shown.clone(),
-            Target::Builtin(builtin) => format!("built in: {:?}", builtin.builtin).to_lowercase(),
+            ServerTarget::Remote(remote) => remote.shown.clone(),
+            ServerTarget::Builtin(builtin) => format!("built in: {:?}", builtin.builtin).to_lowercase(),
         }
     }
 }

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::env::Environment;
 use super::layer;
-use super::problem::{Problem, Problems};
-use super::resolve::Resolved;
-use super::settings::Settings;
+use super::problem::{ConfigProblem, ConfigProblems};
+use super::resolve::ResolvedConfig;
+use super::settings::CheckedSettings;
 
 /// A save is over when nothing happened for so long.
 const QUIET: Duration = Duration::from_millis(150);
@@ -24,33 +24,33 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the file is now.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum ConfigChange {
     /// Other settings than before.
-    Changed(Box<Resolved>),
+    Changed(Box<ResolvedConfig>),
     /// It cannot be used; what holds goes on holding.
-    Invalid(Problems),
+    Invalid(ConfigProblems),
 }
 
 /// Watches one configuration file.
-pub(crate) struct Watch {
+pub(crate) struct ConfigWatch {
     path: PathBuf,
     environment: Environment,
     signals: mpsc::Receiver<()>,
     /// Something happened that has not been looked at yet.
     is_stale: bool,
-    last: Result<Settings, Problems>,
+    last: Result<CheckedSettings, ConfigProblems>,
     /// Watching ends when it is dropped.
     _watcher: notify::RecommendedWatcher,
 }
 
-impl Watch {
+impl ConfigWatch {
     /// Watches the file whose settings are in force now.
-    pub(crate) fn start(path: &Path, environment: Environment, now: Settings) -> Result<Self, Problems> {
+    pub(crate) fn start(path: &Path, environment: Environment, now: CheckedSettings) -> Result<Self, ConfigProblems> {
         let (sender, signals) = mpsc::channel(1);
         let file = path.to_owned();
         let failed = |error: notify::Error| {
-            let problem = Problem::new(format!("changes of `{}` cannot be noticed: {error}", path.display()));
-            Problems::from(problem.with_hint("send the signal HUP to have the configuration read again"))
+            let problem = ConfigProblem::new(format!("changes of `{}` cannot be noticed: {error}", path.display()));
+            ConfigProblems::from(problem.with_hint("send the signal HUP to have the configuration read again"))
         };
         let on_event = move |event: notify::Result<notify::Event>| {
             if event.map_or(true, |event| concerns(&event, &file)) {
@@ -61,11 +61,18 @@ impl Watch {
         let mut watcher = notify::recommended_watcher(on_event).map_err(failed)?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         watcher.watch(directory, RecursiveMode::NonRecursive).map_err(failed)?;
-        Ok(Watch { path: path.to_owned(), environment, signals, is_stale: false, last: Ok(now), _watcher: watcher })
+        Ok(ConfigWatch {
+            path: path.to_owned(),
+            environment,
+            signals,
+            is_stale: false,
+            last: Ok(now),
+            _watcher: watcher,
+        })
     }
 
     /// Waits for the next change. Dropping the future loses nothing that has not been told yet.
-    pub(crate) async fn next(&mut self) -> Change {
+    pub(crate) async fn next(&mut self) -> ConfigChange {
         loop {
             if !self.is_stale && self.signals.recv().await.is_none() {
                 // The watcher lives as long as we do, so this cannot happen while we wait.
@@ -82,16 +89,16 @@ impl Watch {
     }
 
     /// Reads the file at once, as the signal HUP asks for; nothing if it means what it meant before.
-    pub(crate) fn reread(&mut self) -> Option<Change> {
+    pub(crate) fn reread(&mut self) -> Option<ConfigChange> {
         let now = layer::read(&self.path, &self.environment);
-        let settings = now.as_ref().map(|resolved| resolved.settings.clone()).map_err(Problems::clone);
+        let settings = now.as_ref().map(|resolved| resolved.settings.clone()).map_err(ConfigProblems::clone);
         if settings == self.last {
             return None;
         }
         self.last = settings;
         Some(match now {
-            Ok(resolved) => Change::Changed(Box::new(resolved)),
-            Err(problems) => Change::Invalid(problems),
+            Ok(resolved) => ConfigChange::Changed(Box::new(resolved)),
+            Err(problems) => ConfigChange::Invalid(problems),
         })
     }
 
@@ -130,7 +137,7 @@ mod tests {
     struct World {
         _directory: tempfile::TempDir,
         path: PathBuf,
-        watch: Watch,
+        watch: ConfigWatch,
     }
 
     fn text(name: &str) -> String {
@@ -142,14 +149,14 @@ mod tests {
         let path = directory.path().join("tsugi.yaml");
         std::fs::write(&path, text("first")).unwrap();
         let now = layer::read(&path, &Environment::default()).unwrap().settings;
-        let watch = Watch::start(&path, Environment::default(), now).unwrap();
+        let watch = ConfigWatch::start(&path, Environment::default(), now).unwrap();
         World { _directory: directory, path, watch }
     }
 
-    async fn next(watch: &mut Watch) -> String {
+    async fn next(watch: &mut ConfigWatch) -> String {
         match tokio::time::timeout(LONG, watch.next()).await.expect("a change is noticed") {
-            Change::Changed(resolved) => resolved.settings.servers[0].name.clone(),
-            Change::Invalid(problems) => format!("invalid: {}", problems.0[0].message),
+            ConfigChange::Changed(resolved) => resolved.settings.servers[0].name.clone(),
+            ConfigChange::Invalid(problems) => format!("invalid: {}", problems.0[0].message),
         }
     }
 

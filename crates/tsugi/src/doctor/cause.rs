@@ -2,7 +2,7 @@
 
 /// Why a server does not work, or not as well as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum FailureCause {
     ProgramMissing { program: String },
     NotExecutable { program: String },
     InterpreterMissing { program: String },
@@ -32,123 +32,129 @@ pub(crate) enum Cause {
     Unknown { message: String },
 }
 
-impl Cause {
+impl FailureCause {
     /// The word by which programs know it.
     pub(crate) fn word(&self) -> &'static str {
         match self {
-            Cause::ProgramMissing { .. } => "program-missing",
-            Cause::NotExecutable { .. } => "program-not-executable",
-            Cause::InterpreterMissing { .. } => "interpreter-missing",
-            Cause::DirectoryMissing { .. } => "directory-missing",
-            Cause::WrongNode { .. } => "wrong-node",
-            Cause::WrongPython { .. } => "wrong-python",
-            Cause::PackageMissing { .. } => "package-not-found",
-            Cause::CacheBroken { .. } => "cache-broken",
-            Cause::NoNetwork { .. } => "no-network",
-            Cause::NeedsVariable { .. } => "needs-variable",
-            Cause::SandboxDenies { .. } => "sandbox-denies",
-            Cause::AgentUnknown { .. } => "agent-unknown",
-            Cause::ProjectServer { .. } => "pm-cannot-start",
-            Cause::PortTaken { .. } => "port-taken",
-            Cause::CannotReach { .. } => "cannot-reach",
-            Cause::Banner { .. } => "banner-on-stdout",
-            Cause::Refused => "port-refused",
-            Cause::NoSuchHost => "no-such-host",
-            Cause::TlsName => "tls-wrong-name",
-            Cause::TlsUntrusted => "tls-untrusted",
-            Cause::TlsExpired => "tls-expired",
-            Cause::Unauthorized => "unauthorized",
-            Cause::Forbidden => "forbidden",
-            Cause::NotMcp { .. } => "not-mcp",
-            Cause::Hangs { .. } => "hangs",
-            Cause::Crashes { .. } => "crashes",
-            Cause::Unknown { .. } => "unknown",
+            FailureCause::ProgramMissing { .. } => "program-missing",
+            FailureCause::NotExecutable { .. } => "program-not-executable",
+            FailureCause::InterpreterMissing { .. } => "interpreter-missing",
+            FailureCause::DirectoryMissing { .. } => "directory-missing",
+            FailureCause::WrongNode { .. } => "wrong-node",
+            FailureCause::WrongPython { .. } => "wrong-python",
+            FailureCause::PackageMissing { .. } => "package-not-found",
+            FailureCause::CacheBroken { .. } => "cache-broken",
+            FailureCause::NoNetwork { .. } => "no-network",
+            FailureCause::NeedsVariable { .. } => "needs-variable",
+            FailureCause::SandboxDenies { .. } => "sandbox-denies",
+            FailureCause::AgentUnknown { .. } => "agent-unknown",
+            FailureCause::ProjectServer { .. } => "pm-cannot-start",
+            FailureCause::PortTaken { .. } => "port-taken",
+            FailureCause::CannotReach { .. } => "cannot-reach",
+            FailureCause::Banner { .. } => "banner-on-stdout",
+            FailureCause::Refused => "port-refused",
+            FailureCause::NoSuchHost => "no-such-host",
+            FailureCause::TlsName => "tls-wrong-name",
+            FailureCause::TlsUntrusted => "tls-untrusted",
+            FailureCause::TlsExpired => "tls-expired",
+            FailureCause::Unauthorized => "unauthorized",
+            FailureCause::Forbidden => "forbidden",
+            FailureCause::NotMcp { .. } => "not-mcp",
+            FailureCause::Hangs { .. } => "hangs",
+            FailureCause::Crashes { .. } => "crashes",
+            FailureCause::Unknown { .. } => "unknown",
         }
     }
 
     /// Whether the server can be used all the same.
     pub(crate) fn is_blemish(&self) -> bool {
-        matches!(self, Cause::Banner { is_fatal: false, .. })
+        matches!(self, FailureCause::Banner { is_fatal: false, .. })
     }
 
     /// What is wrong, in a sentence.
     pub(crate) fn sentence(&self) -> String {
         match self {
-            Cause::ProgramMissing { program } => format!("the program `{program}` is not there"),
-            Cause::NotExecutable { program } => format!("`{program}` may not be executed"),
-            Cause::InterpreterMissing { program } => format!("the interpreter of `{program}` is not there"),
-            Cause::DirectoryMissing { directory } => format!("its directory `{directory}` is not there"),
-            Cause::WrongNode { line } => format!("it does not run with this version of Node: {line}"),
-            Cause::WrongPython { line } => format!("it does not run with this version of Python: {line}"),
-            Cause::PackageMissing { package, line } => format!("there is no package or module `{package}`: {line}"),
-            Cause::CacheBroken { folder } => {
+            FailureCause::ProgramMissing { program } => format!("the program `{program}` is not there"),
+            FailureCause::NotExecutable { program } => format!("`{program}` may not be executed"),
+            FailureCause::InterpreterMissing { program } => format!("the interpreter of `{program}` is not there"),
+            FailureCause::DirectoryMissing { directory } => format!("its directory `{directory}` is not there"),
+            FailureCause::WrongNode { line } => format!("it does not run with this version of Node: {line}"),
+            FailureCause::WrongPython { line } => format!("it does not run with this version of Python: {line}"),
+            FailureCause::PackageMissing { package, line } => {
+                format!("there is no package or module `{package}`: {line}")
+            }
+            FailureCause::CacheBroken { folder } => {
                 format!("what npx downloaded is not whole, as after an interrupted download: `{folder}`")
             }
-            Cause::NoNetwork { runner } => {
+            FailureCause::NoNetwork { runner } => {
                 format!("{runner} asks its registry at every start, and the sandbox lets it reach nobody")
             }
-            Cause::NeedsVariable { name, .. } => format!("it needs the variable {name}, which it is not given"),
-            Cause::SandboxDenies { path: Some(path) } => format!("its sandbox keeps it from `{path}`"),
-            Cause::SandboxDenies { path: None } => "its sandbox keeps it from a file".to_owned(),
-            Cause::AgentUnknown { agent } => format!("its database knows no agent `{agent}`"),
-            Cause::ProjectServer { message, .. } => format!("the project server cannot start: {message}"),
-            Cause::PortTaken { line } => format!("the port that it wants is taken: {line}"),
-            Cause::CannotReach { line } => format!("it cannot reach what it depends on: {line}"),
-            Cause::Banner { line, .. } => format!("it writes to its standard output what is no message: `{line}`"),
-            Cause::Refused => "nothing listens at its address: the connection was refused".to_owned(),
-            Cause::NoSuchHost => "the host of its address is not known".to_owned(),
-            Cause::TlsName => "its certificate is for another name than that of its address".to_owned(),
-            Cause::TlsUntrusted => "its certificate was signed by nobody whom this machine trusts".to_owned(),
-            Cause::TlsExpired => "its certificate does not hold at this time".to_owned(),
-            Cause::Unauthorized => "it wants to know who asks, and what it was sent is not enough (401)".to_owned(),
-            Cause::Forbidden => "it knows who asks, and refuses (403)".to_owned(),
-            Cause::NotMcp { status } => format!("something answers at its address, but not with MCP ({status})"),
-            Cause::Hangs { .. } => "it runs, but does not answer to the handshake".to_owned(),
-            Cause::Crashes { status } => format!("it ends before it answers ({status})"),
-            Cause::Unknown { message } => message.clone(),
+            FailureCause::NeedsVariable { name, .. } => format!("it needs the variable {name}, which it is not given"),
+            FailureCause::SandboxDenies { path: Some(path) } => format!("its sandbox keeps it from `{path}`"),
+            FailureCause::SandboxDenies { path: None } => "its sandbox keeps it from a file".to_owned(),
+            FailureCause::AgentUnknown { agent } => format!("its database knows no agent `{agent}`"),
+            FailureCause::ProjectServer { message, .. } => format!("the project server cannot start: {message}"),
+            FailureCause::PortTaken { line } => format!("the port that it wants is taken: {line}"),
+            FailureCause::CannotReach { line } => format!("it cannot reach what it depends on: {line}"),
+            FailureCause::Banner { line, .. } => {
+                format!("it writes to its standard output what is no message: `{line}`")
+            }
+            FailureCause::Refused => "nothing listens at its address: the connection was refused".to_owned(),
+            FailureCause::NoSuchHost => "the host of its address is not known".to_owned(),
+            FailureCause::TlsName => "its certificate is for another name than that of its address".to_owned(),
+            FailureCause::TlsUntrusted => "its certificate was signed by nobody whom this machine trusts".to_owned(),
+            FailureCause::TlsExpired => "its certificate does not hold at this time".to_owned(),
+            FailureCause::Unauthorized => {
+                "it wants to know who asks, and what it was sent is not enough (401)".to_owned()
+            }
+            FailureCause::Forbidden => "it knows who asks, and refuses (403)".to_owned(),
+            FailureCause::NotMcp { status } => format!("something answers at its address, but not with MCP ({status})"),
+            FailureCause::Hangs { .. } => "it runs, but does not answer to the handshake".to_owned(),
+            FailureCause::Crashes { status } => format!("it ends before it answers ({status})"),
+            FailureCause::Unknown { message } => message.clone(),
         }
     }
 
     /// What to try.
     pub(crate) fn advice(&self) -> String {
         match self {
-            Cause::ProgramMissing { program } => missing_program(program),
-            Cause::NotExecutable { program } => format!("chmod +x {program} (`tsugi doctor --fix` does it for a script of your own)"),
-            Cause::InterpreterMissing { program } => format!("look at the first line of {program}, and install what it names"),
-            Cause::DirectoryMissing { .. } => "create it, or correct `cwd` in its entry".to_owned(),
-            Cause::WrongNode { .. } => "install the version that it names, and name that program in `command`, such as /opt/node22/bin/npx; `node --version` shows yours".to_owned(),
-            Cause::WrongPython { .. } => "install the version that it names; with uvx, add `--python 3.13` before the package; `python3 --version` shows yours".to_owned(),
-            Cause::PackageMissing { .. } => "look for a misspelling in `args`, or for a registry that needs to be named; running the command by hand shows all of it".to_owned(),
-            Cause::CacheBroken { folder } => format!("rm -r {folder} and try again: it is a cache, and npx fills it anew"),
-            Cause::NoNetwork { .. } => "take `net: none` out of its `sandbox`, or install the package and name its own program in `command`".to_owned(),
-            Cause::NeedsVariable { name, is_set_here: true } => {
+            FailureCause::ProgramMissing { program } => missing_program(program),
+            FailureCause::NotExecutable { program } => format!("chmod +x {program} (`tsugi doctor --fix` does it for a script of your own)"),
+            FailureCause::InterpreterMissing { program } => format!("look at the first line of {program}, and install what it names"),
+            FailureCause::DirectoryMissing { .. } => "create it, or correct `cwd` in its entry".to_owned(),
+            FailureCause::WrongNode { .. } => "install the version that it names, and name that program in `command`, such as /opt/node22/bin/npx; `node --version` shows yours".to_owned(),
+            FailureCause::WrongPython { .. } => "install the version that it names; with uvx, add `--python 3.13` before the package; `python3 --version` shows yours".to_owned(),
+            FailureCause::PackageMissing { .. } => "look for a misspelling in `args`, or for a registry that needs to be named; running the command by hand shows all of it".to_owned(),
+            FailureCause::CacheBroken { folder } => format!("rm -r {folder} and try again: it is a cache, and npx fills it anew"),
+            FailureCause::NoNetwork { .. } => "take `net: none` out of its `sandbox`, or install the package and name its own program in `command`".to_owned(),
+            FailureCause::NeedsVariable { name, is_set_here: true } => {
                 format!("it is set here, but servers get only what their entry names: add `env: {{{name}: \"${{{name}}}\"}}` to it (`tsugi doctor --fix` does)")
             }
-            Cause::NeedsVariable { name, .. } => {
+            FailureCause::NeedsVariable { name, .. } => {
                 format!("add `env: {{{name}: \"${{{name}}}\"}}` to its entry, and set {name} in the environment or in an envFile")
             }
-            Cause::SandboxDenies { path } => {
+            FailureCause::SandboxDenies { path } => {
                 let path = path.as_deref().unwrap_or("the path that it names");
                 format!("if it should have it, add {path} to `sandbox.write` (or `sandbox.read`) of its entry")
             }
-            Cause::AgentUnknown { agent } => format!("look for a misspelling in `--agent-id`; if it is new, add `--create-agent` to `args`, or run `tsugi pm agent add {agent}` with the same --db"),
-            Cause::ProjectServer { hint, .. } => hint.clone().unwrap_or_else(|| "look at `--db` and `--agent-id` in `args`; `tsugi pm doctor` looks at the database".to_owned()),
-            Cause::PortTaken { .. } => "stop what holds the port, or give it another one in `args` or `env`".to_owned(),
-            Cause::CannotReach { .. } => "start what it depends on, or correct the address that it is given".to_owned(),
-            Cause::Banner { is_fatal: true, .. } => "have it write logs to standard error; often a flag such as --quiet or --stdio, or another start script, does it".to_owned(),
-            Cause::Banner { .. } => "tsugi skips such lines, but other clients stop at them: have it write logs to standard error".to_owned(),
-            Cause::Refused => "start it, or correct `url`; in a container, 127.0.0.1 is the container itself".to_owned(),
-            Cause::NoSuchHost => "look for a misspelling in `url`, and whether this machine can resolve names".to_owned(),
-            Cause::TlsName => "use the name in `url` that the certificate has, not an address or an alias".to_owned(),
-            Cause::TlsUntrusted => "add its authority to the system's certificates, or name it in SSL_CERT_FILE".to_owned(),
-            Cause::TlsExpired => "renew the certificate, and look at the clock of this machine".to_owned(),
-            Cause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired".to_owned(),
-            Cause::Forbidden => "ask its owner for access, or use another key".to_owned(),
-            Cause::NotMcp { .. } => "look at the path in `url`: most servers answer at /mcp or /sse".to_owned(),
-            Cause::Hangs { runner: Some(runner) } => format!("{runner} may still be downloading it: wait for it with --timeout 10m, or run the command once by hand; if that is not it, some servers want a word such as `stdio` or `mcp` in `args`"),
-            Cause::Hangs { runner: None } => "does it speak MCP on standard output? some want a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, which standard error tells".to_owned(),
-            Cause::Crashes { .. } => "what it said last is above; run the command by hand with the same variables to see more".to_owned(),
-            Cause::Unknown { .. } => "run it again with -vv, or look at `tsugi logs`".to_owned(),
+            FailureCause::AgentUnknown { agent } => format!("look for a misspelling in `--agent-id`; if it is new, add `--create-agent` to `args`, or run `tsugi pm agent add {agent}` with the same --db"),
+            FailureCause::ProjectServer { hint, .. } => hint.clone().unwrap_or_else(|| "look at `--db` and `--agent-id` in `args`; `tsugi pm doctor` looks at the database".to_owned()),
+            FailureCause::PortTaken { .. } => "stop what holds the port, or give it another one in `args` or `env`".to_owned(),
+            FailureCause::CannotReach { .. } => "start what it depends on, or correct the address that it is given".to_owned(),
+            FailureCause::Banner { is_fatal: true, .. } => "have it write logs to standard error; often a flag such as --quiet or --stdio, or another start script, does it".to_owned(),
+            FailureCause::Banner { .. } => "tsugi skips such lines, but other clients stop at them: have it write logs to standard error".to_owned(),
+            FailureCause::Refused => "start it, or correct `url`; in a container, 127.0.0.1 is the container itself".to_owned(),
+            FailureCause::NoSuchHost => "look for a misspelling in `url`, and whether this machine can resolve names".to_owned(),
+            FailureCause::TlsName => "use the name in `url` that the certificate has, not an address or an alias".to_owned(),
+            FailureCause::TlsUntrusted => "add its authority to the system's certificates, or name it in SSL_CERT_FILE".to_owned(),
+            FailureCause::TlsExpired => "renew the certificate, and look at the clock of this machine".to_owned(),
+            FailureCause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired".to_owned(),
+            FailureCause::Forbidden => "ask its owner for access, or use another key".to_owned(),
+            FailureCause::NotMcp { .. } => "look at the path in `url`: most servers answer at /mcp or /sse".to_owned(),
+            FailureCause::Hangs { runner: Some(runner) } => format!("{runner} may still be downloading it: wait for it with --timeout 10m, or run the command once by hand; if that is not it, some servers want a word such as `stdio` or `mcp` in `args`"),
+            FailureCause::Hangs { runner: None } => "does it speak MCP on standard output? some want a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, which standard error tells".to_owned(),
+            FailureCause::Crashes { .. } => "what it said last is above; run the command by hand with the same variables to see more".to_owned(),
+            FailureCause::Unknown { .. } => "run it again with -vv, or look at `tsugi logs`".to_owned(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::cause::Cause;
+use super::cause::FailureCause;
 
 /// Signs that a program needs another Node.
 const NODE: [&str; 8] = [
@@ -76,18 +76,18 @@ fn line_with<'a>(lines: &'a [String], signs: &[&str]) -> Option<&'a String> {
 }
 
 /// The program does not run with this Node or this Python.
-pub(super) fn wrong_version(lines: &[String]) -> Option<Cause> {
-    let node = line_with(lines, &NODE).map(|line| Cause::WrongNode { line: short(line) });
-    node.or_else(|| line_with(lines, &PYTHON).map(|line| Cause::WrongPython { line: short(line) }))
+pub(super) fn wrong_version(lines: &[String]) -> Option<FailureCause> {
+    let node = line_with(lines, &NODE).map(|line| FailureCause::WrongNode { line: short(line) });
+    node.or_else(|| line_with(lines, &PYTHON).map(|line| FailureCause::WrongPython { line: short(line) }))
 }
 
 /// The package or the module is not there.
-pub(super) fn no_package(lines: &[String], package: Option<&str>) -> Option<Cause> {
+pub(super) fn no_package(lines: &[String], package: Option<&str>) -> Option<FailureCause> {
     let line = line_with(lines, &PACKAGE)?;
     let is_module = line.contains("ModuleNotFoundError") || line.contains("Cannot find");
     let named = quoted(line).filter(|_| is_module);
     let package = named.or(package.map(str::to_owned)).unwrap_or_else(|| "(unnamed)".to_owned());
-    Some(Cause::PackageMissing { package, line: short(line) })
+    Some(FailureCause::PackageMissing { package, line: short(line) })
 }
 
 /// A file that could not be had: its path, where it is named. Nothing if no file was denied.
@@ -113,52 +113,54 @@ fn variable_in(line: &str) -> Option<String> {
 }
 
 /// Something is missing in the very folder that npx filled: it was interrupted, and takes the folder for complete.
-pub(super) fn broken_cache(lines: &[String]) -> Option<Cause> {
+pub(super) fn broken_cache(lines: &[String]) -> Option<FailureCause> {
     let line = line_with(lines, &["ERR_MODULE_NOT_FOUND", "Cannot find module", "Cannot find package"])?;
     let start = line.find("/_npx/")?;
     let end = start + "/_npx/".len();
     let hash = line[end..].split('/').next()?;
     let begin = line[..start].rfind([' ', '\'', '"', '(']).map_or(0, |place| place + 1);
     let folder = line[begin..end + hash.len()].trim_start_matches("file://").to_owned();
-    Some(Cause::CacheBroken { folder })
+    Some(FailureCause::CacheBroken { folder })
 }
 
 /// Our own project server said in one line of JSON why it does not start.
-pub(super) fn project_server(lines: &[String]) -> Option<Cause> {
+pub(super) fn project_server(lines: &[String]) -> Option<FailureCause> {
     let told = lines.iter().find_map(|line| serde_json::from_str::<Value>(line.trim()).ok()?.get("error").cloned())?;
     let (message, hint) = (told["message"].as_str()?, told["hint"].as_str().filter(|hint| !hint.is_empty()));
     Some(match message.strip_prefix("Agent not found: ") {
-        Some(agent) => Cause::AgentUnknown { agent: short(agent) },
-        None => Cause::ProjectServer { message: short(message), hint: hint.map(short) },
+        Some(agent) => FailureCause::AgentUnknown { agent: short(agent) },
+        None => FailureCause::ProjectServer { message: short(message), hint: hint.map(short) },
     })
 }
 
 /// The port that the program wants to listen on is taken.
-pub(super) fn taken_port(lines: &[String]) -> Option<Cause> {
+pub(super) fn taken_port(lines: &[String]) -> Option<FailureCause> {
     let signs = ["EADDRINUSE", "address already in use", "Address already in use"];
-    line_with(lines, &signs).map(|line| Cause::PortTaken { line: short(line) })
+    line_with(lines, &signs).map(|line| FailureCause::PortTaken { line: short(line) })
 }
 
 /// The program cannot reach something that it depends on.
-pub(super) fn unreachable(lines: &[String]) -> Option<Cause> {
+pub(super) fn unreachable(lines: &[String]) -> Option<FailureCause> {
     let signs = ["ECONNREFUSED", "Connection refused", "connection refused", "ENOTFOUND", "EAI_AGAIN"];
-    line_with(lines, &signs).map(|line| Cause::CannotReach { line: short(line) })
+    line_with(lines, &signs).map(|line| FailureCause::CannotReach { line: short(line) })
 }
 
 /// What is wrong with an address or with who answers there.
-pub(super) fn of_wire(message: &str) -> Option<Cause> {
+pub(super) fn of_wire(message: &str) -> Option<FailureCause> {
     let has = |sign: &str| message.contains(sign);
     Some(match () {
-        () if has("NotValidForName") || has("not valid for name") => Cause::TlsName,
-        () if has("Expired") || has("certificate expired") || has("NotValidYet") => Cause::TlsExpired,
-        () if has("UnknownIssuer") || has("invalid peer certificate") => Cause::TlsUntrusted,
-        () if has("answered 401") => Cause::Unauthorized,
-        () if has("answered 403") => Cause::Forbidden,
-        () if has("refused") && has("onnect") => Cause::Refused,
-        () if has("dns error") || has("failed to lookup") || has("Name or service not known") => Cause::NoSuchHost,
+        () if has("NotValidForName") || has("not valid for name") => FailureCause::TlsName,
+        () if has("Expired") || has("certificate expired") || has("NotValidYet") => FailureCause::TlsExpired,
+        () if has("UnknownIssuer") || has("invalid peer certificate") => FailureCause::TlsUntrusted,
+        () if has("answered 401") => FailureCause::Unauthorized,
+        () if has("answered 403") => FailureCause::Forbidden,
+        () if has("refused") && has("onnect") => FailureCause::Refused,
+        () if has("dns error") || has("failed to lookup") || has("Name or service not known") => {
+            FailureCause::NoSuchHost
+        }
         () if has("the server answered ") => {
             let status = message.split("the server answered ").nth(1).unwrap_or_default();
-            Cause::NotMcp { status: status.split([',', ';', ':']).next().unwrap_or_default().trim().to_owned() }
+            FailureCause::NotMcp { status: status.split([',', ';', ':']).next().unwrap_or_default().trim().to_owned() }
         }
         () => return None,
     })

@@ -4,16 +4,16 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::cause::Cause;
+use super::cause::FailureCause;
+use crate::atomic_file;
 use crate::config::adapter::write::SECRETS_FILE;
 use crate::config::{edit, file};
-use crate::files;
 
 /// Repairs what keeps a server from working, where that is safe; says what was done.
-pub(crate) fn repair(cause: &Cause, server: &str, config: Option<&Path>) -> Option<String> {
+pub(crate) fn repair(cause: &FailureCause, server: &str, config: Option<&Path>) -> Option<String> {
     match cause {
-        Cause::NotExecutable { program } => make_executable(Path::new(program)),
-        Cause::NeedsVariable { name, is_set_here: true } => pass_variable(config?, server, name),
+        FailureCause::NotExecutable { program } => make_executable(Path::new(program)),
+        FailureCause::NeedsVariable { name, is_set_here: true } => pass_variable(config?, server, name),
         _ => None,
     }
 }
@@ -34,7 +34,7 @@ fn make_executable(program: &Path) -> Option<String> {
 /// The entry of the server names a variable that is set anyway.
 fn pass_variable(config: &Path, server: &str, name: &str) -> Option<String> {
     let text = edit::pass_variable(&file::read(config).ok()?, server, name).ok()?;
-    files::replace(config, text.as_bytes()).ok()?;
+    atomic_file::replace(config, text.as_bytes()).ok()?;
     Some(format!("{server} is given {name} from the environment, by {}", config.display()))
 }
 

@@ -17,19 +17,19 @@ fn runners_that_do_not_find_a_package_are_understood() {
     ] {
         let cause = clue::no_package(&lines(text), Some("nope"));
         assert!(
-            matches!(&cause, Some(Cause::PackageMissing { package, .. }) if package == "nope"),
+            matches!(&cause, Some(FailureCause::PackageMissing { package, .. }) if package == "nope"),
             "{text}: {cause:?}"
         );
     }
     let module = clue::no_package(&lines("ModuleNotFoundError: No module named 'mcp'"), None);
-    assert!(matches!(module, Some(Cause::PackageMissing { package, .. }) if package == "mcp"));
+    assert!(matches!(module, Some(FailureCause::PackageMissing { package, .. }) if package == "mcp"));
 }
 
 #[test]
 fn a_download_that_was_interrupted_is_told_from_a_package_that_does_not_exist() {
     let text = "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /home/ann/.npm/_npx/a3241bba59c344f5/node_modules/x/index.js";
     let folder = "/home/ann/.npm/_npx/a3241bba59c344f5".to_owned();
-    assert_eq!(clue::broken_cache(&lines(text)), Some(Cause::CacheBroken { folder }));
+    assert_eq!(clue::broken_cache(&lines(text)), Some(FailureCause::CacheBroken { folder }));
     assert_eq!(clue::broken_cache(&lines("Error: Cannot find module '/srv/index.js'")), None);
 }
 
@@ -38,10 +38,10 @@ fn versions_that_do_not_fit_are_told_apart() {
     let node = clue::wrong_version(&lines(
         "npm error engine Unsupported engine\nnpm error notsup Required: {\"node\":\">=22\"}",
     ));
-    assert!(matches!(node, Some(Cause::WrongNode { .. })));
+    assert!(matches!(node, Some(FailureCause::WrongNode { .. })));
     let python =
         clue::wrong_version(&lines("Because the current Python version (3.9.2) does not satisfy Python>=3.10"));
-    assert!(matches!(python, Some(Cause::WrongPython { .. })));
+    assert!(matches!(python, Some(FailureCause::WrongPython { .. })));
     assert_eq!(clue::wrong_version(&lines("listening")), None);
 }
 
@@ -77,9 +77,10 @@ fn our_own_project_server_says_why_it_does_not_start() {
     let unknown =
         r#"{"error":{"code":"not_found","message":"Agent not found: agt_x","retryable":false,"hint":"register it"}}"#;
     let agent = "agt_x".to_owned();
-    assert_eq!(clue::project_server(&lines(unknown)), Some(Cause::AgentUnknown { agent }));
+    assert_eq!(clue::project_server(&lines(unknown)), Some(FailureCause::AgentUnknown { agent }));
     let other = r#"{"error":{"code":"invalid","message":"the file is no database","hint":"name another"}}"#;
-    let cause = Cause::ProjectServer { message: "the file is no database".into(), hint: Some("name another".into()) };
+    let cause =
+        FailureCause::ProjectServer { message: "the file is no database".into(), hint: Some("name another".into()) };
     assert_eq!(clue::project_server(&lines(other)), Some(cause));
     assert_eq!(clue::project_server(&lines("{\"error\": 7}\nlistening")), None);
 }
@@ -87,12 +88,12 @@ fn our_own_project_server_says_why_it_does_not_start() {
 #[test]
 fn what_wires_say_is_understood() {
     for (text, cause) in [
-        ("error sending request: tcp connect error: Connection refused (os error 111)", Cause::Refused),
-        ("invalid peer certificate: certificate not valid for name \"localhost\"", Cause::TlsName),
-        ("invalid peer certificate: UnknownIssuer", Cause::TlsUntrusted),
-        ("the server answered 401 Unauthorized", Cause::Unauthorized),
-        ("client error (Connect): dns error: failed to lookup address", Cause::NoSuchHost),
-        ("the server answered 404 Not Found", Cause::NotMcp { status: "404 Not Found".into() }),
+        ("error sending request: tcp connect error: Connection refused (os error 111)", FailureCause::Refused),
+        ("invalid peer certificate: certificate not valid for name \"localhost\"", FailureCause::TlsName),
+        ("invalid peer certificate: UnknownIssuer", FailureCause::TlsUntrusted),
+        ("the server answered 401 Unauthorized", FailureCause::Unauthorized),
+        ("client error (Connect): dns error: failed to lookup address", FailureCause::NoSuchHost),
+        ("the server answered 404 Not Found", FailureCause::NotMcp { status: "404 Not Found".into() }),
     ] {
         assert_eq!(clue::of_wire(text), Some(cause), "{text}");
     }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
-use tsugi_process::{Command, Job, JobOptions};
+use tsugi_process::{JobCommand, JobOptions, SupervisedJob};
 
-use super::cause::Cause;
+use super::cause::FailureCause;
 
 /// An interpreter that says nothing within this time is not waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,10 +15,10 @@ const LONGEST: u64 = 200;
 
 /// What this machine has of what the server wants another version of, such as `node v20.1.0`. The interpreter beside
 /// the server's own program counts before the one in `PATH`.
-pub(crate) async fn installed(cause: &Cause, program: Option<&Path>) -> Option<String> {
+pub(crate) async fn installed(cause: &FailureCause, program: Option<&Path>) -> Option<String> {
     let name = match cause {
-        Cause::WrongNode { .. } => "node",
-        Cause::WrongPython { .. } => "python3",
+        FailureCause::WrongNode { .. } => "node",
+        FailureCause::WrongPython { .. } => "python3",
         _ => return None,
     };
     let beside = program.map(|program| program.with_file_name(name)).filter(|path| path.is_file());
@@ -28,7 +28,8 @@ pub(crate) async fn installed(cause: &Cause, program: Option<&Path>) -> Option<S
 }
 
 async fn ask(interpreter: &str) -> Option<String> {
-    let (job, pipes) = Job::spawn(Command::new(interpreter).arg("--version"), JobOptions::default()).await.ok()?;
+    let (job, pipes) =
+        SupervisedJob::spawn(JobCommand::new(interpreter).arg("--version"), JobOptions::default()).await.ok()?;
     let mut said = String::new();
     pipes.stdout.take(LONGEST).read_to_string(&mut said).await.ok()?;
     job.stop().await;

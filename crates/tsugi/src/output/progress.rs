@@ -5,9 +5,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar or a spinner on stderr; it vanishes when it is dropped.
-pub(crate) struct Progress(ProgressBar);
+pub(crate) struct ProgressLine(ProgressBar);
 
-impl Progress {
+impl ProgressLine {
     pub(super) fn new(shown: bool, message: &str, steps: Option<u64>) -> Self {
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(steps, target);
@@ -17,7 +17,7 @@ impl Progress {
         if shown && steps.is_none() {
             bar.enable_steady_tick(Duration::from_millis(100));
         }
-        Progress(bar)
+        ProgressLine(bar)
     }
 
     /// One step is done.
@@ -32,7 +32,7 @@ impl Progress {
         }
         self.0.set_position(done.max(0.0) as u64);
         if let Some(message) = message {
-            self.0.set_message(super::harmless(message).replace('\n', " "));
+            self.0.set_message(super::without_control_characters(message).replace('\n', " "));
         }
     }
 
@@ -48,7 +48,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_when_nobody_watches() {
-        let progress = Progress::new(false, "connecting", Some(3));
+        let progress = ProgressLine::new(false, "connecting", Some(3));
         progress.step();
         progress.report(f64::NAN, Some(-1.0), Some("x\ny"));
         assert!(!progress.is_shown());

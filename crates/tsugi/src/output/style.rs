@@ -6,13 +6,13 @@ use anstyle::{AnsiColor, Style};
 
 /// Paints words, or leaves them as they are where colours are not wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Paint {
+pub(crate) struct TextPaint {
     wanted: bool,
 }
 
-impl Paint {
+impl TextPaint {
     pub(crate) fn new(wanted: bool) -> Self {
-        Paint { wanted }
+        TextPaint { wanted }
     }
 
     /// Something failed.
@@ -57,8 +57,8 @@ mod tests {
 
     #[test]
     fn words_stay_plain_where_colours_are_not_wanted() {
-        assert_eq!(Paint::new(false).error("x"), "x");
-        assert_eq!(Paint::new(true).error("x"), "\u{1b}[1m\u{1b}[31mx\u{1b}[0m");
-        assert_eq!(Paint::new(true).error(""), "");
+        assert_eq!(TextPaint::new(false).error("x"), "x");
+        assert_eq!(TextPaint::new(true).error("x"), "\u{1b}[1m\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(TextPaint::new(true).error(""), "");
     }
 }

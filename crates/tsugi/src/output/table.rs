@@ -2,30 +2,30 @@
 
 use comfy_table::{Cell, ContentArrangement, presets};
 
-use super::harmless;
-use super::style::Paint;
+use super::style::TextPaint;
+use super::without_control_characters;
 
 /// Wrapping to less than this makes nothing easier to read.
 const NARROWEST: u16 = 40;
 
 /// Rows under a heading.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
-        Table { heading: heading.map(str::to_owned).to_vec(), rows: Vec::new() }
+        TextTable { heading: heading.map(str::to_owned).to_vec(), rows: Vec::new() }
     }
 
     /// Adds a row; what stands in it may be a server's, so it is made harmless.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.iter().map(|cell| harmless(cell)).collect());
+        self.rows.push(cells.iter().map(|cell| without_control_characters(cell)).collect());
     }
 
     /// As text: wrapped to the terminal where a person watches, one line per row otherwise.
-    pub(super) fn render(&self, paint: Paint, watched: bool) -> String {
+    pub(super) fn render(&self, paint: TextPaint, watched: bool) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
         // Some terminals say that they are of no width at all.
@@ -54,10 +54,10 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned_and_has_no_lines() {
-        let mut table = Table::new(["name", "state"]);
+        let mut table = TextTable::new(["name", "state"]);
         table.row(["files".to_owned(), "connected".to_owned()]);
         table.row(["pm".to_owned(), "\u{1b}[31mfailed".to_owned()]);
         let expected = "NAME   STATE\nfiles  connected\npm     \u{fffd}[31mfailed";
-        assert_eq!(table.render(Paint::new(false), false), expected);
+        assert_eq!(table.render(TextPaint::new(false), false), expected);
     }
 }

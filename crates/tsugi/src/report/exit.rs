@@ -3,11 +3,11 @@
 use tsugi_pm::domain::fault::Code;
 use tsugi_protocol::answer::{Fault, FaultCode};
 
-use crate::command::pm::mcp::CannotStart;
+use crate::command::pm::mcp::ServerStartError;
 
 /// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum CommandExit {
     Success,
     Failed,
     Usage,
@@ -27,60 +27,60 @@ pub(crate) enum Exit {
 }
 
 /// The codes and what they mean, in the order of the reference page.
-pub(crate) const CODES: [(Exit, u8, &str); 8] = [
-    (Exit::Success, 0, "All went well."),
+pub(crate) const CODES: [(CommandExit, u8, &str); 8] = [
+    (CommandExit::Success, 0, "All went well."),
     (
-        Exit::Failed,
+        CommandExit::Failed,
         1,
         "The tool ran and failed (`isError`), the server answered with an error (such as that it has no such resource), or something else went wrong.",
     ),
     (
-        Exit::Usage,
+        CommandExit::Usage,
         2,
         "The command line, the configuration or the arguments cannot be used; there is no such server, tool or prompt. Nothing was sent.",
     ),
-    (Exit::Unreachable, 3, "The server could not be started or reached, or was lost during the call."),
-    (Exit::Timeout, 4, "The server did not answer in time."),
-    (Exit::Refused, 5, "Not allowed, too often, or too much at once."),
+    (CommandExit::Unreachable, 3, "The server could not be started or reached, or was lost during the call."),
+    (CommandExit::Timeout, 4, "The server did not answer in time."),
+    (CommandExit::Refused, 5, "Not allowed, too often, or too much at once."),
     (
-        Exit::InputRequired,
+        CommandExit::InputRequired,
         6,
         "The server insists on what the command cannot give: a model's answer, or roots without `--root`. A question to the person is declined where nobody is there, and the call goes on.",
     ),
-    (Exit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
+    (CommandExit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
 ];
 
 /// The same for `tsugi pm` and `mcp-server-pm`, which speak to a database and to no server. The last two are those of
 /// `sysexits`.
-pub(crate) const PM_CODES: [(Exit, u8, &str); 9] = [
-    (Exit::Success, 0, "All went well."),
+pub(crate) const PM_CODES: [(CommandExit, u8, &str); 9] = [
+    (CommandExit::Success, 0, "All went well."),
     (
-        Exit::Failed,
+        CommandExit::Failed,
         1,
         "`verify` or `doctor` found something, the disk is full or read-only, or something else went wrong.",
     ),
-    (Exit::Usage, 2, "The command line or an argument cannot be used."),
+    (CommandExit::Usage, 2, "The command line or an argument cannot be used."),
     (
-        Exit::NotFound,
+        CommandExit::NotFound,
         3,
         "There is no such task, project, agent, session or database, or it may not be known to this agent.",
     ),
     (
-        Exit::Conflict,
+        CommandExit::Conflict,
         4,
         "The state of things does not allow it: somebody holds the task, it is not ready, it changed meanwhile, a session is needed.",
     ),
-    (Exit::Refused, 5, "This agent may not, or a person has to agree first."),
-    (Exit::Busy, 75, "The database was locked for too long; the same command may succeed later."),
+    (CommandExit::Refused, 5, "This agent may not, or a person has to agree first."),
+    (CommandExit::Busy, 75, "The database was locked for too long; the same command may succeed later."),
     (
-        Exit::CannotStart,
-        CannotStart::CODE,
+        CommandExit::CannotStart,
+        ServerStartError::CODE,
         "The server for an agent (`tsugi pm mcp`, `mcp-server-pm`) could not start.",
     ),
-    (Exit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
+    (CommandExit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
 ];
 
-impl Exit {
+impl CommandExit {
     /// The number.
     pub(crate) fn code(self) -> u8 {
         let row = CODES.iter().chain(&PM_CODES).find(|(exit, _, _)| *exit == self);
@@ -92,37 +92,37 @@ impl Exit {
         use FaultCode::*;
         match fault.code {
             ConfigInvalid | InvalidRequest | MethodNotFound | ToolNotFound | ResourceNotFound | InvalidParams
-            | CannotExecute | ServerNotFound | MissingCapability | StateRejected | TooLarge => Exit::Usage,
-            ServerNotRunning | ServerCrashed | ConnectionFailed | ConnectionLost => Exit::Unreachable,
-            Timeout => Exit::Timeout,
-            PermissionDenied | RateLimitExceeded | Overloaded | Draining => Exit::Refused,
-            InputRequired => Exit::InputRequired,
-            Cancelled => Exit::Interrupted,
-            MaxRetriesExceeded => fault.cause.as_deref().map_or(Exit::Failed, Exit::of_fault),
-            InvalidResponse | ExecutionFailed | InternalError => Exit::Failed,
+            | CannotExecute | ServerNotFound | MissingCapability | StateRejected | TooLarge => CommandExit::Usage,
+            ServerNotRunning | ServerCrashed | ConnectionFailed | ConnectionLost => CommandExit::Unreachable,
+            Timeout => CommandExit::Timeout,
+            PermissionDenied | RateLimitExceeded | Overloaded | Draining => CommandExit::Refused,
+            InputRequired => CommandExit::InputRequired,
+            Cancelled => CommandExit::Interrupted,
+            MaxRetriesExceeded => fault.cause.as_deref().map_or(CommandExit::Failed, CommandExit::of_fault),
+            InvalidResponse | ExecutionFailed | InternalError => CommandExit::Failed,
         }
     }
 }
 
-impl From<Code> for Exit {
+impl From<Code> for CommandExit {
     /// How a refusal of the project management ends the command.
     fn from(code: Code) -> Self {
         use Code::*;
         match code {
-            InvalidArgument | TooLarge => Exit::Usage,
-            NotFound => Exit::NotFound,
-            PermissionDenied | AgentInactive | ApprovalRequired | HandoffNotForYou => Exit::Refused,
+            InvalidArgument | TooLarge => CommandExit::Usage,
+            NotFound => CommandExit::NotFound,
+            PermissionDenied | AgentInactive | ApprovalRequired | HandoffNotForYou => CommandExit::Refused,
             InvalidTransition | NotReady | AlreadyClaimed | ClaimLost | ClaimLimit | SessionRequired
             | SessionAmbiguous | SessionEnded | HandoffNotPending | DependencyCycle | VersionConflict
-            | IdempotencyConflict | ProjectNotActive | SimilarExists | HandoffExists => Exit::Conflict,
-            Busy => Exit::Busy,
-            Internal | StorageFull | StorageReadonly => Exit::Failed,
+            | IdempotencyConflict | ProjectNotActive | SimilarExists | HandoffExists => CommandExit::Conflict,
+            Busy => CommandExit::Busy,
+            Internal | StorageFull | StorageReadonly => CommandExit::Failed,
         }
     }
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CommandExit> for std::process::ExitCode {
+    fn from(exit: CommandExit) -> Self {
         exit.code().into()
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         page
     }
 
-    fn table(page: &mut String, codes: &[(Exit, u8, &str)]) {
+    fn table(page: &mut String, codes: &[(CommandExit, u8, &str)]) {
         page.push_str("| code | meaning |\n| --- | --- |\n");
         for (_, code, meaning) in codes {
             writeln!(page, "| {code} | {meaning} |").unwrap();
@@ -187,9 +187,9 @@ mod tests {
             (FaultCode::ExecutionFailed, 1),
             (FaultCode::Cancelled, 130),
         ] {
-            assert_eq!(Exit::of_fault(&Fault::new(code, "x")).code(), exit, "{code:?}");
+            assert_eq!(CommandExit::of_fault(&Fault::new(code, "x")).code(), exit, "{code:?}");
         }
         let retried = Fault::new(FaultCode::MaxRetriesExceeded, "x").because(Fault::new(FaultCode::Timeout, "y"));
-        assert_eq!(Exit::of_fault(&retried), Exit::Timeout);
+        assert_eq!(CommandExit::of_fault(&retried), CommandExit::Timeout);
     }
 }

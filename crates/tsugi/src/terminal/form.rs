@@ -1,62 +1,62 @@
 //! What to ask for a schema: its fields, each as a choice, several choices, yes or no, or text.
 
 use serde_json::Value;
-use tsugi_schema::validate::{Limits, Validator};
+use tsugi_schema::validate::{ValidationLimits, Validator};
 
 use super::format::lacking;
-use crate::arguments::{Choice, Kind, Shape, typed_value};
+use crate::tool_arguments::{SchemaShape, ValueChoice, ValueKind, typed_value};
 
 /// The fields of an object.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Form {
-    pub(crate) fields: Vec<Field>,
+pub(crate) struct QuestionForm {
+    pub(crate) fields: Vec<FormField>,
 }
 
 /// One thing to ask.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Field {
+pub(crate) struct FormField {
     pub(crate) name: String,
-    pub(crate) shape: Shape,
+    pub(crate) shape: SchemaShape,
     pub(crate) is_required: bool,
 }
 
 /// How a field is asked.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Way {
+pub(crate) enum FieldInput {
     /// One of these.
-    Choose(Vec<Choice>),
+    Choose(Vec<ValueChoice>),
     /// Any of these.
-    ChooseSome(Vec<Choice>),
+    ChooseSome(Vec<ValueChoice>),
     /// Yes or no.
     Confirm,
     /// Typed.
     Type,
 }
 
-impl Form {
+impl QuestionForm {
     /// The form of a schema.
     pub(crate) fn of(schema: &Value) -> Self {
-        let shape = Shape::of(schema);
+        let shape = SchemaShape::of(schema);
         let required: Vec<String> = shape.required().map(str::to_owned).collect();
-        let field = |name: String| Field {
+        let field = |name: String| FormField {
             shape: shape.property(&name).unwrap_or_default(),
             is_required: required.contains(&name),
             name,
         };
-        Form { fields: shape.names().into_iter().map(field).collect() }
+        QuestionForm { fields: shape.names().into_iter().map(field).collect() }
     }
 }
 
-impl Field {
+impl FormField {
     /// How to ask for it.
-    pub(crate) fn way(&self) -> Way {
+    pub(crate) fn way(&self) -> FieldInput {
         let choices = self.shape.choices();
         let some = self.shape.items().choices();
         match self.shape.kinds().as_slice() {
-            _ if !choices.is_empty() => Way::Choose(choices),
-            [Kind::Array] if !some.is_empty() => Way::ChooseSome(some),
-            [Kind::Boolean] => Way::Confirm,
-            _ => Way::Type,
+            _ if !choices.is_empty() => FieldInput::Choose(choices),
+            [ValueKind::Array] if !some.is_empty() => FieldInput::ChooseSome(some),
+            [ValueKind::Boolean] => FieldInput::Confirm,
+            _ => FieldInput::Type,
         }
     }
 
@@ -66,7 +66,7 @@ impl Field {
         if let Some(description) = self.shape.description() {
             label.push_str(&format!(" ({description})"));
         }
-        if self.way() == Way::Type && !self.shape.is_text() {
+        if self.way() == FieldInput::Type && !self.shape.is_text() {
             label.push_str(&format!(" [{}]", self.shape.describe()));
         }
         if !self.is_required {
@@ -83,7 +83,9 @@ impl Field {
 
     /// Checks a value against everything the schema says.
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
-        let Ok(validator) = Validator::compile(&self.shape.to_schema(), Limits::default()) else { return Ok(()) };
+        let Ok(validator) = Validator::compile(&self.shape.to_schema(), ValidationLimits::default()) else {
+            return Ok(());
+        };
         validator.validate(value).map_err(|faults| format!("it {faults}"))?;
         let format = self.shape.format().zip(value.as_str()).and_then(|(format, text)| lacking(format, text));
         format.map_or(Ok(()), |wanted| Err(format!("`{}` must be {wanted}", self.name)))
@@ -95,13 +97,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn field(property: Value) -> Field {
-        Form::of(&json!({"type": "object", "properties": {"x": property}, "required": ["x"]})).fields.remove(0)
+    fn field(property: Value) -> FormField {
+        QuestionForm::of(&json!({"type": "object", "properties": {"x": property}, "required": ["x"]})).fields.remove(0)
     }
 
     #[test]
     fn fields_are_asked_in_the_order_of_the_schema() {
-        let form = Form::of(&json!({"properties": {"b": {"type": "string"}, "a": {}}, "required": ["a"]}));
+        let form = QuestionForm::of(&json!({"properties": {"b": {"type": "string"}, "a": {}}, "required": ["a"]}));
         let shown: Vec<(&str, bool)> =
             form.fields.iter().map(|field| (field.name.as_str(), field.is_required)).collect();
         assert_eq!(shown, [("b", false), ("a", true)]);
@@ -109,11 +111,11 @@ mod tests {
 
     #[test]
     fn each_kind_of_field_has_its_way() {
-        assert_eq!(field(json!({"type": "boolean"})).way(), Way::Confirm);
-        assert_eq!(field(json!({"type": "string"})).way(), Way::Type);
-        assert!(matches!(field(json!({"type": "string", "enum": ["a"]})).way(), Way::Choose(_)));
+        assert_eq!(field(json!({"type": "boolean"})).way(), FieldInput::Confirm);
+        assert_eq!(field(json!({"type": "string"})).way(), FieldInput::Type);
+        assert!(matches!(field(json!({"type": "string", "enum": ["a"]})).way(), FieldInput::Choose(_)));
         let several = json!({"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}]}});
-        assert!(matches!(field(several).way(), Way::ChooseSome(choices) if choices[0].title == "Red"));
+        assert!(matches!(field(several).way(), FieldInput::ChooseSome(choices) if choices[0].title == "Red"));
     }
 
     #[test]

@@ -7,12 +7,12 @@ use dialoguer::theme::{SimpleTheme, Theme};
 use dialoguer::{Input, MultiSelect, Select};
 use serde_json::{Map, Value};
 
-use super::Reaction;
-use super::form::{Field, Way};
-use crate::arguments::{Choice, text_of};
+use super::UserReaction;
+use super::form::{FieldInput, FormField};
+use crate::tool_arguments::{ValueChoice, text_of};
 
 /// Prompts of one dialogue.
-pub(super) struct Prompt {
+pub(super) struct TerminalPrompt {
     term: Term,
     theme: Box<dyn Theme>,
 }
@@ -20,9 +20,9 @@ pub(super) struct Prompt {
 /// The item that leaves a field out.
 const NOTHING: &str = "(leave it out)";
 
-impl Prompt {
+impl TerminalPrompt {
     pub(super) fn new() -> Self {
-        Prompt { term: Term::stderr(), theme: Box::new(SimpleTheme) }
+        TerminalPrompt { term: Term::stderr(), theme: Box::new(SimpleTheme) }
     }
 
     /// Says something before asking.
@@ -31,18 +31,18 @@ impl Prompt {
     }
 
     /// Whether the person wants to answer at all; `accept` is the word for it.
-    pub(super) fn consent(&self, accept: &str) -> io::Result<Reaction> {
+    pub(super) fn consent(&self, accept: &str) -> io::Result<UserReaction> {
         let items = [accept, "decline", "cancel"];
         let chosen = Select::with_theme(&*self.theme).items(items).default(0).interact_on_opt(&self.term);
         Ok(match chosen.map_err(io_error)? {
-            Some(0) => Reaction::Accept(None),
-            Some(1) => Reaction::Decline,
-            _ => Reaction::Cancel,
+            Some(0) => UserReaction::Accept(None),
+            Some(1) => UserReaction::Decline,
+            _ => UserReaction::Cancel,
         })
     }
 
     /// Every field in turn; optional ones may be left out.
-    pub(super) fn fields(&self, fields: &[Field]) -> io::Result<Map<String, Value>> {
+    pub(super) fn fields(&self, fields: &[FormField]) -> io::Result<Map<String, Value>> {
         let mut values = Map::new();
         for field in fields {
             if let Some(value) = self.field(field)? {
@@ -52,18 +52,18 @@ impl Prompt {
         Ok(values)
     }
 
-    fn field(&self, field: &Field) -> io::Result<Option<Value>> {
+    fn field(&self, field: &FormField) -> io::Result<Option<Value>> {
         match field.way() {
-            Way::Choose(choices) => self.choose(field, choices, 0),
-            Way::ChooseSome(choices) => self.choose_some(field, &choices),
+            FieldInput::Choose(choices) => self.choose(field, choices, 0),
+            FieldInput::ChooseSome(choices) => self.choose_some(field, &choices),
             // Whoever presses enter without reading has not agreed to anything.
-            Way::Confirm => self.choose(field, vec![yes_no(true, "yes"), yes_no(false, "no")], 1),
-            Way::Type => self.typed(field),
+            FieldInput::Confirm => self.choose(field, vec![yes_no(true, "yes"), yes_no(false, "no")], 1),
+            FieldInput::Type => self.typed(field),
         }
     }
 
     /// The field's own default is marked first; else nothing where that is possible, else the `first`.
-    fn choose(&self, field: &Field, choices: Vec<Choice>, first: usize) -> io::Result<Option<Value>> {
+    fn choose(&self, field: &FormField, choices: Vec<ValueChoice>, first: usize) -> io::Result<Option<Value>> {
         let default = choices.iter().position(|choice| field.shape.default() == Some(&choice.value));
         let other = if field.is_required { first } else { choices.len() };
         let mut titles: Vec<&str> = choices.iter().map(|choice| choice.title.as_str()).collect();
@@ -75,8 +75,8 @@ impl Prompt {
         Ok(choices.get(chosen).map(|choice| choice.value.clone()))
     }
 
-    fn choose_some(&self, field: &Field, choices: &[Choice]) -> io::Result<Option<Value>> {
-        let preset = |choice: &Choice| {
+    fn choose_some(&self, field: &FormField, choices: &[ValueChoice]) -> io::Result<Option<Value>> {
+        let preset = |choice: &ValueChoice| {
             field.shape.default().and_then(Value::as_array).is_some_and(|values| values.contains(&choice.value))
         };
         loop {
@@ -95,7 +95,7 @@ impl Prompt {
         }
     }
 
-    fn typed(&self, field: &Field) -> io::Result<Option<Value>> {
+    fn typed(&self, field: &FormField) -> io::Result<Option<Value>> {
         let may_be_empty = !field.is_required;
         let check = |text: &String| match text.is_empty() && may_be_empty {
             true => Ok(()),
@@ -113,8 +113,8 @@ impl Prompt {
     }
 }
 
-fn yes_no(value: bool, title: &str) -> Choice {
-    Choice { value: value.into(), title: title.to_owned() }
+fn yes_no(value: bool, title: &str) -> ValueChoice {
+    ValueChoice { value: value.into(), title: title.to_owned() }
 }
 
 fn io_error(error: dialoguer::Error) -> io::Error {

@@ -6,8 +6,8 @@ use std::hash::BuildHasher;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use tsugi_protocol::answer::{Call, Caller};
-use tsugi_protocol::json::{Object, Splice};
-use tsugi_protocol::mcp::{Askable, Method};
+use tsugi_protocol::json::{JsonObject, ObjectWriter};
+use tsugi_protocol::mcp::{AskableInputs, Method};
 
 /// Entries of `_meta` that say where a call comes from, not what it asks.
 const TRACING: [&str; 3] = ["traceparent", "tracestate", "baggage"];
@@ -16,35 +16,35 @@ const TRACING: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 /// that can be asked for the same, and no change of the server in between. It borrows from the call: most keys are
 /// looked up and never kept.
 #[derive(Debug)]
-pub(super) struct Sought<'call> {
+pub(super) struct CacheKeyRef<'call> {
     /// Of the parameters, the owner and what can be asked, made once: a key is looked up several times.
     pub(super) digest: u64,
     method: &'call Method,
     params: Cow<'call, [u8]>,
     /// What others put into `_meta`; absent when there is nothing.
     meta: Option<Bytes>,
-    owner: Owner<&'call Caller>,
+    owner: CacheOwner<&'call Caller>,
     /// What the client can be asked for: a server that cannot ask says something else, or refuses. It does not count
     /// for what is everybody's.
-    askable: Option<Askable>,
+    askable: Option<AskableInputs>,
     /// Counts the changes of the server; entries of an older count are never found again.
     epoch: u64,
 }
 
 /// The same in memory of its own: a key must not keep the buffer of the wire alive.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct CacheKey {
     method: Method,
     params: Box<[u8]>,
     meta: Option<Bytes>,
-    owner: Owner<Caller>,
-    askable: Option<Askable>,
+    owner: CacheOwner<Caller>,
+    askable: Option<AskableInputs>,
     epoch: u64,
 }
 
 /// Whose result it is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Owner<C> {
+pub(super) enum CacheOwner<C> {
     /// Anybody's.
     Everybody,
     /// One caller's, in all sessions.
@@ -53,19 +53,19 @@ pub(super) enum Owner<C> {
     Session(C),
 }
 
-impl<C: std::borrow::Borrow<Caller>> Owner<C> {
+impl<C: std::borrow::Borrow<Caller>> CacheOwner<C> {
     /// The caller's name and session, as far as they count.
     fn parts(&self) -> (u8, Option<&str>, Option<&str>) {
         match self {
-            Owner::Everybody => (0, None, None),
-            Owner::Principal(caller) => (1, Some(caller.borrow().principal()), None),
-            Owner::Session(caller) => (2, Some(caller.borrow().principal()), caller.borrow().session()),
+            CacheOwner::Everybody => (0, None, None),
+            CacheOwner::Principal(caller) => (1, Some(caller.borrow().principal()), None),
+            CacheOwner::Session(caller) => (2, Some(caller.borrow().principal()), caller.borrow().session()),
         }
     }
 }
 
-impl<'call> Sought<'call> {
-    pub(super) fn of(call: &'call Call, owner: Owner<&'call Caller>, epoch: u64, hasher: &RandomState) -> Self {
+impl<'call> CacheKeyRef<'call> {
+    pub(super) fn of(call: &'call Call, owner: CacheOwner<&'call Caller>, epoch: u64, hasher: &RandomState) -> Self {
         let params = match call.params.is_whole() {
             true => Cow::Borrowed(&call.params.bytes()[..]),
             false => Cow::Owned(call.params.raw().bytes().to_vec()),
@@ -76,25 +76,25 @@ impl<'call> Sought<'call> {
     }
 
     /// The same read for everybody.
-    pub(super) fn for_everybody(&self, hasher: &RandomState) -> Sought<'_> {
+    pub(super) fn for_everybody(&self, hasher: &RandomState) -> CacheKeyRef<'_> {
         everybodys(self.method, &self.params, &self.meta, self.epoch, hasher)
     }
 
     /// In memory of its own.
-    pub(super) fn to_key(&self) -> Key {
+    pub(super) fn to_key(&self) -> CacheKey {
         let owner = match self.owner {
-            Owner::Everybody => Owner::Everybody,
-            Owner::Principal(caller) => Owner::Principal(caller.clone()),
-            Owner::Session(caller) => Owner::Session(caller.clone()),
+            CacheOwner::Everybody => CacheOwner::Everybody,
+            CacheOwner::Principal(caller) => CacheOwner::Principal(caller.clone()),
+            CacheOwner::Session(caller) => CacheOwner::Session(caller.clone()),
         };
         let (params, meta) = (Box::from(&self.params[..]), self.meta.clone());
-        Key { method: self.method.clone(), params, meta, owner, askable: self.askable, epoch: self.epoch }
+        CacheKey { method: self.method.clone(), params, meta, owner, askable: self.askable, epoch: self.epoch }
     }
 }
 
-impl Key {
+impl CacheKey {
     /// Whether two calls with these have the same answer.
-    pub(super) fn is(&self, sought: &Sought<'_>) -> bool {
+    pub(super) fn is(&self, sought: &CacheKeyRef<'_>) -> bool {
         self.params[..] == sought.params[..]
             && self.epoch == sought.epoch
             && self.askable == sought.askable
@@ -105,11 +105,11 @@ impl Key {
 
     /// Whether it belongs to one session.
     pub(super) fn is_of_session(&self) -> bool {
-        matches!(self.owner, Owner::Session(_))
+        matches!(self.owner, CacheOwner::Session(_))
     }
 
     /// The same read for everybody.
-    pub(super) fn for_everybody(&self, hasher: &RandomState) -> Sought<'_> {
+    pub(super) fn for_everybody(&self, hasher: &RandomState) -> CacheKeyRef<'_> {
         everybodys(&self.method, &self.params, &self.meta, self.epoch, hasher)
     }
 
@@ -118,7 +118,7 @@ impl Key {
         if self.method != Method::ResourcesRead {
             return false;
         }
-        let params = Object::parse(Bytes::copy_from_slice(&self.params));
+        let params = JsonObject::parse(Bytes::copy_from_slice(&self.params));
         params.is_ok_and(|params| params.get_str("uri").as_deref() == Some(uri))
     }
 }
@@ -129,17 +129,17 @@ fn everybodys<'key>(
     meta: &Option<Bytes>,
     epoch: u64,
     hasher: &RandomState,
-) -> Sought<'key> {
-    let (owner, askable) = (Owner::<&Caller>::Everybody, None);
+) -> CacheKeyRef<'key> {
+    let (owner, askable) = (CacheOwner::<&Caller>::Everybody, None);
     let digest = hasher.hash_one((params, owner.parts(), askable));
-    Sought { digest, method, params: Cow::Borrowed(params), meta: meta.clone(), owner, askable, epoch }
+    CacheKeyRef { digest, method, params: Cow::Borrowed(params), meta: meta.clone(), owner, askable, epoch }
 }
 
 fn meta_of(call: &Call) -> Option<Bytes> {
     if call.meta.rest.is_empty() {
         return None;
     }
-    let mut meta = Splice::with_capacity(call.meta.rest.bytes().len());
+    let mut meta = ObjectWriter::with_capacity(call.meta.rest.bytes().len());
     meta.members(&call.meta.rest, |key| !TRACING.contains(&key));
     (!meta.is_empty()).then(|| meta.finish().bytes().clone())
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Call, Caller, Complete, Outcome};
+use tsugi_protocol::answer::{Call, Caller, CompletedResult, Outcome};
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::mcp::freshness::CacheScope;
+use tsugi_protocol::mcp::cache_hints::CacheScope;
 
-use super::flight::{Flight, Rider};
-use super::key::{Owner, Sought};
-use super::shelf::{Found, Kept, Shelf};
-use super::{Lifetime, aged};
+use super::key::{CacheKeyRef, CacheOwner};
+use super::lru::{CacheLookup, CacheTable, CachedResult};
+use super::shared_read::{ReadWaiter, SharedRead};
+use super::{CacheLifetime, with_remaining_ttl};
 use crate::config::CachePolicy;
 
 /// A result up to this size takes one place; a larger one takes as many as it has of these.
@@ -24,9 +24,9 @@ const LARGEST: usize = 4 * 1024 * 1024;
 
 /// What is kept, the least recently used going first; what is too old goes when it is asked for, which spares
 /// a timer for every entry. Shared between the layer, which reads and fills it, and the server's task, which empties it.
-pub(crate) struct Store {
+pub(crate) struct CacheStore {
     policy: CachePolicy,
-    shelf: Mutex<Shelf>,
+    shelf: Mutex<CacheTable>,
     tools_epoch: AtomicU64,
     resources_epoch: AtomicU64,
     hasher: RandomState,
@@ -34,7 +34,7 @@ pub(crate) struct Store {
 
 /// How often keeping helped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct CacheCounts {
     /// Answered from what was kept.
     pub hits: u64,
     /// Asked the server.
@@ -43,7 +43,7 @@ pub struct Counts {
     pub shared: u64,
 }
 
-impl Counts {
+impl CacheCounts {
     /// The part of all reads that the server was spared, from 0 to 1.
     pub fn hit_ratio(&self) -> f64 {
         let spared = self.hits + self.shared;
@@ -51,7 +51,7 @@ impl Counts {
     }
 }
 
-impl Store {
+impl CacheStore {
     /// An empty one.
     pub(crate) fn new(policy: CachePolicy) -> Self {
         let (tools_epoch, resources_epoch) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// How often keeping helped so far.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> CacheCounts {
         self.shelf.lock().counts
     }
 
@@ -87,23 +87,23 @@ impl Store {
     }
 
     /// What a call asks for.
-    pub(super) fn sought<'call>(&self, call: &'call Call, owner: Owner<&'call Caller>) -> Sought<'call> {
+    pub(super) fn sought<'call>(&self, call: &'call Call, owner: CacheOwner<&'call Caller>) -> CacheKeyRef<'call> {
         let epoch = if call.method == Method::ToolsCall { &self.tools_epoch } else { &self.resources_epoch };
-        Sought::of(call, owner, epoch.load(Relaxed), &self.hasher)
+        CacheKeyRef::of(call, owner, epoch.load(Relaxed), &self.hasher)
     }
 
     /// What is kept of this for everybody.
-    pub(super) fn get_everybodys(&self, sought: &Sought<'_>) -> Option<Complete> {
+    pub(super) fn get_everybodys(&self, sought: &CacheKeyRef<'_>) -> Option<CompletedResult> {
         self.get(&sought.for_everybody(&self.hasher))
     }
 
     /// What is kept of this.
-    pub(super) fn get(&self, sought: &Sought<'_>) -> Option<Complete> {
+    pub(super) fn get(&self, sought: &CacheKeyRef<'_>) -> Option<CompletedResult> {
         let mut shelf = self.shelf.lock();
         let (complete, remaining) = shelf.find_kept(sought)?;
         shelf.counts.hits += 1;
         drop(shelf);
-        Some(aged(complete, remaining))
+        Some(with_remaining_ttl(complete, remaining))
     }
 
     /// Somebody asks the server, whom nobody can join.
@@ -113,34 +113,34 @@ impl Store {
 
     /// What is kept of this, else the same read under way, else a new one that the caller is to make:
     /// one look at the shelf for all three.
-    pub(super) fn join(self: &Arc<Self>, sought: &Sought<'_>, lifetime: Lifetime) -> Role {
+    pub(super) fn join(self: &Arc<Self>, sought: &CacheKeyRef<'_>, lifetime: CacheLifetime) -> ReadRole {
         let mut shelf = self.shelf.lock();
         match shelf.find(sought) {
-            Some(Found::Kept(complete, remaining)) => {
+            Some(CacheLookup::Kept(complete, remaining)) => {
                 shelf.counts.hits += 1;
                 drop(shelf);
-                Role::Kept(aged(complete, remaining))
+                ReadRole::Kept(with_remaining_ttl(complete, remaining))
             }
-            Some(Found::Flight(flight)) => {
+            Some(CacheLookup::Flight(flight)) => {
                 shelf.counts.shared += 1;
-                Role::Follower(flight.board())
+                ReadRole::Follower(flight.join())
             }
             None => {
                 shelf.counts.misses += 1;
                 let mut leader = None;
                 shelf.begin(sought, |place| {
-                    let flight = Flight::new(self.clone(), place, lifetime);
+                    let flight = SharedRead::new(self.clone(), place, lifetime);
                     let weak = Arc::downgrade(&flight);
-                    leader = Some(Rider::first(flight));
+                    leader = Some(ReadWaiter::first(flight));
                     weak
                 });
-                Role::Leader(leader.expect("a read that begins has a place"))
+                ReadRole::Leader(leader.expect("a read that begins has a place"))
             }
         }
     }
 
     /// Nobody can join any more; the result is kept, unless what it read changed meanwhile.
-    pub(super) fn land(&self, flight: &Flight, outcome: &Outcome) {
+    pub(super) fn land(&self, flight: &SharedRead, outcome: &Outcome) {
         // Made before the lock is taken: copying a large result takes a while.
         let kept = self.keepable(flight, outcome);
         let mut shelf = self.shelf.lock();
@@ -156,31 +156,32 @@ impl Store {
     }
 
     /// Takes a read out of those under way, if it is among them.
-    pub(super) fn forget_flight(&self, flight: &Flight) {
+    pub(super) fn forget_flight(&self, flight: &SharedRead) {
         let gone = self.shelf.lock().give_up(flight.place);
         drop(gone);
     }
 
     /// A result that may be kept, and for whom.
-    fn keepable(&self, flight: &Flight, outcome: &Outcome) -> Option<(Kept, CacheScope)> {
+    fn keepable(&self, flight: &SharedRead, outcome: &Outcome) -> Option<(CachedResult, CacheScope)> {
         let Outcome::Complete(complete) = outcome else { return None };
         let size = complete.body.bytes().len();
         let (ttl, scope) = flight.lifetime.of(&complete.body).filter(|_| size <= LARGEST)?;
         // Copied, so that what is kept does not keep the buffers of the wire alive.
-        let complete = Complete { body: complete.body.detached(), era: complete.era, server: complete.server.clone() };
+        let complete =
+            CompletedResult { body: complete.body.detached(), era: complete.era, server: complete.server.clone() };
         let places = (size / PLACE + 1) as u64;
-        Some((Kept { complete, until: Instant::now() + ttl, places }, scope))
+        Some((CachedResult { complete, until: Instant::now() + ttl, places }, scope))
     }
 }
 
 /// What somebody who asks is to do.
-pub(super) enum Role {
+pub(super) enum ReadRole {
     /// Nothing: this is the result.
-    Kept(Complete),
+    Kept(CompletedResult),
     /// Make the call.
-    Leader(Rider),
+    Leader(ReadWaiter),
     /// Wait for it.
-    Follower(Rider),
+    Follower(ReadWaiter),
     /// Make the call without anybody else.
     Alone,
 }

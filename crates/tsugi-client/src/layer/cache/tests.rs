@@ -1,15 +1,15 @@
 //! What is kept and for whom, when it is forgotten, and that identical reads are one.
 
 use super::*;
-use crate::config::{CachePolicy, ServerConfig, Target, ToolConfig, own_profile};
-use crate::tools::tests::catalog;
+use crate::config::{CachePolicy, ConnectTarget, ServerConfig, ToolConfig, own_profile};
+use crate::tool_table::tests::catalog;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
-use tsugi_protocol::answer::{Caller, Event, InputRequired};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::answer::{Caller, InputRequired, ReplyEvent};
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::ClientCapabilities;
 use tsugi_protocol::mcp::meta::RequestMeta;
 
@@ -47,21 +47,21 @@ impl Answer for Shared {
                 return Outcome::InputRequired(InputRequired {
                     requests: None,
                     state: None,
-                    rest: Box::new(Object::empty()),
+                    rest: Box::new(JsonObject::empty()),
                 });
             }
-            Outcome::complete(Object::from(body))
+            Outcome::complete(JsonObject::from(body))
         })
     }
 }
 
 struct World {
     server: Arc<Server>,
-    store: Arc<Store>,
-    layer: Cache,
+    store: Arc<CacheStore>,
+    layer: CacheLayer,
 }
 
-fn world_with(extra: Value, instances: Instances, asks: bool) -> World {
+fn world_with(extra: Value, instances: InstancePolicy, asks: bool) -> World {
     let server = Arc::new(Server {
         asked: AtomicUsize::new(0),
         go: Semaphore::new(1_000_000),
@@ -70,28 +70,28 @@ fn world_with(extra: Value, instances: Instances, asks: bool) -> World {
         asks,
     });
     let shared: Arc<dyn Answer> = Arc::new(Shared(server.clone()));
-    let mut config = ServerConfig::new("s", Target::InProcess(shared.clone()));
+    let mut config = ServerConfig::new("s", ConnectTarget::InProcess(shared.clone()));
     let tool = |cache| ToolConfig { cache, ..ToolConfig::default() };
-    config.tools = HashMap::from([("kept".into(), tool(Switch::On)), ("never".into(), tool(Switch::Off))]);
-    let tools = Tools::new(&config);
+    config.tools = HashMap::from([("kept".into(), tool(AutoSwitch::On)), ("never".into(), tool(AutoSwitch::Off))]);
+    let tools = ToolTable::new(&config);
     let described = [("read", true), ("write", false), ("kept", false), ("never", true)]
         .map(|(name, read_only)| json!({"name": name, "annotations": {"readOnlyHint": read_only}}));
     tools.fill(&catalog(json!(described)));
-    let store = Arc::new(Store::new(CachePolicy::default()));
-    let layer = Cache::new(shared, Arc::new(tools), store.clone(), instances, Keeps::Reads);
+    let store = Arc::new(CacheStore::new(CachePolicy::default()));
+    let layer = CacheLayer::new(shared, Arc::new(tools), store.clone(), instances, CacheSelection::Reads);
     World { server, store, layer }
 }
 
 fn world() -> World {
-    world_with(json!({}), Instances::Shared, false)
+    world_with(json!({}), InstancePolicy::Shared, false)
 }
 
 fn read(uri: &str) -> Call {
-    Call::new(Method::ResourcesRead, Object::from(json!({"uri": uri})))
+    Call::new(Method::ResourcesRead, JsonObject::from(json!({"uri": uri})))
 }
 
 fn tool(name: &str) -> Call {
-    Call::tool(name, Some(&Raw::literal(r#"{"x":1}"#)))
+    Call::tool(name, Some(&RawJson::literal(r#"{"x":1}"#)))
 }
 
 impl World {
@@ -134,12 +134,12 @@ async fn results_of_read_only_and_configured_tools_are_kept_for_a_while() {
 async fn other_arguments_are_another_read() {
     let world = world();
     world.number(tool("read")).await;
-    world.number(Call::tool("read", Some(&Raw::literal(r#"{"x":2}"#)))).await;
+    world.number(Call::tool("read", Some(&RawJson::literal(r#"{"x":2}"#)))).await;
     assert_eq!(world.asked(), 2);
 }
 
 fn by_client(capabilities: Value, mut call: Call) -> Call {
-    let capabilities = ClientCapabilities::from_object(Object::from(capabilities));
+    let capabilities = ClientCapabilities::from_object(JsonObject::from(capabilities));
     call.meta = RequestMeta::of_client(Arc::new(own_profile(capabilities)));
     call
 }
@@ -147,7 +147,7 @@ fn by_client(capabilities: Value, mut call: Call) -> Call {
 #[tokio::test(start_paused = true)]
 async fn clients_that_can_be_asked_for_different_things_share_only_what_is_public() {
     for (scope, asked) in [("private", 2), ("public", 1)] {
-        let world = world_with(json!({"ttlMs": 5000, "cacheScope": scope}), Instances::Shared, false);
+        let world = world_with(json!({"ttlMs": 5000, "cacheScope": scope}), InstancePolicy::Shared, false);
         for capabilities in [json!({}), json!({"sampling": {}}), json!({"sampling": {}})] {
             world.ask(by_client(capabilities, read("a"))).await;
         }
@@ -162,7 +162,7 @@ async fn clients_that_can_be_asked_for_different_things_share_only_what_is_publi
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_is_kept_as_long_as_its_server_says() {
-    let world = world_with(json!({"ttlMs": 5000, "cacheScope": "private"}), Instances::Shared, false);
+    let world = world_with(json!({"ttlMs": 5000, "cacheScope": "private"}), InstancePolicy::Shared, false);
     let first = world.ask(read("a")).await;
     tokio::time::advance(Duration::from_secs(2)).await;
     let second = world.ask(read("a")).await;
@@ -179,7 +179,7 @@ async fn a_resource_is_kept_as_long_as_its_server_says() {
 #[tokio::test(start_paused = true)]
 async fn a_public_result_is_for_everybody_and_a_private_one_for_its_caller() {
     for (scope, asked) in [("public", 1), ("private", 2)] {
-        let world = world_with(json!({"ttlMs": 5000, "cacheScope": scope}), Instances::Shared, false);
+        let world = world_with(json!({"ttlMs": 5000, "cacheScope": scope}), InstancePolicy::Shared, false);
         for caller in ["ann", "bob", "ann", "bob"] {
             world.ask(read("a").from_caller(Caller::new(caller))).await;
         }
@@ -189,7 +189,7 @@ async fn a_public_result_is_for_everybody_and_a_private_one_for_its_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_with_a_state_per_session_shares_nothing_between_sessions() {
-    let world = world_with(json!({"ttlMs": 5000, "cacheScope": "public"}), Instances::PerSession, false);
+    let world = world_with(json!({"ttlMs": 5000, "cacheScope": "public"}), InstancePolicy::PerSession, false);
     let ann = Caller::new("ann");
     for session in ["one", "two", "one", "two"] {
         let caller = ann.in_session(session);
@@ -201,7 +201,7 @@ async fn a_server_with_a_state_per_session_shares_nothing_between_sessions() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_make_what_was_kept_useless() {
-    let world = world_with(json!({"ttlMs": 60000, "cacheScope": "public"}), Instances::Shared, false);
+    let world = world_with(json!({"ttlMs": 60000, "cacheScope": "public"}), InstancePolicy::Shared, false);
     let all = || [read("a"), read("b"), tool("read")];
     let mut before = Vec::new();
     for call in all() {
@@ -222,7 +222,7 @@ async fn changes_make_what_was_kept_useless() {
 
 #[tokio::test(start_paused = true)]
 async fn what_changes_while_it_is_read_is_not_kept() {
-    let world = world_with(json!({"ttlMs": 60000}), Instances::Shared, false);
+    let world = world_with(json!({"ttlMs": 60000}), InstancePolicy::Shared, false);
     world.hold();
     let mut reading = Box::pin(world.layer.answer(read("a")).outcome());
     assert!(futures_util::poll!(&mut reading).is_pending());
@@ -235,7 +235,7 @@ async fn what_changes_while_it_is_read_is_not_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_and_answers_to_questions_are_not_kept() {
-    let failing = world_with(json!({"isError": true}), Instances::Shared, false);
+    let failing = world_with(json!({"isError": true}), InstancePolicy::Shared, false);
     failing.ask(tool("read")).await;
     failing.ask(tool("read")).await;
     assert_eq!(failing.asked(), 2);
@@ -293,7 +293,7 @@ async fn whoever_goes_away_does_not_cancel_the_read_of_the_others_but_the_last_o
     drop(third);
     assert_eq!(world.server.cancelled.load(Ordering::SeqCst), 0);
     world.server.go.add_permits(1);
-    assert!(matches!(follower.next().await, Event::Done(Outcome::Complete(_))));
+    assert!(matches!(follower.next().await, ReplyEvent::Done(Outcome::Complete(_))));
     let lonely = world.layer.answer(tool("kept"));
     drop(lonely);
     assert_eq!(world.server.cancelled.load(Ordering::SeqCst), 1);
@@ -304,7 +304,7 @@ async fn whoever_goes_away_does_not_cancel_the_read_of_the_others_but_the_last_o
 
 #[tokio::test(start_paused = true)]
 async fn a_question_is_for_the_one_who_was_asked() {
-    let world = world_with(json!({}), Instances::Shared, true);
+    let world = world_with(json!({}), InstancePolicy::Shared, true);
     world.hold();
     let replies: Vec<_> = (0..3).map(|_| world.layer.answer(tool("read")).outcome()).collect();
     let mut all = Box::pin(futures_util::future::join_all(replies));
@@ -324,7 +324,7 @@ proptest! {
         asks in proptest::collection::vec((0u8..4, 0u8..2, 0u8..3, any::<bool>(), 0u64..40), 1..60),
         per_session in any::<bool>(),
     ) {
-        let instances = if per_session { Instances::PerSession } else { Instances::Shared };
+        let instances = if per_session { InstancePolicy::PerSession } else { InstancePolicy::Shared };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let world = world_with(json!({"ttlMs": 20000, "cacheScope": "private"}), instances, false);
@@ -333,7 +333,7 @@ proptest! {
                 tokio::time::sleep(Duration::from_secs(begin)).await;
                 let caller = Caller::new(format!("caller{who}")).in_session(format!("session{session}"));
                 let call = if is_tool {
-                    Call::tool("read", Some(&Raw::from(json!({"x": what}))))
+                    Call::tool("read", Some(&RawJson::from(json!({"x": what}))))
                 } else {
                     read(&format!("uri{what}"))
                 };
@@ -355,9 +355,9 @@ proptest! {
 #[tokio::test(start_paused = true)]
 async fn the_least_recently_used_goes_when_there_are_too_many() {
     let mut world = world();
-    world.store = Arc::new(Store::new(CachePolicy { max_entries: 3, ..CachePolicy::default() }));
+    world.store = Arc::new(CacheStore::new(CachePolicy { max_entries: 3, ..CachePolicy::default() }));
     world.layer.store = world.store.clone();
-    let with = |x: u32| Call::tool("read", Some(&Raw::from(json!({"x": x}))));
+    let with = |x: u32| Call::tool("read", Some(&RawJson::from(json!({"x": x}))));
     let mut first = Vec::new();
     for x in 0..3 {
         first.push(world.number(with(x)).await);
@@ -373,7 +373,7 @@ async fn the_least_recently_used_goes_when_there_are_too_many() {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_under_way_does_not_take_the_place_of_a_later_one() {
-    let world = world_with(json!({"ttlMs": 60000}), Instances::Shared, false);
+    let world = world_with(json!({"ttlMs": 60000}), InstancePolicy::Shared, false);
     world.hold();
     let mut before = Box::pin(world.layer.answer(read("a")).outcome());
     assert!(futures_util::poll!(&mut before).is_pending());

@@ -10,26 +10,26 @@ use crate::config::LimitPolicy;
 
 /// Counts who is inside. Entering takes one short lock.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct ConcurrencyGate {
     policy: LimitPolicy,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     inside: usize,
     waiting: usize,
     /// Those who wait, by caller, each in the order they came.
-    lines: HashMap<String, VecDeque<Waiter>>,
+    lines: HashMap<String, VecDeque<GateWaiter>>,
     /// The callers who wait, the next one first.
     turns: VecDeque<String>,
 }
 
-type Waiter = oneshot::Sender<Result<Permit, Refusal>>;
+type GateWaiter = oneshot::Sender<Result<GatePermit, GateRefusal>>;
 
 /// Why somebody did not get in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum GateRefusal {
     /// Too many wait already.
     Full,
     /// No place became free in time.
@@ -38,9 +38,9 @@ pub(super) enum Refusal {
 
 /// One place inside, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Permit(Arc<Gate>);
+pub(super) struct GatePermit(Arc<ConcurrencyGate>);
 
-impl Gate {
+impl ConcurrencyGate {
     /// An empty one.
     pub(crate) fn new(policy: LimitPolicy) -> Arc<Self> {
         Arc::new(Self { policy, state: Mutex::default() })
@@ -58,13 +58,13 @@ impl Gate {
     }
 
     /// A place, when one is free and nobody waits.
-    pub(super) fn enter_now(self: &Arc<Self>) -> Option<Permit> {
+    pub(super) fn enter_now(self: &Arc<Self>) -> Option<GatePermit> {
         let mut state = self.state.lock();
         if state.inside >= self.places() || state.waiting > 0 {
             return None;
         }
         state.inside += 1;
-        Some(Permit(self.clone()))
+        Some(GatePermit(self.clone()))
     }
 
     fn places(&self) -> usize {
@@ -72,32 +72,32 @@ impl Gate {
     }
 
     /// A place, when it is this caller's turn.
-    pub(super) async fn enter(self: &Arc<Self>, principal: &str) -> Result<Permit, Refusal> {
-        let turn = match self.line_up(principal)? {
-            Entry::Inside(permit) => return Ok(permit),
-            Entry::Waiting(turn) => turn,
+    pub(super) async fn enter(self: &Arc<Self>, principal: &str) -> Result<GatePermit, GateRefusal> {
+        let turn = match self.enqueue(principal)? {
+            GateEntry::Inside(permit) => return Ok(permit),
+            GateEntry::Waiting(turn) => turn,
         };
         match tokio::time::timeout(self.policy.wait, turn).await {
             Ok(Ok(turn)) => turn,
             // Dropping the receiver takes us out of the line: the next who leaves passes us over.
-            _ => Err(Refusal::Late),
+            _ => Err(GateRefusal::Late),
         }
     }
 
-    fn line_up(self: &Arc<Self>, principal: &str) -> Result<Entry, Refusal> {
+    fn enqueue(self: &Arc<Self>, principal: &str) -> Result<GateEntry, GateRefusal> {
         let mut state = self.state.lock();
         if state.inside < self.places() && state.waiting == 0 {
             state.inside += 1;
-            return Ok(Entry::Inside(Permit(self.clone())));
+            return Ok(GateEntry::Inside(GatePermit(self.clone())));
         }
         if state.waiting >= self.policy.queue {
             state.forget_gone();
         }
         // Whoever fills the queue alone does not keep others out of it.
         if state.waiting >= self.policy.queue {
-            let last = state.last_of_longest(principal).ok_or(Refusal::Full)?;
+            let last = state.last_of_longest(principal).ok_or(GateRefusal::Full)?;
             // One who goes this very moment need not hear it.
-            let _ = last.send(Err(Refusal::Full));
+            let _ = last.send(Err(GateRefusal::Full));
         }
         let (sender, receiver) = oneshot::channel();
         if !state.lines.contains_key(principal) {
@@ -107,12 +107,12 @@ impl Gate {
         state.waiting += 1;
         drop(state);
         // A place may have become free for nobody while only gone waiters were in line.
-        self.hand_on();
-        Ok(Entry::Waiting(receiver))
+        self.release_next();
+        Ok(GateEntry::Waiting(receiver))
     }
 
     /// Gives free places to those whose turn it is.
-    fn hand_on(self: &Arc<Self>) {
+    fn release_next(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
             if state.inside >= self.places() {
@@ -122,7 +122,7 @@ impl Gate {
             state.inside += 1;
             drop(state);
             // A waiter that goes this very moment gives the permit back by dropping it, outside the lock.
-            drop(waiter.send(Ok(Permit(self.clone()))));
+            drop(waiter.send(Ok(GatePermit(self.clone()))));
         }
     }
 
@@ -132,19 +132,19 @@ impl Gate {
         let has_waiting = state.waiting > 0;
         drop(state);
         if has_waiting {
-            self.hand_on();
+            self.release_next();
         }
     }
 }
 
-enum Entry {
-    Inside(Permit),
-    Waiting(oneshot::Receiver<Result<Permit, Refusal>>),
+enum GateEntry {
+    Inside(GatePermit),
+    Waiting(oneshot::Receiver<Result<GatePermit, GateRefusal>>),
 }
 
-impl State {
+impl GateState {
     /// The next in line who still waits.
-    fn next(&mut self) -> Option<Waiter> {
+    fn next(&mut self) -> Option<GateWaiter> {
         loop {
             let waiter = self.first()?;
             if !waiter.is_closed() {
@@ -154,7 +154,7 @@ impl State {
     }
 
     /// The first of the caller whose turn it is, who then goes to the end of the round.
-    fn first(&mut self) -> Option<Waiter> {
+    fn first(&mut self) -> Option<GateWaiter> {
         let principal = self.turns.pop_front()?;
         let line = self.lines.get_mut(&principal)?;
         let waiter = line.pop_front();
@@ -168,7 +168,7 @@ impl State {
     }
 
     /// Takes the one out who came last of those who have most in line, if they have more than this newcomer would.
-    fn last_of_longest(&mut self, newcomer: &str) -> Option<Waiter> {
+    fn last_of_longest(&mut self, newcomer: &str) -> Option<GateWaiter> {
         let own = self.lines.get(newcomer).map_or(0, VecDeque::len);
         let (_, longest) = self.lines.iter_mut().max_by_key(|(_, line)| line.len())?;
         // Two at least, so that no line is left empty.
@@ -190,7 +190,7 @@ impl State {
     }
 }
 
-impl Drop for Permit {
+impl Drop for GatePermit {
     fn drop(&mut self) {
         self.0.leave();
     }

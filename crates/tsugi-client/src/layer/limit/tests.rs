@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tsugi_protocol::answer::{Caller, Failure, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{CallFailure, Caller, Outcome};
+use tsugi_protocol::json::JsonObject;
 
 /// Takes a while, and counts how many it has at once and whom it served.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Answer for Server {
         Reply::from_future(async move {
             let _inside = inside;
             tokio::time::sleep(takes).await;
-            Outcome::complete(Object::empty())
+            Outcome::complete(JsonObject::empty())
         })
     }
 }
@@ -47,9 +47,10 @@ fn policy(in_flight: usize, queue: usize) -> LimitPolicy {
     LimitPolicy { in_flight, queue, wait: Duration::from_secs(3) }
 }
 
-fn limit(own: Option<LimitPolicy>, common: Option<&Arc<Gate>>) -> (Arc<Busy>, Limit<Arc<Server>>) {
+fn limit(own: Option<LimitPolicy>, common: Option<&Arc<ConcurrencyGate>>) -> (Arc<Busy>, LimitLayer<Arc<Server>>) {
     let busy = Arc::new(Busy::default());
-    let layer = Limit::new(Arc::new(Server(busy.clone())), "s".into(), own.map(Gate::new), common.cloned());
+    let layer =
+        LimitLayer::new(Arc::new(Server(busy.clone())), "s".into(), own.map(ConcurrencyGate::new), common.cloned());
     (busy, layer)
 }
 
@@ -61,7 +62,7 @@ fn call(principal: &str, takes: u64) -> Call {
 
 fn code(outcome: &Outcome) -> Option<(FaultCode, Option<u64>)> {
     match outcome {
-        Outcome::Failed(Failure::Fault(fault)) => Some((fault.code, fault.retry_after_ms)),
+        Outcome::Failed(CallFailure::Fault(fault)) => Some((fault.code, fault.retry_after_ms)),
         _ => None,
     }
 }
@@ -110,7 +111,7 @@ async fn a_full_queue_of_one_caller_makes_room_for_others_until_all_have_as_much
     for principal in ["greedy"; 5].into_iter().chain(["modest"; 5]) {
         let mut reply = layer.answer(call(principal, 10));
         // It stands in line once it is polled; one who was refused gives its place to the next to look.
-        if let std::task::Poll::Ready(Event::Done(outcome)) = futures_util::poll!(Box::pin(reply.next())) {
+        if let std::task::Poll::Ready(ReplyEvent::Done(outcome)) = futures_util::poll!(Box::pin(reply.next())) {
             reply = Reply::ready(outcome);
         }
         replies.push((principal, reply));
@@ -125,7 +126,7 @@ async fn a_full_queue_of_one_caller_makes_room_for_others_until_all_have_as_much
 
 #[tokio::test(start_paused = true)]
 async fn all_servers_together_have_a_limit_too() {
-    let common = Gate::new(policy(3, 100));
+    let common = ConcurrencyGate::new(policy(3, 100));
     let (one, first) = limit(Some(policy(2, 100)), Some(&common));
     let (two, second) = limit(Some(policy(2, 100)), Some(&common));
     let replies = (0..20).map(|number| if number % 2 == 0 { &first } else { &second }.answer(call("ann", 100)));

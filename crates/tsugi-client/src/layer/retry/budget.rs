@@ -9,15 +9,15 @@ const MOST: u32 = 10 * PRICE;
 
 /// One retry for every five calls, and a few to begin with.
 #[derive(Debug)]
-pub(super) struct Budget(AtomicU32);
+pub(super) struct RetryBudget(AtomicU32);
 
-impl Default for Budget {
+impl Default for RetryBudget {
     fn default() -> Self {
         Self(AtomicU32::new(MOST))
     }
 }
 
-impl Budget {
+impl RetryBudget {
     /// A call was made.
     pub(super) fn earn(&self) {
         // A full budget is the usual case and is only looked at.
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn in_the_long_run_a_fifth_of_the_calls_may_be_repeated() {
-        let budget = Budget::default();
+        let budget = RetryBudget::default();
         let mut spent = 0;
         for _ in 0..1000 {
             budget.earn();

@@ -1,16 +1,16 @@
 //! What is repeated, how often, and that no effect happens twice.
 
 use super::*;
-use crate::config::{ServerConfig, Switch, Target, ToolConfig};
-use crate::tools::tests::catalog;
+use crate::config::{AutoSwitch, ConnectTarget, ServerConfig, ToolConfig};
+use crate::tool_table::tests::catalog;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::rpc::{Notification, RpcError};
+use tsugi_protocol::rpc::{RpcError, RpcNotification};
 
 /// What a scripted server does with one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,13 +54,13 @@ impl Answer for Scripted {
             Act::Ask => Outcome::InputRequired(tsugi_protocol::answer::InputRequired {
                 requests: None,
                 state: Some("s".into()),
-                rest: Box::new(Object::empty()),
+                rest: Box::new(JsonObject::empty()),
             }),
             Act::Error => Outcome::error(RpcError::new(-32000, "own error")),
-            Act::Good => Outcome::complete(Object::empty()),
+            Act::Good => Outcome::complete(JsonObject::empty()),
         };
-        Reply::from_noting(move |notes| async move {
-            notes.push(Notification::new(Method::Progress, None));
+        Reply::from_noted_future(move |notes| async move {
+            notes.push(RpcNotification::new(Method::Progress, None));
             tokio::task::yield_now().await;
             outcome
         })
@@ -69,23 +69,23 @@ impl Answer for Scripted {
 
 struct World {
     server: Arc<Scripted>,
-    layer: Retry<Arc<Scripted>>,
+    layer: RetryLayer<Arc<Scripted>>,
 }
 
 fn world(script: &[Act], policy: RetryPolicy) -> World {
-    world_with(script, policy, Restart::OnFailure)
+    world_with(script, policy, RestartPolicy::OnFailure)
 }
 
-fn world_with(script: &[Act], policy: RetryPolicy, restart: Restart) -> World {
+fn world_with(script: &[Act], policy: RetryPolicy, restart: RestartPolicy) -> World {
     let server = Arc::new(Scripted {
         script: Mutex::new(script.iter().copied().collect()),
         asked: AtomicUsize::new(0),
         effects: AtomicUsize::new(0),
     });
-    let mut config = ServerConfig::new("s", Target::InProcess(server.clone()));
-    config.tools.insert("vouched".into(), ToolConfig { retry: Switch::On, ..ToolConfig::default() });
-    config.tools.insert("forbidden".into(), ToolConfig { retry: Switch::Off, ..ToolConfig::default() });
-    let tools = Tools::new(&config);
+    let mut config = ServerConfig::new("s", ConnectTarget::InProcess(server.clone()));
+    config.tools.insert("vouched".into(), ToolConfig { retry: AutoSwitch::On, ..ToolConfig::default() });
+    config.tools.insert("forbidden".into(), ToolConfig { retry: AutoSwitch::Off, ..ToolConfig::default() });
+    let tools = ToolTable::new(&config);
     tools.fill(&catalog(json!([
         {"name": "write"},
         {"name": "vouched"},
@@ -93,7 +93,7 @@ fn world_with(script: &[Act], policy: RetryPolicy, restart: Restart) -> World {
         {"name": "read", "annotations": {"readOnlyHint": true}},
         {"name": "put", "annotations": {"idempotentHint": true}},
     ])));
-    World { layer: Retry::new(server.clone(), "s".into(), Arc::new(tools), Some(policy), restart), server }
+    World { layer: RetryLayer::new(server.clone(), "s".into(), Arc::new(tools), Some(policy), restart), server }
 }
 
 fn three() -> RetryPolicy {
@@ -116,7 +116,7 @@ impl World {
 
 fn fault(outcome: Outcome) -> Fault {
     match outcome {
-        Outcome::Failed(Failure::Fault(fault)) => *fault,
+        Outcome::Failed(CallFailure::Fault(fault)) => *fault,
         other => panic!("expected a fault, got {other:?}"),
     }
 }
@@ -138,10 +138,10 @@ async fn what_may_have_happened_is_not_tried_again_and_says_that_its_fate_is_unk
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_nobody_starts_again_is_not_asked_again_after_it_crashed() {
-    let world = world_with(&[Act::DoneThenLost], three(), Restart::Never);
+    let world = world_with(&[Act::DoneThenLost], three(), RestartPolicy::Never);
     assert_eq!(fault(world.call("read").await).code, FaultCode::ServerCrashed);
     assert_eq!(world.asked(), 1);
-    let other = world_with(&[Act::Busy(1)], three(), Restart::Never);
+    let other = world_with(&[Act::Busy(1)], three(), RestartPolicy::Never);
     assert!(matches!(other.call("read").await, Outcome::Complete(_)));
 }
 
@@ -220,7 +220,7 @@ async fn only_listed_errors_are_tried_again_where_there_is_a_list() {
     let own = world(&[Act::Error], policy);
     assert!(matches!(own.call("read").await, Outcome::Complete(_)));
     let untouched = world(&[Act::Error], three());
-    assert!(matches!(untouched.call("read").await, Outcome::Failed(Failure::Upstream(_))));
+    assert!(matches!(untouched.call("read").await, Outcome::Failed(CallFailure::Upstream(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +282,7 @@ proptest! {
             if let Outcome::Complete(_) = outcome {
                 prop_assert_eq!(world.effects(), 1);
             }
-            if let Outcome::Failed(Failure::Fault(fault)) = outcome && world.effects() == 1 {
+            if let Outcome::Failed(CallFailure::Fault(fault)) = outcome && world.effects() == 1 {
                 prop_assert_eq!(fault.sent, SentState::Unknown);
             }
             Ok(())

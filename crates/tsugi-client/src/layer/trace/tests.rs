@@ -8,10 +8,10 @@ use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 
 use super::*;
-use crate::config::{Target, ToolConfig};
+use crate::config::{ConnectTarget, ToolConfig};
 
 type Lines = Arc<Mutex<Vec<(Level, String)>>>;
 
@@ -57,7 +57,7 @@ impl Answer for Server {
     fn answer(&self, call: Call) -> Reply {
         match call.subject().as_deref() {
             Some("wait") => Reply::from_future(std::future::pending()),
-            _ => Reply::ready(Outcome::complete(Object::empty())),
+            _ => Reply::ready(Outcome::complete(JsonObject::empty())),
         }
     }
 }
@@ -65,13 +65,13 @@ impl Answer for Server {
 /// The lines of calls of these tools.
 fn lines(tools: &[&str]) -> Vec<(Level, String)> {
     let lines = Lines::default();
-    let mut config = ServerConfig::new("s", Target::InProcess(Arc::new(Server)));
+    let mut config = ServerConfig::new("s", ConnectTarget::InProcess(Arc::new(Server)));
     config.tools.insert("get_comments".into(), ToolConfig { is_quiet: true, ..ToolConfig::default() });
     tracing::subscriber::with_default(Listener(lines.clone()), || {
         for tool in tools {
             let mut call = Call::tool(tool, Some(&json!({"secret": "canary"}).into()));
             call.options.request_id = Some("abc-1".into());
-            Trace::new(Server, &config).answer(call).outcome().now_or_never();
+            TraceLayer::new(Server, &config).answer(call).outcome().now_or_never();
         }
     });
     let lines = lines.lock().clone();

@@ -1,11 +1,11 @@
 //! What is refused, what passes with a warning, and that a hostile schema costs one tool.
 
 use super::*;
-use crate::config::{ServerConfig, Target, ToolConfig, ValidatePolicy};
-use crate::tools::tests::catalog;
+use crate::config::{ConnectTarget, ServerConfig, ToolConfig, ValidatePolicy};
+use crate::tool_table::tests::catalog;
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tsugi_protocol::answer::Failure;
+use tsugi_protocol::answer::CallFailure;
 
 /// Answers every call with one result, and counts them.
 struct Fixed(Value, AtomicUsize);
@@ -13,31 +13,31 @@ struct Fixed(Value, AtomicUsize);
 impl Answer for Fixed {
     fn answer(&self, _: Call) -> Reply {
         self.1.fetch_add(1, Ordering::SeqCst);
-        Reply::ready(Outcome::complete(Object::from(self.0.clone())))
+        Reply::ready(Outcome::complete(JsonObject::from(self.0.clone())))
     }
 }
 
 struct World {
     fixed: Arc<Fixed>,
-    layer: Validate,
+    layer: ValidateLayer,
 }
 
 fn world(tools: Value, result: Value, policy: ValidatePolicy) -> World {
-    let mut config = ServerConfig::new("s", Target::InProcess(Arc::new(Fixed(json!({}), AtomicUsize::new(0)))));
+    let mut config = ServerConfig::new("s", ConnectTarget::InProcess(Arc::new(Fixed(json!({}), AtomicUsize::new(0)))));
     config.validate = policy;
     config.tools.insert("free".into(), ToolConfig { validate: Some(off()), ..ToolConfig::default() });
-    let known = Tools::new(&config);
+    let known = ToolTable::new(&config);
     known.fill(&catalog(tools));
     let fixed = Arc::new(Fixed(result, AtomicUsize::new(0)));
-    World { layer: Validate::new(fixed.clone(), "s".into(), Arc::new(known)), fixed }
+    World { layer: ValidateLayer::new(fixed.clone(), "s".into(), Arc::new(known)), fixed }
 }
 
 fn off() -> ValidatePolicy {
-    ValidatePolicy { arguments: Strictness::Off, results: Strictness::Off }
+    ValidatePolicy { arguments: ValidationMode::Off, results: ValidationMode::Off }
 }
 
 fn enforce() -> ValidatePolicy {
-    ValidatePolicy { arguments: Strictness::Enforce, results: Strictness::Enforce }
+    ValidatePolicy { arguments: ValidationMode::Enforce, results: ValidationMode::Enforce }
 }
 
 fn adder(name: &str) -> Value {
@@ -51,8 +51,8 @@ fn adder(name: &str) -> Value {
 
 impl World {
     async fn call(&self, tool: &str, arguments: Value) -> Result<(), Fault> {
-        match self.layer.answer(Call::tool(tool, Some(&Raw::from(arguments)))).outcome().await {
-            Outcome::Failed(Failure::Fault(fault)) => Err(*fault),
+        match self.layer.answer(Call::tool(tool, Some(&RawJson::from(arguments)))).outcome().await {
+            Outcome::Failed(CallFailure::Fault(fault)) => Err(*fault),
             _ => Ok(()),
         }
     }
@@ -149,8 +149,8 @@ async fn a_hostile_schema_costs_one_tool_and_the_fault_says_why() {
 
 #[tokio::test]
 async fn a_tool_that_did_not_change_is_not_compiled_again() {
-    let config = ServerConfig::new("s", Target::InProcess(Arc::new(Fixed(json!({}), AtomicUsize::new(0)))));
-    let known = Tools::new(&config);
+    let config = ServerConfig::new("s", ConnectTarget::InProcess(Arc::new(Fixed(json!({}), AtomicUsize::new(0)))));
+    let known = ToolTable::new(&config);
     known.fill(&catalog(json!([adder("add"), adder("other")])));
     let before = known.get("add").unwrap();
     let mut other = adder("other");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use tsugi_protocol::answer::{Call, Event, Failure, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{Call, CallFailure, Outcome, ReplyEvent};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_testkit::careless::Careless;
 use tsugi_testkit::fake::{BlackHole, Fake, Recorded, Steps, reply};
@@ -54,7 +54,7 @@ async fn h01_the_control_waits_for_an_address_that_swallows_everything() {
 #[tokio::test]
 async fn h02_the_control_does_not_hear_how_long_to_wait() {
     let row = async |subject: &Subject, _: &Fake| match subject.outcome(call("count", json!({}))).await? {
-        Outcome::Failed(Failure::Fault(fault)) if fault.retry_after_ms == Some(7000) => Ok(()),
+        Outcome::Failed(CallFailure::Fault(fault)) if fault.retry_after_ms == Some(7000) => Ok(()),
         other => Err(format!("no pause in {other:?}")),
     };
     check(|_| reply::status(429, &[("Retry-After", "7")], ""), row, "no pause").await;
@@ -138,10 +138,10 @@ async fn h14_the_control_doubles_the_load_of_a_server_that_flaps() {
 async fn h15_the_control_hears_nothing_of_a_subscription() {
     let script = Script::modern().rule(Rule::on("subscriptions/listen").act(Action::Silence));
     let row = async |subject: &Subject| {
-        let filter = Object::from(json!({"notifications": {"toolsListChanged": true}}));
+        let filter = JsonObject::from(json!({"notifications": {"toolsListChanged": true}}));
         let mut listening = subject.answer(with_client(Call::new(Method::Listen, filter)));
         match tokio::time::timeout(PATIENCE, listening.next()).await {
-            Ok(Event::Note(_)) => Ok(()),
+            Ok(ReplyEvent::Note(_)) => Ok(()),
             other => Err(format!("not acknowledged but {other:?}")),
         }
     };

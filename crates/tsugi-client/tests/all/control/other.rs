@@ -51,7 +51,7 @@ async fn starts_once(subject: &Subject, launches: impl Fn() -> u64) -> Verdict {
 #[tokio::test]
 async fn f08_the_control_starts_a_server_for_each_of_its_callers() {
     let bench = Bench::with(Script::legacy(), |mut config| {
-        config.start = tsugi_client::Start::Lazy;
+        config.start = tsugi_client::StartPolicy::Lazy;
         config
     });
     let journal = bench.peer.journal();

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tsugi_client::ServerConfig;
 use tsugi_client::connection::backoff::BackoffPolicy;
-use tsugi_process::Command;
-use tsugi_protocol::answer::{Call, Failure, FaultCode, Outcome};
+use tsugi_process::JobCommand;
+use tsugi_protocol::answer::{Call, CallFailure, FaultCode, Outcome};
 use tsugi_protocol::mcp::Method;
 use tsugi_testkit::careless::Careless;
 use tsugi_testkit::script::{Action, Paging, Rule, Script};
@@ -37,7 +37,7 @@ async fn check_with(
 /// The fault of a call that must fail on our side.
 async fn fails(subject: &Subject, call: Call) -> Result<tsugi_protocol::answer::Fault, String> {
     match subject.outcome(call).await? {
-        Outcome::Failed(Failure::Fault(fault)) => Ok(*fault),
+        Outcome::Failed(CallFailure::Fault(fault)) => Ok(*fault),
         other => Err(format!("no fault but {other:?}")),
     }
 }
@@ -49,7 +49,7 @@ async fn f01_the_control_does_not_say_that_a_program_is_missing() {
         ensure(fault.code == FaultCode::ServerNotRunning && fault.hint.is_some(), || format!("it only says {fault}"))
     };
     let manager = tsugi_client::Manager::new(options());
-    let target = tsugi_client::Target::stdio(Command::new("/no/such/program"));
+    let target = tsugi_client::ConnectTarget::stdio(JobCommand::new("/no/such/program"));
     let server = manager.register(config("missing", target)).unwrap();
     assert_eq!(row(&Subject::new(server, LIMIT)).await, Ok(()));
     let control = Careless::stdio("/no/such/program".into(), Vec::new(), Vec::new());

@@ -1,9 +1,9 @@
 //! Everything that needs no question: lists, calls, reads, prompts, completion, progress, cancelling, logging, changes.
 
 use serde_json::{Value, json};
-use tsugi_protocol::answer::{Answer, Call, Event, Note, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, CallNote, Outcome, Reply, ReplyEvent};
 use tsugi_protocol::era::to_modern;
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_testkit::wait;
@@ -13,7 +13,7 @@ use crate::outcome::{notes_of, text, value};
 use crate::world::{LIMIT, call, with_client};
 
 fn request(method: Method, params: Value) -> Call {
-    with_client(Call::new(method, Object::from(params)))
+    with_client(Call::new(method, JsonObject::from(params)))
 }
 
 /// A result in the form that a modern caller sees.
@@ -54,7 +54,7 @@ async fn lists_calls_reads_prompts_and_completions_work_with_every_server() {
 async fn progress_comes_in_order_under_the_callers_own_token() {
     for cell in Cell::all().await {
         let mut reporting = call("progress", json!({"steps": 5, "every_ms": 1}));
-        reporting.meta.progress_token = Some(Raw::string("mine"));
+        reporting.meta.progress_token = Some(RawJson::string("mine"));
         let (notes, outcome) = notes_of(cell.server.answer(reporting), LIMIT).await.expect("the call ends");
         assert_eq!(text(&outcome), "done", "{}", cell.name);
         let seen: Vec<(Value, u64)> = notes.iter().map(progress_of).collect();
@@ -64,7 +64,7 @@ async fn progress_comes_in_order_under_the_callers_own_token() {
     }
 }
 
-fn progress_of(note: &Note) -> (Value, u64) {
+fn progress_of(note: &CallNote) -> (Value, u64) {
     assert_eq!(note.method, Method::Progress);
     let params: Value = note.params.as_ref().unwrap().to().unwrap();
     (params["progressToken"].clone(), params["progress"].as_f64().unwrap() as u64)
@@ -111,10 +111,10 @@ async fn log_lines_reach_the_caller_that_wants_them_and_only_as_severe_as_wanted
 }
 
 /// The next change that a subscription tells.
-async fn next_change(listening: &mut Reply, name: &str) -> Note {
+async fn next_change(listening: &mut Reply, name: &str) -> CallNote {
     match tokio::time::timeout(LIMIT, listening.next()).await {
-        Ok(Event::Note(note)) => note,
-        Ok(Event::Done(outcome)) => panic!("{name}: the subscription ended: {outcome:?}"),
+        Ok(ReplyEvent::Note(note)) => note,
+        Ok(ReplyEvent::Done(outcome)) => panic!("{name}: the subscription ended: {outcome:?}"),
         Err(_) => panic!("{name}: nothing is told"),
     }
 }
@@ -151,21 +151,23 @@ async fn changes_are_told_through_subscriptions_listen_whatever_the_server_speak
 }
 
 /// Makes the server announce a change again and again, until it is told.
-async fn change_until_told(cell: &Cell, listening: &mut Reply, what: &str) -> Note {
+async fn change_until_told(cell: &Cell, listening: &mut Reply, what: &str) -> CallNote {
     loop {
         cell.outcome(call("change", json!({"what": what}))).await;
         let told = tokio::time::timeout(std::time::Duration::from_millis(200), listening.next()).await;
         match told {
-            Ok(Event::Note(note)) if is_about(&note, what) => return note,
+            Ok(ReplyEvent::Note(note)) if is_about(&note, what) => return note,
             // Told late for an earlier change.
-            Ok(Event::Note(note)) => assert_ne!(note.method, Method::ResourcesChanged, "{}: not wanted", cell.name),
-            Ok(Event::Done(outcome)) => panic!("{}: the subscription ended: {outcome:?}", cell.name),
+            Ok(ReplyEvent::Note(note)) => {
+                assert_ne!(note.method, Method::ResourcesChanged, "{}: not wanted", cell.name)
+            }
+            Ok(ReplyEvent::Done(outcome)) => panic!("{}: the subscription ended: {outcome:?}", cell.name),
             Err(_) => {}
         }
     }
 }
 
-fn is_about(note: &Note, what: &str) -> bool {
+fn is_about(note: &CallNote, what: &str) -> bool {
     match what {
         "tools" => note.method == Method::ToolsChanged,
         "prompts" => note.method == Method::PromptsChanged,
@@ -178,7 +180,7 @@ async fn a_tool_that_appears_is_listed_after_the_change_is_told() {
     for cell in Cell::all().await.into_iter().filter(|cell| cell.name != "in-process") {
         let mut changes = cell.server.changes();
         cell.outcome(call("change", json!({"what": "tools"}))).await;
-        let told = async { while changes.recv().await.unwrap().what != tsugi_client::What::Tools {} };
+        let told = async { while changes.recv().await.unwrap().what != tsugi_client::ServerEvent::Tools {} };
         tokio::time::timeout(LIMIT, told).await.unwrap_or_else(|_| panic!("{}: nothing is told", cell.name));
         let tools = value(&cell.outcome(Call::bare(Method::ToolsList)).await);
         assert!(tools["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "extra"), "{}", cell.name);
@@ -194,7 +196,7 @@ async fn a_server_that_was_started_again_and_offers_the_same_tells_no_change() {
         cell.server.restart().await;
         assert!(wait::until(|| generation() > before).await, "{}", cell.name);
         while let Ok(change) = changes.try_recv() {
-            assert_eq!(change.what, tsugi_client::What::State, "{}", cell.name);
+            assert_eq!(change.what, tsugi_client::ServerEvent::State, "{}", cell.name);
         }
         cell.finish().await;
     }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::atomic::Ordering;
 
-use tsugi_client::{Manager, Options, Server, Target};
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, Server};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::journal::Journal;
@@ -28,7 +28,7 @@ pub(super) struct Cell {
 }
 
 /// How a server is reached, how often its calls were given up, what it saw, and what keeps it alive.
-type Found = (Target, Box<dyn Fn() -> usize>, Option<Journal>, Box<dyn Any>);
+type Found = (ConnectTarget, Box<dyn Fn() -> usize>, Option<Journal>, Box<dyn Any>);
 
 /// Every kind of server, with the era it speaks.
 const KINDS: [(&str, Era); 9] = [
@@ -54,7 +54,7 @@ impl Cell {
     }
 
     /// Those whose servers ask in mid-call.
-    pub(super) async fn legacy(options: &Options) -> Vec<Cell> {
+    pub(super) async fn legacy(options: &ManagerOptions) -> Vec<Cell> {
         let mut cells = Vec::new();
         for (name, era) in KINDS.into_iter().filter(|(_, era)| *era == Era::Legacy) {
             cells.push(Cell::new(name, era, options.clone()).await);
@@ -62,7 +62,7 @@ impl Cell {
         cells
     }
 
-    async fn new(name: &'static str, era: Era, options: Options) -> Cell {
+    async fn new(name: &'static str, era: Era, options: ManagerOptions) -> Cell {
         let (target, cancelled, journal, _peer) = found(name, era).await;
         let manager = Manager::new(options);
         let server = manager.register(config("tested", target)).unwrap();
@@ -108,14 +108,14 @@ async fn found(name: &str, era: Era) -> Found {
         return over_http(name, HttpServer::start(&script));
     }
     let (server, cancelled) = in_process::server();
-    (Target::InProcess(server), Box::new(move || cancelled.load(Ordering::Acquire)), None, Box::new(()))
+    (ConnectTarget::InProcess(server), Box::new(move || cancelled.load(Ordering::Acquire)), None, Box::new(()))
 }
 
 fn over_http(name: &str, server: HttpServer) -> Found {
     let at = |url: String| HttpTarget { url: url.parse().unwrap(), headers: Default::default() };
     let target = match name {
-        "legacy HTTP+SSE" => Target::Sse(at(server.sse_url())),
-        "legacy HTTP+SSE, found out" => Target::Http(at(server.sse_url())),
+        "legacy HTTP+SSE" => ConnectTarget::Sse(at(server.sse_url())),
+        "legacy HTTP+SSE, found out" => ConnectTarget::Http(at(server.sse_url())),
         _ => server.target(),
     };
     (target, given_up(server.journal()), Some(server.journal()), Box::new(server))

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::serve::{
-    Completions, Contents, Context, Error, NeedInput, Prompt, PromptOutput, Resource, Server, Structured, Text, Tool,
+    CompletionValues, HandlerContext, HandlerError, InProcessServer, NeedInput, PromptBuilder, PromptOutput,
+    ResourceBuilder, ResourceContents, StructuredOutput, TextOutput, ToolBuilder,
 };
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -62,70 +63,73 @@ impl Drop for Dropped {
 }
 
 /// The server, and how many of its calls were given up.
-pub(super) fn server() -> (Arc<Server>, Arc<AtomicUsize>) {
+pub(super) fn server() -> (Arc<InProcessServer>, Arc<AtomicUsize>) {
     let cancelled = Arc::new(AtomicUsize::new(0));
     let counting = cancelled.clone();
-    let sleep = Tool::new("sleep", "Sleeps for ever.").raw_handler(move |_, _| {
+    let sleep = ToolBuilder::new("sleep", "Sleeps for ever.").raw_handler(move |_, _| {
         let dropped = Dropped(counting.clone());
         async move {
             std::future::pending::<()>().await;
             drop(dropped);
-            Ok(Text(String::new()))
+            Ok(TextOutput(String::new()))
         }
     });
-    let builder = Server::builder("in-process", "1")
+    let builder = InProcessServer::builder("in-process", "1")
         .with_logging()
-        .tool(Tool::new("echo", "Echoes.").handler(|echo: Echo, _| async move { Ok(Text(echo.message)) }))
+        .tool(ToolBuilder::new("echo", "Echoes.").handler(|echo: Echo, _| async move { Ok(TextOutput(echo.message)) }))
         .tool(
-            Tool::new("add", "Adds.").handler(|add: Add, _| async move { Ok(Structured(Sum { sum: add.a + add.b })) }),
+            ToolBuilder::new("add", "Adds.")
+                .handler(|add: Add, _| async move { Ok(StructuredOutput(Sum { sum: add.a + add.b })) }),
         )
         .tool(sleep)
-        .tool(Tool::new("progress", "Reports.").handler(progress))
-        .tool(Tool::new("log", "Logs.").handler(log))
-        .tool(Tool::new("change", "Changes.").handler(change));
+        .tool(ToolBuilder::new("progress", "Reports.").handler(progress))
+        .tool(ToolBuilder::new("log", "Logs.").handler(log))
+        .tool(ToolBuilder::new("change", "Changes.").handler(change));
     let builder = ["ask", "ask_url", "ask_twice", "sample", "roots"].into_iter().fold(builder, |builder, name| {
-        builder.tool(Tool::new(name, "Asks.").handler(move |_: Nothing, context| ask(name, context)))
+        builder.tool(ToolBuilder::new(name, "Asks.").handler(move |_: Nothing, context| ask(name, context)))
     });
     let server = builder
-        .resource(Resource::new("test://text", "text").handler(|_| async { Ok(Contents::text("some text")) }))
+        .resource(
+            ResourceBuilder::new("test://text", "text").handler(|_| async { Ok(ResourceContents::text("some text")) }),
+        )
         .prompt(
-            Prompt::new("greet", "Greets.")
+            PromptBuilder::new("greet", "Greets.")
                 .handler(|greet: Greet, _| async move { Ok(PromptOutput::user(format!("Greet {}.", greet.name))) }),
         )
-        .completion(
-            |request, _| async move { Ok(Completions::starting_with(&request.value, ["alpha", "beta", "gamma"])) },
-        )
+        .completion(|request, _| async move {
+            Ok(CompletionValues::starting_with(&request.value, ["alpha", "beta", "gamma"]))
+        })
         .build();
     (server, cancelled)
 }
 
-async fn progress(steps: Steps, context: Context) -> Result<Text<String>, Error> {
+async fn progress(steps: Steps, context: HandlerContext) -> Result<TextOutput<String>, HandlerError> {
     for step in 1..=steps.steps {
         tokio::time::sleep(Duration::from_millis(1)).await;
         context.progress(step.into(), Some(steps.steps.into()), None);
     }
-    Ok(Text("done".into()))
+    Ok(TextOutput("done".into()))
 }
 
-async fn log(log: Log, context: Context) -> Result<Text<String>, Error> {
+async fn log(log: Log, context: HandlerContext) -> Result<TextOutput<String>, HandlerError> {
     context.log(LogLevel::parse(&log.level).unwrap(), Some("in-process"), log.text);
-    Ok(Text("logged".into()))
+    Ok(TextOutput("logged".into()))
 }
 
-async fn change(change: Change, context: Context) -> Result<Text<String>, Error> {
+async fn change(change: Change, context: HandlerContext) -> Result<TextOutput<String>, HandlerError> {
     match change.what.as_str() {
         "tools" => context.notifier().tools_changed(),
         "prompts" => context.notifier().prompts_changed(),
         "resources" => context.notifier().resources_changed(),
         uri => context.notifier().resource_updated(uri),
     }
-    Ok(Text("changed".into()))
+    Ok(TextOutput("changed".into()))
 }
 
 /// Asks one question after the other; the answers so far travel in the state.
-async fn ask(name: &'static str, context: Context) -> Result<Text<String>, Error> {
+async fn ask(name: &'static str, context: HandlerContext) -> Result<TextOutput<String>, HandlerError> {
     let form = |key: &'static str| {
-        let schema: Raw = json!({"type": "object", "properties": {"name": {"type": "string"}}}).into();
+        let schema: RawJson = json!({"type": "object", "properties": {"name": {"type": "string"}}}).into();
         (key, NeedInput::new().form(key, "Who are you?", &schema))
     };
     let questions: Vec<(&str, NeedInput)> = match name {
@@ -145,6 +149,6 @@ async fn ask(name: &'static str, context: Context) -> Result<Text<String>, Error
     let state = Value::Array(answers.clone()).to_string();
     match questions.into_iter().nth(answers.len()) {
         Some((_, question)) => Err(question.state(state).into()),
-        None => Ok(Text(state)),
+        None => Ok(TextOutput(state)),
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use tsugi_client::config::own_profile;
-use tsugi_protocol::answer::{Call, Failure, Outcome};
-use tsugi_protocol::json::{Object, Raw};
-use tsugi_protocol::mcp::input::Answers;
+use tsugi_protocol::answer::{Call, CallFailure, Outcome};
+use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, Era, Method};
 use tsugi_testkit::script::Script;
@@ -17,8 +17,8 @@ use crate::world::{Bench, call};
 pub(super) fn answered(call: Call, outcome: &Outcome, answer: Value) -> Call {
     let asked = asked(outcome);
     let [question] = asked.questions().try_into().unwrap();
-    let mut answers = Answers::default();
-    answers.add(&question.key, &Raw::from(answer));
+    let mut answers = InputResponses::default();
+    answers.add(&question.key, &RawJson::from(answer));
     call.retry_with(Some(&answers.finish()), asked.state.as_deref())
 }
 
@@ -58,7 +58,7 @@ async fn elicitation_sampling_and_roots_are_asked_and_answered_with_every_server
 
 /// The keys of the questions, and what they ask.
 fn messages(outcome: &Outcome) -> Vec<(String, String)> {
-    let message = |params: Object| params.get_str("message").unwrap().into_owned();
+    let message = |params: JsonObject| params.get_str("message").unwrap().into_owned();
     asked(outcome).questions().into_iter().map(|one| (one.key.clone(), message(one.params_object()))).collect()
 }
 
@@ -129,7 +129,7 @@ async fn an_answer_that_is_missing_is_asked_for_again() {
     for cell in Cell::all().await {
         let asking = call("ask", json!({}));
         let first = cell.outcome(asking.clone()).await;
-        let nothing = Raw::from(json!({}));
+        let nothing = RawJson::from(json!({}));
         let again = cell.outcome(asking.clone().retry_with(Some(&nothing), asked(&first).state.as_deref())).await;
         assert_eq!(method_asked(&again), Method::Elicit, "{}", cell.name);
         let last = cell.outcome(answered(asking, &again, form("late"))).await;
@@ -153,11 +153,13 @@ async fn a_refusal_of_the_user_reaches_the_server() {
 async fn a_caller_that_cannot_be_asked_is_not_and_the_server_hears_why() {
     for cell in Cell::all().await {
         let mut asking = call("ask", json!({}));
-        let sampling = Object::from(json!({"sampling": {}}));
+        let sampling = JsonObject::from(json!({"sampling": {}}));
         let profile = own_profile(ClientCapabilities::from_object(sampling));
         asking.meta = RequestMeta::of_client(std::sync::Arc::new(profile));
         match cell.outcome(asking).await {
-            Outcome::Failed(Failure::Upstream(error)) => assert_eq!((cell.era, error.code()), (Era::Modern, -32021)),
+            Outcome::Failed(CallFailure::Upstream(error)) => {
+                assert_eq!((cell.era, error.code()), (Era::Modern, -32021))
+            }
             outcome => {
                 assert_eq!(cell.era, Era::Legacy, "{}", cell.name);
                 // Over HTTP there is a session for such callers, and the server knows before it asks.

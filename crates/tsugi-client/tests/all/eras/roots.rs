@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tsugi_client::config::{Instances, own_profile};
+use tsugi_client::config::{InstancePolicy, own_profile};
 use tsugi_client::{EraChoice, Manager, Server};
 use tsugi_protocol::answer::{Answer, Call, Caller, Outcome};
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Method, Version};
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Method, ProtocolVersion};
 use tsugi_testkit::journal::Journal;
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::{HttpServer, Scripted};
@@ -22,7 +22,7 @@ fn curious() -> Script {
     Script::legacy().rule(Rule::on("notifications/roots/list_changed").act(asks))
 }
 
-async fn server(peer: &impl Peer, instances: Instances) -> (Manager, Server) {
+async fn server(peer: &impl Peer, instances: InstancePolicy) -> (Manager, Server) {
     let mut config = config("tested", peer.target());
     (config.instances, config.era) = (instances, EraChoice::Legacy);
     let manager = Manager::new(options());
@@ -34,7 +34,7 @@ async fn server(peer: &impl Peer, instances: Instances) -> (Manager, Server) {
 /// A call of a legacy client that has roots, and says when they change or not.
 fn of(name: &str, announces_roots: bool, call: Call) -> Call {
     let capabilities = ClientCapabilities::all().announcing_roots(announces_roots);
-    let profile = ClientProfile { version: Version::LATEST_LEGACY, ..own_profile(capabilities) };
+    let profile = ClientProfile { version: ProtocolVersion::LATEST_LEGACY, ..own_profile(capabilities) };
     let mut call = call.from_caller(Caller::new(name));
     call.meta = RequestMeta::of_client(Arc::new(profile));
     call
@@ -80,7 +80,7 @@ async fn roots_change(server: &Server, journal: &Journal) {
 #[tokio::test]
 async fn a_server_of_ones_own_hears_that_the_roots_changed_and_gets_the_new_ones() {
     let peer = Scripted::new(curious());
-    let (_manager, server) = server(&peer, Instances::PerSession).await;
+    let (_manager, server) = server(&peer, InstancePolicy::PerSession).await;
     roots_change(&server, &peer.journal()).await;
     assert!(wait::until(|| peer.journal().of("told").len() == 1).await, "{:?}", peer.journal().entries());
     let told = peer.journal().of("told");
@@ -90,14 +90,14 @@ async fn a_server_of_ones_own_hears_that_the_roots_changed_and_gets_the_new_ones
 #[tokio::test]
 async fn a_server_of_ones_own_over_http_hears_that_the_roots_changed() {
     let peer = HttpServer::start(&Script::legacy());
-    let (_manager, server) = server(&peer, Instances::PerSession).await;
+    let (_manager, server) = server(&peer, InstancePolicy::PerSession).await;
     roots_change(&server, &peer.journal()).await;
 }
 
 #[tokio::test]
 async fn nobody_is_asked_for_roots_that_no_server_was_promised_to_hear_of() {
     let peer = Scripted::new(curious());
-    let (_manager, server) = server(&peer, Instances::Shared).await;
+    let (_manager, server) = server(&peer, InstancePolicy::Shared).await;
     echo(&server, "ann", true).await;
     let outcome = outcome(&server, changed("ann")).await;
     assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");

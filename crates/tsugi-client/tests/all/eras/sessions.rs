@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_client::config::own_profile;
-use tsugi_client::connection::state::State;
-use tsugi_client::{Manager, Options, Server, ServerConfig};
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_client::{Manager, ManagerOptions, Server, ServerConfig};
 use tsugi_protocol::answer::{Answer, Call, FaultCode, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, Version};
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, ProtocolVersion};
 use tsugi_testkit::script::{Action, Eras, Rule, Script};
 use tsugi_testkit::scripted::HttpServer;
 use tsugi_testkit::wait;
@@ -30,7 +30,7 @@ impl World {
         Self::of(Script { era, ..Script::default() }, options(), settings).await
     }
 
-    async fn of(script: Script, options: Options, settings: impl FnOnce(&mut ServerConfig)) -> Self {
+    async fn of(script: Script, options: ManagerOptions, settings: impl FnOnce(&mut ServerConfig)) -> Self {
         let peer = HttpServer::start(&script);
         let mut config = config("tested", peer.target());
         settings(&mut config);
@@ -55,20 +55,20 @@ impl World {
     }
 }
 
-fn from_client(version: Version, capabilities: Value, tool: &str) -> Call {
+fn from_client(version: ProtocolVersion, capabilities: Value, tool: &str) -> Call {
     let mut call = Call::tool(tool, Some(&json!({}).into()));
-    let capabilities = ClientCapabilities::from_object(Object::from(capabilities));
+    let capabilities = ClientCapabilities::from_object(JsonObject::from(capabilities));
     let profile = ClientProfile { version, ..own_profile(capabilities) };
     call.meta = RequestMeta::of_client(Arc::new(profile));
     call
 }
 
 fn modern(capabilities: Value, tool: &str) -> Call {
-    from_client(Version::LATEST, capabilities, tool)
+    from_client(ProtocolVersion::LATEST, capabilities, tool)
 }
 
 fn legacy(capabilities: Value, tool: &str) -> Call {
-    from_client(Version::LATEST_LEGACY, capabilities, tool)
+    from_client(ProtocolVersion::LATEST_LEGACY, capabilities, tool)
 }
 
 fn era_of(outcome: &Outcome) -> Era {
@@ -175,7 +175,7 @@ async fn callers_in_a_hurry_are_served_though_no_session_is_opened_in_time() {
 #[tokio::test]
 async fn a_server_whose_manager_went_while_it_rested_gets_no_session() {
     let world = World::new(Eras::Both, |config| config.idle_timeout = Some(Duration::from_millis(20))).await;
-    assert!(wait::until(|| world.server.status().state == State::Disconnected).await);
+    assert!(wait::until(|| world.server.status().state == ConnectionState::Disconnected).await);
     let World { peer, manager, server } = world;
     drop(manager);
     let gone = fault(&end_of(server.answer(legacy(json!({}), "echo")), LIMIT).await.expect("the call ends"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_client::Options;
+use tsugi_client::ManagerOptions;
 use tsugi_protocol::answer::{Caller, Fault, FaultCode, Outcome, SentState};
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::wait;
@@ -48,7 +48,7 @@ async fn a_state_that_was_changed_or_belongs_to_another_caller_or_request_is_ref
 
 #[tokio::test]
 async fn a_state_that_comes_late_is_refused_and_the_server_is_told() {
-    let hasty = Options { input_lifetime: Duration::from_millis(200), ..options() };
+    let hasty = ManagerOptions { input_lifetime: Duration::from_millis(200), ..options() };
     for cell in Cell::legacy(&hasty).await {
         let asking = call("ask", json!({}));
         let first = cell.outcome(asking.clone()).await;

@@ -140,7 +140,8 @@ async fn a_caller_whose_calls_overlap_does_not_keep_others_out() {
 
 #[tokio::test]
 async fn a_caller_that_leaves_its_question_unanswered_gives_way_when_it_expires() {
-    let options = tsugi_client::Options { input_lifetime: Duration::from_millis(300), ..crate::world::options() };
+    let options =
+        tsugi_client::ManagerOptions { input_lifetime: Duration::from_millis(300), ..crate::world::options() };
     let bench = Bench::under(options, Scripted::new(Script::legacy()), |config| config);
     bench.settle().await;
     let left = end_of(bench.server.answer(of("alice", "ask")), LIMIT).await.unwrap();
@@ -152,7 +153,8 @@ async fn a_caller_that_leaves_its_question_unanswered_gives_way_when_it_expires(
 
 #[tokio::test]
 async fn a_caller_that_leaves_its_question_unanswered_gives_way_soon_when_another_waits() {
-    let options = tsugi_client::Options { input_patience: Duration::from_millis(300), ..crate::world::options() };
+    let options =
+        tsugi_client::ManagerOptions { input_patience: Duration::from_millis(300), ..crate::world::options() };
     let bench = Bench::under(options, Scripted::new(Script::legacy()), |config| config);
     bench.settle().await;
     assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));
@@ -168,7 +170,8 @@ async fn a_caller_that_leaves_its_question_unanswered_gives_way_soon_when_anothe
 
 #[tokio::test]
 async fn a_question_that_comes_while_another_caller_waits_is_given_up_soon_too() {
-    let options = tsugi_client::Options { input_patience: Duration::from_millis(300), ..crate::world::options() };
+    let options =
+        tsugi_client::ManagerOptions { input_patience: Duration::from_millis(300), ..crate::world::options() };
     let bench = Bench::under(options, Scripted::new(Script::legacy()), |config| config);
     bench.settle().await;
     assert!(text(&ask_and_answer(&bench, "first").await).contains("first"));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tsugi_client::config::RetryPolicy;
 use tsugi_client::connection::backoff::BackoffPolicy;
-use tsugi_client::connection::state::State;
-use tsugi_client::{Manager, Target};
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_client::{ConnectTarget, Manager};
 use tsugi_protocol::answer::{Answer, Fault, FaultCode, Outcome, SentState};
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::fake::tls::Certificate;
@@ -22,7 +22,7 @@ use crate::role;
 use crate::world::{Bench, EAGER, LIMIT, call, config, http, options};
 
 /// Calls a server once; it is not tried a second time.
-async fn call_once(target: Target) -> Outcome {
+async fn call_once(target: ConnectTarget) -> Outcome {
     let manager = Manager::new(options());
     let mut config = config("tested", target);
     config.backoff = BackoffPolicy { burst: 1, ..EAGER };
@@ -204,7 +204,7 @@ async fn h02_a_server_that_is_ill_is_not_taken_for_a_legacy_one_and_is_tried_aga
 async fn h02_a_pause_that_a_server_asks_for_is_kept_before_connecting_again() {
     let asking = Fake::start(|_| reply::status(503, &[("Retry-After", "100")], ""));
     let bench = Bench::of(asking);
-    assert!(wait::until(|| bench.server.status().state == State::Reconnecting).await);
+    assert!(wait::until(|| bench.server.status().state == ConnectionState::Reconnecting).await);
     let hasty = crate::world::within(call("echo", json!({})), Duration::from_millis(500));
     assert_eq!(fault(&bench.outcome(hasty).await).code, FaultCode::ServerNotRunning);
     assert_eq!(bench.peer.requests(), 1);
@@ -309,7 +309,7 @@ async fn h02_a_status_without_a_message_fails_the_call_and_an_error_in_it_passes
         let bench = Bench::of(peer);
         let outcome = bench.call("count", json!({})).await;
         assert!(
-            matches!(&outcome, Outcome::Failed(tsugi_protocol::answer::Failure::Upstream(error)) if error.code() == -32001)
+            matches!(&outcome, Outcome::Failed(tsugi_protocol::answer::CallFailure::Upstream(error)) if error.code() == -32001)
         );
         bench.finish().await;
     }
@@ -349,7 +349,7 @@ async fn h16_of_ten_servers_nine_serve_while_one_is_dead_and_its_status_says_so(
         tokio::time::timeout(LIMIT, manager.settled(LIMIT * 10)).await.expect("one dead server delays nobody");
     assert_eq!(failures.keys().collect::<Vec<_>>(), ["dead"]);
     let status = dead.status();
-    assert_ne!(status.state, State::Connected);
+    assert_ne!(status.state, ConnectionState::Connected);
     assert!(status.fault.unwrap().message.contains("refused"));
     manager.stop().await;
 }

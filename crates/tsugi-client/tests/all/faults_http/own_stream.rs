@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
-use tsugi_client::Target;
+use tsugi_client::ConnectTarget;
 use tsugi_protocol::answer::{Answer, Call, Outcome};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Era;
-use tsugi_protocol::mcp::input::Answers;
+use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_testkit::fake::{Fake, Recorded, Step, Steps, reply};
 use tsugi_testkit::wait;
 
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Peer for Talkative {
-    fn target(&self) -> Target {
+    fn target(&self) -> ConnectTarget {
         self.fake.target()
     }
 }
@@ -150,9 +150,9 @@ async fn to_the_end(bench: &Bench<Talkative>, label: &str, mut outcome: Outcome)
 /// Answers the questions that a call asked.
 async fn go_on(bench: &Bench<Talkative>, label: &str, outcome: &Outcome) -> Outcome {
     let asked = asked(outcome);
-    let mut answers = Answers::default();
+    let mut answers = InputResponses::default();
     for question in asked.questions() {
-        answers.add(&question.key, &Raw::from(json!({"action": "accept", "content": {}})));
+        answers.add(&question.key, &RawJson::from(json!({"action": "accept", "content": {}})));
     }
     bench.outcome(labelled(label).retry_with(Some(&answers.finish()), asked.state.as_deref())).await
 }

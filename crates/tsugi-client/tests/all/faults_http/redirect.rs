@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::json;
-use tsugi_client::Target;
+use tsugi_client::ConnectTarget;
 use tsugi_protocol::answer::{FaultCode, Outcome, SentState};
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::fake::{Fake, Steps, reply};
@@ -22,7 +22,7 @@ fn redirecting(era: Era, code: u16, location: impl Into<String>) -> Bench<Fake> 
     let location = location.into();
     let peer = fake(era, move |_| reply::redirect(code, &location));
     Bench::under(options(), peer, |mut config| {
-        let Target::Http(target) = &mut config.target else { unreachable!() };
+        let ConnectTarget::Http(target) = &mut config.target else { unreachable!() };
         target.headers = HeaderMap::from_iter([
             (http::header::AUTHORIZATION, HeaderValue::from_static("Bearer secret")),
             (http::HeaderName::from_static("x-api-key"), HeaderValue::from_static("secret")),

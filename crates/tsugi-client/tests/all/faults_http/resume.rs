@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tsugi_client::Target;
+use tsugi_client::ConnectTarget;
 use tsugi_protocol::answer::{FaultCode, SentState};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Era;
-use tsugi_protocol::mcp::input::Answers;
+use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_testkit::fake::{Fake, Recorded, Steps, reply};
 
 use super::{counted, good, is_count, result};
@@ -77,7 +77,7 @@ struct Leaving {
 }
 
 impl Peer for Leaving {
-    fn target(&self) -> Target {
+    fn target(&self) -> ConnectTarget {
         http(&self.url)
     }
 }
@@ -143,8 +143,8 @@ async fn an_answer_to_a_question_that_cannot_be_delivered_leaves_its_call_unknow
     bench.settle().await;
     let asking = call("count", json!({}));
     let question = asked(&bench.outcome(asking.clone()).await);
-    let mut answers = Answers::default();
-    answers.add(&question.questions()[0].key, &Raw::from(json!({"action": "accept", "content": {}})));
+    let mut answers = InputResponses::default();
+    answers.add(&question.questions()[0].key, &RawJson::from(json!({"action": "accept", "content": {}})));
     let fault = fault(&bench.outcome(asking.retry_with(Some(&answers.finish()), question.state.as_deref())).await);
     assert_eq!((fault.code, fault.sent), (FaultCode::ConnectionFailed, SentState::Unknown), "{fault}");
     bench.finish_dead().await;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 use tsugi_client::ServerConfig;
 use tsugi_client::config::own_profile;
-use tsugi_protocol::answer::{Answer, Call, Event, Fault, FaultCode, Reply, SentState};
-use tsugi_protocol::json::{Object, Raw};
-use tsugi_protocol::mcp::input::Answers;
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply, ReplyEvent, SentState};
+use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, Method};
 use tsugi_testkit::fake::{Step, reply};
@@ -130,10 +130,10 @@ async fn progress_on_the_sessions_own_stream_reaches_its_call_while_it_runs() {
     let (fake, finish) = elsewhere();
     let bench = Bench::of(fake);
     let mut counting = call("count", json!({}));
-    counting.meta.progress_token = Some(Raw::string("mine"));
+    counting.meta.progress_token = Some(RawJson::string("mine"));
     let mut reply = bench.server.answer(counting);
     for step in [1, 2] {
-        let Ok(Event::Note(note)) = tokio::time::timeout(LIMIT, reply.next()).await else { panic!("no progress") };
+        let Ok(ReplyEvent::Note(note)) = tokio::time::timeout(LIMIT, reply.next()).await else { panic!("no progress") };
         let params: serde_json::Value = note.params_object().raw().to().unwrap();
         assert_eq!(params, json!({"progressToken": "mine", "progress": step}));
     }
@@ -173,10 +173,10 @@ fn asking(result: serde_json::Value) -> tsugi_testkit::fake::Fake {
 async fn progress_after_a_question_reaches_the_call_that_went_on() {
     let bench = Bench::of(asking(super::said(tsugi_protocol::mcp::Era::Legacy, "1")));
     let mut counting = call("count", json!({}));
-    counting.meta.progress_token = Some(Raw::string("mine"));
+    counting.meta.progress_token = Some(RawJson::string("mine"));
     let question = asked(&bench.outcome(counting.clone()).await);
-    let mut answers = Answers::default();
-    answers.add(&question.questions()[0].key, &Raw::from(json!({"action": "accept", "content": {}})));
+    let mut answers = InputResponses::default();
+    answers.add(&question.questions()[0].key, &RawJson::from(json!({"action": "accept", "content": {}})));
     let again = counting.retry_with(Some(&answers.finish()), question.state.as_deref());
     let (notes, outcome) = notes_of(bench.server.answer(again), LIMIT).await.expect("the call ends");
     assert_eq!((notes.len(), text(&outcome).as_str()), (1, "1"));
@@ -190,7 +190,7 @@ async fn a_failure_on_the_sessions_own_stream_names_the_capability_that_was_miss
     let settings = |config| ServerConfig { max_connections: 1, ..config };
     let bench = Bench::under(options(), asking(failed), settings);
     let mut counting = call("count", json!({}));
-    counting.meta = RequestMeta::of_client(Arc::new(own_profile(ClientCapabilities::from_object(Object::empty()))));
+    counting.meta = RequestMeta::of_client(Arc::new(own_profile(ClientCapabilities::from_object(JsonObject::empty()))));
     let missing = fault(&bench.outcome(counting).await);
     assert_eq!(missing.code, FaultCode::MissingCapability, "{missing}");
     assert!(missing.message.ends_with("nobody to ask"), "{missing}");
@@ -198,7 +198,7 @@ async fn a_failure_on_the_sessions_own_stream_names_the_capability_that_was_miss
 }
 
 pub(super) fn listen(server: &tsugi_client::Server, wanted: serde_json::Value) -> Reply {
-    let params = Object::from(json!({"notifications": wanted}));
+    let params = JsonObject::from(json!({"notifications": wanted}));
     server.answer(crate::world::with_client(Call::new(Method::Listen, params)))
 }
 
@@ -207,9 +207,9 @@ pub(super) async fn heard(listening: &mut Reply, method: &Method) {
     let hearing = async {
         loop {
             match listening.next().await {
-                Event::Note(note) if note.method == *method => return,
-                Event::Note(_) => {}
-                Event::Done(outcome) => panic!("the subscription ended: {outcome:?}"),
+                ReplyEvent::Note(note) if note.method == *method => return,
+                ReplyEvent::Note(_) => {}
+                ReplyEvent::Done(outcome) => panic!("the subscription ended: {outcome:?}"),
             }
         }
     };
@@ -220,7 +220,7 @@ pub(super) async fn heard(listening: &mut Reply, method: &Method) {
 async fn acknowledged(server: &tsugi_client::Server) -> Reply {
     let mut listening = listen(server, json!({"toolsListChanged": true}));
     let first = tokio::time::timeout(LIMIT, listening.next()).await.expect("it is acknowledged");
-    let Event::Note(note) = first else { panic!("{first:?}") };
+    let ReplyEvent::Note(note) = first else { panic!("{first:?}") };
     assert_eq!(note.method, Method::SubscriptionAcknowledged);
     listening
 }
@@ -267,7 +267,7 @@ async fn a_legacy_stream_that_is_cut_is_resumed_where_it_stopped() {
     let bench = Bench::of(HttpServer::start(&Script { http, ..Script::legacy() }));
     bench.settle().await;
     let mut reporting = call("progress", json!({"steps": 6, "every_ms": 20}));
-    reporting.meta.progress_token = Some(tsugi_protocol::json::Raw::string("p"));
+    reporting.meta.progress_token = Some(tsugi_protocol::json::RawJson::string("p"));
     let (notes, outcome) = crate::outcome::notes_of(bench.server.answer(reporting), LIMIT).await.unwrap();
     assert_eq!(text(&outcome), "done");
     let seen: Vec<String> =
@@ -297,7 +297,7 @@ async fn a_server_hears_of_a_subscription_once_whoever_asks_and_whoever_listens(
     bench.settle().await;
     let watched = json!({"uri": "test://text"});
     let subscribe = || {
-        let call = Call::new(Method::ResourcesSubscribe, Object::from(watched.clone()));
+        let call = Call::new(Method::ResourcesSubscribe, JsonObject::from(watched.clone()));
         bench.server.answer(crate::world::with_client(call)).outcome()
     };
     let heard_of = |method: &str| bench.peer.journal().received(method).len();

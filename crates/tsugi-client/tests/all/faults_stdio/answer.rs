@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_client::EraChoice;
-use tsugi_client::server::What;
-use tsugi_protocol::answer::{Call, Failure, FaultCode, Outcome, SentState};
+use tsugi_client::server::ServerEvent;
+use tsugi_protocol::answer::{Call, CallFailure, FaultCode, Outcome, SentState};
 use tsugi_protocol::mcp::Method;
 use tsugi_testkit::script::{Action, Form, Paging, Rule, Script};
 use tsugi_testkit::wait;
@@ -83,7 +83,7 @@ async fn f21_an_answer_that_is_both_or_neither_is_told_as_the_servers_fault() {
 async fn f21_a_servers_own_error_passes_untouched() {
     for script in eras() {
         let bench = Bench::new(script);
-        let Outcome::Failed(Failure::Upstream(error)) = bench.call("error", json!({})).await else { panic!() };
+        let Outcome::Failed(CallFailure::Upstream(error)) = bench.call("error", json!({})).await else { panic!() };
         assert_eq!(
             error.raw().as_str(),
             r#"{"code":-32000,"message":"a server's own error","data":{"why":["because"]}}"#
@@ -217,7 +217,7 @@ async fn f30_a_server_that_changes_its_era_on_restart_is_asked_again_and_its_lis
         bench.works().await;
         assert_eq!(bench.server.status().version.unwrap().as_str(), version);
         let told = tokio::time::timeout(Duration::from_secs(60), async {
-            while changes.recv().await.unwrap().what != What::Tools {}
+            while changes.recv().await.unwrap().what != ServerEvent::Tools {}
         });
         told.await.expect("that the tools changed is told");
         bench.finish().await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tsugi_protocol::answer::{Answer, FaultCode, SentState};
-use tsugi_protocol::json::Raw;
+use tsugi_protocol::json::RawJson;
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::wait;
 
@@ -140,7 +140,7 @@ async fn f19_a_caller_that_does_not_look_holds_up_nobody_and_costs_little() {
         let bench = Bench::new(script.rule(flood));
         bench.works().await;
         let mut counting = call("count", json!({}));
-        counting.meta.progress_token = Some(Raw::string("mine"));
+        counting.meta.progress_token = Some(RawJson::string("mine"));
         let stalled = bench.server.answer(counting);
         for outcome in bench.crowd(64, &call("echo", json!({"message": "past it"}))).await {
             assert_eq!(text(&outcome), "past it");

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_client::{Manager, Target};
-use tsugi_process::Command;
+use tsugi_client::{ConnectTarget, Manager};
+use tsugi_process::JobCommand;
 use tsugi_protocol::answer::{Answer, FaultCode, SentState};
 use tsugi_testkit::process::{is_alive, send};
 use tsugi_testkit::script::{Action, Rule, Script};
@@ -52,7 +52,7 @@ async fn f23_a_launcher_that_dies_first_takes_its_server_with_it_and_both_are_st
     for script in eras() {
         let bench = Bench::with(script, |config| config);
         let launched = launcher(&bench);
-        let server = bench.manager.register(config("launched", Target::stdio(launched))).unwrap();
+        let server = bench.manager.register(config("launched", ConnectTarget::stdio(launched))).unwrap();
         let about = end_of(server.answer(call("about", json!({}))), LIMIT).await.unwrap();
         let (child, parent) =
             (value(&about)["structuredContent"]["pid"].as_u64().unwrap() as u32, server.status().pid.unwrap());
@@ -65,13 +65,13 @@ async fn f23_a_launcher_that_dies_first_takes_its_server_with_it_and_both_are_st
     }
 }
 
-fn launcher(bench: &Bench) -> Command {
-    Command { args: bench.peer.launcher_args().into_iter().map(Into::into).collect(), ..command(&bench.peer) }
+fn launcher(bench: &Bench) -> JobCommand {
+    JobCommand { args: bench.peer.launcher_args().into_iter().map(Into::into).collect(), ..command(&bench.peer) }
 }
 
 #[test]
 fn f25_the_steps_of_stopping_take_less_than_six_seconds_together() {
-    assert!(tsugi_process::Grace::default().total() < Duration::from_secs(6));
+    assert!(tsugi_process::StopGrace::default().total() < Duration::from_secs(6));
 }
 
 /// Stops a server that needs every step.
@@ -132,7 +132,7 @@ async fn f26_grandchildren_and_runaways_end_when_their_server_crashes() {
     for script in eras() {
         let family = Rule::on_tool("count").launch(1).act(Action::Children(2)).act(Action::Detached(2));
         let bench = Bench::with(script.rule(family), |mut config| {
-            config.restart = tsugi_client::Restart::Never;
+            config.restart = tsugi_client::RestartPolicy::Never;
             config
         });
         bench.call("count", json!({})).await;
@@ -150,9 +150,9 @@ async fn f26_grandchildren_and_runaways_end_when_their_server_crashes() {
 /// The other program of the next test: it supervises a server with a family, and is killed.
 async fn supervise(words: &str) {
     let words: Vec<String> = serde_json::from_str(words).unwrap();
-    let command = Command::new(&words[0]).args(&words[3..]).env(&words[1], &words[2]);
+    let command = JobCommand::new(&words[0]).args(&words[3..]).env(&words[1], &words[2]);
     let manager = Manager::new(options());
-    let server = manager.register(config("supervised", Target::stdio(command))).unwrap();
+    let server = manager.register(config("supervised", ConnectTarget::stdio(command))).unwrap();
     end_of(server.answer(call("count", json!({}))), LIMIT).await.unwrap();
     println!("\nready");
     std::future::pending().await

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use tsugi_client::{Manager, Options};
+use tsugi_client::{Manager, ManagerOptions};
 use tsugi_testkit::script::{Framing, Script};
 use tsugi_testkit::scripted::Scripted;
 
 use crate::world::{Bench, LIMIT, Peer, config, options};
 
 /// With a probe that a silent server does not hold up for long.
-fn quick() -> Options {
-    Options { probe_timeout: Duration::from_millis(200), ..options() }
+fn quick() -> ManagerOptions {
+    ManagerOptions { probe_timeout: Duration::from_millis(200), ..options() }
 }
 
 #[tokio::test]
 async fn a_server_that_says_nothing_to_lines_is_greeted_with_content_length_and_known_from_then_on() {
     let state = tempfile::tempdir().unwrap();
-    let kept = |options: Options| Options { state_dir: Some(state.path().to_owned()), ..options };
+    let kept = |options: ManagerOptions| ManagerOptions { state_dir: Some(state.path().to_owned()), ..options };
     let peer = Scripted::new(Script { framing: Framing::ContentLength, ..Script::legacy() });
     let bench = Bench::under(kept(quick()), peer, |config| config);
     bench.works().await;
@@ -25,7 +25,7 @@ async fn a_server_that_says_nothing_to_lines_is_greeted_with_content_length_and_
 
     // Whoever waits for the end of a silence waits too long.
     let hour = Duration::from_secs(3600);
-    let second = Manager::new(kept(Options { handshake_timeout: hour, probe_timeout: hour, ..options() }));
+    let second = Manager::new(kept(ManagerOptions { handshake_timeout: hour, probe_timeout: hour, ..options() }));
     let server = second.register(config("again", bench.peer.target())).unwrap();
     server.ready(LIMIT).await.unwrap();
     second.stop().await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 use tsugi_client::config::RetryPolicy;
 use tsugi_client::connection::backoff::BackoffPolicy;
-use tsugi_client::connection::state::State;
-use tsugi_client::{Manager, Options, Server, ServerConfig, Start, Target};
-use tsugi_process::Command;
-use tsugi_protocol::answer::{Answer, Call, FaultCode, Outcome, SentState, Stage};
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, Server, ServerConfig, StartPolicy};
+use tsugi_process::JobCommand;
+use tsugi_protocol::answer::{Answer, Call, CallStage, FaultCode, Outcome, SentState};
 use tsugi_protocol::mcp::Method;
 use tsugi_testkit::script::{Action, Eras, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
@@ -22,7 +22,7 @@ use crate::world::{Bench, EAGER, LIMIT, call, command, config, options};
 /// Calls a server that cannot be started.
 async fn call_missing(program: &std::path::Path) -> tsugi_protocol::answer::Fault {
     let manager = Manager::new(options());
-    let mut config = config("missing", Target::stdio(Command::new(program)));
+    let mut config = config("missing", ConnectTarget::stdio(JobCommand::new(program)));
     // Neither another start nor another try could come in time.
     let never = Duration::from_secs(1_000_000);
     config.backoff = BackoffPolicy { first: never, longest: never, ..EAGER };
@@ -49,7 +49,7 @@ async fn f01_a_program_that_is_missing_or_not_executable_is_told_at_once_and_not
         let fault = call_missing(&program).await;
         assert_eq!(
             (fault.code, fault.stage, fault.sent, fault.retryable),
-            (FaultCode::ServerNotRunning, Stage::Spawn, SentState::NotSent, false)
+            (FaultCode::ServerNotRunning, CallStage::Spawn, SentState::NotSent, false)
         );
         let name = program.file_name().unwrap().to_str().unwrap();
         assert!(fault.message.contains(name), "{fault}");
@@ -59,16 +59,16 @@ async fn f01_a_program_that_is_missing_or_not_executable_is_told_at_once_and_not
 #[tokio::test]
 async fn f01_a_program_that_appears_later_is_started_without_an_operator() {
     let bench = Bench::with(Script::legacy(), |mut config| {
-        let Target::Stdio(command) = &config.target else { unreachable!() };
+        let ConnectTarget::Stdio(command) = &config.target else { unreachable!() };
         let folder = std::path::Path::new(&command.args[1]).to_owned();
-        let late = Command { program: folder.join("late").into(), ..(**command).clone() };
-        config.target = Target::stdio(late);
+        let late = JobCommand { program: folder.join("late").into(), ..(**command).clone() };
+        config.target = ConnectTarget::stdio(late);
         config
     });
-    let is_missing = || bench.server.status().fault.is_some_and(|fault| fault.stage == Stage::Spawn);
+    let is_missing = || bench.server.status().fault.is_some_and(|fault| fault.stage == CallStage::Spawn);
     assert!(wait::until(is_missing).await, "{:?}", bench.server.status());
     std::os::unix::fs::symlink(bench.peer.program(), bench.peer.folder().join("late")).unwrap();
-    assert!(wait::until(|| bench.server.status().state == State::Connected).await);
+    assert!(wait::until(|| bench.server.status().state == ConnectionState::Connected).await);
     bench.finish().await;
 }
 
@@ -96,7 +96,7 @@ async fn f02_a_server_that_exits_before_its_first_byte_is_told_with_its_exit_and
         let process = fault.process.expect("the fault tells how the process ended");
         assert!(process.status.contains(expected), "{}", process.status);
         assert_eq!(process.stderr, ["no database"]);
-        assert_eq!(bench.server.status().state, State::Failed);
+        assert_eq!(bench.server.status().state, ConnectionState::Failed);
         bench.finish_dead().await;
     }
 }
@@ -170,12 +170,12 @@ async fn f05_a_server_that_always_dies_in_its_list_says_so_and_others_are_listed
 async fn f05_the_list_of_a_server_that_died_since_is_kept_and_its_status_tells() {
     for script in eras() {
         let bench = Bench::with(script.rule(Rule::on("start").launch(2).act(Action::Exit(1))), |mut config| {
-            config.restart = tsugi_client::Restart::Never;
+            config.restart = tsugi_client::RestartPolicy::Never;
             config
         });
         let before = value(&bench.outcome(Call::bare(Method::ToolsList)).await);
         fault(&bench.call("crash", json!({})).await);
-        assert!(wait::until(|| bench.server.status().state == State::Failed).await);
+        assert!(wait::until(|| bench.server.status().state == ConnectionState::Failed).await);
         assert_eq!(value(&bench.outcome(Call::bare(Method::ToolsList)).await), before);
         assert_eq!(bench.server.status().fault.unwrap().code, FaultCode::ServerCrashed);
         bench.finish_dead().await;
@@ -236,7 +236,7 @@ async fn f09_a_crash_loop_is_parked_after_five_starts_and_calls_fail_at_once() {
             config.backoff = BackoffPolicy { burst: 5, window: Duration::from_secs(600), ..EAGER };
             config
         });
-        assert!(wait::until(|| bench.server.status().state == State::Failed).await);
+        assert!(wait::until(|| bench.server.status().state == ConnectionState::Failed).await);
         let fault = fault(&bench.call("echo", json!({})).await);
         assert_eq!((fault.code, fault.sent), (FaultCode::ServerNotRunning, SentState::NotSent));
         bench.crowd(64, &call("echo", json!({}))).await;
@@ -258,9 +258,9 @@ async fn f09_a_parked_server_is_probed_with_one_start_for_each_pause() {
     let mut pauses = 0;
     while pauses < 5 {
         changes.recv().await.unwrap();
-        if bench.server.status().state == State::Failed {
+        if bench.server.status().state == ConnectionState::Failed {
             pauses += 1;
-            assert!(wait::until(|| bench.server.status().state != State::Failed).await);
+            assert!(wait::until(|| bench.server.status().state != ConnectionState::Failed).await);
         }
     }
     let launches = journal.launches();
@@ -289,8 +289,8 @@ async fn f10_a_start_that_takes_too_long_sheds_its_callers_and_serves_the_next()
     bench.finish().await;
 }
 
-fn shell(script: &str) -> Target {
-    Target::stdio(Command::new("sh").args(["-c", script]))
+fn shell(script: &str) -> ConnectTarget {
+    ConnectTarget::stdio(JobCommand::new("sh").args(["-c", script]))
 }
 
 #[tokio::test]
@@ -309,11 +309,13 @@ async fn a_server_that_ends_before_it_reads_is_told_with_its_exit_and_its_last_w
 #[tokio::test]
 async fn a_server_that_hangs_in_the_handshake_shows_what_it_said_meanwhile_and_afterwards() {
     let limits = Duration::from_millis(500);
-    let manager = Manager::new(tsugi_client::Options { handshake_timeout: limits, probe_timeout: limits, ..options() });
+    let manager =
+        Manager::new(tsugi_client::ManagerOptions { handshake_timeout: limits, probe_timeout: limits, ..options() });
     let mut config = config("mute", shell("echo hello; echo waiting for the lock >&2; exec sleep 600"));
     config.backoff = BackoffPolicy { max_retries: Some(0), ..EAGER };
     let server = manager.register(config).unwrap();
-    let speaks = || server.status().state == State::Initializing && server.stderr(5) == ["waiting for the lock"];
+    let speaks =
+        || server.status().state == ConnectionState::Initializing && server.stderr(5) == ["waiting for the lock"];
     assert!(wait::until(speaks).await, "{:?}", server.status());
     assert!(server.status().pid.is_some());
     let fault = fault(&end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends"));
@@ -329,7 +331,7 @@ async fn a_bare_tool_name_is_refused_when_a_slower_server_has_it_too() {
         (Scripted::new(Script::modern()), Scripted::new(Script { start_delay_ms: 400, ..Script::modern() }));
     let manager = Manager::new(options());
     for (name, scripted) in [("fast", &fast), ("slow", &slow)] {
-        manager.register(config(name, Target::stdio(command(scripted)))).unwrap();
+        manager.register(config(name, ConnectTarget::stdio(command(scripted)))).unwrap();
     }
     manager.server("fast").unwrap().ready(LIMIT).await.unwrap();
     let fault = manager.find_tool(None, "echo").await.map(|server| server.name().to_owned()).unwrap_err();
@@ -343,10 +345,10 @@ async fn a_bare_tool_name_is_refused_when_a_slower_server_has_it_too() {
 async fn a_bare_tool_name_does_not_wait_for_a_server_that_hangs() {
     let scripted = Scripted::new(Script::modern());
     let hour = Duration::from_secs(3600);
-    let manager = Manager::new(Options { handshake_timeout: hour, probe_timeout: hour, ..options() });
-    manager.register(config("good", Target::stdio(command(&scripted)))).unwrap();
+    let manager = Manager::new(ManagerOptions { handshake_timeout: hour, probe_timeout: hour, ..options() });
+    manager.register(config("good", ConnectTarget::stdio(command(&scripted)))).unwrap();
     manager.register(config("mute", shell("exec sleep 600"))).unwrap();
-    let lazy = ServerConfig { start: Start::Lazy, ..config("lazy", shell("exec sleep 600")) };
+    let lazy = ServerConfig { start: StartPolicy::Lazy, ..config("lazy", shell("exec sleep 600")) };
     manager.server("good").unwrap().ready(LIMIT).await.unwrap();
     let found = tokio::time::timeout(LIMIT, manager.find_tool(None, "echo")).await.expect("it is known who has it");
     assert_eq!(found.unwrap().name(), "good");
@@ -361,7 +363,7 @@ async fn prepared_servers_take_over_when_they_are_ready_and_change_nothing_when_
     let (old, new) =
         (Scripted::new(Script::modern()), Scripted::new(Script { name: "new".into(), ..Script::legacy() }));
     let manager = Manager::new(options());
-    manager.reconcile(vec![config("one", Target::stdio(command(&old)))]);
+    manager.reconcile(vec![config("one", ConnectTarget::stdio(command(&old)))]);
     manager.server("one").unwrap().ready(LIMIT).await.unwrap();
     let pid = manager.server("one").unwrap().status().pid;
 
@@ -371,10 +373,10 @@ async fn prepared_servers_take_over_when_they_are_ready_and_change_nothing_when_
     drop(dead);
     assert_eq!(manager.server("one").unwrap().status().pid, pid);
 
-    let good = manager.prepare(vec![config("one", Target::stdio(command(&new)))]);
+    let good = manager.prepare(vec![config("one", ConnectTarget::stdio(command(&new)))]);
     good.ready(LIMIT).await.unwrap();
     assert_eq!(manager.server("one").unwrap().status().pid, pid);
-    assert_eq!(manager.adopt(good), [tsugi_client::manager::Step::Replace("one".into())]);
+    assert_eq!(manager.adopt(good), [tsugi_client::manager::ReconcileStep::Replace("one".into())]);
     assert_ne!(manager.server("one").unwrap().status().pid, pid);
     manager.stop().await;
 }
@@ -383,8 +385,8 @@ async fn prepared_servers_take_over_when_they_are_ready_and_change_nothing_when_
 async fn what_a_server_offered_is_listed_before_it_is_up_and_while_it_is_away() {
     let state = tempfile::tempdir().unwrap();
     let scripted = Scripted::new(Script::modern());
-    let kept = || Options { state_dir: Some(state.path().to_owned()), ..options() };
-    let lazy = || ServerConfig { start: Start::Lazy, ..config("one", Target::stdio(command(&scripted))) };
+    let kept = || ManagerOptions { state_dir: Some(state.path().to_owned()), ..options() };
+    let lazy = || ServerConfig { start: StartPolicy::Lazy, ..config("one", ConnectTarget::stdio(command(&scripted))) };
     let listed = async |server: &Server| value(&server.answer(Call::bare(Method::ToolsList)).outcome().await);
 
     let first = Manager::new(kept());
@@ -397,7 +399,7 @@ async fn what_a_server_offered_is_listed_before_it_is_up_and_while_it_is_away() 
     let second = Manager::new(kept());
     let server = second.register(lazy()).unwrap();
     assert_eq!(listed(&server).await, expected);
-    assert_eq!((server.status().state, scripted.journal().launches()), (State::Disconnected, 1));
+    assert_eq!((server.status().state, scripted.journal().launches()), (ConnectionState::Disconnected, 1));
     // Being ready means more than being remembered.
     server.ready(LIMIT).await.unwrap();
     assert_eq!(scripted.journal().launches(), 2);
@@ -410,7 +412,7 @@ async fn a_call_of_a_lazy_server_that_is_held_back_starts_it_when_it_may() {
     let scripted = Scripted::new(Script::modern());
     let manager = Manager::new(options());
     manager.hold_back();
-    let lazy = ServerConfig { start: Start::Lazy, ..config("one", Target::stdio(command(&scripted))) };
+    let lazy = ServerConfig { start: StartPolicy::Lazy, ..config("one", ConnectTarget::stdio(command(&scripted))) };
     let server = manager.register(lazy).unwrap();
     let called = tokio::spawn(end_of(server.answer(call("echo", json!({"message": "early"}))), LIMIT));
     // On this one thread the server's task takes the order before it hears that it may start.
@@ -428,10 +430,10 @@ async fn servers_that_are_held_back_begin_when_they_may_and_can_be_stopped_befor
     let (one, two) = (Scripted::new(Script::modern()), Scripted::new(Script::modern()));
     let manager = Manager::new(options());
     manager.hold_back();
-    let first = manager.register(config("one", Target::stdio(command(&one)))).unwrap();
-    let second = manager.register(config("two", Target::stdio(command(&two)))).unwrap();
+    let first = manager.register(config("one", ConnectTarget::stdio(command(&one)))).unwrap();
+    let second = manager.register(config("two", ConnectTarget::stdio(command(&two)))).unwrap();
     second.stop().await;
-    assert_eq!((one.journal().launches(), first.status().state), (0, State::Disconnected));
+    assert_eq!((one.journal().launches(), first.status().state), (0, ConnectionState::Disconnected));
     manager.let_start();
     first.ready(LIMIT).await.unwrap();
     assert_eq!((one.journal().launches(), two.journal().launches()), (1, 0));
@@ -446,7 +448,7 @@ fn slow_to_say(discover: Action) -> Script {
 
 #[tokio::test]
 async fn a_modern_server_that_is_slower_than_the_probe_is_connected_whatever_it_says_to_initialize() {
-    let quick = Options { probe_timeout: Duration::from_millis(200), ..options() };
+    let quick = ManagerOptions { probe_timeout: Duration::from_millis(200), ..options() };
     let bench = Bench::under(quick, Scripted::new(slow_to_say(Action::Sleep(1500))), |config| config);
     bench.works().await;
     let journal = bench.peer.journal();
@@ -458,9 +460,9 @@ async fn a_modern_server_that_is_slower_than_the_probe_is_connected_whatever_it_
 #[tokio::test]
 async fn a_server_that_refuses_initialize_and_never_answers_the_probe_is_told_by_its_refusal() {
     let (probe_timeout, handshake_timeout) = (Duration::from_millis(200), Duration::from_millis(900));
-    let manager = Manager::new(Options { probe_timeout, handshake_timeout, ..options() });
+    let manager = Manager::new(ManagerOptions { probe_timeout, handshake_timeout, ..options() });
     let scripted = Scripted::new(slow_to_say(Action::Silence));
-    let mut config = config("mute", Target::stdio(command(&scripted)));
+    let mut config = config("mute", ConnectTarget::stdio(command(&scripted)));
     config.backoff = BackoffPolicy { max_retries: Some(0), ..EAGER };
     let server = manager.register(config).unwrap();
     let fault = fault(&end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends"));

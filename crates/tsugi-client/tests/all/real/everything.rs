@@ -3,10 +3,10 @@
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use tsugi_client::Target;
-use tsugi_protocol::answer::{Answer, Call, InputRequired, Note, Outcome};
-use tsugi_protocol::json::Raw;
-use tsugi_protocol::mcp::input::Answers;
+use tsugi_client::ConnectTarget;
+use tsugi_protocol::answer::{Answer, Call, CallNote, InputRequired, Outcome};
+use tsugi_protocol::json::RawJson;
+use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_testkit::process::Mark;
 use tsugi_transport::http::HttpTarget;
@@ -48,14 +48,14 @@ async fn knows_the_roots(real: &Real) {
 
 async fn tells_progress(real: &Real) {
     let mut long = call("trigger-long-running-operation", json!({"duration": 0.2, "steps": 2}));
-    long.meta.progress_token = Some(Raw::string("mine"));
+    long.meta.progress_token = Some(RawJson::string("mine"));
     let (notes, outcome) = notes_of(real.server.answer(long), LIMIT).await.unwrap();
     let progress = notes.iter().filter(|note| note.method == Method::Progress).map(step);
     assert_eq!(progress.collect::<Vec<_>>(), [(json!("mine"), json!(1)), (json!("mine"), json!(2))]);
     assert!(text(&outcome).contains("completed"));
 }
 
-fn step(note: &Note) -> (Value, Value) {
+fn step(note: &CallNote) -> (Value, Value) {
     let params: Value = note.params.as_ref().unwrap().to().unwrap();
     (params["progressToken"].clone(), params["progress"].clone())
 }
@@ -63,7 +63,7 @@ fn step(note: &Note) -> (Value, Value) {
 /// A call that would take an hour is dropped, and the server goes on.
 async fn can_be_cancelled(real: &Real) {
     let mut long = call("trigger-long-running-operation", json!({"duration": 3600, "steps": 36000}));
-    long.meta.progress_token = Some(Raw::string("hour"));
+    long.meta.progress_token = Some(RawJson::string("hour"));
     let mut reply = real.server.answer(long);
     reply.next().await;
     drop(reply);
@@ -93,8 +93,8 @@ async fn answered(real: &Real, asking: Call, method: Method, answer: Value) -> S
 
 /// The call again, with an answer to its one question.
 fn answer_to(asking: Call, question: &InputRequired, answer: Value) -> Call {
-    let mut answers = Answers::default();
-    answers.add(&question.questions()[0].key, &Raw::from(answer));
+    let mut answers = InputResponses::default();
+    answers.add(&question.questions()[0].key, &RawJson::from(answer));
     asking.retry_with(Some(&answers.finish()), question.state.as_deref())
 }
 
@@ -125,7 +125,7 @@ fn listening(wire: &str, mark: &Mark) -> Option<(Listening, u16)> {
     Some((Listening(child), port))
 }
 
-async fn over_http(wire: &str, path: &str, targets: &[fn(HttpTarget) -> Target]) {
+async fn over_http(wire: &str, path: &str, targets: &[fn(HttpTarget) -> ConnectTarget]) {
     for target in targets {
         let mark = Mark::new();
         let Some((listening, port)) = listening(wire, &mark) else { return };
@@ -142,10 +142,10 @@ async fn over_http(wire: &str, path: &str, targets: &[fn(HttpTarget) -> Target])
 
 #[tokio::test]
 async fn everything_works_over_streamable_http() {
-    over_http("streamableHttp", "/mcp", &[Target::StreamableHttp, Target::Http]).await;
+    over_http("streamableHttp", "/mcp", &[ConnectTarget::StreamableHttp, ConnectTarget::Http]).await;
 }
 
 #[tokio::test]
 async fn everything_works_over_http_and_sse() {
-    over_http("sse", "/sse", &[Target::Sse, Target::Http]).await;
+    over_http("sse", "/sse", &[ConnectTarget::Sse, ConnectTarget::Http]).await;
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tsugi_client::Target;
+use tsugi_client::ConnectTarget;
 use tsugi_client::config::LinkSource;
-use tsugi_protocol::answer::{Answer, Call, CallParts, Note, Outcome, Reply};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{Answer, Call, CallNote, CallParts, Outcome, Reply};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::RpcError;
 use tsugi_transport::link::{Inbox, Link, Outbox};
@@ -40,7 +40,7 @@ impl Kind {
 pub(super) struct Mirror {
     kind: Kind,
     exchange: Exchange,
-    received: Mutex<Option<(Object, Object)>>,
+    received: Mutex<Option<(JsonObject, JsonObject)>>,
 }
 
 /// What the mirror says to a request.
@@ -55,16 +55,16 @@ impl Mirror {
     }
 
     /// The parameters and the `_meta` of the one call.
-    pub(super) fn received(&self) -> (Object, Object) {
+    pub(super) fn received(&self) -> (JsonObject, JsonObject) {
         self.received.lock().clone().expect("the call arrived")
     }
 
-    pub(super) fn target(self: &Arc<Self>) -> Target {
+    pub(super) fn target(self: &Arc<Self>) -> ConnectTarget {
         if self.kind == Kind::InProcess {
-            return Target::InProcess(self.clone());
+            return ConnectTarget::InProcess(self.clone());
         }
         let mirror = self.clone();
-        Target::Link(LinkSource::new(move || mirror.clone().connect()))
+        ConnectTarget::Link(LinkSource::new(move || mirror.clone().connect()))
     }
 
     fn connect(self: Arc<Self>) -> Link {
@@ -72,7 +72,7 @@ impl Mirror {
         let (to_client, from_server) = mpsc::channel(QUEUE);
         tokio::spawn(async move {
             while let Some(message) = from_client.recv().await {
-                for answer in self.hear(&Object::parse(message).unwrap()) {
+                for answer in self.hear(&JsonObject::parse(message).unwrap()) {
                     to_client.send(Ok(answer.into())).await.ok();
                 }
             }
@@ -81,10 +81,10 @@ impl Mirror {
     }
 
     /// What is written in answer to a message.
-    fn hear(&self, message: &Object) -> Vec<String> {
+    fn hear(&self, message: &JsonObject) -> Vec<String> {
         let Some(id) = message.get("id") else { return Vec::new() };
         let method = message.get_str("method").expect("only requests have an id here").into_owned();
-        let params = message.get_object("params").unwrap_or_else(Object::empty);
+        let params = message.get_object("params").unwrap_or_else(JsonObject::empty);
         let mut lines = Vec::new();
         if method == self.exchange.method {
             let meta = params.get_object("_meta").expect("a progress token was sent");
@@ -155,8 +155,8 @@ impl Answer for Mirror {
         let token = meta.progress_token.expect("a progress token was sent");
         *self.received.lock() = Some((params, meta.rest));
         let params = self.exchange.notes.iter().map(|note| raw(&noted(token.as_str(), note)));
-        let noted: Vec<Note> = params.map(|params| Note::new(Method::Progress, Some(params))).collect();
-        Reply::from_noting(|notes| async move {
+        let noted: Vec<CallNote> = params.map(|params| CallNote::new(Method::Progress, Some(params))).collect();
+        Reply::from_noted_future(|notes| async move {
             noted.into_iter().for_each(|note| notes.push(note));
             outcome
         })

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::super::viewer::Viewer;
-use super::{answer, look, when};
-use crate::body::{Body, Chunks};
-use crate::guard::refusal::Refusal;
+use super::super::viewer::DashboardViewer;
+use super::{answer, look, time_label};
+use crate::body::{BodyChunks, ResponseBody};
+use crate::guard::refusal::HttpRefusal;
 
 /// Events that are read at a time.
 const PAGE: i64 = 500;
@@ -38,7 +38,7 @@ const COLUMNS: [&str; 13] = [
 
 /// How it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum ExportFormat {
     /// One object on each line.
     JsonLines,
     /// A table.
@@ -46,29 +46,33 @@ pub(super) enum Format {
 }
 
 /// The format that a name stands for.
-pub(super) fn format(name: &str) -> Option<Format> {
+pub(super) fn format(name: &str) -> Option<ExportFormat> {
     match name {
-        "events.jsonl" => Some(Format::JsonLines),
-        "events.csv" => Some(Format::Csv),
+        "events.jsonl" => Some(ExportFormat::JsonLines),
+        "events.csv" => Some(ExportFormat::Csv),
         _ => None,
     }
 }
 
 /// `GET /api/board/events.csv` and `events.jsonl`, oldest first. What cannot be read at all is refused; where reading
 /// fails later, the body ends in the middle of the connection and is seen to be cut.
-pub(super) async fn open(viewer: &Viewer, format: Format, query: &str) -> Result<Response<Body>, Refusal> {
+pub(super) async fn open(
+    viewer: &DashboardViewer,
+    format: ExportFormat,
+    query: &str,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     let wish = wish(query);
     let first = match page(viewer, &wish, 0).await? {
         Ok(first) => first,
         Err(fault) => return Ok(answer(Err(fault))),
     };
     let (sender, receiver) = mpsc::channel(WAITING);
-    let reader = Viewer { gateway: viewer.gateway.clone(), principal: viewer.principal.clone() };
+    let reader = DashboardViewer { gateway: viewer.gateway.clone(), principal: viewer.principal.clone() };
     viewer.gateway.tasks().spawn(write(reader, format, wish, first, sender));
-    let mut response = Response::new(Body::Stream(Box::new(Parts(receiver))));
+    let mut response = Response::new(ResponseBody::Stream(Box::new(ExportChunks(receiver))));
     let (kind, file) = match format {
-        Format::JsonLines => ("application/jsonl; charset=utf-8", "attachment; filename=\"events.jsonl\""),
-        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"events.csv\""),
+        ExportFormat::JsonLines => ("application/jsonl; charset=utf-8", "attachment; filename=\"events.jsonl\""),
+        ExportFormat::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"events.csv\""),
     };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -78,9 +82,9 @@ pub(super) async fn open(viewer: &Viewer, format: Format, query: &str) -> Result
     Ok(response)
 }
 
-struct Parts(mpsc::Receiver<Bytes>);
+struct ExportChunks(mpsc::Receiver<Bytes>);
 
-impl Chunks for Parts {
+impl BodyChunks for ExportChunks {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         self.0.poll_recv(context)
     }
@@ -93,7 +97,11 @@ fn wish(query: &str) -> Map<String, Value> {
 }
 
 /// The events after a number; the outer error is the viewer's, the inner one the board's.
-async fn page(viewer: &Viewer, wish: &Map<String, Value>, since: i64) -> Result<Result<Vec<Value>, Value>, Refusal> {
+async fn page(
+    viewer: &DashboardViewer,
+    wish: &Map<String, Value>,
+    since: i64,
+) -> Result<Result<Vec<Value>, Value>, HttpRefusal> {
     let mut arguments = wish.clone();
     arguments.extend([
         ("since_seq".to_owned(), json!(since)),
@@ -108,13 +116,13 @@ async fn page(viewer: &Viewer, wish: &Map<String, Value>, since: i64) -> Result<
 }
 
 async fn write(
-    viewer: Viewer,
-    format: Format,
+    viewer: DashboardViewer,
+    format: ExportFormat,
     wish: Map<String, Value>,
     mut events: Vec<Value>,
     sender: mpsc::Sender<Bytes>,
 ) {
-    let head = if format == Format::Csv { format!("{}\r\n", COLUMNS.join(",")) } else { String::new() };
+    let head = if format == ExportFormat::Csv { format!("{}\r\n", COLUMNS.join(",")) } else { String::new() };
     let mut text = head;
     loop {
         text.extend(events.iter().map(|event| line(format, event)));
@@ -133,10 +141,10 @@ async fn write(
     }
 }
 
-fn line(format: Format, event: &Value) -> String {
+fn line(format: ExportFormat, event: &Value) -> String {
     match format {
-        Format::JsonLines => format!("{event}\n"),
-        Format::Csv => {
+        ExportFormat::JsonLines => format!("{event}\n"),
+        ExportFormat::Csv => {
             let cells: Vec<String> = COLUMNS.iter().map(|column| cell(column, &event[*column])).collect();
             format!("{}\r\n", cells.join(","))
         }
@@ -146,7 +154,7 @@ fn line(format: Format, event: &Value) -> String {
 fn cell(column: &str, value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::Number(number) if column == "at" => when::iso(number.as_i64().unwrap_or(0)),
+        Value::Number(number) if column == "at" => time_label::iso(number.as_i64().unwrap_or(0)),
         Value::Number(number) => number.to_string(),
         Value::String(text) => quoted(text),
         other => quoted(&other.to_string()),
@@ -173,6 +181,6 @@ mod tests {
         let event = json!({"seq": 7, "at": 0, "type": "task.done", "reason": "=cmd()", "changes": [{"field": "a,b"}]});
         let expected =
             "7,1970-01-01T00:00:00.000Z,\"task.done\",,,,,,,\"'=cmd()\",\"[{\"\"field\"\":\"\"a,b\"\"}]\",,\r\n";
-        assert_eq!(line(Format::Csv, &event), expected);
+        assert_eq!(line(ExportFormat::Csv, &event), expected);
     }
 }

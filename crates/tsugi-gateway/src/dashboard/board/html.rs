@@ -2,9 +2,9 @@
 
 /// A page that is being written.
 #[derive(Default)]
-pub(super) struct Html(String);
+pub(super) struct HtmlWriter(String);
 
-impl Html {
+impl HtmlWriter {
     /// Our own markup. It must be written in the program: nothing that comes from elsewhere can get in this way.
     pub(super) fn mark(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_hostile_text_stays_text_and_cannot_turn_around() {
-        let mut html = Html::default();
+        let mut html = HtmlWriter::default();
         html.element("<p title=\"", "\"><img src=x onerror='alert(1)'>\u{202e}&amp;", "\"></p>");
         let expected = "<p title=\"&quot;&gt;&lt;img src=x onerror=&#39;alert(1)&#39;&gt;&amp;amp;\"></p>";
         assert_eq!(html.done(), expected);

@@ -8,23 +8,23 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
-use tsugi_client::alarm::Alarm;
+use tsugi_client::coarse_timer::CoarseTimer;
 use tsugi_protocol::answer::{self, FaultCode};
-use tsugi_protocol::mcp::{Method, Version};
-use tsugi_protocol::rpc::{Message, RpcError, code};
+use tsugi_protocol::mcp::{Method, ProtocolVersion};
+use tsugi_protocol::rpc::{RpcError, RpcMessage, code};
 
-use super::replay::{Reader, Source};
-use super::session::Session;
+use super::client_session::ClientSession;
+use super::replay::{ReplayReader, ReplaySource};
 use crate::backend::Endpoint;
-use crate::body::{Body, Chunks};
-use crate::drain::Busy;
-use crate::face::event::{self, KeepAlive};
-use crate::face::legacy::{self, Received, Turn, Watch, batch};
-use crate::face::running::Said;
-use crate::face::{Asked, fault, http, trace};
-use crate::guard::origin::{Single, single};
-use crate::guard::refusal::Refusal;
-use crate::run::{self, Ending, Gateway};
+use crate::body::{BodyChunks, ResponseBody};
+use crate::drain::BusyGuard;
+use crate::face::event::{self, KeepAliveTicks};
+use crate::face::legacy_session::{self, LegacyChangeWatch, LegacyTurn, MessageEffect, batch};
+use crate::face::running_call::TurnOutput;
+use crate::face::{FaceRequest, fault, http, trace};
+use crate::gateway::{self, Gateway, StreamEnd};
+use crate::guard::origin::{SingleHeader, single};
+use crate::guard::refusal::HttpRefusal;
 
 static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -39,10 +39,10 @@ pub(super) fn is_in_session(headers: &HeaderMap) -> bool {
 
 /// Takes a message of the legacy era to its session.
 pub(super) fn receive(
-    asked: &Asked<'_>,
+    asked: &FaceRequest<'_>,
     place: Option<&str>,
-    message: Message,
-) -> Result<(Arc<Session>, Received), Refusal> {
+    message: RpcMessage,
+) -> Result<(Arc<ClientSession>, MessageEffect), HttpRefusal> {
     let session = find(asked, place)?;
     let received = session.conversation.receive(trace::onto(&asked.parts.headers, message), asked.request_id.clone());
     Ok((session, received))
@@ -50,117 +50,131 @@ pub(super) fn receive(
 
 /// Opens a session.
 pub(super) async fn initialize(
-    asked: Asked<'_>,
+    asked: FaceRequest<'_>,
     endpoint: Endpoint,
     place: Option<String>,
-    request: &tsugi_protocol::rpc::Request,
-) -> Result<Response<Body>, Refusal> {
+    request: &tsugi_protocol::rpc::RpcRequest,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     let limits = &asked.gateway.config().limits;
     // What servers keep for it ends with it, also when it does not come about.
-    let life = answer::Session::of(asked.principal.caller());
-    let begun = legacy::begin(endpoint.answer, life.caller().clone(), limits, request).await;
+    let life = answer::SessionLifetime::of(asked.principal.caller());
+    let begun = legacy_session::begin(endpoint.answer, life.caller().clone(), limits, request).await;
     let (conversation, response) = match begun {
         Ok(begun) => begun,
         Err(error) => return Ok(fault::rpc_error(StatusCode::OK, Some(&request.id), &error)),
     };
     let id = asked.gateway.sessions().insert(&asked.principal, place, conversation, life)?;
-    let mut response = http::json(StatusCode::OK, Body::one(response));
+    let mut response = http::json(StatusCode::OK, ResponseBody::one(response));
     let id = HeaderValue::from_str(&id).expect("session ids are plain text");
     response.headers_mut().insert(&SESSION_ID, id);
     Ok(response)
 }
 
 /// The session that a request names. Somebody else's session does not exist.
-fn find(asked: &Asked<'_>, place: Option<&str>) -> Result<Arc<Session>, Refusal> {
+fn find(asked: &FaceRequest<'_>, place: Option<&str>) -> Result<Arc<ClientSession>, HttpRefusal> {
     let id = session_id(asked)?;
     let session = asked.gateway.sessions().find(id, &asked.principal, place);
-    session.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found"))
+    session.ok_or_else(|| HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found"))
 }
 
-fn session_id<'a>(asked: &'a Asked<'_>) -> Result<&'a str, Refusal> {
+fn session_id<'a>(asked: &'a FaceRequest<'_>) -> Result<&'a str, HttpRefusal> {
     match single(&asked.parts.headers, &SESSION_ID) {
-        Single::One(id) => Ok(id),
-        Single::None => Err(Refusal::bad_request("the Mcp-Session-Id header is missing")),
-        Single::Odd => Err(Refusal::bad_request("exactly one Mcp-Session-Id header is needed")),
+        SingleHeader::One(id) => Ok(id),
+        SingleHeader::None => Err(HttpRefusal::bad_request("the Mcp-Session-Id header is missing")),
+        SingleHeader::Odd => Err(HttpRefusal::bad_request("exactly one Mcp-Session-Id header is needed")),
     }
 }
 
 /// Answers a message that a session took.
-pub(super) async fn answer(asked: Box<Asked<'_>>, session: Arc<Session>, received: Received) -> Response<Body> {
+pub(super) async fn answer(
+    asked: Box<FaceRequest<'_>>,
+    session: Arc<ClientSession>,
+    received: MessageEffect,
+) -> Response<ResponseBody> {
     let turn = match received {
-        Received::Nothing => return http::empty(StatusCode::ACCEPTED),
-        Received::Answered(response) => return http::json(StatusCode::OK, Body::one(response)),
-        Received::Turn(turn) => turn,
+        MessageEffect::Nothing => return http::empty(StatusCode::ACCEPTED),
+        MessageEffect::Answered(response) => return http::json(StatusCode::OK, ResponseBody::one(response)),
+        MessageEffect::Turn(turn) => turn,
     };
     if http::prefers_events(&asked.parts.headers) {
         return stream(*asked, session, vec![*turn], None);
     }
-    let mut kept = Kept { turn: Some(turn), gateway: asked.gateway.clone() };
+    let mut kept = DetachableTurns { turn: Some(turn), gateway: asked.gateway.clone() };
     let patience = asked.gateway.config().limits.patience;
     match first(&mut kept, session.conversation.version(), patience, asked.gateway.alarm()).await {
-        First::Said(Said::Response(response)) => {
+        FirstOutput::Said(TurnOutput::Response(response)) => {
             kept.turn = None;
             http::json(StatusCode::OK, response.into_body())
         }
-        First::Said(Said::Silence) => {
+        FirstOutput::Said(TurnOutput::Silence) => {
             kept.turn = None;
             http::empty(StatusCode::ACCEPTED)
         }
-        First::Said(Said::Message(message)) => stream(*asked, session, kept.take(), Some(message)),
-        First::Quiet => stream(*asked, session, kept.take(), None),
+        FirstOutput::Said(TurnOutput::Message(message)) => stream(*asked, session, kept.take(), Some(message)),
+        FirstOutput::Quiet => stream(*asked, session, kept.take(), None),
     }
 }
 
-enum First {
-    Said(Said),
+enum FirstOutput {
+    Said(TurnOutput),
     /// Nothing came; a client that can come back to a stream gets one now.
     Quiet,
 }
 
-async fn first(kept: &mut Kept, version: Version, patience: Duration, alarm: &Alarm) -> First {
-    let Some(turn) = &mut kept.turn else { return First::Said(Said::Silence) };
-    if version < Version::V2025_11_25 {
-        return First::Said(turn.next().await);
+async fn first(
+    kept: &mut DetachableTurns,
+    version: ProtocolVersion,
+    patience: Duration,
+    alarm: &CoarseTimer,
+) -> FirstOutput {
+    let Some(turn) = &mut kept.turn else { return FirstOutput::Said(TurnOutput::Silence) };
+    if version < ProtocolVersion::V2025_11_25 {
+        return FirstOutput::Said(turn.next().await);
     }
     let until = tokio::time::Instant::now() + patience;
     match alarm.timeout_at(until, turn.next()).await {
-        Some(said) => First::Said(said),
-        None => First::Quiet,
+        Some(said) => FirstOutput::Said(said),
+        None => FirstOutput::Quiet,
     }
 }
 
 /// A turn whose client may vanish: it then goes on by itself, since a disconnect is no cancellation in this era.
-struct Kept {
-    turn: Option<Box<Turn>>,
+struct DetachableTurns {
+    turn: Option<Box<LegacyTurn>>,
     gateway: Arc<Gateway>,
 }
 
-impl Kept {
-    fn take(&mut self) -> Vec<Turn> {
+impl DetachableTurns {
+    fn take(&mut self) -> Vec<LegacyTurn> {
         self.turn.take().map(|turn| *turn).into_iter().collect()
     }
 }
 
-impl Drop for Kept {
+impl Drop for DetachableTurns {
     fn drop(&mut self) {
         let Some(mut turn) = self.turn.take() else { return };
         if turn.conversation().is_over() {
             return;
         }
-        self.gateway.go_on(async move { while let Said::Message(_) = turn.next().await {} });
+        self.gateway.run_detached(async move { while let TurnOutput::Message(_) = turn.next().await {} });
     }
 }
 
 /// Answers these requests on a stream that the client can come back to.
-fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Option<Bytes>) -> Response<Body> {
+fn stream(
+    asked: FaceRequest<'_>,
+    session: Arc<ClientSession>,
+    turns: Vec<LegacyTurn>,
+    first: Option<Bytes>,
+) -> Response<ResponseBody> {
     // Older clients would take an event without data for a broken message.
-    let is_primed = session.conversation.version() >= Version::V2025_11_25;
-    let replay = session.open(Source::Turns(turns));
+    let is_primed = session.conversation.version() >= ProtocolVersion::V2025_11_25;
+    let replay = session.open(ReplaySource::Turns(turns));
     let greeting = is_primed.then(|| event::priming(&replay.start_id(), RETRY));
     if let Some(first) = first {
         replay.push(&first);
     }
-    let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
+    let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
     http::events(SessionStream {
         gateway: asked.gateway.clone(),
@@ -168,7 +182,7 @@ fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Opti
         reader,
         keep_alive,
         _session: session,
-        _busy: Some(asked.busy),
+        _busy: Some(asked.busy_guard),
         closing: None,
         _room: None,
     })
@@ -176,12 +190,12 @@ fn stream(asked: Asked<'_>, session: Arc<Session>, turns: Vec<Turn>, first: Opti
 
 /// Answers a batch, which only one revision has.
 pub(super) async fn post_batch(
-    asked: Asked<'_>,
+    asked: FaceRequest<'_>,
     place: Option<&str>,
     bytes: &Bytes,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     let session = match find(&asked, place) {
-        Ok(session) if session.conversation.version() == Version::V2025_03_26 => session,
+        Ok(session) if session.conversation.version() == ProtocolVersion::V2025_03_26 => session,
         _ => return Ok(refuse_batch(&RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches"))),
     };
     let messages = match read_batch(bytes, asked.gateway.config().limits.batch) {
@@ -192,9 +206,9 @@ pub(super) async fn post_batch(
     for message in messages {
         let message = trace::onto(&asked.parts.headers, message);
         match session.conversation.receive(message, asked.request_id.clone()) {
-            Received::Nothing => {}
-            Received::Answered(answer) => answers.push(answer),
-            Received::Turn(turn) => turns.push(*turn),
+            MessageEffect::Nothing => {}
+            MessageEffect::Answered(answer) => answers.push(answer),
+            MessageEffect::Turn(turn) => turns.push(*turn),
         }
     }
     if turns.is_empty() && answers.is_empty() {
@@ -202,19 +216,19 @@ pub(super) async fn post_batch(
     }
     if !http::accepts_events(&asked.parts.headers) {
         // In a task of its own, since a disconnect is no cancellation in this era.
-        return match asked.gateway.go_on(batch::joined(answers, turns)).await {
-            Ok(Some(joined)) => Ok(http::json(StatusCode::OK, Body::one(joined))),
-            Ok(None) => Err(run::draining()),
-            Err(_) => Err(run::panicked("a batch")),
+        return match asked.gateway.run_detached(batch::joined(answers, turns)).await {
+            Ok(Some(joined)) => Ok(http::json(StatusCode::OK, ResponseBody::one(joined))),
+            Ok(None) => Err(gateway::draining()),
+            Err(_) => Err(gateway::panicked("a batch")),
         };
     }
     let is_over = turns.is_empty();
-    let replay = session.open(Source::Turns(turns));
+    let replay = session.open(ReplaySource::Turns(turns));
     answers.iter().for_each(|answer| replay.push(answer));
     if is_over {
         replay.end();
     }
-    let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
+    let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
     Ok(http::events(SessionStream {
         gateway: asked.gateway.clone(),
@@ -222,17 +236,17 @@ pub(super) async fn post_batch(
         reader,
         keep_alive,
         _session: session,
-        _busy: Some(asked.busy),
+        _busy: Some(asked.busy_guard),
         closing: None,
         _room: None,
     }))
 }
 
-fn read_batch(bytes: &Bytes, limit: usize) -> Result<Vec<Message>, RpcError> {
+fn read_batch(bytes: &Bytes, limit: usize) -> Result<Vec<RpcMessage>, RpcError> {
     let mut messages = Vec::new();
     for bytes in batch::split(bytes, limit)? {
-        let message = Message::parse(bytes).map_err(|error| super::unreadable_error(&error))?;
-        if matches!(&message, Message::Request(request) if request.method == Method::Initialize) {
+        let message = RpcMessage::parse(bytes).map_err(|error| super::unreadable_error(&error))?;
+        if matches!(&message, RpcMessage::Request(request) if request.method == Method::Initialize) {
             return Err(RpcError::new(code::INVALID_REQUEST, "initialize must not be in a batch"));
         }
         messages.push(message);
@@ -240,30 +254,30 @@ fn read_batch(bytes: &Bytes, limit: usize) -> Result<Vec<Message>, RpcError> {
     Ok(messages)
 }
 
-fn refuse_batch(error: &RpcError) -> Response<Body> {
+fn refuse_batch(error: &RpcError) -> Response<ResponseBody> {
     fault::rpc_error(StatusCode::BAD_REQUEST, None, error)
 }
 
 /// Opens the stream for changes, or comes back to one that broke.
-pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body>, Refusal> {
+pub(super) fn get(asked: FaceRequest<'_>, place: Option<&str>) -> Result<Response<ResponseBody>, HttpRefusal> {
     let headers = &asked.parts.headers;
     if !http::accepts_events(headers) {
         let message = "this address answers GET with text/event-stream";
-        return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, FaultCode::InvalidRequest, message));
+        return Err(HttpRefusal::new(StatusCode::NOT_ACCEPTABLE, FaultCode::InvalidRequest, message));
     }
     let session = find(&asked, place)?;
     let room = asked.gateway.take_stream()?;
     let reader = match single(headers, &LAST_EVENT_ID) {
-        Single::One(last) => resume(&session, last)?,
-        Single::None => {
-            session.standing.feed(Source::Watch(Watch::new(session.conversation.clone())));
+        SingleHeader::One(last) => resume(&session, last)?,
+        SingleHeader::None => {
+            session.standing.feed(ReplaySource::Watch(LegacyChangeWatch::new(session.conversation.clone())));
             session.standing.read_new()
         }
-        Single::Odd => return Err(Refusal::bad_request("exactly one Last-Event-ID header is needed")),
+        SingleHeader::Odd => return Err(HttpRefusal::bad_request("exactly one Last-Event-ID header is needed")),
     };
-    let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
+    let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
     let greeting = Some(event::COMMENT);
-    let closing = asked.gateway.until(asked.gateway.drain().draining(), &asked.principal);
+    let closing = asked.gateway.until_dismissed(asked.gateway.drain().draining(), &asked.principal);
     Ok(http::events(SessionStream {
         gateway: asked.gateway.clone(),
         greeting,
@@ -276,21 +290,22 @@ pub(super) fn get(asked: Asked<'_>, place: Option<&str>) -> Result<Response<Body
     }))
 }
 
-fn resume(session: &Session, last: &str) -> Result<Reader, Refusal> {
+fn resume(session: &ClientSession, last: &str) -> Result<ReplayReader, HttpRefusal> {
     let place = last.split_once('-').and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse().ok()?)));
-    let (stream, event): (u64, u64) = place.ok_or(Refusal::bad_request("the Last-Event-ID is not one of ours"))?;
-    let unknown = || Refusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "this stream is no longer kept");
+    let (stream, event): (u64, u64) = place.ok_or(HttpRefusal::bad_request("the Last-Event-ID is not one of ours"))?;
+    let unknown =
+        || HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "this stream is no longer kept");
     let replay = session.stream(stream).ok_or_else(unknown)?;
     if stream == session.standing.number() {
-        let watch = Watch::new(session.conversation.clone());
+        let watch = LegacyChangeWatch::new(session.conversation.clone());
         watch.catch_up().iter().for_each(|change| replay.push(change));
-        replay.feed(Source::Watch(watch));
+        replay.feed(ReplaySource::Watch(watch));
     }
     Ok(replay.read(event))
 }
 
 /// Ends a session.
-pub(super) fn delete(asked: &Asked<'_>, place: Option<&str>) -> Result<Response<Body>, Refusal> {
+pub(super) fn delete(asked: &FaceRequest<'_>, place: Option<&str>) -> Result<Response<ResponseBody>, HttpRefusal> {
     find(asked, place)?;
     asked.gateway.sessions().remove(session_id(asked)?);
     Ok(http::empty(StatusCode::OK))
@@ -300,14 +315,14 @@ pub(super) fn delete(asked: &Asked<'_>, place: Option<&str>) -> Result<Response<
 struct SessionStream {
     gateway: Arc<Gateway>,
     greeting: Option<Bytes>,
-    reader: Reader,
-    keep_alive: KeepAlive,
+    reader: ReplayReader,
+    keep_alive: KeepAliveTicks,
     /// Held so that the session is not taken for unused.
-    _session: Arc<Session>,
+    _session: Arc<ClientSession>,
     /// Stopping waits for requests, not for streams of changes.
-    _busy: Option<Busy>,
+    _busy: Option<BusyGuard>,
     /// Streams of changes end when we begin to stop, and when their caller is not let in any more.
-    closing: Option<Ending>,
+    closing: Option<StreamEnd>,
     /// A stream that stays open takes room that others may lack.
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -318,7 +333,7 @@ impl SessionStream {
     }
 }
 
-impl Chunks for SessionStream {
+impl BodyChunks for SessionStream {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(greeting) = self.greeting.take() {
             return Poll::Ready(Some(greeting));

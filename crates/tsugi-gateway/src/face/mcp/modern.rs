@@ -5,49 +5,51 @@ pub(crate) mod stream;
 
 use ::http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde_json::json;
-use tsugi_protocol::answer::{Call, CallParts, Event, Failure, Outcome};
+use tsugi_protocol::answer::{Call, CallFailure, CallParts, Outcome, ReplyEvent};
 use tsugi_protocol::era::to_modern;
-use tsugi_protocol::json::{Object, Raw, Splice};
+use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::meta::{self, MetaError, RequestMeta};
-use tsugi_protocol::mcp::{Method, Version};
-use tsugi_protocol::rpc::{Id, Message, Request, RpcError, code};
+use tsugi_protocol::mcp::{Method, ProtocolVersion};
+use tsugi_protocol::rpc::{RequestId, RpcError, RpcMessage, RpcRequest, code};
 
-use super::agree;
+use super::header_check;
 use crate::backend::Endpoint;
-use crate::body::Body;
-use crate::face::running::Running;
-use crate::face::{Asked, fault, http};
+use crate::body::ResponseBody;
+use crate::face::running_call::RunningCall;
+use crate::face::{FaceRequest, fault, http};
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A modern POST that was read, up to where somebody has to wait. In boxes: whatever waits has room for it twice.
-pub(super) enum Begun {
+pub(super) enum ModernRequest {
     /// There is nothing to wait for.
-    Done(Box<Response<Body>>),
+    Done(Box<Response<ResponseBody>>),
     /// A subscription.
-    Listen(Id, Box<Call>),
+    Listen(RequestId, Box<Call>),
     /// A call under way.
-    Running(Box<(Request, Running)>),
+    Running(Box<(RpcRequest, RunningCall)>),
 }
 
 /// Reads one modern POST and begins what it asks for.
 pub(super) fn begin(
-    asked: &Asked<'_>,
+    asked: &FaceRequest<'_>,
     endpoint: &Endpoint,
-    message: Message,
-    params: Option<Object>,
-    own: Option<Object>,
-) -> Begun {
+    message: RpcMessage,
+    params: Option<JsonObject>,
+    own: Option<JsonObject>,
+) -> ModernRequest {
     let request = match message {
-        Message::Request(request) => request,
+        RpcMessage::Request(request) => request,
         // No revision defines a notification from the client here, but one that comes is accepted.
-        Message::Notification(_) => return Begun::Done(Box::new(http::empty(StatusCode::ACCEPTED))),
-        Message::Response(_) => return Begun::Done(Box::new(refuse_response())),
+        RpcMessage::Notification(_) => return ModernRequest::Done(Box::new(http::empty(StatusCode::ACCEPTED))),
+        RpcMessage::Response(_) => return ModernRequest::Done(Box::new(refuse_response())),
     };
     match read(asked, endpoint, &request, params, own) {
-        Ok(call) if call.method == Method::Listen => Begun::Listen(request.id, Box::new(call)),
-        Ok(call) => Begun::Running(Box::new((request, Running::start(&*endpoint.answer, call)))),
-        Err(error) => Begun::Done(Box::new(fault::rpc_error(refused_status(&error), Some(&request.id), &error))),
+        Ok(call) if call.method == Method::Listen => ModernRequest::Listen(request.id, Box::new(call)),
+        Ok(call) => ModernRequest::Running(Box::new((request, RunningCall::start(&*endpoint.answer, call)))),
+        Err(error) => {
+            ModernRequest::Done(Box::new(fault::rpc_error(refused_status(&error), Some(&request.id), &error)))
+        }
     }
 }
 
@@ -60,23 +62,23 @@ fn refused_status(error: &RpcError) -> StatusCode {
 }
 
 fn read(
-    asked: &Asked<'_>,
+    asked: &FaceRequest<'_>,
     endpoint: &Endpoint,
-    request: &Request,
-    params: Option<Object>,
-    own: Option<Object>,
+    request: &RpcRequest,
+    params: Option<JsonObject>,
+    own: Option<JsonObject>,
 ) -> Result<Call, RpcError> {
     let headers = &asked.parts.headers;
-    let Some(version) = agree::only(headers, &super::PROTOCOL_VERSION)? else {
-        return Err(agree::mismatch("the MCP-Protocol-Version header is missing"));
+    let Some(version) = header_check::only(headers, &super::PROTOCOL_VERSION)? else {
+        return Err(header_check::mismatch("the MCP-Protocol-Version header is missing"));
     };
     let params = params.ok_or_else(|| invalid("the parameters must be an object without duplicate keys"))?;
     let own = own.ok_or_else(|| invalid("the parameters lack _meta"))?;
     if own.get_str(meta::PROTOCOL_VERSION).is_some_and(|in_body| in_body.as_bytes() != version) {
-        return Err(agree::mismatch("the MCP-Protocol-Version header differs from _meta"));
+        return Err(header_check::mismatch("the MCP-Protocol-Version header differs from _meta"));
     }
     let mut request_meta = read_meta(&own)?;
-    agree::check(headers, &request.method, &params, &*endpoint.tools)?;
+    header_check::check(headers, &request.method, &params, &*endpoint.tools)?;
     refuse_gone(&request.method)?;
     adopt_trace(headers, &mut request_meta);
     let call = Call::from(CallParts {
@@ -91,7 +93,7 @@ fn read(
 }
 
 /// Reads a modern request's `_meta`, or says what is wrong with it.
-pub(crate) fn read_meta(own: &Object) -> Result<RequestMeta, RpcError> {
+pub(crate) fn read_meta(own: &JsonObject) -> Result<RequestMeta, RpcError> {
     RequestMeta::from_modern(own).map_err(|error| match error {
         MetaError::Version(requested) => unsupported(&requested),
         other => invalid(&other.to_string()),
@@ -104,20 +106,20 @@ pub(crate) fn invalid(message: &str) -> RpcError {
 
 /// The revisions we speak, newest first.
 fn own_versions() -> Vec<&'static str> {
-    Version::ALL.iter().rev().map(|version| version.as_str()).collect()
+    ProtocolVersion::ALL.iter().rev().map(|version| version.as_str()).collect()
 }
 
 /// Which revisions are spoken is a property of this face, whatever the server behind it speaks.
-fn with_own_versions(discovered: &Object) -> Object {
-    let mut result = Splice::with_capacity(discovered.bytes().len() + 64);
-    result.members_but(discovered, &["supportedVersions"]);
-    result.raw("supportedVersions", &Raw::from_value(&own_versions()));
+fn with_own_versions(discovered: &JsonObject) -> JsonObject {
+    let mut result = ObjectWriter::with_capacity(discovered.bytes().len() + 64);
+    result.members_except(discovered, &["supportedVersions"]);
+    result.raw("supportedVersions", &RawJson::from_value(&own_versions()));
     result.finish_object()
 }
 
 /// The error that names the revisions we speak.
 fn unsupported(requested: &str) -> RpcError {
-    let data = Raw::from(json!({"supported": own_versions(), "requested": requested}));
+    let data = RawJson::from(json!({"supported": own_versions(), "requested": requested}));
     RpcError::with_data(code::UNSUPPORTED_VERSION, "unsupported protocol version", Some(&data))
 }
 
@@ -146,7 +148,7 @@ pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
     if own.rest.has("traceparent") {
         return;
     }
-    let mut rest = Splice::with_capacity(own.rest.bytes().len() + 80);
+    let mut rest = ObjectWriter::with_capacity(own.rest.bytes().len() + 80);
     rest.string("traceparent", parent);
     if let Some(state) = headers.get("tracestate").and_then(|value| value.to_str().ok())
         && !own.rest.has("tracestate")
@@ -158,10 +160,13 @@ pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
 }
 
 /// Waits for a call.
-pub(super) async fn answer(asked: Box<Asked<'_>>, mut under_way: Box<(Request, Running)>) -> Response<Body> {
+pub(super) async fn answer(
+    asked: Box<FaceRequest<'_>>,
+    mut under_way: Box<(RpcRequest, RunningCall)>,
+) -> Response<ResponseBody> {
     match under_way.1.next().await {
-        Event::Done(outcome) => done(&under_way.0.id, &under_way.0.method, &outcome),
-        Event::Note(first) => {
+        ReplyEvent::Done(outcome) => done(&under_way.0.id, &under_way.0.method, &outcome),
+        ReplyEvent::Note(first) => {
             let (request, running) = *under_way;
             http::events(stream::CallStream::new(*asked, request, running, first))
         }
@@ -169,13 +174,13 @@ pub(super) async fn answer(asked: Box<Asked<'_>>, mut under_way: Box<(Request, R
 }
 
 /// The response that carries an outcome.
-fn done(id: &Id, method: &Method, outcome: &Outcome) -> Response<Body> {
+fn done(id: &RequestId, method: &Method, outcome: &Outcome) -> Response<ResponseBody> {
     match outcome_of(method, outcome) {
         Ok(result) => http::json(StatusCode::OK, around(id, &result)),
         Err(error) => {
             let mut response = fault::rpc_error(fault::modern_status(&error), Some(id), &error);
-            if let Outcome::Failed(Failure::Fault(fault)) = outcome {
-                fault::say_when(&mut response, fault.retry_after_ms);
+            if let Outcome::Failed(CallFailure::Fault(fault)) = outcome {
+                fault::set_retry_after(&mut response, fault.retry_after_ms);
             }
             response
         }
@@ -183,22 +188,22 @@ fn done(id: &Id, method: &Method, outcome: &Outcome) -> Response<Body> {
 }
 
 /// An outcome in the modern form.
-pub(crate) fn outcome_of(method: &Method, outcome: &Outcome) -> Result<Object, RpcError> {
+pub(crate) fn outcome_of(method: &Method, outcome: &Outcome) -> Result<JsonObject, RpcError> {
     match outcome {
         Outcome::Complete(complete) if *method == Method::Discover => Ok(with_own_versions(&complete.body)),
         Outcome::Complete(complete) => Ok(to_modern::result(complete, method)),
         Outcome::InputRequired(input) => Ok(input.to_result()),
-        Outcome::Failed(Failure::Upstream(error)) => Err(to_modern::error(error, method)),
-        Outcome::Failed(Failure::Fault(fault)) => Err(fault::modern_error(fault)),
+        Outcome::Failed(CallFailure::Upstream(error)) => Err(to_modern::error(error, method)),
+        Outcome::Failed(CallFailure::Fault(fault)) => Err(fault::modern_error(fault)),
     }
 }
 
 /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is not copied when it is large.
-pub(crate) fn around(id: &Id, result: &Object) -> Body {
-    Body::around([b"{\"jsonrpc\":\"2.0\",\"id\":", id.raw().bytes(), b",\"result\":"], result, b"}")
+pub(crate) fn around(id: &RequestId, result: &JsonObject) -> ResponseBody {
+    ResponseBody::around([b"{\"jsonrpc\":\"2.0\",\"id\":", id.raw().bytes(), b",\"result\":"], result, b"}")
 }
 
-fn refuse_response() -> Response<Body> {
+fn refuse_response() -> Response<ResponseBody> {
     let error = RpcError::new(code::INVALID_REQUEST, "a client sends no responses in this revision");
     fault::rpc_error(StatusCode::BAD_REQUEST, None, &error)
 }

@@ -1,7 +1,7 @@
 //! A stream that outlives its connection: numbered events, kept for a reader that comes back
 //! ([Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery)).
 
-mod shelf;
+mod budget;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::face::event;
-use crate::face::legacy::{Turn, Watch};
-use crate::face::running::Said;
-use crate::run::Gateway;
-pub(super) use shelf::Shelf;
+use crate::face::legacy_session::{LegacyChangeWatch, LegacyTurn};
+use crate::face::running_call::TurnOutput;
+use crate::gateway::Gateway;
+pub(super) use budget::ReplayBudget;
 
 /// Where a stream's events come from.
-pub(super) enum Source {
+pub(super) enum ReplaySource {
     /// Requests that are being answered; the stream ends when all are.
-    Turns(Vec<Turn>),
+    Turns(Vec<LegacyTurn>),
     /// Changes; the stream ends with the session.
-    Watch(Watch),
+    Watch(LegacyChangeWatch),
 }
 
 /// One stream of a session.
-pub(super) struct Replay {
+pub(super) struct ReplayStream {
     number: u64,
     limit: usize,
-    shelf: Arc<Shelf>,
-    state: Mutex<State>,
+    shelf: Arc<ReplayBudget>,
+    state: Mutex<ReplayState>,
 }
 
-struct State {
-    source: Option<Source>,
+struct ReplayState {
+    source: Option<ReplaySource>,
     events: VecDeque<(u64, Bytes)>,
     size: usize,
     next: u64,
@@ -49,9 +49,9 @@ struct State {
     is_forgotten: bool,
 }
 
-impl Replay {
-    pub(super) fn new(number: u64, limit: usize, shelf: Arc<Shelf>, source: Option<Source>) -> Self {
-        let state = State {
+impl ReplayStream {
+    pub(super) fn new(number: u64, limit: usize, shelf: Arc<ReplayBudget>, source: Option<ReplaySource>) -> Self {
+        let state = ReplayState {
             source,
             events: VecDeque::new(),
             size: 0,
@@ -76,7 +76,7 @@ impl Replay {
     }
 
     /// Gives the stream another source, as when a client comes back to the changes.
-    pub(super) fn feed(&self, source: Source) {
+    pub(super) fn feed(&self, source: ReplaySource) {
         self.state.lock().source = Some(source);
     }
 
@@ -139,30 +139,30 @@ impl Replay {
     }
 
     /// A reader of everything after event `after`. Readers before it end.
-    pub(super) fn read(self: &Arc<Self>, after: u64) -> Reader {
+    pub(super) fn read(self: &Arc<Self>, after: u64) -> ReplayReader {
         let mut state = self.state.lock();
         state.reader += 1;
         state.is_left = false;
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
-        Reader { number: state.reader, cursor: after, replay: self.clone() }
+        ReplayReader { number: state.reader, cursor: after, replay: self.clone() }
     }
 
     /// A reader of everything that is still to come.
-    pub(super) fn read_new(self: &Arc<Self>) -> Reader {
+    pub(super) fn read_new(self: &Arc<Self>) -> ReplayReader {
         let last = self.state.lock().next - 1;
         self.read(last)
     }
 }
 
-impl Drop for Replay {
+impl Drop for ReplayStream {
     fn drop(&mut self) {
         self.shelf.take_back(self.state.get_mut().shelved);
     }
 }
 
-impl State {
+impl ReplayState {
     /// The event after this one, or the oldest that is left. They are numbered without gaps.
     fn after(&self, number: u64) -> Option<&(u64, Bytes)> {
         let (first, _) = self.events.front()?;
@@ -195,8 +195,8 @@ impl State {
     fn advance(&mut self, stream: u64, limit: usize, context: &mut Context<'_>) -> bool {
         let polled = match &mut self.source {
             None => return false,
-            Some(Source::Watch(watch)) => watch.poll(context).map(Some),
-            Some(Source::Turns(turns)) => poll_turns(turns, context),
+            Some(ReplaySource::Watch(watch)) => watch.poll(context).map(Some),
+            Some(ReplaySource::Turns(turns)) => poll_turns(turns, context),
         };
         match polled {
             Poll::Pending => false,
@@ -204,7 +204,7 @@ impl State {
                 if let Some(json) = message {
                     self.push(stream, limit, &json);
                 }
-                if matches!(&self.source, Some(Source::Turns(turns)) if turns.is_empty()) {
+                if matches!(&self.source, Some(ReplaySource::Turns(turns)) if turns.is_empty()) {
                     self.end();
                 }
                 true
@@ -214,16 +214,16 @@ impl State {
 }
 
 /// The next message of any of these turns; `None` when one ended without a word.
-fn poll_turns(turns: &mut Vec<Turn>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+fn poll_turns(turns: &mut Vec<LegacyTurn>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
     for index in 0..turns.len() {
         match turns[index].poll(context) {
             Poll::Pending => {}
-            Poll::Ready(Said::Message(message)) => return Poll::Ready(Some(message)),
-            Poll::Ready(Said::Response(response)) => {
+            Poll::Ready(TurnOutput::Message(message)) => return Poll::Ready(Some(message)),
+            Poll::Ready(TurnOutput::Response(response)) => {
                 turns.swap_remove(index);
                 return Poll::Ready(Some(response.into_bytes()));
             }
-            Poll::Ready(Said::Silence) => {
+            Poll::Ready(TurnOutput::Silence) => {
                 turns.swap_remove(index);
                 return Poll::Ready(None);
             }
@@ -233,13 +233,13 @@ fn poll_turns(turns: &mut Vec<Turn>, context: &mut Context<'_>) -> Poll<Option<B
 }
 
 /// One reader of a stream. Whoever reads also drives the source, so a stream needs no task of its own.
-pub(super) struct Reader {
+pub(super) struct ReplayReader {
     number: u64,
     cursor: u64,
-    replay: Arc<Replay>,
+    replay: Arc<ReplayStream>,
 }
 
-impl Reader {
+impl ReplayReader {
     /// The next event; `None` at the end, or when a newer reader has taken over.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.replay.state.lock();
@@ -274,13 +274,13 @@ impl Reader {
             return;
         }
         match &state.source {
-            Some(Source::Turns(_)) => {
+            Some(ReplaySource::Turns(_)) => {
                 drop(state);
                 let mut reader = self.replay.read(self.cursor);
                 self.replay.state.lock().is_left = true;
-                gateway.go_on(
-                    async move { while std::future::poll_fn(|context| reader.poll(context)).await.is_some() {} },
-                );
+                gateway.run_detached(async move {
+                    while std::future::poll_fn(|context| reader.poll(context)).await.is_some() {}
+                });
             }
             _ => state.source = None,
         }

@@ -6,20 +6,20 @@ use ::http::StatusCode;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tsugi_protocol::answer::{Call, Fault, FaultCode, InputRequired, Outcome};
-use tsugi_protocol::json::{Object, Raw};
+use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, tool};
 
 use super::invalid;
-use crate::backend::Directory;
-use crate::face::Asked;
+use crate::backend::ToolDirectory;
+use crate::face::FaceRequest;
 use crate::face::fault::RestFault;
 use crate::face::mcp::modern::adopt_trace;
-use crate::face::running::Running;
+use crate::face::running_call::RunningCall;
 
 /// How a result is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResultForm {
     /// What the tool meant.
     Plain,
     /// The whole MCP result.
@@ -27,19 +27,19 @@ pub(crate) enum Form {
 }
 
 /// What came of a call.
-pub(crate) enum Told {
+pub(crate) enum RestOutcome {
     /// A result.
-    Result(Raw),
+    Result(RawJson),
     /// A failure.
     Failed(RestFault),
 }
 
 /// `{server, toolName, input}`, and for a repeated call `inputResponses` and `requestState`.
-pub(crate) struct Asking {
+pub(crate) struct RestCall {
     server: Option<String>,
     tool: String,
-    input: Option<Raw>,
-    responses: Option<Raw>,
+    input: Option<RawJson>,
+    responses: Option<RawJson>,
     state: Option<String>,
     answer_at: AnswerAt,
 }
@@ -53,12 +53,12 @@ enum AnswerAt {
     Operation,
 }
 
-fn object(bytes: Bytes) -> Result<Object, Fault> {
-    Object::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))
+fn object(bytes: Bytes) -> Result<JsonObject, Fault> {
+    JsonObject::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))
 }
 
 /// A text in a body; `null` counts as absent.
-fn text_in(body: &Object, key: &str) -> Result<Option<String>, Fault> {
+fn text_in(body: &JsonObject, key: &str) -> Result<Option<String>, Fault> {
     match body.get(key).filter(|value| !value.is_null()) {
         None => Ok(None),
         Some(value) => value.as_string().map(Some).ok_or_else(|| invalid(&format!("`{key}` must be a string"))),
@@ -66,14 +66,14 @@ fn text_in(body: &Object, key: &str) -> Result<Option<String>, Fault> {
 }
 
 /// An object in a body; `null` counts as absent.
-fn object_in(body: &Object, key: &str) -> Result<Option<Raw>, Fault> {
+fn object_in(body: &JsonObject, key: &str) -> Result<Option<RawJson>, Fault> {
     match body.get(key).filter(|value| !value.is_null()) {
         Some(value) if !value.is_object() => Err(invalid(&format!("`{key}` must be an object"))),
         value => Ok(value),
     }
 }
 
-impl Asking {
+impl RestCall {
     /// Reads the body of a call.
     pub(crate) fn read(bytes: Bytes) -> Result<Self, Fault> {
         let body = object(bytes)?;
@@ -83,7 +83,7 @@ impl Asking {
 
     /// A call whose arguments are the whole body.
     pub(crate) fn of((server, tool): (String, String), bytes: Bytes) -> Result<Self, Fault> {
-        let input = if bytes.is_empty() { Object::empty() } else { object(bytes)? };
+        let input = if bytes.is_empty() { JsonObject::empty() } else { object(bytes)? };
         let (server, input) = (Some(server), Some(input.raw()));
         Ok(Self { server, tool, input, responses: None, state: None, answer_at: AnswerAt::Operation })
     }
@@ -97,14 +97,24 @@ impl Asking {
         }
     }
 
-    fn with_answers(server: Option<String>, tool: String, body: &Object, answer_at: AnswerAt) -> Result<Self, Fault> {
+    fn with_answers(
+        server: Option<String>,
+        tool: String,
+        body: &JsonObject,
+        answer_at: AnswerAt,
+    ) -> Result<Self, Fault> {
         let input = object_in(body, "input")?;
         let (responses, state) = (object_in(body, "inputResponses")?, text_in(body, "requestState")?);
         Ok(Self { server, tool, input, responses, state, answer_at })
     }
 
     /// Calls the tool.
-    pub(crate) async fn call(self, directory: &dyn Directory, asked: &Asked<'_>, form: Form) -> Told {
+    pub(crate) async fn call(
+        self,
+        directory: &dyn ToolDirectory,
+        asked: &FaceRequest<'_>,
+        form: ResultForm,
+    ) -> RestOutcome {
         let caller = asked.principal.caller();
         let found = match directory.find(caller, self.server.as_deref(), &self.tool).await {
             Ok(found) => found,
@@ -112,10 +122,10 @@ impl Asking {
                 let mut call = Call::tool(&self.tool, None).from_caller(caller.clone());
                 call.options = asked.options("rest");
                 asked.gateway.metrics().refuse(&call, &fault);
-                return Told::Failed(RestFault::from(&fault));
+                return RestOutcome::Failed(RestFault::from(&fault));
             }
         };
-        let empty = Raw::literal("{}");
+        let empty = RawJson::literal("{}");
         let mut call = Call::tool(&found.name, Some(self.input.as_ref().unwrap_or(&empty))).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(profile());
         adopt_trace(&asked.parts.headers, &mut call.meta);
@@ -124,10 +134,10 @@ impl Asking {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
         let answer = asked.gateway.allowed(found.answer);
-        match Running::start(&*answer, call).outcome().await {
+        match RunningCall::start(&*answer, call).outcome().await {
             Outcome::Complete(complete) => result(&complete.body, form),
-            Outcome::InputRequired(input) => Told::Failed(questions(&input, self.answer_at)),
-            Outcome::Failed(failure) => Told::Failed(RestFault::from(&failure)),
+            Outcome::InputRequired(input) => RestOutcome::Failed(questions(&input, self.answer_at)),
+            Outcome::Failed(failure) => RestOutcome::Failed(RestFault::from(&failure)),
         }
     }
 }
@@ -142,20 +152,20 @@ fn profile() -> Arc<ClientProfile> {
     PROFILE.clone()
 }
 
-fn result(body: &Object, form: Form) -> Told {
-    if form == Form::Raw {
-        return Told::Result(body.raw());
+fn result(body: &JsonObject, form: ResultForm) -> RestOutcome {
+    if form == ResultForm::Raw {
+        return RestOutcome::Result(body.raw());
     }
     if tool::is_error(body) {
-        return Told::Failed(tool_error(body));
+        return RestOutcome::Failed(tool_error(body));
     }
-    Told::Result(tool::result::data(body).unwrap_or_else(|| Raw::literal("[]")))
+    RestOutcome::Result(tool::result::data(body).unwrap_or_else(|| RawJson::literal("[]")))
 }
 
-fn tool_error(body: &Object) -> RestFault {
-    let content: Value = body.get("content").and_then(|content| content.to_shown().ok()).unwrap_or_default();
+fn tool_error(body: &JsonObject) -> RestFault {
+    let content: Value = body.get("content").and_then(|content| content.to_lossy().ok()).unwrap_or_default();
     let mut details = json!({"isError": true, "content": content});
-    if let Some(structured) = body.get("structuredContent").and_then(|value| value.to_shown::<Value>().ok()) {
+    if let Some(structured) = body.get("structuredContent").and_then(|value| value.to_lossy::<Value>().ok()) {
         details["structuredContent"] = structured;
     }
     RestFault {

@@ -13,46 +13,50 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 /// What our client writes.
-pub type Input = Box<dyn AsyncRead + Send + Unpin>;
+pub type StdioInput = Box<dyn AsyncRead + Send + Unpin>;
 /// What our client reads.
-pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
+pub type StdioOutput = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Standard input. Ask for it inside a runtime.
-pub fn input() -> Input {
+pub fn input() -> StdioInput {
     let stdin = std::io::stdin();
     let direct = match kind(stdin.as_fd()) {
         // A pipe is opened anew, so that whoever shares ours does not find it non-blocking.
-        Ok(Kind::Pipe) => pipe::OpenOptions::new().open_receiver("/proc/self/fd/0").map(|pipe| Box::new(pipe) as Input),
-        Ok(Kind::Socket) => socket(stdin.as_fd()).map(|socket| Box::new(socket) as Input),
-        Ok(Kind::Other) | Err(_) => Ok(Box::new(tokio::io::stdin()) as Input),
+        Ok(DescriptorKind::Pipe) => {
+            pipe::OpenOptions::new().open_receiver("/proc/self/fd/0").map(|pipe| Box::new(pipe) as StdioInput)
+        }
+        Ok(DescriptorKind::Socket) => socket(stdin.as_fd()).map(|socket| Box::new(socket) as StdioInput),
+        Ok(DescriptorKind::Other) | Err(_) => Ok(Box::new(tokio::io::stdin()) as StdioInput),
     };
     direct.unwrap_or_else(|_| Box::new(tokio::io::stdin()))
 }
 
 /// Standard output. Ask for it inside a runtime.
-pub fn output() -> Output {
+pub fn output() -> StdioOutput {
     let stdout = std::io::stdout();
     let direct = match kind(stdout.as_fd()) {
-        Ok(Kind::Pipe) => pipe::OpenOptions::new().open_sender("/proc/self/fd/1").map(|pipe| Box::new(pipe) as Output),
-        Ok(Kind::Socket) => socket(stdout.as_fd()).map(|socket| Box::new(socket) as Output),
-        Ok(Kind::Other) | Err(_) => Ok(Box::new(tokio::io::stdout()) as Output),
+        Ok(DescriptorKind::Pipe) => {
+            pipe::OpenOptions::new().open_sender("/proc/self/fd/1").map(|pipe| Box::new(pipe) as StdioOutput)
+        }
+        Ok(DescriptorKind::Socket) => socket(stdout.as_fd()).map(|socket| Box::new(socket) as StdioOutput),
+        Ok(DescriptorKind::Other) | Err(_) => Ok(Box::new(tokio::io::stdout()) as StdioOutput),
     };
     direct.unwrap_or_else(|_| Box::new(tokio::io::stdout()))
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum DescriptorKind {
     Pipe,
     Socket,
     Other,
 }
 
-fn kind(stream: BorrowedFd<'_>) -> Result<Kind> {
+fn kind(stream: BorrowedFd<'_>) -> Result<DescriptorKind> {
     let kind = File::from(stream.try_clone_to_owned()?).metadata()?.file_type();
     Ok(match (kind.is_fifo(), kind.is_socket()) {
-        (true, _) => Kind::Pipe,
-        (_, true) => Kind::Socket,
-        _ => Kind::Other,
+        (true, _) => DescriptorKind::Pipe,
+        (_, true) => DescriptorKind::Socket,
+        _ => DescriptorKind::Other,
     })
 }
 

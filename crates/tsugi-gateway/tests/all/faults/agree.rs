@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tsugi_gateway::backend::Single;
-use tsugi_gateway::{Config, Endpoint, Tools};
+use tsugi_gateway::backend::SingleBackend;
+use tsugi_gateway::{Endpoint, GatewayConfig, ToolHeaders};
 use tsugi_schema::header_param::HeaderParams;
 
 use super::upstream::Upstream;
@@ -14,7 +14,7 @@ use crate::world::*;
 /// `echo` mirrors its number into a header.
 struct Mirrors;
 
-impl Tools for Mirrors {
+impl ToolHeaders for Mirrors {
     fn header_params(&self, tool: &str) -> Option<Arc<HeaderParams>> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}});
         (tool == "echo").then(|| Arc::new(HeaderParams::of(&schema).unwrap()))
@@ -88,7 +88,7 @@ pub(crate) async fn refuses_mismatches(client: &Client, upstream: &Upstream) -> 
 async fn d10_t12_a_header_that_differs_from_the_body_reaches_nobody() {
     let upstream = Upstream::default();
     let endpoint = Endpoint { answer: upstream.answer(), tools: Arc::new(Mirrors) };
-    let handle = serve_backend(Config::on_free_port(), Arc::new(Single::of(endpoint))).await;
+    let handle = serve_backend(GatewayConfig::on_free_port(), Arc::new(SingleBackend::of(endpoint))).await;
     refuses_mismatches(&Client::of(&handle), &upstream).await.unwrap();
 }
 

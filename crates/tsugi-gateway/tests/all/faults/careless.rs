@@ -1,6 +1,6 @@
 //! A gateway that does everything wrong, so that every check can be seen to fail.
 //!
-//! What it does wrong, on purpose: it believes every `Host`, `Origin`, header and content type; it reads heads and
+//! What it does wrong, on purpose: it believes every `SessionHost`, `ConfigOrigin`, header and content type; it reads heads and
 //! bodies without limit; it answers what it cannot read with a web page; it keeps calls in one table by the id that
 //! the client gave them; it ends (or never ends) calls when their client leaves, whatever the era; its session ids
 //! can be guessed, belong to nobody and are never forgotten; it takes batches of any length, and as many calls at once
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tsugi_protocol::answer::{Answer, Call, Outcome};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
 
 /// What it does when a client leaves in mid-call.
@@ -153,7 +153,7 @@ impl State {
 
     async fn call(self: Arc<Self>, id: String, message: Value) {
         let method = Method::from(message["method"].as_str().unwrap_or_default());
-        let call = Call::new(method, Object::from(json!(message["params"])));
+        let call = Call::new(method, JsonObject::from(json!(message["params"])));
         let mut reply = {
             // A panic in here poisons the table for everybody.
             let _table = self.waiting.lock().unwrap();
@@ -162,7 +162,7 @@ impl State {
         let outcome = loop {
             // It takes whatever the server says, whether anybody reads it or not, and forgets it.
             tokio::task::yield_now().await;
-            if let tsugi_protocol::answer::Event::Done(outcome) = reply.next().await {
+            if let tsugi_protocol::answer::ReplyEvent::Done(outcome) = reply.next().await {
                 break outcome;
             }
         };

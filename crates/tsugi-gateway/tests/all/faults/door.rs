@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tsugi_client::{Manager, Options, ServerConfig, Target};
-use tsugi_gateway::guard::Guard;
-use tsugi_gateway::guard::api_key::{Key, Role};
-use tsugi_gateway::guard::permit::Permit;
+use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::permit::AccessPermit;
 use tsugi_gateway::route::ROUTES;
-use tsugi_gateway::{Config, Gateway, Hub, HubConfig};
+use tsugi_gateway::{Gateway, GatewayConfig, Hub, HubConfig};
 use tsugi_protocol::mcp::Method;
 
 use super::{BASE, JSON, Subject, Verdict, ensure, initialize, legacy_call, scaled, tool_call};
@@ -97,13 +97,14 @@ pub(crate) async fn refuses_forged_headers(subject: &Subject) -> Verdict {
 
 #[tokio::test]
 async fn t03_no_header_replaces_a_key() {
-    let subject = Subject::hub(Config { keys: vec![Key::generate("ann").1], ..Config::on_free_port() }).await;
+    let subject =
+        Subject::hub(GatewayConfig { keys: vec![ApiKey::generate("ann").1], ..GatewayConfig::on_free_port() }).await;
     refuses_forged_headers(&subject).await.unwrap();
 }
 
 /// Says who calls.
-async fn mirror(config: Config) -> (tsugi_gateway::Handle, Manager) {
-    let manager = Manager::new(Options::default());
+async fn mirror(config: GatewayConfig) -> (tsugi_gateway::GatewayHandle, Manager) {
+    let manager = Manager::new(ManagerOptions::default());
     let answer = script(|call| match call.method {
         Method::Discover => complete(json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
             "capabilities": {"tools": {}, "resources": {}},
@@ -120,8 +121,8 @@ async fn mirror(config: Config) -> (tsugi_gateway::Handle, Manager) {
         Method::ToolsCall => complete(text(&format!("[{}]", call.caller.principal()))),
         _ => complete(json!({"resultType": "complete"})),
     });
-    manager.register(ServerConfig::new("up", Target::InProcess(answer))).unwrap();
-    let guard = Arc::new(Guard::new(&config));
+    manager.register(ServerConfig::new("up", ConnectTarget::InProcess(answer))).unwrap();
+    let guard = Arc::new(AccessGuard::new(&config));
     let hub = Hub::new(manager.clone(), HubConfig::default(), guard);
     (Gateway::serve(config, Arc::new(hub)).await.unwrap(), manager)
 }
@@ -129,9 +130,9 @@ async fn mirror(config: Config) -> (tsugi_gateway::Handle, Manager) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t07_every_answer_is_for_the_caller_who_asked() {
     // 64 callers with 10,000 calls each in the row; here 30 each, unless TSUGI_TEST_LONG is set.
-    let (secrets, keys): (Vec<String>, Vec<Key>) =
-        (0..64).map(|index| Key::generate(format!("caller-{index}"))).unzip();
-    let (handle, _manager) = mirror(Config { keys, ..Config::on_free_port() }).await;
+    let (secrets, keys): (Vec<String>, Vec<ApiKey>) =
+        (0..64).map(|index| ApiKey::generate(format!("caller-{index}"))).unzip();
+    let (handle, _manager) = mirror(GatewayConfig { keys, ..GatewayConfig::on_free_port() }).await;
     let address = handle.addresses()[0];
     let callers = secrets.into_iter().enumerate().map(|(index, secret)| {
         tokio::spawn(async move {
@@ -203,9 +204,9 @@ const HIDDEN: [&str; 11] = [
 
 #[tokio::test]
 async fn t08_what_is_hidden_cannot_be_called_under_any_name_on_any_face() {
-    let (secret, key) = Key::generate("ann");
-    let permit = Permit::new(&["up/*"], &["up/secret"]).unwrap();
-    let config = Config { keys: vec![key.with_permit(permit)], ..Config::on_free_port() };
+    let (secret, key) = ApiKey::generate("ann");
+    let permit = AccessPermit::new(&["up/*"], &["up/secret"]).unwrap();
+    let config = GatewayConfig { keys: vec![key.with_permit(permit)], ..GatewayConfig::on_free_port() };
     let subject = Subject::hub(config).await;
     hides_what_is_denied(&subject, &secret).await.unwrap();
     let before = subject.upstream.calls();
@@ -250,15 +251,15 @@ pub(crate) async fn refuses_changed_states(subject: &Subject, server: &str) -> V
 
 #[tokio::test]
 async fn t18_a_modern_servers_state_cannot_be_changed_or_moved() {
-    refuses_changed_states(&Subject::hub(Config::on_free_port()).await, "up__").await.unwrap();
+    refuses_changed_states(&Subject::hub(GatewayConfig::on_free_port()).await, "up__").await.unwrap();
 }
 
 #[tokio::test]
 async fn t20_a_user_cannot_add_or_order_servers() {
-    let (user, key_of_user) = Key::generate("user");
-    let (admin, key_of_admin) = Key::generate("admin");
-    let keys = vec![key_of_user, key_of_admin.with_role(Role::Admin)];
-    let subject = Subject::hub(Config { keys, ..Config::on_free_port() }).await;
+    let (user, key_of_user) = ApiKey::generate("user");
+    let (admin, key_of_admin) = ApiKey::generate("admin");
+    let keys = vec![key_of_user, key_of_admin.with_role(KeyRole::Admin)];
+    let subject = Subject::hub(GatewayConfig { keys, ..GatewayConfig::on_free_port() }).await;
     let (user, admin) = (("X-Api-Key", user.as_str()), ("X-Api-Key", admin.as_str()));
     let spawn = json!({"name": "evil", "command": "sh", "args": ["-c", "true"]}).to_string();
     for (verb, path) in [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tsugi_gateway::Config;
+use tsugi_gateway::GatewayConfig;
 
 use super::{BASE, JSON, Subject, Verdict, ensure, legacy_call, open_session, scaled, tool_call};
 use crate::world::*;
@@ -80,7 +80,7 @@ async fn d08_many_keys_and_long_numbers_are_carried_or_refused_but_never_harm() 
 
 #[tokio::test]
 async fn d08_every_face_refuses_what_is_no_message() {
-    let subject = Subject::hub(Config::on_free_port()).await;
+    let subject = Subject::hub(GatewayConfig::on_free_port()).await;
     for (what, body) in malformed() {
         for path in ["/rpc", "/mcp/call", "/mcp/batch", "/tools/up/echo", "/servers/up/mcp"] {
             // An operation takes any object as arguments, so a message is one too, and nothing means none.
@@ -180,7 +180,7 @@ async fn d09_two_lengths_never_make_two_requests() {
 #[tokio::test]
 async fn d09_slow_clients_are_sent_away_while_others_are_served() {
     // The row has 2,000 of them at 1 B/s; here 64 unless TSUGI_TEST_LONG is set, and the limits are short.
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.head_timeout = Duration::from_millis(500);
     config.limits.body_timeout = Duration::from_millis(500);
     let subject = Subject::with(config).await;
@@ -230,7 +230,7 @@ pub(crate) async fn reads_names_one_way(subject: &Subject) -> Verdict {
 
 #[tokio::test]
 async fn t13_names_are_read_one_way_only() {
-    reads_names_one_way(&Subject::hub(Config::on_free_port()).await).await.unwrap();
+    reads_names_one_way(&Subject::hub(GatewayConfig::on_free_port()).await).await.unwrap();
 }
 
 /// T14: a batch is refused unless its revision has batches and it is short; no member is run.

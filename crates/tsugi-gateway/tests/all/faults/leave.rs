@@ -45,7 +45,7 @@ async fn d01_a_modern_client_that_leaves_cancels_its_call() {
 #[tokio::test]
 async fn d01_a_modern_client_that_leaves_frees_the_servers_slot() {
     // The hub's own limits hold for its servers: more calls than there are slots only work when slots come back.
-    let subject = Subject::hub(tsugi_gateway::Config::on_free_port()).await;
+    let subject = Subject::hub(tsugi_gateway::GatewayConfig::on_free_port()).await;
     for round in 1..=5 {
         let mut open = Vec::new();
         for _ in 0..64 {

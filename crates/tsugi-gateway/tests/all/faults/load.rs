@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-use tsugi_gateway::Config;
-use tsugi_gateway::guard::api_key::Key;
-use tsugi_gateway::guard::quota::Quota;
+use tsugi_gateway::GatewayConfig;
+use tsugi_gateway::guard::api_key::ApiKey;
+use tsugi_gateway::guard::quota::CallQuota;
 
 use super::leave::soon;
 use super::line::Line;
@@ -166,16 +166,17 @@ pub(crate) async fn sheds_what_is_too_much(subject: &Subject, server: &str, size
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d14_too_much_is_shed_with_a_clear_error_and_the_rest_is_served() {
     // Ten times what the server's slots and queue take, at once instead of for five minutes.
-    let subject = Subject::hub(Config::on_free_port()).await;
+    let subject = Subject::hub(GatewayConfig::on_free_port()).await;
     sheds_what_is_too_much(&subject, "up__", scaled(1_000, 3_200)).await.unwrap();
 }
 
 #[tokio::test]
 async fn d14_one_callers_flood_leaves_the_others_their_share() {
-    let (loud, key_of_loud) = Key::generate("loud");
-    let (calm, key_of_calm) = Key::generate("calm");
-    let key_of_loud = key_of_loud.with_quota(Quota { per_minute: 60, burst: 10 });
-    let subject = Subject::with(Config { keys: vec![key_of_loud, key_of_calm], ..Config::on_free_port() }).await;
+    let (loud, key_of_loud) = ApiKey::generate("loud");
+    let (calm, key_of_calm) = ApiKey::generate("calm");
+    let key_of_loud = key_of_loud.with_quota(CallQuota { per_minute: 60, burst: 10 });
+    let subject =
+        Subject::with(GatewayConfig { keys: vec![key_of_loud, key_of_calm], ..GatewayConfig::on_free_port() }).await;
     let call = tool_call(json!(1), "echo", json!({"text": "x"})).to_string();
     let ask = async |key: &str| {
         let message = tool_call(json!(1), "echo", json!({"text": "x"}));
@@ -194,7 +195,7 @@ async fn d14_one_callers_flood_leaves_the_others_their_share() {
 
 #[tokio::test]
 async fn d04_a_connection_that_never_says_anything_is_closed() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.head_timeout = Duration::from_millis(200);
     let subject = Subject::with(config).await;
     let mut silent = tokio::net::TcpStream::connect(subject.client.0).await.unwrap();

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
-use tsugi_gateway::Config;
+use tsugi_gateway::GatewayConfig;
 use tsugi_gateway::face::stdio;
 
 use super::line::Line;
@@ -200,7 +200,7 @@ struct Count {
 async fn d11_mixed_calls_of_64_callers_with_equal_ids_have_no_wrong_and_no_missing_answer() {
     // The issue asks for 10⁶ calls; here it is one in a hundred of them unless TSUGI_TEST_LONG is set.
     let calls_each = scaled(10_000, 1_000_000).div_ceil(64);
-    let subject = Arc::new(Subject::hub(Config::on_free_port()).await);
+    let subject = Arc::new(Subject::hub(GatewayConfig::on_free_port()).await);
     let wrong = Arc::new(Mutex::new(Vec::new()));
     let counts = Arc::new(Mutex::new(BTreeMap::<&str, Count>::new()));
     let callers = (0..64).map(|index| {

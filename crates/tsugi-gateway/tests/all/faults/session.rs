@@ -1,8 +1,8 @@
 //! Sessions of others and sessions without end: D-06, T06, T17, and bounds on streams and subscriptions.
 
 use serde_json::json;
-use tsugi_gateway::Config;
-use tsugi_gateway::guard::api_key::Key;
+use tsugi_gateway::GatewayConfig;
+use tsugi_gateway::guard::api_key::ApiKey;
 
 use super::line::Line;
 use super::{BASE, JSON, Subject, Verdict, ensure, initialize, legacy, legacy_call, open_session, scaled};
@@ -34,7 +34,7 @@ pub(crate) async fn forgets_sessions_that_nobody_ends(subject: &Subject, cap: us
 
 #[tokio::test]
 async fn d06_t17_a_session_that_nobody_uses_makes_room_for_another() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.sessions = 20;
     forgets_sessions_that_nobody_ends(&Subject::with(config).await, 20).await.unwrap();
 }
@@ -42,7 +42,7 @@ async fn d06_t17_a_session_that_nobody_uses_makes_room_for_another() {
 #[tokio::test]
 async fn d06_t17_sessions_that_nobody_ends_stay_below_the_cap() {
     // The rows open 10⁶ sessions; here 2,000 against a cap of 100, unless TSUGI_TEST_LONG is set.
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.sessions = 100;
     let subject = Subject::with(config).await;
     let kept = open_session(&subject.client, "2025-06-18", &[]).await;
@@ -76,9 +76,9 @@ async fn t17_an_initialize_that_fails_leaves_no_session() {
 
 #[tokio::test]
 async fn t17_one_caller_cannot_take_the_sessions_of_all() {
-    let (ann, key_of_ann) = Key::generate("ann");
-    let (bob, key_of_bob) = Key::generate("bob");
-    let mut config = Config { keys: vec![key_of_ann, key_of_bob], ..Config::on_free_port() };
+    let (ann, key_of_ann) = ApiKey::generate("ann");
+    let (bob, key_of_bob) = ApiKey::generate("bob");
+    let mut config = GatewayConfig { keys: vec![key_of_ann, key_of_bob], ..GatewayConfig::on_free_port() };
     config.limits.sessions_per_caller = 5;
     let subject = Subject::with(config).await;
     let hello = initialize("2025-06-18").to_string();
@@ -114,9 +114,9 @@ async fn t06_session_ids_cannot_be_guessed() {
 
 #[tokio::test]
 async fn t06_a_session_of_another_does_not_exist() {
-    let (ann, key_of_ann) = Key::generate("ann");
-    let (bob, key_of_bob) = Key::generate("bob");
-    let config = Config { keys: vec![key_of_ann, key_of_bob], ..Config::on_free_port() };
+    let (ann, key_of_ann) = ApiKey::generate("ann");
+    let (bob, key_of_bob) = ApiKey::generate("bob");
+    let config = GatewayConfig { keys: vec![key_of_ann, key_of_bob], ..GatewayConfig::on_free_port() };
     let subject = Subject::with(config).await;
     let (ann, bob) = (("X-Api-Key", ann.as_str()), ("X-Api-Key", bob.as_str()));
     let id = open_session(&subject.client, "2025-11-25", &[ann]).await;
@@ -144,7 +144,7 @@ async fn t06_a_session_of_another_does_not_exist() {
 
 #[tokio::test]
 async fn d05_streams_of_every_kind_share_one_cap_and_room_comes_back() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.streams = 7;
     let subject = Subject::with(config).await;
     let session = open_session(&subject.client, "2025-11-25", &[]).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_gateway::Handle;
+use tsugi_gateway::GatewayHandle;
 
 use super::upstream::Upstream;
 use super::{Subject, Verdict, ensure, scaled, tool_call};
@@ -58,7 +58,7 @@ async fn drain_under_load(size: usize) -> usize {
     answered
 }
 
-async fn drain(handle: Arc<Handle>) -> usize {
+async fn drain(handle: Arc<GatewayHandle>) -> usize {
     handle.drain(Duration::from_secs(30)).await
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tsugi_protocol::answer::{Answer, Call, Event, InputRequired, Outcome, Reply, Source};
-use tsugi_protocol::json::Object;
+use tsugi_protocol::answer::{Answer, Call, InputRequired, Outcome, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
 
 use crate::world::*;
@@ -144,7 +144,7 @@ impl Upstream {
         Reply::from_future(async move {
             wait.await;
             guard.finish();
-            Outcome::complete(Object::from(text(&said)))
+            Outcome::complete(JsonObject::from(text(&said)))
         })
     }
 }
@@ -176,12 +176,12 @@ impl Drop for Guard {
 
 /// Says one thing, then nothing for ever.
 struct Hanging {
-    first: Option<Event>,
+    first: Option<ReplyEvent>,
     _guard: Guard,
 }
 
-impl Source for Hanging {
-    fn poll_event(mut self: std::pin::Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for Hanging {
+    fn poll_event(mut self: std::pin::Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<ReplyEvent> {
         self.first.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -195,8 +195,8 @@ struct Flood {
     _guard: Guard,
 }
 
-impl Source for Flood {
-    fn poll_event(self: std::pin::Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Event> {
+impl ReplySource for Flood {
+    fn poll_event(self: std::pin::Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<ReplyEvent> {
         self.upstream.0.notes.fetch_add(1, Ordering::SeqCst);
         let message = "x".repeat(NOTE);
         let params = json!({"progressToken": "p1", "progress": 1, "message": message});

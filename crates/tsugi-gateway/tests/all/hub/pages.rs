@@ -34,7 +34,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
 
 #[tokio::test]
 async fn a_long_list_comes_in_pages_with_every_entry_once() {
-    let world = World::of(&["a", "b"], Config::on_free_port(), paging()).await;
+    let world = World::of(&["a", "b"], GatewayConfig::on_free_port(), paging()).await;
     let pages = walk(async |params| world.ask("tools/list", params).await).await;
     let expected =
         [vec!["a__echo", "a__only_a", "a__fail"], vec!["a__ask", "b__echo", "b__only_b"], vec!["b__fail", "b__ask"]];
@@ -48,7 +48,7 @@ async fn a_long_list_comes_in_pages_with_every_entry_once() {
 
 #[tokio::test]
 async fn a_legacy_client_follows_the_same_cursors() {
-    let world = World::of(&["a", "b"], Config::on_free_port(), paging()).await;
+    let world = World::of(&["a", "b"], GatewayConfig::on_free_port(), paging()).await;
     for (path, expected) in [("/mcp", 8), ("/servers/a/mcp", 4)] {
         let session = world.legacy(path).await;
         let pages = walk(async |params| session.post("tools/list", params).await.json()).await;
@@ -59,7 +59,7 @@ async fn a_legacy_client_follows_the_same_cursors() {
 
 #[tokio::test]
 async fn a_cursor_is_good_while_its_entry_is_there_and_refused_clearly_when_it_is_gone() {
-    let world = World::of(&["a", "b"], Config::on_free_port(), paging()).await;
+    let world = World::of(&["a", "b"], GatewayConfig::on_free_port(), paging()).await;
     let first = world.ask("tools/list", json!({})).await;
     let second = json!({"cursor": first["result"]["nextCursor"]});
     world.manager.remove("b").await;
@@ -74,9 +74,9 @@ async fn a_cursor_is_good_while_its_entry_is_there_and_refused_clearly_when_it_i
 
 #[tokio::test]
 async fn pages_hold_what_the_caller_may_see_and_nothing_else() {
-    let (secret, key) = Key::generate("ann");
-    let permit = Permit::new(&["*/*"], &["*/fail", "b/echo"]).unwrap();
-    let config = Config { keys: vec![key.with_permit(permit)], ..Config::on_free_port() };
+    let (secret, key) = ApiKey::generate("ann");
+    let permit = AccessPermit::new(&["*/*"], &["*/fail", "b/echo"]).unwrap();
+    let config = GatewayConfig { keys: vec![key.with_permit(permit)], ..GatewayConfig::on_free_port() };
     let world = World::of(&["a", "b"], config, paging()).await;
     let send = async |path: &str, params: Value| {
         let message = modern(json!(1), "tools/list", params);
@@ -105,15 +105,15 @@ impl tsugi_protocol::answer::Answer for Aging {
             }
             _ => json!({}),
         };
-        let body = tsugi_protocol::json::Object::from(result);
+        let body = tsugi_protocol::json::JsonObject::from(result);
         tsugi_protocol::answer::Reply::ready(tsugi_protocol::answer::Outcome::complete(body))
     }
 }
 
 #[tokio::test]
 async fn a_list_that_has_grown_stale_is_fetched_again_when_a_client_looks_at_all_of_them() {
-    let world = World::of(&[], Config::on_free_port(), HubConfig::default()).await;
-    world.manager.register(ServerConfig::new("aging", Target::InProcess(Arc::new(Aging::default())))).unwrap();
+    let world = World::of(&[], GatewayConfig::on_free_port(), HubConfig::default()).await;
+    world.manager.register(ServerConfig::new("aging", ConnectTarget::InProcess(Arc::new(Aging::default())))).unwrap();
     until(async || world.tool_names().await.len() == 1).await;
     let first = world.tool_names().await;
     until(async || world.tool_names().await != first).await;

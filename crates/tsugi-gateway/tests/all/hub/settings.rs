@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-fn shaped(name: &str, shape: Shape) -> HubConfig {
+fn shaped(name: &str, shape: ServerPresentation) -> HubConfig {
     HubConfig { shapes: [(name.to_owned(), shape)].into(), ..HubConfig::default() }
 }
 
 #[tokio::test]
 async fn a_server_can_be_named_in_another_way_than_the_others() {
-    let hub = shaped("a", Shape::default().named(Naming::Bare));
-    let world = World::of(&["a", "b"], Config::on_free_port(), hub).await;
+    let hub = shaped("a", ServerPresentation::default().named(ToolNaming::Bare));
+    let world = World::of(&["a", "b"], GatewayConfig::on_free_port(), hub).await;
     let names = world.tool_names().await;
     assert_eq!(names[..2], ["echo", "only_a"], "{names:?}");
     assert_eq!(names[4..6], ["b__echo", "b__only_b"], "{names:?}");
@@ -23,7 +23,9 @@ async fn a_server_can_be_named_in_another_way_than_the_others() {
 
 #[tokio::test]
 async fn the_instructions_of_a_silent_server_reach_nobody() {
-    let world = World::of(&["a", "b"], Config::on_free_port(), shaped("a", Shape::default().silent())).await;
+    let world =
+        World::of(&["a", "b"], GatewayConfig::on_free_port(), shaped("a", ServerPresentation::default().silent()))
+            .await;
     let discover = modern(json!(1), "server/discover", json!({}));
     for (path, expected) in
         [("/mcp", json!("b: I am b")), ("/servers/a/mcp", Value::Null), ("/servers/b/mcp", json!("I am b"))]
@@ -42,7 +44,7 @@ async fn the_instructions_of_a_silent_server_reach_nobody() {
 
 #[tokio::test]
 async fn a_batch_has_as_many_calls_as_the_limits_say_and_so_says_the_document() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.batch = 2;
     let world = World::of(&["a"], config, HubConfig::default()).await;
     let batch = |count: usize| json!({"calls": vec![json!({"toolName": "echo"}); count]});
@@ -69,13 +71,13 @@ async fn as_many_calls_of_a_batch_run_at_once_as_the_limits_say() {
                 tokio::task::yield_now().await;
             }
             counts.0.fetch_sub(1, Ordering::SeqCst);
-            Outcome::complete(tsugi_protocol::json::Object::from(text("done")))
+            Outcome::complete(tsugi_protocol::json::JsonObject::from(text("done")))
         })
     });
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.parallel = 2;
     let world = World::of(&[], config, HubConfig::default()).await;
-    let server = world.manager.register(ServerConfig::new("a", Target::InProcess(slow))).unwrap();
+    let server = world.manager.register(ServerConfig::new("a", ConnectTarget::InProcess(slow))).unwrap();
     server.ready(std::time::Duration::from_secs(60)).await.unwrap();
     let calls = vec![json!({"server": "a", "toolName": "echo"}); 6];
     let results = world.post("/mcp/batch", json!({"calls": calls})).await.json();
@@ -86,7 +88,7 @@ async fn as_many_calls_of_a_batch_run_at_once_as_the_limits_say() {
 #[tokio::test]
 async fn numbers_that_are_switched_off_are_nowhere() {
     for (metrics, status) in [(true, 200), (false, 404)] {
-        let config = Config { metrics, ..Config::on_free_port() };
+        let config = GatewayConfig { metrics, ..GatewayConfig::on_free_port() };
         let world = World::of(&["a"], config, HubConfig::default()).await;
         assert_eq!(world.get("/metrics").await.status, status, "metrics: {metrics}");
         assert_eq!(world.get("/healthz").await.status, 200);
@@ -111,9 +113,9 @@ fn named_tools(names: &'static [&'static str], capabilities: Value) -> Arc<dyn A
 }
 
 async fn world_of(servers: Vec<(&str, Arc<dyn Answer>)>, hub: HubConfig) -> World {
-    let world = World::of(&[], Config::on_free_port(), hub).await;
+    let world = World::of(&[], GatewayConfig::on_free_port(), hub).await;
     for (name, answer) in servers {
-        let server = world.manager.register(ServerConfig::new(name, Target::InProcess(answer))).unwrap();
+        let server = world.manager.register(ServerConfig::new(name, ConnectTarget::InProcess(answer))).unwrap();
         server.ready(std::time::Duration::from_secs(60)).await.unwrap();
     }
     world
@@ -121,7 +123,7 @@ async fn world_of(servers: Vec<(&str, Arc<dyn Answer>)>, hub: HubConfig) -> Worl
 
 #[tokio::test]
 async fn rest_runs_the_tool_that_it_lists_under_a_name_although_another_one_owns_that_name() {
-    let shape = Shape::default().rename("remove", "archive").rename("archive", "store");
+    let shape = ServerPresentation::default().rename("remove", "archive").rename("archive", "store");
     let tools = named_tools(&["archive", "remove"], json!({"tools": {}}));
     let world = world_of(vec![("a", tools)], shaped("a", shape)).await;
     for (name, own) in [("archive", "remove"), ("store", "archive"), ("remove", "remove")] {
@@ -137,7 +139,7 @@ async fn rest_runs_the_tool_that_it_lists_under_a_name_although_another_one_owns
 #[tokio::test]
 async fn a_tool_whose_new_name_is_taken_keeps_its_own_and_the_status_says_so() {
     let tools = named_tools(&["find", "search", "search"], json!({"tools": {}}));
-    let world = world_of(vec![("a", tools)], shaped("a", Shape::default().rename("find", "search"))).await;
+    let world = world_of(vec![("a", tools)], shaped("a", ServerPresentation::default().rename("find", "search"))).await;
     assert_eq!(world.tool_names().await, ["a__find", "a__search"]);
     for name in ["find", "search"] {
         let called = world.ask("tools/call", json!({"name": format!("a__{name}")})).await;
@@ -150,10 +152,10 @@ async fn a_tool_whose_new_name_is_taken_keeps_its_own_and_the_status_says_so() {
 
 #[tokio::test]
 async fn a_key_that_may_use_nothing_of_a_silent_server_does_not_learn_who_it_is() {
-    let (secret, key) = Key::generate("only-b");
-    let key = key.with_permit(Permit::new(&["b/*"], &[]).unwrap());
-    let config = Config { keys: vec![key], ..Config::on_free_port() };
-    let world = World::of(&["a", "b"], config, shaped("a", Shape::default().silent())).await;
+    let (secret, key) = ApiKey::generate("only-b");
+    let key = key.with_permit(AccessPermit::new(&["b/*"], &[]).unwrap());
+    let config = GatewayConfig { keys: vec![key], ..GatewayConfig::on_free_port() };
+    let world = World::of(&["a", "b"], config, shaped("a", ServerPresentation::default().silent())).await;
     for method in ["server/discover", "tools/list"] {
         let message = modern(json!(1), method, json!({}));
         let mut headers = modern_headers(&message);
@@ -171,7 +173,7 @@ async fn what_one_server_offers_beyond_the_protocol_is_not_promised_for_several(
     let capabilities = async || world.ask("server/discover", json!({})).await["result"]["capabilities"].clone();
     let alone = capabilities().await;
     assert_eq!((&alone["experimental"], &alone["extensions"]), (&json!({"x": {}}), &json!({"e/f": {}})));
-    let other = world.manager.register(ServerConfig::new("b", Target::InProcess(marked("b")))).unwrap();
+    let other = world.manager.register(ServerConfig::new("b", ConnectTarget::InProcess(marked("b")))).unwrap();
     other.ready(std::time::Duration::from_secs(60)).await.unwrap();
     let mut both = capabilities().await;
     while both["resources"]["subscribe"].is_null() {
@@ -189,7 +191,7 @@ async fn a_legacy_client_hears_of_every_list_of_a_server_that_comes_later() {
     let request = world.client.request("GET", "/mcp", &[("Accept", "text/event-stream"), ("Mcp-Session-Id", id)], "");
     let mut stream = Exchange::send(world.client.0, &request).await;
     stream.read_until("200 OK").await;
-    let later = world.manager.register(ServerConfig::new("b", Target::InProcess(marked("b")))).unwrap();
+    let later = world.manager.register(ServerConfig::new("b", ConnectTarget::InProcess(marked("b")))).unwrap();
     later.ready(std::time::Duration::from_secs(60)).await.unwrap();
     let mut heard = String::new();
     for list in ["tools", "prompts", "resources"] {
@@ -202,22 +204,22 @@ async fn a_legacy_client_hears_of_every_list_of_a_server_that_comes_later() {
 
 #[tokio::test]
 async fn a_lazy_server_that_nobody_knows_is_started_once_to_see_what_it_has_and_rests_again() {
-    let manager = Manager::new(Options::default());
+    let manager = Manager::new(ManagerOptions::default());
     let lazy = ServerConfig {
-        start: tsugi_client::Start::Lazy,
-        ..ServerConfig::new("late", Target::InProcess(marked("late")))
+        start: tsugi_client::StartPolicy::Lazy,
+        ..ServerConfig::new("late", ConnectTarget::InProcess(marked("late")))
     };
     let server = manager.register(lazy).unwrap();
-    let config = Config::on_free_port();
-    let hub = HubConfig { naming: Naming::Bare, ..HubConfig::default() };
-    let hub = Hub::new(manager.clone(), hub, Arc::new(Guard::new(&config)));
+    let config = GatewayConfig::on_free_port();
+    let hub = HubConfig { naming: ToolNaming::Bare, ..HubConfig::default() };
+    let hub = Hub::new(manager.clone(), hub, Arc::new(AccessGuard::new(&config)));
     let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
     let world = World { client: Client::of(&handle), handle, manager };
     assert_eq!(world.tool_names().await[..2], ["echo", "only_late"], "the first list has them");
-    until(|| server.status().state == State::Disconnected).await;
+    until(|| server.status().state == ConnectionState::Disconnected).await;
     let called = world.ask("tools/call", json!({"name": "echo", "arguments": {}})).await;
     assert_eq!(called["result"]["content"][0]["text"], r#"{"by":"late","got":{}}"#);
-    assert_eq!(server.status().state, State::Connected, "a call starts it again");
+    assert_eq!(server.status().state, ConnectionState::Connected, "a call starts it again");
 }
 
 #[tokio::test]

@@ -20,8 +20,8 @@ fn modest() -> Arc<dyn Answer> {
 
 #[tokio::test]
 async fn a_server_that_does_not_promise_subscriptions_is_asked_and_its_answer_passed_on() {
-    let world = World::of(&[], Config::on_free_port(), HubConfig::default()).await;
-    let server = world.manager.register(ServerConfig::new("modest", Target::InProcess(modest()))).unwrap();
+    let world = World::of(&[], GatewayConfig::on_free_port(), HubConfig::default()).await;
+    let server = world.manager.register(ServerConfig::new("modest", ConnectTarget::InProcess(modest()))).unwrap();
     server.ready(std::time::Duration::from_secs(60)).await.unwrap();
     for path in ["/servers/modest/mcp", "/mcp"] {
         let session = world.legacy(path).await;
@@ -42,8 +42,8 @@ async fn no_server_hears_that_one_of_its_watchers_is_gone() {
         }
         modest.answer(call)
     });
-    let world = World::of(&[], Config::on_free_port(), HubConfig::default()).await;
-    let server = world.manager.register(ServerConfig::new("modest", Target::InProcess(server))).unwrap();
+    let world = World::of(&[], GatewayConfig::on_free_port(), HubConfig::default()).await;
+    let server = world.manager.register(ServerConfig::new("modest", ConnectTarget::InProcess(server))).unwrap();
     server.ready(std::time::Duration::from_secs(60)).await.unwrap();
     let (ann, bob) = (world.legacy("/mcp").await, world.legacy("/servers/modest/mcp").await);
     for session in [&ann, &bob] {
@@ -78,7 +78,7 @@ async fn a_resource_whose_server_comes_later_is_watched_from_then_on() {
     let mut stream = world.client.open_modern("/mcp", &listen).await;
     let acknowledged = stream.read_until("a://own\"]").await;
     assert!(!acknowledged.contains("c://own"), "nobody has it yet: {acknowledged}");
-    world.manager.register(ServerConfig::new("c", Target::InProcess(talkative("c")))).unwrap();
+    world.manager.register(ServerConfig::new("c", ConnectTarget::InProcess(talkative("c")))).unwrap();
     stream.read_until("notifications/resources/updated").await;
     stream.read_until("c://own").await;
 }
@@ -86,16 +86,16 @@ async fn a_resource_whose_server_comes_later_is_watched_from_then_on() {
 #[tokio::test]
 async fn what_is_acknowledged_waits_for_servers_that_have_not_told_their_lists() {
     let hub = HubConfig { settle: std::time::Duration::from_secs(60), ..HubConfig::default() };
-    let world = World::of(&["a", "b"], Config::on_free_port(), hub).await;
+    let world = World::of(&["a", "b"], GatewayConfig::on_free_port(), hub).await;
     let (told, is_told) = tokio::sync::watch::channel(false);
     let slow = script(move |call| {
         let mut is_told = is_told.clone();
-        Reply::from_late(async move {
+        Reply::from_pending_reply(async move {
             let _ = is_told.wait_for(|is_told| *is_told).await;
             answer("c", &call)
         })
     });
-    world.manager.register(ServerConfig::new("c", Target::InProcess(slow))).unwrap();
+    world.manager.register(ServerConfig::new("c", ConnectTarget::InProcess(slow))).unwrap();
     let filter = json!({"resourceSubscriptions": ["c://own"]});
     let listen = modern(json!("s"), "subscriptions/listen", json!({"notifications": filter}));
     let mut stream = world.client.open_modern("/mcp", &listen).await;

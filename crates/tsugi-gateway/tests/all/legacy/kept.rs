@@ -17,7 +17,7 @@ fn before(place: &str) -> String {
 
 #[tokio::test]
 async fn of_finished_streams_so_much_is_kept_as_the_limits_say_and_the_oldest_go_first() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.replays = 8 * 3000;
     let handle = serve_with(config, server()).await;
     let session = Session::open(&handle, "2025-11-25").await;
@@ -61,7 +61,7 @@ async fn a_client_that_comes_back_to_its_changes_is_told_of_what_it_watches() {
 
 #[tokio::test]
 async fn a_question_that_nobody_answered_in_time_is_withdrawn() {
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.answer_timeout = Duration::from_millis(100);
     let handle = serve_with(config, server()).await;
     let session = Session::open(&handle, "2025-11-25").await;
@@ -96,7 +96,7 @@ async fn leave_a_call(session: &Session) -> String {
 async fn calls_that_never_end_and_whose_client_is_gone_are_bounded_and_the_oldest_go_first() {
     let drops = Drops::default();
     let guarded = drops.clone();
-    let mut config = Config::on_free_port();
+    let mut config = GatewayConfig::on_free_port();
     config.limits.patience = Duration::ZERO;
     let server = script(move |call| match call.method {
         Method::ToolsCall => Reply::from_source(Events(VecDeque::new(), Some(guarded.guard()))),

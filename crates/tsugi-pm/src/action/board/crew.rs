@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::desk::Desk;
-use super::super::{Action, Effect};
+use super::super::action_context::ActionContext;
+use super::super::{Action, ActionEffect};
 use crate::domain::claim::Claim;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ClaimId, ProjectId, SessionId, TaskId};
 use crate::domain::limit;
 use crate::domain::project::Project;
-use crate::domain::session::{Session, SessionState};
+use crate::domain::session::{AgentSession, SessionState};
 use crate::domain::time::Moment;
 
 /// Sessions that are listed.
@@ -27,7 +27,7 @@ pub struct GetCrew {
 
 /// A task in somebody's hands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Hold {
+pub struct CrewHold {
     /// The claim.
     pub id: ClaimId,
     /// The task.
@@ -56,7 +56,7 @@ pub struct Hold {
 
 /// Somebody at work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Member {
+pub struct CrewMember {
     /// The session.
     pub session_id: SessionId,
     /// Whose it is.
@@ -74,37 +74,37 @@ pub struct Member {
     /// When it was last heard.
     pub last_activity_at: Moment,
     /// What it holds.
-    pub holds: Vec<Hold>,
+    pub holds: Vec<CrewHold>,
 }
 
 /// Who is at work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Crew {
+pub struct CrewView {
     /// Holders first, then who was heard last.
-    pub members: Vec<Member>,
+    pub members: Vec<CrewMember>,
 }
 
 impl Action for GetCrew {
     const NAME: &'static str = "get_crew";
-    const EFFECT: Effect = Effect::Read;
-    type Output = Crew;
+    const EFFECT: ActionEffect = ActionEffect::Read;
+    type ErasedOutput = CrewView;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Crew, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CrewView, PmFault> {
         let (project, _) = desk.board_of(&self.project_id)?;
         let sessions = desk.tx.board_sessions(&self.project_id, SESSIONS)?;
         let members = sessions.into_iter().map(|session| desk.at_work(session, &project));
-        Ok(Crew { members: members.collect::<Result<_, _>>()? })
+        Ok(CrewView { members: members.collect::<Result<_, _>>()? })
     }
 }
 
-impl Desk<'_, '_> {
-    fn at_work(&mut self, session: Session, project: &Project) -> Result<Member, Fault> {
+impl ActionContext<'_, '_> {
+    fn at_work(&mut self, session: AgentSession, project: &Project) -> Result<CrewMember, PmFault> {
         let held = self.tx.claim_of_session(&session.id)?;
         // What it does in projects that the caller does not see stays there.
         let here = held.into_iter().filter(|claim| claim.project_id == project.id);
         let holds = here.map(|claim| self.hold(claim, project)).collect::<Result<_, _>>()?;
         let is_here = session.project_id.as_ref() == Some(&project.id);
-        Ok(Member {
+        Ok(CrewMember {
             project: is_here.then(|| project.key.clone()),
             session_id: session.id,
             agent_id: session.agent_id,
@@ -117,9 +117,9 @@ impl Desk<'_, '_> {
         })
     }
 
-    fn hold(&mut self, claim: Claim, project: &Project) -> Result<Hold, Fault> {
+    fn hold(&mut self, claim: Claim, project: &Project) -> Result<CrewHold, PmFault> {
         let task = self.tx.task_get(&claim.task_id.clone().into())?;
-        Ok(Hold {
+        Ok(CrewHold {
             id: claim.id,
             task_id: task.id,
             reference: task.reference,

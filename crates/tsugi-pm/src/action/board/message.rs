@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::context::{AddContext, Added};
-use super::super::desk::Desk;
-use super::super::{Action, Effect};
+use super::super::action_context::ActionContext;
+use super::super::context::{AddContext, AddedContext};
+use super::super::{Action, ActionEffect};
 use crate::domain::context::ContextType;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ProjectId, TaskRef};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
@@ -29,14 +29,14 @@ pub struct SendMessage {
 
 impl Action for SendMessage {
     const NAME: &'static str = "send_message";
-    const EFFECT: Effect = Effect::Write;
-    type Output = Added;
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = AddedContext;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Added, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AddedContext, PmFault> {
         limit::chars("text", &self.text, 1, 2000)?;
         let sender = desk.agent()?;
         desk.board_of(&self.project_id)?;
@@ -61,12 +61,12 @@ impl Action for SendMessage {
 
 impl SendMessage {
     /// Only somebody who works here hears it: agents elsewhere are none of this project's business.
-    fn check_reader(&self, desk: &mut Desk<'_, '_>) -> Result<(), Fault> {
+    fn check_reader(&self, desk: &mut ActionContext<'_, '_>) -> Result<(), PmFault> {
         let is_member = desk.tx.membership_find(&self.project_id, &self.agent_id)?.is_some();
         let holds = desk.tx.claim_of_agent(&self.agent_id)?;
         if is_member || holds.iter().any(|claim| claim.project_id == self.project_id) {
             return Ok(());
         }
-        Err(Fault::not_found("agent", &self.agent_id).hint("only agents of this project can be told something in it"))
+        Err(PmFault::not_found("agent", &self.agent_id).hint("only agents of this project can be told something in it"))
     }
 }

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::desk::Desk;
-use super::super::{Action, Effect};
-use super::{Card, Prerequisite};
-use crate::domain::fault::Fault;
+use super::super::action_context::ActionContext;
+use super::super::{Action, ActionEffect};
+use super::{CardPrerequisite, TaskCard};
+use crate::domain::fault::PmFault;
 use crate::domain::handoff::{Handoff, HandoffKind};
 use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::policy::WorkerCreate;
-use crate::domain::session::Session;
+use crate::domain::session::AgentSession;
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::time::Moment;
-use crate::store::tx::{BoardFilter, Waiting};
+use crate::store::tx::{BoardFilter, WaitingTask};
 
 /// How many of each kind are listed; all are counted.
 const LISTED: i64 = 50;
@@ -31,23 +31,23 @@ pub struct GetNeeds {
 /// One thing that waits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Need {
+pub enum AttentionNeed {
     /// Finished work wants to be judged.
     Review {
         /// The task.
-        task: Card,
+        task: TaskCard,
     },
     /// Something outside is in the way.
     Blocked {
         /// The task, with the reason.
-        task: Card,
+        task: TaskCard,
     },
     /// Nobody has taken a handoff.
     Handoff {
         /// Which one.
         id: HandoffId,
         /// Its task.
-        task: Card,
+        task: TaskCard,
         /// From whom.
         from_agent_id: AgentId,
         /// To whom; whoever comes when unset.
@@ -64,14 +64,14 @@ pub enum Need {
     /// A prerequisite was cancelled, so the task would wait for ever.
     Cancelled {
         /// The task that waits.
-        task: Card,
+        task: TaskCard,
         /// What it waits for in vain.
-        prerequisites: Vec<Prerequisite>,
+        prerequisites: Vec<CardPrerequisite>,
     },
     /// A worker found something to do; a manager's word makes it work.
     Approval {
         /// The task.
-        task: Card,
+        task: TaskCard,
     },
     /// An agent vanished and did not come back.
     Expired {
@@ -84,45 +84,45 @@ pub enum Need {
         /// When it was last heard.
         last_activity_at: Moment,
         /// What it had in hand.
-        tasks: Vec<Card>,
+        tasks: Vec<TaskCard>,
     },
 }
 
 /// What waits, most urgent kind first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Needs {
+pub struct NeedList {
     /// The things.
-    pub needs: Vec<Need>,
+    pub needs: Vec<AttentionNeed>,
     /// How many there are, listed or not.
     pub total: i64,
 }
 
 impl Action for GetNeeds {
     const NAME: &'static str = "get_needs";
-    const EFFECT: Effect = Effect::ReadAfterSweep;
-    type Output = Needs;
+    const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
+    type ErasedOutput = NeedList;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Needs, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<NeedList, PmFault> {
         let (project, _) = desk.board_of(&self.project_id)?;
         let (reviews, reviews_left) = desk.standing_in(&self.project_id, TaskStatus::Review)?;
         let (blocked, blocked_left) = desk.standing_in(&self.project_id, TaskStatus::Blocked)?;
-        let mut needs: Vec<Need> = reviews.into_iter().map(|task| Need::Review { task }).collect();
-        needs.extend(blocked.into_iter().map(|task| Need::Blocked { task }));
+        let mut needs: Vec<AttentionNeed> = reviews.into_iter().map(|task| AttentionNeed::Review { task }).collect();
+        needs.extend(blocked.into_iter().map(|task| AttentionNeed::Blocked { task }));
         needs.extend(desk.handoffs_waiting(&self.project_id)?);
         needs.extend(desk.behind_cancelled(&self.project_id)?);
         if project.policy.worker_create == WorkerCreate::Triage {
             let found = desk.tx.board_triage(&self.project_id, LISTED)?;
-            needs.extend(desk.cards(&found)?.into_iter().map(|task| Need::Approval { task }));
+            needs.extend(desk.cards(&found)?.into_iter().map(|task| AttentionNeed::Approval { task }));
         }
         needs.extend(desk.not_come_back(&self.project_id)?);
         let total = needs.len() as i64 + reviews_left + blocked_left;
-        Ok(Needs { needs, total })
+        Ok(NeedList { needs, total })
     }
 }
 
-impl Desk<'_, '_> {
+impl ActionContext<'_, '_> {
     /// The tasks of a status, and how many more there are than are listed.
-    fn standing_in(&mut self, project: &ProjectId, status: TaskStatus) -> Result<(Vec<Card>, i64), Fault> {
+    fn standing_in(&mut self, project: &ProjectId, status: TaskStatus) -> Result<(Vec<TaskCard>, i64), PmFault> {
         let filter = BoardFilter {
             project: project.clone(),
             assignee: None,
@@ -139,15 +139,15 @@ impl Desk<'_, '_> {
         Ok((self.cards(&found)?, (all - found.len() as i64).max(0)))
     }
 
-    fn handoffs_waiting(&mut self, project: &ProjectId) -> Result<Vec<Need>, Fault> {
+    fn handoffs_waiting(&mut self, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
         let mut pending = self.tx.handoff_of_project(project)?;
         pending.sort_by_key(|handoff| handoff.created_at);
         pending.truncate(LISTED as usize);
         pending.into_iter().map(|handoff| self.handoff_waiting(handoff)).collect()
     }
 
-    fn handoff_waiting(&mut self, handoff: Handoff) -> Result<Need, Fault> {
-        Ok(Need::Handoff {
+    fn handoff_waiting(&mut self, handoff: Handoff) -> Result<AttentionNeed, PmFault> {
+        Ok(AttentionNeed::Handoff {
             task: self.card_of(&handoff.task_id.into())?,
             id: handoff.id,
             from_agent_id: handoff.from_agent_id,
@@ -159,27 +159,27 @@ impl Desk<'_, '_> {
         })
     }
 
-    fn behind_cancelled(&mut self, project: &ProjectId) -> Result<Vec<Need>, Fault> {
+    fn behind_cancelled(&mut self, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
         let edges = self.tx.board_behind_cancelled(project, LISTED)?;
         edges
             .chunk_by(|one, other| one.task == other.task)
-            .map(|edges: &[Waiting]| {
-                let prerequisites = edges.iter().map(Prerequisite::from).collect();
-                Ok(Need::Cancelled { task: self.card_of(&edges[0].task.clone().into())?, prerequisites })
+            .map(|edges: &[WaitingTask]| {
+                let prerequisites = edges.iter().map(CardPrerequisite::from).collect();
+                Ok(AttentionNeed::Cancelled { task: self.card_of(&edges[0].task.clone().into())?, prerequisites })
             })
             .collect()
     }
 
-    fn not_come_back(&mut self, project: &ProjectId) -> Result<Vec<Need>, Fault> {
+    fn not_come_back(&mut self, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
         let since = self.tx.now.plus_seconds(-NEWS_S);
         let gone = self.tx.board_expired(project, since, LISTED)?;
         gone.into_iter().map(|session| self.gone(session)).collect()
     }
 
-    fn gone(&mut self, session: Session) -> Result<Need, Fault> {
+    fn gone(&mut self, session: AgentSession) -> Result<AttentionNeed, PmFault> {
         let lost = self.tx.board_lost_by(&session.id)?;
         let tasks = lost.into_iter().map(|claim| self.card_of(&claim.task_id.into())).collect::<Result<_, _>>()?;
-        Ok(Need::Expired {
+        Ok(AttentionNeed::Expired {
             session_id: session.id,
             agent_id: session.agent_id,
             client_name: session.client_name,
@@ -189,9 +189,9 @@ impl Desk<'_, '_> {
     }
 
     /// One task as a card.
-    pub(super) fn card_of(&mut self, task: &TaskRef) -> Result<Card, Fault> {
+    pub(super) fn card_of(&mut self, task: &TaskRef) -> Result<TaskCard, PmFault> {
         let task: Task = self.tx.task_get(task)?;
         let mut cards = self.cards(std::slice::from_ref(&task))?;
-        cards.pop().ok_or_else(|| Fault::not_found("task", task.id))
+        cards.pop().ok_or_else(|| PmFault::not_found("task", task.id))
     }
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::super::Pm;
-use super::super::health::{self, Health};
-use crate::domain::fault::Fault;
+use super::super::health::{self, HealthReport};
+use crate::domain::fault::PmFault;
 use crate::domain::time::Moment;
 use crate::store::migrate;
 use crate::store::tx::Tx;
@@ -14,7 +14,7 @@ const PROCESSES: i64 = 50;
 
 /// A process that works on the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Process {
+pub struct DatabaseProcess {
     /// The machine it runs on.
     pub host: String,
     /// Its number there.
@@ -27,16 +27,16 @@ pub struct Process {
 
 /// How the database does. Nothing is changed by looking, and nothing is asked that takes long.
 #[derive(Clone, Debug, Serialize)]
-pub struct State {
+pub struct BoardState {
     /// What was counted. Complaints of the engine are not among it: asking for them reads the whole database.
     #[serde(flatten)]
-    pub health: Health,
+    pub health: HealthReport,
     /// The time by which all this is told.
     pub now: Moment,
     /// The lease that ran out first and was not ended yet.
     pub oldest_unswept_lease: Option<Moment>,
     /// The processes that host sessions.
-    pub processes: Vec<Process>,
+    pub processes: Vec<DatabaseProcess>,
     /// Notices that nobody was shown yet.
     pub notices_unheard: i64,
     /// For how many agents those are.
@@ -49,23 +49,23 @@ pub struct State {
 
 impl Pm {
     /// Looks at how the database does.
-    pub async fn state(&self) -> Result<State, Fault> {
+    pub async fn state(&self) -> Result<BoardState, PmFault> {
         let (bytes, log_bytes) = self.store().size().await?;
         let state = self.store().read(look).await?;
-        let health = Health { bytes, log_bytes, schema_known: migrate::KNOWN as i64, ..state.health };
-        Ok(State { health, ..state })
+        let health = HealthReport { bytes, log_bytes, schema_known: migrate::KNOWN as i64, ..state.health };
+        Ok(BoardState { health, ..state })
     }
 }
 
-fn look(tx: &mut Tx<'_>) -> Result<State, Fault> {
+fn look(tx: &mut Tx<'_>) -> Result<BoardState, PmFault> {
     let (notices_unheard, notices_for) = tx.board_notices()?;
-    let processes = tx.board_processes(PROCESSES)?.into_iter().map(|one| Process {
+    let processes = tx.board_processes(PROCESSES)?.into_iter().map(|one| DatabaseProcess {
         host: one.host,
         pid: one.pid,
         heartbeat_at: one.heartbeat_at,
         sessions: one.sessions,
     });
-    Ok(State {
+    Ok(BoardState {
         processes: processes.collect(),
         health: health::counted(tx)?,
         now: tx.now,

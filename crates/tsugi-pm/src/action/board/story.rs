@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::cut::HandoffView;
-use super::super::desk::Desk;
-use super::super::{Action, Effect};
-use super::Card;
+use super::super::action_context::ActionContext;
+use super::super::truncate::HandoffView;
+use super::super::{Action, ActionEffect};
+use super::TaskCard;
 use crate::domain::claim::{Claim, ClaimState};
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ClaimId, SessionId, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::domain::time::Moment;
@@ -32,7 +32,7 @@ pub struct GetStory {
 
 /// A hold, over or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PastHold {
+pub struct PastClaim {
     /// The claim.
     pub id: ClaimId,
     /// Whose it was.
@@ -55,7 +55,7 @@ pub struct PastHold {
     pub end_reason: Option<String>,
 }
 
-impl From<Claim> for PastHold {
+impl From<Claim> for PastClaim {
     fn from(claim: Claim) -> Self {
         Self {
             id: claim.id,
@@ -74,43 +74,43 @@ impl From<Claim> for PastHold {
 
 /// A task and what surrounds it, as a graph.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Graph {
+pub struct DependencyGraph {
     /// The tasks, the one it is about among them.
-    pub tasks: Vec<Card>,
+    pub tasks: Vec<TaskCard>,
     /// Which waits for which: the ids of the one that waits and of its prerequisite.
     pub edges: Vec<(TaskId, TaskId)>,
 }
 
 /// The story.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Story {
+pub struct TaskStory {
     /// The chain of handoffs, oldest first.
     pub handoffs: Vec<HandoffView>,
     /// Who held it, newest first.
-    pub holds: Vec<PastHold>,
+    pub holds: Vec<PastClaim>,
     /// The tasks around it.
-    pub graph: Graph,
+    pub graph: DependencyGraph,
 }
 
 impl Action for GetStory {
     const NAME: &'static str = "get_story";
-    const EFFECT: Effect = Effect::Read;
-    type Output = Story;
+    const EFFECT: ActionEffect = ActionEffect::Read;
+    type ErasedOutput = TaskStory;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Story, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskStory, PmFault> {
         let task = desk.task_to_read(&self.task_id)?;
         let mut handoffs = desk.tx.handoff_history(&task.id, MOST)?;
         handoffs.reverse();
-        Ok(Story {
+        Ok(TaskStory {
             handoffs: handoffs.into_iter().map(|one| HandoffView::within(one, HANDOFF_BYTES)).collect(),
-            holds: desk.tx.claim_history(&task.id, MOST)?.into_iter().map(PastHold::from).collect(),
+            holds: desk.tx.claim_history(&task.id, MOST)?.into_iter().map(PastClaim::from).collect(),
             graph: desk.graph_around(&task.id)?,
         })
     }
 }
 
-impl Desk<'_, '_> {
-    fn graph_around(&mut self, task: &TaskId) -> Result<Graph, Fault> {
+impl ActionContext<'_, '_> {
+    fn graph_around(&mut self, task: &TaskId) -> Result<DependencyGraph, PmFault> {
         let mut known = BTreeSet::from([task.clone()]);
         let mut edges = BTreeSet::new();
         for _ in 0..STEPS {
@@ -121,6 +121,6 @@ impl Desk<'_, '_> {
             }
         }
         let tasks = known.into_iter().map(|id| self.card_of(&id.into())).collect::<Result<_, _>>()?;
-        Ok(Graph { tasks, edges: edges.into_iter().collect() })
+        Ok(DependencyGraph { tasks, edges: edges.into_iter().collect() })
     }
 }

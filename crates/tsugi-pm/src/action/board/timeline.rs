@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::desk::Desk;
-use super::super::find::short_event;
-use super::super::{Action, Effect};
-use crate::domain::event::Event;
-use crate::domain::fault::Fault;
+use super::super::action_context::ActionContext;
+use super::super::search::short_event;
+use super::super::{Action, ActionEffect};
+use crate::domain::event::HistoryEvent;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::store::tx::TimelineFilter;
@@ -42,19 +42,19 @@ pub struct GetTimeline {
 
 /// A part of the history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Timeline {
+pub struct TimelineView {
     /// The events.
-    pub events: Vec<Event>,
+    pub events: Vec<HistoryEvent>,
     /// Whether there are more that way.
     pub has_more: bool,
     /// The tasks that they are about, by id.
     #[serde(default)]
-    pub tasks: BTreeMap<TaskId, Named>,
+    pub tasks: BTreeMap<TaskId, NamedEvent>,
 }
 
 /// How people call a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedEvent {
     /// `KEY-n`.
     #[serde(rename = "ref")]
     pub reference: String,
@@ -64,10 +64,10 @@ pub struct Named {
 
 impl Action for GetTimeline {
     const NAME: &'static str = "get_timeline";
-    const EFFECT: Effect = Effect::Read;
-    type Output = Timeline;
+    const EFFECT: ActionEffect = ActionEffect::Read;
+    type ErasedOutput = TimelineView;
 
-    fn run(&self, desk: &mut Desk<'_, '_>) -> Result<Timeline, Fault> {
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TimelineView, PmFault> {
         let task = self.task_id.as_ref().map(|name| desk.task_to_read(name).map(|task| task.id)).transpose()?;
         let is_everything = desk.is_operator() && self.project_id.is_none();
         let projects = if is_everything { None } else { Some(desk.projects(self.project_id.as_ref())?) };
@@ -86,17 +86,17 @@ impl Action for GetTimeline {
         events.truncate(usize::try_from(limit).unwrap_or(0));
         let tasks = desk.tasks_of(&events)?;
         let shown = |event| if self.full { event } else { short_event(event) };
-        Ok(Timeline { events: events.into_iter().map(shown).collect(), has_more, tasks })
+        Ok(TimelineView { events: events.into_iter().map(shown).collect(), has_more, tasks })
     }
 }
 
-impl Desk<'_, '_> {
-    fn tasks_of(&mut self, events: &[Event]) -> Result<BTreeMap<TaskId, Named>, Fault> {
-        let ids: BTreeSet<TaskId> = events.iter().filter_map(Event::task).collect();
+impl ActionContext<'_, '_> {
+    fn tasks_of(&mut self, events: &[HistoryEvent]) -> Result<BTreeMap<TaskId, NamedEvent>, PmFault> {
+        let ids: BTreeSet<TaskId> = events.iter().filter_map(HistoryEvent::task).collect();
         ids.into_iter()
             .map(|id| {
                 let task = self.tx.task_get(&id.clone().into())?;
-                Ok((id, Named { reference: task.reference, title: limit::clip(&task.title, 120).0 }))
+                Ok((id, NamedEvent { reference: task.reference, title: limit::clip(&task.title, 120).0 }))
             })
             .collect()
     }

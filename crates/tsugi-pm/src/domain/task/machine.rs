@@ -1,15 +1,15 @@
 //! Which status moves exist, who may make them, and what each brings about: the table of the design, as data.
 
 use super::super::claim::ClaimState;
-use super::super::fault::{Code, Fault};
+use super::super::fault::{Code, PmFault};
 use super::super::member::Role;
 use super::super::permission::{Power, denied};
 use super::TaskStatus;
-use crate::domain::advice::Advice;
+use crate::domain::advice::FaultAdvice;
 
 /// How the caller stands to the task.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct TaskStanding {
     /// The caller's role in the project.
     pub role: Role,
     /// Whether the caller's session holds the live claim.
@@ -24,7 +24,7 @@ pub struct Standing {
 
 /// What a move brings about besides the new status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum MoveEffect {
     /// Nothing.
     None,
     /// The caller's session claims the task.
@@ -35,7 +35,7 @@ pub enum Effect {
 
 /// What a move asks of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum MoveRequirement {
     /// Nothing.
     Nothing,
     /// A reason.
@@ -46,7 +46,7 @@ pub enum Need {
 
 /// Who may make a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum MoveActor {
     Manager,
     Worker,
     Assignee,
@@ -55,8 +55,8 @@ enum Who {
     Reviewer,
 }
 
-impl Who {
-    fn admits(self, standing: &Standing) -> bool {
+impl MoveActor {
+    fn admits(self, standing: &TaskStanding) -> bool {
         let manages = standing.role.may(Power::Manage);
         let works = standing.role.may(Power::Work);
         match self {
@@ -72,77 +72,90 @@ impl Who {
 
 /// A legal move.
 #[derive(Clone, Copy, Debug)]
-pub struct Move {
+pub struct StatusMove {
     from: TaskStatus,
     to: TaskStatus,
-    who: Who,
+    who: MoveActor,
     /// What it asks of the caller.
-    pub need: Need,
+    pub need: MoveRequirement,
     /// What it brings about.
-    pub effect: Effect,
+    pub effect: MoveEffect,
 }
 
-const fn row(from: TaskStatus, to: TaskStatus, who: Who, need: Need, effect: Effect) -> Move {
-    Move { from, to, who, need, effect }
+const fn row(
+    from: TaskStatus,
+    to: TaskStatus,
+    who: MoveActor,
+    need: MoveRequirement,
+    effect: MoveEffect,
+) -> StatusMove {
+    StatusMove { from, to, who, need, effect }
 }
 
 use TaskStatus::{Backlog, Blocked, Cancelled, Done, InProgress, Review, Todo};
 
 /// Every legal move. A cancelled prerequisite does not satisfy its dependents; somebody has to decide.
-const MOVES: &[Move] = &[
-    row(Backlog, Todo, Who::Manager, Need::Nothing, Effect::None),
-    row(Todo, Backlog, Who::Manager, Need::Nothing, Effect::None),
-    row(Todo, InProgress, Who::Worker, Need::Nothing, Effect::Claim),
+const MOVES: &[StatusMove] = &[
+    row(Backlog, Todo, MoveActor::Manager, MoveRequirement::Nothing, MoveEffect::None),
+    row(Todo, Backlog, MoveActor::Manager, MoveRequirement::Nothing, MoveEffect::None),
+    row(Todo, InProgress, MoveActor::Worker, MoveRequirement::Nothing, MoveEffect::Claim),
     // Giving back. `release_task` is the usual way; a status move to `todo` means the same.
-    row(InProgress, Todo, Who::Holder, Need::Nothing, Effect::EndClaim(ClaimState::Released)),
-    row(InProgress, Blocked, Who::Holder, Need::Reason, Effect::EndClaim(ClaimState::Released)),
-    row(InProgress, Review, Who::Holder, Need::Result, Effect::EndClaim(ClaimState::Completed)),
-    row(InProgress, Done, Who::HolderUnlessReviewed, Need::Result, Effect::EndClaim(ClaimState::Completed)),
-    row(Review, Done, Who::Reviewer, Need::Nothing, Effect::None),
-    row(Review, Todo, Who::Reviewer, Need::Reason, Effect::None),
-    row(Blocked, Todo, Who::Worker, Need::Nothing, Effect::None),
-    row(Blocked, InProgress, Who::Assignee, Need::Nothing, Effect::Claim),
-    row(Done, Todo, Who::Manager, Need::Reason, Effect::None),
-    row(Backlog, Cancelled, Who::Manager, Need::Reason, Effect::None),
-    row(Todo, Cancelled, Who::Manager, Need::Reason, Effect::None),
-    row(InProgress, Cancelled, Who::Manager, Need::Reason, Effect::EndClaim(ClaimState::Revoked)),
-    row(Review, Cancelled, Who::Manager, Need::Reason, Effect::None),
-    row(Blocked, Cancelled, Who::Manager, Need::Reason, Effect::None),
-    row(Cancelled, Backlog, Who::Manager, Need::Nothing, Effect::None),
+    row(InProgress, Todo, MoveActor::Holder, MoveRequirement::Nothing, MoveEffect::EndClaim(ClaimState::Released)),
+    row(InProgress, Blocked, MoveActor::Holder, MoveRequirement::Reason, MoveEffect::EndClaim(ClaimState::Released)),
+    row(InProgress, Review, MoveActor::Holder, MoveRequirement::Result, MoveEffect::EndClaim(ClaimState::Completed)),
+    row(
+        InProgress,
+        Done,
+        MoveActor::HolderUnlessReviewed,
+        MoveRequirement::Result,
+        MoveEffect::EndClaim(ClaimState::Completed),
+    ),
+    row(Review, Done, MoveActor::Reviewer, MoveRequirement::Nothing, MoveEffect::None),
+    row(Review, Todo, MoveActor::Reviewer, MoveRequirement::Reason, MoveEffect::None),
+    row(Blocked, Todo, MoveActor::Worker, MoveRequirement::Nothing, MoveEffect::None),
+    row(Blocked, InProgress, MoveActor::Assignee, MoveRequirement::Nothing, MoveEffect::Claim),
+    row(Done, Todo, MoveActor::Manager, MoveRequirement::Reason, MoveEffect::None),
+    row(Backlog, Cancelled, MoveActor::Manager, MoveRequirement::Reason, MoveEffect::None),
+    row(Todo, Cancelled, MoveActor::Manager, MoveRequirement::Reason, MoveEffect::None),
+    row(InProgress, Cancelled, MoveActor::Manager, MoveRequirement::Reason, MoveEffect::EndClaim(ClaimState::Revoked)),
+    row(Review, Cancelled, MoveActor::Manager, MoveRequirement::Reason, MoveEffect::None),
+    row(Blocked, Cancelled, MoveActor::Manager, MoveRequirement::Reason, MoveEffect::None),
+    row(Cancelled, Backlog, MoveActor::Manager, MoveRequirement::Nothing, MoveEffect::None),
 ];
 
 /// The statuses this caller could move the task to.
-pub fn allowed(from: TaskStatus, standing: &Standing) -> Vec<TaskStatus> {
+pub fn allowed(from: TaskStatus, standing: &TaskStanding) -> Vec<TaskStatus> {
     MOVES.iter().filter(|one| one.from == from && one.who.admits(standing)).map(|one| one.to).collect()
 }
 
 /// The move from one status to another, or why this caller cannot make it. Staying is not a move; ask before.
-pub fn next(from: TaskStatus, to: TaskStatus, standing: &Standing) -> Result<Move, Fault> {
+pub fn next(from: TaskStatus, to: TaskStatus, standing: &TaskStanding) -> Result<StatusMove, PmFault> {
     let found = MOVES.iter().find(|one| one.from == from && one.to == to);
     match found {
         Some(one) if one.who.admits(standing) => Ok(*one),
-        Some(one) if one.who == Who::HolderUnlessReviewed && standing.is_holder => Err(review_first()),
-        Some(one) if one.who == Who::Reviewer && standing.is_last_worker => Err(own_work(standing.role)),
+        Some(one) if one.who == MoveActor::HolderUnlessReviewed && standing.is_holder => Err(review_first()),
+        Some(one) if one.who == MoveActor::Reviewer && standing.is_last_worker => Err(own_work(standing.role)),
         Some(_) | None => Err(refused(from, to, standing)),
     }
 }
 
-fn review_first() -> Fault {
-    Fault::new(Code::ApprovalRequired, "finished work needs a review in this project").advise(Advice::SendToReview)
+fn review_first() -> PmFault {
+    PmFault::new(Code::ApprovalRequired, "finished work needs a review in this project")
+        .advise(FaultAdvice::SendToReview)
 }
 
-fn own_work(role: Role) -> Fault {
+fn own_work(role: Role) -> PmFault {
     denied("nobody reviews their own work", &["owner", "manager", "another worker"], Some(role))
         .hint("ask another worker or a manager")
 }
 
-fn refused(from: TaskStatus, to: TaskStatus, standing: &Standing) -> Fault {
+fn refused(from: TaskStatus, to: TaskStatus, standing: &TaskStanding) -> PmFault {
     let allowed = allowed(from, standing);
     let hint = match allowed.as_slice() {
         [] => format!("a {} cannot move a task that is {from}", standing.role),
         some => format!("allowed: {}", some.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ")),
     };
-    Fault::new(Code::InvalidTransition, format!("no move from {from} to {to} for you"))
+    PmFault::new(Code::InvalidTransition, format!("no move from {from} to {to} for you"))
         .hint(hint)
         .with("from", from)
         .with("to", to)

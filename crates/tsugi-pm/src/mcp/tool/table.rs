@@ -1,25 +1,25 @@
 //! The table of tools: action, words for the model in both languages, arguments; `!` marks what must be given.
 
-use super::{Spec, keyed_tool, tool, waiting_tool};
+use super::{ToolSpec, keyed_tool, tool, waiting_tool};
 use crate::action::admin::{
-    ForceEndSession, ForceRelease, ListTokens, NewToken, RegisterAgent, RevokeToken, SetMembership, UpdateAgent,
+    ForceEndSession, ForceRelease, IssueToken, ListTokens, RegisterAgent, RevokeToken, SetMembership, UpdateAgent,
 };
+use crate::action::agent::{GetMyProfile, ListAgents, ListSessions};
 use crate::action::claim::{ClaimTask, ReleaseTask};
 use crate::action::context::AddContext;
 use crate::action::create::{CreateTask, CreateTasks};
 use crate::action::edit::{UpdateDependencies, UpdateTask};
-use crate::action::find::{GetHistory, Search};
+use crate::action::get_task::GetTask;
 use crate::action::handoff::{AcceptHandoff, CreateHandoff, GetPendingHandoffs, RejectHandoff};
 use crate::action::list::{GetMyTasks, GetReadyTasks, ListTasks};
-use crate::action::look::GetTask;
-use crate::action::people::{GetMyProfile, ListAgents, ListSessions};
 use crate::action::project::{CreateProject, ListProjects, UpdateProject};
-use crate::action::session::{EndSession, Heartbeat, StartSession};
+use crate::action::search::{GetHistory, SearchRecords};
+use crate::action::session::{EndSession, SessionHeartbeat, StartSession};
 use crate::action::status::{ReviewTask, UpdateTaskStatus};
 use crate::mcp::Profile::{All, Core, Seed, Standard};
 
 /// What agents work with.
-pub(super) const STANDARD: &[Spec] = &[
+pub(super) const STANDARD: &[ToolSpec] = &[
     tool::<GetMyProfile>(Seed, "Who you are: memberships, sessions, claims.", "自分のエージェント情報を取得", ""),
     tool::<ListAgents>(
         Seed,
@@ -39,7 +39,7 @@ pub(super) const STANDARD: &[Spec] = &[
         "セッションを終了",
         r#""summary!":@text,"session_id":@text,"handoffs":{"type":"array","items":{"type":"object","properties":{"task_id":@text,"to_agent_id":@text,"summary":@text,"next_steps":@texts},"required":["task_id","summary","next_steps"],"additionalProperties":false}},"keep_claims":@flag,"idempotency_key":@key"#,
     ),
-    tool::<Heartbeat>(
+    tool::<SessionHeartbeat>(
         Standard,
         "Keep your claims alive during long work and save a checkpoint, which becomes the handoff if you vanish.",
         "クレームを延長し、チェックポイントを保存",
@@ -153,7 +153,7 @@ pub(super) const STANDARD: &[Spec] = &[
         "他者の成果をレビュー",
         r#""task_id!":@task,"verdict!":{"enum":["approve","changes"]},"notes":@text,"idempotency_key":@key"#,
     ),
-    tool::<Search>(
+    tool::<SearchRecords>(
         Core,
         "Find tasks, contexts and handoffs by words.",
         "タスク・コンテキスト・ハンドオフを検索",
@@ -186,7 +186,7 @@ pub(super) const STANDARD: &[Spec] = &[
 ];
 
 /// What keeps house; only where somebody asked for it.
-pub(super) const ADMIN: &[Spec] = &[
+pub(super) const ADMIN: &[ToolSpec] = &[
     keyed_tool::<RegisterAgent>(
         All,
         "Register an agent.",
@@ -224,7 +224,7 @@ pub(super) const ADMIN: &[Spec] = &[
         r#""session_id!":@text,"reason!":@text,"idempotency_key":@key"#,
     ),
     // Without a key: the answer would be remembered, and with it the secret.
-    tool::<NewToken>(
+    tool::<IssueToken>(
         All,
         "Make an access token; its secret is shown once.",
         "アクセストークンを発行",

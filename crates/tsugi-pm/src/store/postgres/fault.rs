@@ -4,7 +4,7 @@ use deadpool_postgres::PoolError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 
 /// Whether the error means that another transaction was faster: run again, and it will be seen.
 pub(super) fn is_overtaken(error: &Error) -> bool {
@@ -13,7 +13,7 @@ pub(super) fn is_overtaken(error: &Error) -> bool {
 }
 
 /// What an error of PostgreSQL means to a caller.
-pub(super) fn fault(error: &Error) -> Fault {
+pub(super) fn fault(error: &Error) -> PmFault {
     let Some(code) = error.code() else { return without_code(error) };
     let busy = [
         SqlState::LOCK_NOT_AVAILABLE,
@@ -24,41 +24,43 @@ pub(super) fn fault(error: &Error) -> Fault {
         SqlState::CANNOT_CONNECT_NOW,
     ];
     if busy.contains(code) {
-        return Fault::new(Code::Busy, "the database was locked for too long").hint("try again");
+        return PmFault::new(Code::Busy, "the database was locked for too long").hint("try again");
     }
     if *code == SqlState::DISK_FULL {
-        return Fault::new(Code::StorageFull, "the database's disk is full; nothing was changed")
+        return PmFault::new(Code::StorageFull, "the database's disk is full; nothing was changed")
             .hint("free some space");
     }
     if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
-        return Fault::new(Code::StorageReadonly, "the database cannot be written").hint("is this a standby?");
+        return PmFault::new(Code::StorageReadonly, "the database cannot be written").hint("is this a standby?");
     }
-    Fault::internal(format!("postgres: {}", with_cause(error)))
+    PmFault::internal(format!("postgres: {}", with_cause(error)))
 }
 
 /// What went wrong before the database could say anything: mostly a wire that was cut.
-fn without_code(error: &Error) -> Fault {
+fn without_code(error: &Error) -> PmFault {
     let is_cut =
         error.is_closed() || std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
     if is_cut {
         let message = format!("the connection to the database was lost: {}", with_cause(error));
-        return Fault::new(Code::Busy, message).hint("try again");
+        return PmFault::new(Code::Busy, message).hint("try again");
     }
-    Fault::internal(format!("postgres: {}", with_cause(error)))
+    PmFault::internal(format!("postgres: {}", with_cause(error)))
 }
 
 /// Why no connection came out of the pool in the middle of work. It may be there again in a moment: it is started
 /// anew, or another takes its place.
-pub(super) fn unreachable_now(error: &PoolError, place: &str) -> Fault {
+pub(super) fn unreachable_now(error: &PoolError, place: &str) -> PmFault {
     match error {
-        PoolError::Timeout(_) => Fault::new(Code::Busy, "no database connection became free in time").hint("try again"),
-        other => Fault::new(Code::Busy, cannot_reach(other, place)).hint("try again"),
+        PoolError::Timeout(_) => {
+            PmFault::new(Code::Busy, "no database connection became free in time").hint("try again")
+        }
+        other => PmFault::new(Code::Busy, cannot_reach(other, place)).hint("try again"),
     }
 }
 
 /// Why there is no first connection: a wrong address or password is likelier than a database that is away for a moment.
-pub(super) fn unreachable_at_first(error: &PoolError, place: &str) -> Fault {
-    Fault::internal(cannot_reach(error, place)).hint("is PostgreSQL running there, and may this user connect?")
+pub(super) fn unreachable_at_first(error: &PoolError, place: &str) -> PmFault {
+    PmFault::internal(cannot_reach(error, place)).hint("is PostgreSQL running there, and may this user connect?")
 }
 
 fn cannot_reach(error: &PoolError, place: &str) -> String {

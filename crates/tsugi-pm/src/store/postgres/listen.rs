@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Config, NoTls, Socket};
 
-use super::tls::Tls;
+use super::tls::PostgresTls;
 
 /// Announcements are gathered for this long, so that a thousand commits a second are not a thousand announcements.
 const GATHER: Duration = Duration::from_millis(10);
@@ -22,24 +22,24 @@ const RECONNECT: Duration = Duration::from_secs(1);
 const ANNOUNCE: &str = "NOTIFY tsugi_pm";
 
 /// Tells other processes of our commits and hears of theirs; its tasks end with it.
-pub(super) struct Listener {
+pub(super) struct PostgresListener {
     config: Config,
-    tls: Tls,
-    teller: Teller,
+    tls: PostgresTls,
+    teller: CommitNotifier,
     tell: JoinHandle<()>,
     /// Begun with the first who wants to hear: with sixty-four processes on a database, every commit would otherwise wake
     /// sixty-four of them for nobody.
     hear: OnceLock<JoinHandle<()>>,
 }
 
-impl Listener {
-    pub(super) fn new(config: Config, tls: Tls, pool: Pool) -> Self {
-        let teller = Teller::default();
+impl PostgresListener {
+    pub(super) fn new(config: Config, tls: PostgresTls, pool: Pool) -> Self {
+        let teller = CommitNotifier::default();
         let tell = tokio::spawn(tell(pool, Arc::clone(&teller.late)));
         Self { config, tls, teller, tell, hear: OnceLock::new() }
     }
 
-    pub(super) fn teller(&self) -> Teller {
+    pub(super) fn teller(&self) -> CommitNotifier {
         self.teller.clone()
     }
 
@@ -52,7 +52,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for PostgresListener {
     fn drop(&mut self) {
         self.tell.abort();
         if let Some(hear) = self.hear.get() {
@@ -63,13 +63,13 @@ impl Drop for Listener {
 
 /// Says that we committed something, here and to other processes.
 #[derive(Clone, Default)]
-pub(super) struct Teller {
+pub(super) struct CommitNotifier {
     ticks: Arc<watch::Sender<u64>>,
     late: Arc<Notify>,
     last: Arc<Mutex<Option<Instant>>>,
 }
 
-impl Teller {
+impl CommitNotifier {
     /// Right behind the commit on the same connection, without waiting for an answer: whoever uses the connection next
     /// stands in line for it, and no other has to be opened. After another announcement it is left to [`tell`].
     pub(super) fn committed(&self, client: &Client) {
@@ -109,11 +109,11 @@ async fn tell(pool: Pool, late: Arc<Notify>) {
 }
 
 /// Keeps one connection listening, for ever.
-async fn hear(config: Config, tls: Tls, ticks: Arc<watch::Sender<u64>>) {
+async fn hear(config: Config, tls: PostgresTls, ticks: Arc<watch::Sender<u64>>) {
     loop {
         let heard = match &tls {
-            Tls::Plain => hear_once(&config, NoTls, &ticks).await,
-            Tls::Checked(tls) => hear_once(&config, tls.clone(), &ticks).await,
+            PostgresTls::Plain => hear_once(&config, NoTls, &ticks).await,
+            PostgresTls::Checked(tls) => hear_once(&config, tls.clone(), &ticks).await,
         };
         if let Err(error) = heard {
             tracing::debug!(%error, "the listening connection was lost");

@@ -8,11 +8,11 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use super::fault::fault;
-use super::tls::{Tls, plain_words};
-use crate::domain::fault::Fault;
-use crate::store::clock::{Clock, SystemClock};
+use super::tls::{PostgresTls, plain_words};
+use crate::domain::fault::PmFault;
+use crate::store::clock::{SystemClock, TimeSource};
 use crate::store::migrate::{self, STEPS};
-use crate::store::{OpenError, Options};
+use crate::store::{StoreOpenError, StoreOptions};
 
 /// A waiting claim gives up after five seconds (`LOCK_WAIT`); a transaction whose process hangs is ended by the server;
 /// an acknowledged write is on the server's disk; a statement that is used again is not planned again, and not by reading
@@ -25,9 +25,9 @@ const PATIENT: &str = "SET LOCAL lock_timeout = 60000";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the address and adds our settings to those it names.
-pub(super) fn config(address: &str) -> Result<Config, OpenError> {
+pub(super) fn config(address: &str) -> Result<Config, StoreOpenError> {
     let mut config = Config::from_str(&plain_words(address))
-        .map_err(|error| Fault::invalid(format!("bad database address: {error}")))?;
+        .map_err(|error| PmFault::invalid(format!("bad database address: {error}")))?;
     let options = format!("{} {SETTINGS}", config.get_options().unwrap_or_default());
     config.options(options).connect_timeout(CONNECT_TIMEOUT);
     if config.get_application_name().is_none() {
@@ -49,7 +49,7 @@ pub(super) fn place(config: &Config) -> String {
 
 /// A pool whose lending waits, but not for ever. The connection that came back last is lent first: its statements are
 /// known to the server, and the others may rest.
-pub(super) fn pool(config: &Config, tls: &Tls, options: &Options) -> Result<Pool, OpenError> {
+pub(super) fn pool(config: &Config, tls: &PostgresTls, options: &StoreOptions) -> Result<Pool, StoreOpenError> {
     let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let timeouts =
         Timeouts { wait: Some(options.longest_wait), create: Some(CONNECT_TIMEOUT), recycle: Some(CONNECT_TIMEOUT) };
@@ -59,15 +59,15 @@ pub(super) fn pool(config: &Config, tls: &Tls, options: &Options) -> Result<Pool
         .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)
         .build()
-        .map_err(|error| Fault::internal(error.to_string()).into())
+        .map_err(|error| PmFault::internal(error.to_string()).into())
 }
 
 /// Takes the missing steps, one transaction each, while nobody else migrates the same schema.
-pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), OpenError> {
+pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), StoreOpenError> {
     while steps_taken(&client, known).await? < known {
         step_forward(&mut client, known).await.map_err(|error| match error {
-            Failed::Open(error) => error,
-            Failed::Postgres(error) => OpenError::Storage(fault(&error)),
+            PostgresOpenFailure::Open(error) => error,
+            PostgresOpenFailure::Postgres(error) => StoreOpenError::Storage(fault(&error)),
         })?;
     }
     Ok(())
@@ -75,8 +75,8 @@ pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), Open
 
 /// How many steps the schema has taken. Asked without a lock: most programs find nothing to do, and when a whole team
 /// starts at once they need not stand in line for it.
-async fn steps_taken(client: &impl GenericClient, known: usize) -> Result<usize, OpenError> {
-    let storage = |error: tokio_postgres::Error| OpenError::Storage(fault(&error));
+async fn steps_taken(client: &impl GenericClient, known: usize) -> Result<usize, StoreOpenError> {
+    let storage = |error: tokio_postgres::Error| StoreOpenError::Storage(fault(&error));
     let is_new = client.query_one("SELECT to_regclass('migration') IS NULL", &[]).await.map_err(storage)?;
     if is_new.get(0) {
         return Ok(0);
@@ -86,24 +86,24 @@ async fn steps_taken(client: &impl GenericClient, known: usize) -> Result<usize,
     migrate::check(&taken, known, |step| step.postgres)
 }
 
-enum Failed {
-    Open(OpenError),
+enum PostgresOpenFailure {
+    Open(StoreOpenError),
     Postgres(tokio_postgres::Error),
 }
 
-impl From<tokio_postgres::Error> for Failed {
+impl From<tokio_postgres::Error> for PostgresOpenFailure {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Postgres(error)
     }
 }
 
 /// Takes the next step, seen under the lock; another process may have taken it meanwhile.
-async fn step_forward(client: &mut Object, known: usize) -> Result<(), Failed> {
+async fn step_forward(client: &mut Object, known: usize) -> Result<(), PostgresOpenFailure> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(PATIENT).await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tsugi migrate ' || current_schema(), 0))";
     transaction.execute(lock, &[]).await?;
-    let at = steps_taken(&transaction, known).await.map_err(Failed::Open)?;
+    let at = steps_taken(&transaction, known).await.map_err(PostgresOpenFailure::Open)?;
     if at >= known {
         return Ok(transaction.commit().await?);
     }

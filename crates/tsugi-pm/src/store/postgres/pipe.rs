@@ -14,11 +14,11 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Error, Statement};
 
 use super::fault::{fault, is_overtaken};
-use crate::domain::fault::{Code, Fault};
-use crate::store::Meter;
-use crate::store::dialect::Dialect;
-use crate::store::tx::{Expected, Query, Sql};
-use crate::store::value::{Row, Value};
+use crate::domain::fault::{Code, PmFault};
+use crate::store::StoreMeter;
+use crate::store::dialect::SqlDialect;
+use crate::store::tx::{ExpectedChange, SqlQuery, SqlTransaction};
+use crate::store::value::{SqlRow, SqlValue};
 
 /// How many statements are sent at once. [`join_all`] asks so many in the order in which they stand.
 const AT_ONCE: usize = 24;
@@ -28,14 +28,14 @@ pub(super) const LOCK_WAIT: Duration = Duration::from_millis(5_000);
 
 /// How long one transaction may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct StatementTimeout {
     /// For one answer: a database that is stopped or cut off says nothing at all, and nobody may wait for ever.
     pub(super) longest_answer: Duration,
     /// Until then it may wait for locks.
     pub(super) deadline: Instant,
 }
 
-impl Patience {
+impl StatementTimeout {
     /// How long may still be waited for locks.
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
@@ -43,32 +43,34 @@ impl Patience {
 }
 
 /// A statement, and what is wanted of it.
-struct Sent {
-    query: Query,
-    wanted: Wanted,
+struct SentStatement {
+    query: SqlQuery,
+    wanted: WantedAnswer,
 }
 
 #[derive(Clone, Copy)]
-enum Wanted {
+enum WantedAnswer {
     Rows,
     /// How many rows it changed.
     Count,
     /// Nothing, if it does what is expected of it.
-    Done(Expected),
+    Done(ExpectedChange),
 }
 
-enum Answer {
+enum StatementAnswer {
     Rows(Vec<tokio_postgres::Row>),
     Changed(u64),
 }
 
-impl Sent {
-    async fn ask(&self, client: &Object, statement: &Statement) -> Result<Answer, Error> {
+impl SentStatement {
+    async fn ask(&self, client: &Object, statement: &Statement) -> Result<StatementAnswer, Error> {
         let values: Vec<&(dyn ToSql + Sync)> =
             self.query.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         match self.wanted {
-            Wanted::Rows => client.query(statement, &values).await.map(Answer::Rows),
-            Wanted::Count | Wanted::Done(_) => client.execute(statement, &values).await.map(Answer::Changed),
+            WantedAnswer::Rows => client.query(statement, &values).await.map(StatementAnswer::Rows),
+            WantedAnswer::Count | WantedAnswer::Done(_) => {
+                client.execute(statement, &values).await.map(StatementAnswer::Changed)
+            }
         }
     }
 }
@@ -76,8 +78,12 @@ impl Sent {
 /// Sends statements without waiting in between, and answers each in its turn.
 ///
 /// All are made known first: one that had to wait for that would be overtaken by those behind it.
-async fn ask_all(client: &Object, sent: &[Sent], first: Option<&str>) -> Result<Vec<Result<Answer, Error>>, Error> {
-    let texts: Vec<String> = sent.iter().map(|one| Dialect::Postgres.translate(&one.query.sql)).collect();
+async fn ask_all(
+    client: &Object,
+    sent: &[SentStatement],
+    first: Option<&str>,
+) -> Result<Vec<Result<StatementAnswer, Error>>, Error> {
+    let texts: Vec<String> = sent.iter().map(|one| SqlDialect::Postgres.translate(&one.query.sql)).collect();
     let statements = try_join_all(texts.iter().map(|text| client.prepare_cached(text))).await?;
     let asking = join_all(sent.iter().zip(&statements).map(|(one, statement)| one.ask(client, statement)));
     let Some(first) = first else { return Ok(asking.await) };
@@ -89,10 +95,10 @@ async fn ask_all(client: &Object, sent: &[Sent], first: Option<&str>) -> Result<
 pub(super) struct PostgresSql<'c> {
     client: &'c Object,
     handle: &'c Handle,
-    patience: Patience,
-    meter: Option<&'c Meter>,
+    patience: StatementTimeout,
+    meter: Option<&'c StoreMeter>,
     /// What was written and not yet sent.
-    waiting: Vec<Sent>,
+    waiting: Vec<SentStatement>,
     /// How long the connection waits for one lock by now.
     lock_wait: Duration,
     pub(super) is_overtaken: bool,
@@ -101,7 +107,12 @@ pub(super) struct PostgresSql<'c> {
 }
 
 impl<'c> PostgresSql<'c> {
-    pub(super) fn new(client: &'c Object, handle: &'c Handle, patience: Patience, meter: Option<&'c Meter>) -> Self {
+    pub(super) fn new(
+        client: &'c Object,
+        handle: &'c Handle,
+        patience: StatementTimeout,
+        meter: Option<&'c StoreMeter>,
+    ) -> Self {
         Self {
             client,
             handle,
@@ -115,7 +126,7 @@ impl<'c> PostgresSql<'c> {
     }
 
     /// Begins the transaction and asks it something, in one go.
-    pub(super) fn begin(&mut self, begin: &str, question: &str) -> Result<Row, Fault> {
+    pub(super) fn begin(&mut self, begin: &str, question: &str) -> Result<SqlRow, PmFault> {
         let begin = match self.shorter_wait() {
             Some(shorter) => format!("{begin}; {shorter}"),
             None => begin.to_owned(),
@@ -130,18 +141,18 @@ impl<'c> PostgresSql<'c> {
     }
 
     /// Ends the transaction. Nothing may be waiting any more.
-    pub(super) fn end(&mut self, end: &str) -> Result<(), Fault> {
+    pub(super) fn end(&mut self, end: &str) -> Result<(), PmFault> {
         let client = self.client;
         self.wait(client.batch_execute(end))
     }
 
     /// Sends what waits.
-    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+    pub(super) fn flush(&mut self) -> Result<(), PmFault> {
         if self.waiting.is_empty() { Ok(()) } else { self.ask(Vec::new()).map(drop) }
     }
 
     /// Sends what waits, and then this; answers this.
-    fn ask(&mut self, asked: Vec<Sent>) -> Result<Vec<Answer>, Fault> {
+    fn ask(&mut self, asked: Vec<SentStatement>) -> Result<Vec<StatementAnswer>, PmFault> {
         let mut sent = std::mem::take(&mut self.waiting);
         sent.extend(asked);
         let mut wanted = Vec::new();
@@ -157,9 +168,9 @@ impl<'c> PostgresSql<'c> {
     }
 
     /// The answer, if anybody wanted it.
-    fn accept(&mut self, sent: &Sent, answer: Answer) -> Result<Option<Answer>, Fault> {
+    fn accept(&mut self, sent: &SentStatement, answer: StatementAnswer) -> Result<Option<StatementAnswer>, PmFault> {
         match (sent.wanted, &answer) {
-            (Wanted::Done(expected), Answer::Changed(count)) => match expected.is_met(*count) {
+            (WantedAnswer::Done(expected), StatementAnswer::Changed(count)) => match expected.is_met(*count) {
                 Ok(()) => Ok(None),
                 Err(fault) => {
                     self.is_overtaken = true;
@@ -180,7 +191,7 @@ impl<'c> PostgresSql<'c> {
     }
 
     /// Waits for an answer, but not for ever.
-    fn wait<T>(&mut self, asking: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
+    fn wait<T>(&mut self, asking: impl Future<Output = Result<T, Error>>) -> Result<T, PmFault> {
         if let Some(meter) = self.meter {
             meter.add_trip();
         }
@@ -190,43 +201,45 @@ impl<'c> PostgresSql<'c> {
             Ok(answer) => answer.map_err(|error| self.note(&error)),
             Err(_) => {
                 self.is_silent = true;
-                Err(Fault::new(Code::Busy, format!("the database has not answered for {longest:?}")).hint("try again"))
+                Err(PmFault::new(Code::Busy, format!("the database has not answered for {longest:?}"))
+                    .hint("try again"))
             }
         }
     }
 
     /// Remembers whether the error means "run again", and says what it means otherwise.
-    fn note(&mut self, error: &Error) -> Fault {
+    fn note(&mut self, error: &Error) -> PmFault {
         self.is_overtaken |= is_overtaken(error);
         fault(error)
     }
 }
 
-impl Sql for PostgresSql<'_> {
-    fn dialect(&self) -> Dialect {
-        Dialect::Postgres
+impl SqlTransaction for PostgresSql<'_> {
+    fn dialect(&self) -> SqlDialect {
+        SqlDialect::Postgres
     }
 
-    fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
-        let answers = self.ask(vec![Sent { query: Query::new(sql, values.to_vec()), wanted: Wanted::Count }])?;
+    fn run(&mut self, sql: &str, values: &[SqlValue]) -> Result<u64, PmFault> {
+        let answers =
+            self.ask(vec![SentStatement { query: SqlQuery::new(sql, values.to_vec()), wanted: WantedAnswer::Count }])?;
         Ok(match answers.first() {
-            Some(Answer::Changed(count)) => *count,
+            Some(StatementAnswer::Changed(count)) => *count,
             _ => 0,
         })
     }
 
-    fn run_later(&mut self, query: Query, expected: Expected) -> Result<(), Fault> {
-        self.waiting.push(Sent { query, wanted: Wanted::Done(expected) });
+    fn run_later(&mut self, query: SqlQuery, expected: ExpectedChange) -> Result<(), PmFault> {
+        self.waiting.push(SentStatement { query, wanted: WantedAnswer::Done(expected) });
         if self.waiting.len() < AT_ONCE { Ok(()) } else { self.flush() }
     }
 
-    fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault> {
-        let answers = self.rows_many(vec![Query::new(sql, values.to_vec())])?;
+    fn rows(&mut self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>, PmFault> {
+        let answers = self.rows_many(vec![SqlQuery::new(sql, values.to_vec())])?;
         Ok(answers.into_iter().next().unwrap_or_default())
     }
 
-    fn rows_many(&mut self, queries: Vec<Query>) -> Result<Vec<Vec<Row>>, Fault> {
-        let asked = queries.into_iter().map(|query| Sent { query, wanted: Wanted::Rows }).collect();
+    fn rows_many(&mut self, queries: Vec<SqlQuery>) -> Result<Vec<Vec<SqlRow>>, PmFault> {
+        let asked = queries.into_iter().map(|query| SentStatement { query, wanted: WantedAnswer::Rows }).collect();
         self.ask(asked)?.iter().map(rows).collect()
     }
 
@@ -235,29 +248,31 @@ impl Sql for PostgresSql<'_> {
     }
 }
 
-fn rows(answer: &Answer) -> Result<Vec<Row>, Fault> {
+fn rows(answer: &StatementAnswer) -> Result<Vec<SqlRow>, PmFault> {
     match answer {
-        Answer::Rows(rows) => rows.iter().map(row).collect(),
-        Answer::Changed(_) => Ok(Vec::new()),
+        StatementAnswer::Rows(rows) => rows.iter().map(row).collect(),
+        StatementAnswer::Changed(_) => Ok(Vec::new()),
     }
 }
 
-fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
+fn row(row: &tokio_postgres::Row) -> Result<SqlRow, PmFault> {
     let values = row.columns().iter().enumerate().map(|(at, column)| {
         let found = match *column.type_() {
-            Type::INT8 => row.try_get::<_, Option<i64>>(at).map(Value::from),
+            Type::INT8 => row.try_get::<_, Option<i64>>(at).map(SqlValue::from),
             Type::INT4 => row.try_get::<_, Option<i32>>(at).map(|number| number.map(i64::from).into()),
-            Type::FLOAT8 => row.try_get::<_, Option<f64>>(at).map(|number| number.map_or(Value::Null, Value::Real)),
-            Type::TEXT | Type::VARCHAR | Type::NAME => row.try_get::<_, Option<String>>(at).map(Value::from),
+            Type::FLOAT8 => {
+                row.try_get::<_, Option<f64>>(at).map(|number| number.map_or(SqlValue::Null, SqlValue::Real))
+            }
+            Type::TEXT | Type::VARCHAR | Type::NAME => row.try_get::<_, Option<String>>(at).map(SqlValue::from),
             // A function called for its effect answers `void`.
-            _ => Ok(Value::Null),
+            _ => Ok(SqlValue::Null),
         };
         found.map_err(|error| fault(&error))
     });
-    values.collect::<Result<_, _>>().map(Row)
+    values.collect::<Result<_, _>>().map(SqlRow)
 }
 
-impl ToSql for Value {
+impl ToSql for SqlValue {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         match self {
             Self::Null => Ok(IsNull::Yes),

@@ -1,28 +1,28 @@
 //! One transaction on one PostgreSQL connection: begin, work, commit or undo.
 
 use super::pipe::PostgresSql;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::time::Moment;
-use crate::store::clock::{Ahead, Clock};
+use crate::store::clock::{ClockLead, TimeSource};
 use crate::store::tx::Tx;
-use crate::store::{Boxed, Mode, Work};
+use crate::store::{BoxedResult, TxMode, TxWork};
 
 /// Whoever looks for something in particular wants a plan for it; writers ask the same few things again and again, and
 /// their plans are made once (see `SETTINGS` in [`super::open`]).
-const fn begin(mode: Mode) -> &'static str {
+const fn begin(mode: TxMode) -> &'static str {
     match mode {
-        Mode::Read => "BEGIN READ ONLY; SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on",
-        Mode::Snapshot => {
+        TxMode::Read => "BEGIN READ ONLY; SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on",
+        TxMode::Snapshot => {
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = auto; \
              SET LOCAL enable_seqscan = on"
         }
-        Mode::Write => "BEGIN",
+        TxMode::Write => "BEGIN",
     }
 }
 
 /// How a transaction went.
-pub(super) struct Ended {
-    pub(super) result: Result<Boxed, Fault>,
+pub(super) struct FinishedTransaction {
+    pub(super) result: Result<BoxedResult, PmFault>,
     pub(super) has_events: bool,
     pub(super) is_overtaken: bool,
     pub(super) is_broken: bool,
@@ -35,13 +35,15 @@ const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS
 /// Runs the work on the calling thread, which must be one that may block.
 pub(super) fn transact(
     mut sql: PostgresSql<'_>,
-    (clock, ahead): (Option<&dyn Clock>, &Ahead),
-    mode: Mode,
-    work: &Work,
-) -> Ended {
+    (clock, ahead): (Option<&dyn TimeSource>, &ClockLead),
+    mode: TxMode,
+    work: &TxWork,
+) -> FinishedTransaction {
     let found = match sql.begin(begin(mode), CLOCK) {
         Ok(found) => found,
-        Err(fault) => return Ended { result: Err(fault), has_events: false, is_overtaken: false, is_broken: true },
+        Err(fault) => {
+            return FinishedTransaction { result: Err(fault), has_events: false, is_overtaken: false, is_broken: true };
+        }
     };
     let now = clock.map_or_else(|| found.int(0).map(Moment), |clock| Ok(clock.now()));
     let opened = now.map(|now| {
@@ -56,7 +58,7 @@ pub(super) fn transact(
         (Err(_), false) => "ROLLBACK",
     };
     if sql.is_silent {
-        return Ended { result, has_events: false, is_overtaken: false, is_broken: true };
+        return FinishedTransaction { result, has_events: false, is_overtaken: false, is_broken: true };
     }
     let ending = sql.end(end);
     let is_broken = ending.is_err();
@@ -65,12 +67,12 @@ pub(super) fn transact(
         Ok(()) => result,
         Err(fault) => result.and(Err(unknown_outcome(fault))),
     };
-    Ended { has_events, is_overtaken: result.is_err() && sql.is_overtaken, result, is_broken }
+    FinishedTransaction { has_events, is_overtaken: result.is_err() && sql.is_overtaken, result, is_broken }
 }
 
 /// Sends what still waits. Also for work that was refused: if another transaction has changed what it saw meanwhile,
 /// that is found here, and it runs again.
-fn settled(sql: &mut PostgresSql<'_>, result: Result<Boxed, Fault>) -> Result<Boxed, Fault> {
+fn settled(sql: &mut PostgresSql<'_>, result: Result<BoxedResult, PmFault>) -> Result<BoxedResult, PmFault> {
     match (result, sql.flush()) {
         (Ok(_), Err(fault)) => Err(fault),
         (result, _) => result,
@@ -78,6 +80,6 @@ fn settled(sql: &mut PostgresSql<'_>, result: Result<Boxed, Fault>) -> Result<Bo
 }
 
 /// The connection broke while committing: nobody here knows whether the database did it.
-fn unknown_outcome(fault: Fault) -> Fault {
+fn unknown_outcome(fault: PmFault) -> PmFault {
     fault.with("outcome", "unknown").hint("repeat the call with the same idempotency_key")
 }

@@ -9,22 +9,22 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 
 /// What the address asks for. A server's certificate is always checked where there is one: without that, TLS keeps
 /// out only those who listen and do nothing.
 #[derive(Clone)]
-pub(super) enum Tls {
+pub(super) enum PostgresTls {
     /// None: the usual case, a server on the same machine or network.
     Plain,
     /// `sslmode=require`: never without.
     Checked(MakeRustlsConnect),
 }
 
-impl Tls {
+impl PostgresTls {
     /// What a configuration asks for. `prefer`, the default of the library, means plain here: it would let whoever
     /// sits between us and the server say no for it.
-    pub(super) fn of(config: &Config) -> Result<Self, Fault> {
+    pub(super) fn of(config: &Config) -> Result<Self, PmFault> {
         match config.get_ssl_mode() {
             SslMode::Disable | SslMode::Prefer => Ok(Self::Plain),
             _ => Ok(Self::Checked(MakeRustlsConnect::new(checked()?))),
@@ -40,17 +40,17 @@ impl Tls {
 }
 
 /// Trusts the system's certificates, or those that `SSL_CERT_FILE` names.
-fn checked() -> Result<ClientConfig, Fault> {
+fn checked() -> Result<ClientConfig, PmFault> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        return Err(Fault::invalid("sslmode=require: this machine trusts no certificate authority")
+        return Err(PmFault::invalid("sslmode=require: this machine trusts no certificate authority")
             .hint("name a file of certificates in SSL_CERT_FILE"));
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| Fault::internal(error.to_string()))?;
+        .map_err(|error| PmFault::internal(error.to_string()))?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 

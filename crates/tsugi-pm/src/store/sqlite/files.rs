@@ -13,21 +13,21 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::run::fault;
-use crate::domain::fault::{Code, Fault};
+use crate::domain::fault::{Code, PmFault};
 
 /// A file as the file system knows it, whatever its name.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// The files of an open database, and which files they were when it was opened.
-pub(super) struct Files {
+pub(super) struct DatabaseFiles {
     /// The database, its log, and the shared memory through which processes agree about the log.
     names: [PathBuf; 3],
-    known: [Option<Identity>; 3],
+    known: [Option<FileIdentity>; 3],
 }
 
 /// What the names mean now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum DatabaseFilesState {
     /// Our files.
     Ours,
     /// No log, or no shared memory, and nobody has made new ones.
@@ -36,7 +36,7 @@ enum Found {
     Replaced,
 }
 
-impl Files {
+impl DatabaseFiles {
     /// Remembers the files of a database that has just been opened. A name that means no file is not watched.
     pub(super) fn of(path: &Path) -> Self {
         let names = ["", "-wal", "-shm"].map(|suffix| {
@@ -49,66 +49,72 @@ impl Files {
     }
 
     pub(super) fn are_ours(&self) -> bool {
-        self.look() == Found::Ours
+        self.look() == DatabaseFilesState::Ours
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> DatabaseFilesState {
         let now = [0, 1, 2].map(|at| self.known[at].and_then(|_| identity(&self.names[at])));
         if now == self.known {
-            return Found::Ours;
+            return DatabaseFilesState::Ours;
         }
         let is_strange = |at: usize| now[at].is_some() && now[at] != self.known[at];
         // Without the database file there is nothing to bring the log into.
-        if now[0] != self.known[0] || is_strange(1) || is_strange(2) { Found::Replaced } else { Found::Removed }
+        if now[0] != self.known[0] || is_strange(1) || is_strange(2) {
+            DatabaseFilesState::Replaced
+        } else {
+            DatabaseFilesState::Removed
+        }
     }
 
     /// Refuses a write that would go into files without a name, after saving what can be saved.
-    pub(super) fn check_before(&self, writer: &Connection) -> Result<(), Fault> {
+    pub(super) fn check_before(&self, writer: &Connection) -> Result<(), PmFault> {
         match self.look() {
-            Found::Ours => Ok(()),
-            Found::Removed => save(writer).and(Err(gone("what was acknowledged is in the database file"))),
-            Found::Replaced => Err(gone("what was acknowledged lately may be missing from them")),
+            DatabaseFilesState::Ours => Ok(()),
+            DatabaseFilesState::Removed => save(writer).and(Err(gone("what was acknowledged is in the database file"))),
+            DatabaseFilesState::Replaced => Err(gone("what was acknowledged lately may be missing from them")),
         }
     }
 
     /// A write has been committed: may it be acknowledged?
-    pub(super) fn check_after(&self, writer: &Connection) -> Result<(), Fault> {
+    pub(super) fn check_after(&self, writer: &Connection) -> Result<(), PmFault> {
         match self.look() {
-            Found::Ours => Ok(()),
-            Found::Removed => save(writer),
-            Found::Replaced => Err(gone("nobody knows whether this call is in them").with("outcome", "unknown")),
+            DatabaseFilesState::Ours => Ok(()),
+            DatabaseFilesState::Removed => save(writer),
+            DatabaseFilesState::Replaced => {
+                Err(gone("nobody knows whether this call is in them").with("outcome", "unknown"))
+            }
         }
     }
 
     /// Before the writer closes: files that others may be writing are left alone.
     pub(super) fn leave(&self, writer: &Connection) {
-        if self.look() == Found::Replaced {
+        if self.look() == DatabaseFilesState::Replaced {
             let _ = writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         }
     }
 }
 
 /// Brings everything in the log into the database file, and syncs it.
-fn save(writer: &Connection) -> Result<(), Fault> {
+fn save(writer: &Connection) -> Result<(), PmFault> {
     let is_busy: bool = writer
         .query_row("PRAGMA wal_checkpoint(FULL)", [], |row| row.get(0))
         .map_err(|error| gone("and what the log held could not be saved").with("cause", fault(&error).message))?;
     if is_busy { Err(gone("and what the log held could not be saved yet, since somebody reads it")) } else { Ok(()) }
 }
 
-fn gone(but: &str) -> Fault {
+fn gone(but: &str) -> PmFault {
     let message = format!("the database's files were removed or replaced while they were open; {but}");
-    Fault::new(Code::StorageReadonly, message).hint("start this server again, and all others on the same database")
+    PmFault::new(Code::StorageReadonly, message).hint("start this server again, and all others on the same database")
 }
 
 #[cfg(unix)]
-fn identity(path: &Path) -> Option<Identity> {
+fn identity(path: &Path) -> Option<FileIdentity> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Elsewhere a file that is open cannot be removed.
 #[cfg(not(unix))]
-fn identity(_path: &Path) -> Option<Identity> {
+fn identity(_path: &Path) -> Option<FileIdentity> {
     None
 }

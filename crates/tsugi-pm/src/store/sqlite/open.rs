@@ -9,10 +9,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::run::fault;
-use crate::domain::fault::Fault;
-use crate::store::clock::{Clock, SystemClock};
+use crate::domain::fault::PmFault;
+use crate::store::clock::{SystemClock, TimeSource};
 use crate::store::migrate::{self, STEPS};
-use crate::store::{LONGEST_WAIT, OpenError, Options};
+use crate::store::{LONGEST_WAIT, StoreOpenError, StoreOptions};
 
 /// Versions before this one can corrupt a database when a write-ahead log is reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -26,33 +26,33 @@ const SETTINGS: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA
                         PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY";
 
 /// The connections of an open file; without a writer the file is read-only.
-pub(super) struct Opened {
+pub(super) struct OpenedDatabase {
     pub(super) writer: Option<Connection>,
-    pub(super) reader: Reader,
+    pub(super) reader: ReadConnection,
     pub(super) watcher: Connection,
 }
 
 /// How further connections are made that only read.
-pub(super) struct Reader {
+pub(super) struct ReadConnection {
     path: PathBuf,
     vfs: Option<String>,
 }
 
-impl Reader {
-    pub(super) fn connect(&self) -> Result<Connection, Fault> {
+impl ReadConnection {
+    pub(super) fn connect(&self) -> Result<Connection, PmFault> {
         connect(&self.path, self.vfs.as_deref(), OpenFlags::SQLITE_OPEN_READ_ONLY)
     }
 }
 
 /// Opens and migrates a file.
-pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<OpenedDatabase, StoreOpenError> {
     if rusqlite::version_number() < OLDEST_SQLITE {
-        return Err(OpenError::OldSqlite { found: rusqlite::version().to_owned() });
+        return Err(StoreOpenError::OldSqlite { found: rusqlite::version().to_owned() });
     }
     if !options.allow_network_file_system {
         check_file_system(path)?;
     }
-    let reader = Reader { path: path.to_owned(), vfs: options.vfs.clone() };
+    let reader = ReadConnection { path: path.to_owned(), vfs: options.vfs.clone() };
     let write_flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let writer = match connect(path, options.vfs.as_deref(), write_flags) {
         Ok(writer) if !writer.is_readonly("main").unwrap_or(false) => writer,
@@ -63,24 +63,24 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     use_write_ahead_log(&writer)?;
     migrate_file(&writer, path, options.known_migrations)?;
     let watcher = reader.connect()?;
-    Ok(Opened { writer: Some(writer), reader, watcher })
+    Ok(OpenedDatabase { writer: Some(writer), reader, watcher })
 }
 
 /// A file on a disk that cannot be written can still be read. Where SQLite cannot even make its shared memory, the file
 /// is taken for immutable; but only without a log beside it, whose newer contents would silently be missed.
-fn open_read_only(reader: Reader, options: &Options) -> Result<Opened, OpenError> {
+fn open_read_only(reader: ReadConnection, options: &StoreOptions) -> Result<OpenedDatabase, StoreOpenError> {
     let usable = reader.connect().and_then(|first| taken(&first).map(|_| first));
     let (reader, watcher) = match usable {
         Ok(first) => (reader, first),
         Err(fault) if has_log(&reader.path) => return Err(fault.into()),
         Err(_) => {
-            let reader = Reader { path: immutable(&reader.path), ..reader };
+            let reader = ReadConnection { path: immutable(&reader.path), ..reader };
             let first = reader.connect()?;
             (reader, first)
         }
     };
     migrate::check(&taken(&watcher)?, options.known_migrations, |step| step.sqlite)?;
-    Ok(Opened { writer: None, reader, watcher })
+    Ok(OpenedDatabase { writer: None, reader, watcher })
 }
 
 /// Whether the file is there and may not be written.
@@ -99,7 +99,7 @@ fn immutable(path: &Path) -> PathBuf {
     format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23")).into()
 }
 
-fn connect(path: &Path, vfs: Option<&str>, flags: OpenFlags) -> Result<Connection, Fault> {
+fn connect(path: &Path, vfs: Option<&str>, flags: OpenFlags) -> Result<Connection, PmFault> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let opened = match vfs {
         Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),
@@ -135,7 +135,7 @@ fn wait(tries: i32) -> bool {
 }
 
 /// Some statements answer "locked" without asking the handler, to avoid a deadlock; here waiting is safe.
-fn retry_busy<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> Result<T, Fault> {
+fn retry_busy<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> Result<T, PmFault> {
     wait_until(Instant::now() + LONGEST_WAIT);
     let mut tries = 0;
     loop {
@@ -150,16 +150,16 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn use_write_ahead_log(writer: &Connection) -> Result<(), OpenError> {
+fn use_write_ahead_log(writer: &Connection) -> Result<(), StoreOpenError> {
     let mode: String = retry_busy(|| writer.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)))?;
     if mode == "wal" {
         return Ok(());
     }
-    Err(Fault::internal(format!("sqlite refuses write-ahead logging here (mode {mode})")).into())
+    Err(PmFault::internal(format!("sqlite refuses write-ahead logging here (mode {mode})")).into())
 }
 
 /// The steps a file has taken; none when it is new.
-fn taken(connection: &Connection) -> Result<Vec<(i64, String)>, Fault> {
+fn taken(connection: &Connection) -> Result<Vec<(i64, String)>, PmFault> {
     let exists: bool = retry_busy(|| {
         connection
             .query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'migration')", [], |row| row.get(0))
@@ -174,7 +174,7 @@ fn taken(connection: &Connection) -> Result<Vec<(i64, String)>, Fault> {
 }
 
 /// Takes the missing steps, each in a transaction that begins with the write lock.
-fn migrate_file(writer: &Connection, path: &Path, known: usize) -> Result<(), OpenError> {
+fn migrate_file(writer: &Connection, path: &Path, known: usize) -> Result<(), StoreOpenError> {
     let mut done = migrate::check(&taken(writer)?, known, |step| step.sqlite)?;
     if done > 0 && done < known {
         back_up(writer, path, done)?;
@@ -190,8 +190,8 @@ fn migrate_file(writer: &Connection, path: &Path, known: usize) -> Result<(), Op
 }
 
 /// Takes the next step, seen under the lock; another process may have taken it meanwhile.
-fn step_forward(writer: &Connection, known: usize) -> Result<usize, OpenError> {
-    let storage = |error: rusqlite::Error| OpenError::Storage(fault(&error));
+fn step_forward(writer: &Connection, known: usize) -> Result<usize, StoreOpenError> {
+    let storage = |error: rusqlite::Error| StoreOpenError::Storage(fault(&error));
     let at = migrate::check(&taken(writer)?, known, |step| step.sqlite)?;
     if at >= known {
         return Ok(at);
@@ -205,7 +205,7 @@ fn step_forward(writer: &Connection, known: usize) -> Result<usize, OpenError> {
 }
 
 /// Copies the file before its schema changes, under a name that says which schema it has.
-fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), OpenError> {
+fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), StoreOpenError> {
     let backup = format!("{}.schema-{version}.backup", path.display());
     if Path::new(&backup).exists() {
         return Ok(());
@@ -214,7 +214,8 @@ fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), OpenE
     let _ = std::fs::remove_file(&partial);
     let copied = retry_busy(|| writer.execute("VACUUM INTO ?1", [&partial])).map(drop);
     let named = copied.and_then(|()| {
-        std::fs::rename(&partial, &backup).map_err(|error| Fault::internal(format!("cannot name the backup: {error}")))
+        std::fs::rename(&partial, &backup)
+            .map_err(|error| PmFault::internal(format!("cannot name the backup: {error}")))
     });
     if named.is_err() {
         // On a full disk half a copy is the last thing anybody needs.
@@ -227,7 +228,7 @@ fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), OpenE
 
 /// Refuses file systems whose locks or shared memory cannot be trusted between machines.
 #[cfg(target_os = "linux")]
-fn check_file_system(path: &Path) -> Result<(), OpenError> {
+fn check_file_system(path: &Path) -> Result<(), StoreOpenError> {
     const NETWORK: &[(u64, &str)] = &[
         (0x6969, "NFS"),
         (0x517b, "SMB"),
@@ -243,13 +244,13 @@ fn check_file_system(path: &Path) -> Result<(), OpenError> {
     let Ok(found) = rustix::fs::statfs(folder) else { return Ok(()) };
     let magic = found.f_type as u64 & 0xffff_ffff;
     match NETWORK.iter().find(|(number, _)| *number == magic) {
-        Some((_, kind)) => Err(OpenError::NetworkFileSystem { path: path.to_owned(), kind }),
+        Some((_, kind)) => Err(StoreOpenError::NetworkFileSystem { path: path.to_owned(), kind }),
         None => Ok(()),
     }
 }
 
 /// Elsewhere the operating system does not tell in a way we know.
 #[cfg(not(target_os = "linux"))]
-fn check_file_system(_path: &Path) -> Result<(), OpenError> {
+fn check_file_system(_path: &Path) -> Result<(), StoreOpenError> {
     Ok(())
 }

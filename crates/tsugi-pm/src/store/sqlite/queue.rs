@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 
-use super::Job;
+use super::WriterJob;
 
 /// A place in the line. Whoever takes it first, the writer or the caller who gives up, decides.
 #[derive(Clone)]
-pub(super) struct Place(Arc<AtomicBool>);
+pub(super) struct WriterTicket(Arc<AtomicBool>);
 
-impl Place {
+impl WriterTicket {
     pub(super) fn in_line() -> Self {
         Self(Arc::new(AtomicBool::new(false)))
     }
 
     /// Work that is done only if the caller still waits when its turn comes.
-    pub(super) fn job(self, work: impl FnOnce(&mut Connection) + Send + 'static) -> Job {
+    pub(super) fn job(self, work: impl FnOnce(&mut Connection) + Send + 'static) -> WriterJob {
         Box::new(move |connection| {
             if self.take() {
                 work(connection);
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_caller_who_left_has_nothing_done_and_work_begun_cannot_be_left() {
         let mut connection = Connection::open_in_memory().unwrap();
-        let (left, begun) = (Place::in_line(), Place::in_line());
+        let (left, begun) = (WriterTicket::in_line(), WriterTicket::in_line());
         assert!(left.leave());
         left.job(|_| panic!("nobody waits for this"))(&mut connection);
         begun.clone().job(|_| {})(&mut connection);

@@ -12,67 +12,77 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::open::{Reader, wait_until};
+use super::open::{ReadConnection, wait_until};
 use super::run::transact;
-use super::{Setting, overloaded};
-use crate::domain::fault::Fault;
-use crate::store::{Boxed, Mode, Work};
+use super::{SqliteSettings, overloaded};
+use crate::domain::fault::PmFault;
+use crate::store::{BoxedResult, TxMode, TxWork};
 
 /// Work for a reading thread, which may not have got its connection.
-type Job = Box<dyn FnOnce(Result<&mut Connection, Fault>) + Send>;
+type ReaderJob = Box<dyn FnOnce(Result<&mut Connection, PmFault>) + Send>;
 
 /// The reading threads of one file, started when they are first needed.
-pub(super) struct Readers {
-    reader: Arc<Reader>,
-    idle: Mutex<Vec<Thread>>,
+pub(super) struct ReaderPool {
+    reader: Arc<ReadConnection>,
+    idle: Mutex<Vec<ReaderThread>>,
     permits: Arc<Semaphore>,
 }
 
-struct Thread {
-    jobs: SyncSender<Job>,
+struct ReaderThread {
+    jobs: SyncSender<ReaderJob>,
     handle: JoinHandle<()>,
 }
 
-impl Readers {
-    pub(super) fn new(reader: Reader, most: usize) -> Self {
+impl ReaderPool {
+    pub(super) fn new(reader: ReadConnection, most: usize) -> Self {
         Self { reader: Arc::new(reader), idle: Mutex::default(), permits: Arc::new(Semaphore::new(most.max(1))) }
     }
 
     /// Runs a read on a snapshot.
-    pub(super) async fn run(self: &Arc<Self>, setting: Setting, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        setting: SqliteSettings,
+        mode: TxMode,
+        work: TxWork,
+    ) -> Result<BoxedResult, PmFault> {
         let permit = self.permit(setting.longest_wait).await?;
         let thread = self.lend()?;
         let (answer, answered) = oneshot::channel();
         let (readers, jobs) = (Arc::clone(self), thread.jobs.clone());
-        let job: Job = Box::new(move |connection| {
+        let job: ReaderJob = Box::new(move |connection| {
             wait_until(Instant::now() + setting.longest_wait);
             let result = connection.and_then(|connection| transact(connection, &setting, mode, &work).0);
             readers.idle.lock().push(thread);
             drop(permit);
             let _ = answer.send(result);
         });
-        jobs.send(job).map_err(|_| Fault::internal("a reading thread is gone"))?;
-        answered.await.map_err(|_| Fault::internal("a reading thread died during the call"))?
+        jobs.send(job).map_err(|_| PmFault::internal("a reading thread is gone"))?;
+        answered.await.map_err(|_| PmFault::internal("a reading thread died during the call"))?
     }
 
     /// The same on a connection of its own. A connection that has used the search index before remembers what it was
     /// made of, and the check of a file that others write then takes the index for damaged.
-    pub(super) async fn run_afresh(&self, setting: Setting, mode: Mode, work: Work) -> Result<Boxed, Fault> {
+    pub(super) async fn run_afresh(
+        &self,
+        setting: SqliteSettings,
+        mode: TxMode,
+        work: TxWork,
+    ) -> Result<BoxedResult, PmFault> {
         let reader = Arc::clone(&self.reader);
         let running = tokio::task::spawn_blocking(move || {
             let mut connection = reader.connect()?;
             wait_until(Instant::now() + setting.longest_wait);
             transact(&mut connection, &setting, mode, &work).0
         });
-        running.await.map_err(|error| Fault::internal(error.to_string()))?
+        running.await.map_err(|error| PmFault::internal(error.to_string()))?
     }
 
-    async fn permit(&self, longest_wait: Duration) -> Result<OwnedSemaphorePermit, Fault> {
+    async fn permit(&self, longest_wait: Duration) -> Result<OwnedSemaphorePermit, PmFault> {
         let free = tokio::time::timeout(longest_wait, Arc::clone(&self.permits).acquire_owned()).await;
-        free.map_err(|_| overloaded())?.map_err(|error| Fault::internal(error.to_string()))
+        free.map_err(|_| overloaded())?.map_err(|error| PmFault::internal(error.to_string()))
     }
 
-    fn lend(&self) -> Result<Thread, Fault> {
+    fn lend(&self) -> Result<ReaderThread, PmFault> {
         let idle = self.idle.lock().pop();
         idle.map_or_else(|| start(Arc::clone(&self.reader)), Ok)
     }
@@ -80,21 +90,21 @@ impl Readers {
     /// Closes every connection that nobody uses at the moment.
     pub(super) fn close(&self) {
         let idle = std::mem::take(&mut *self.idle.lock());
-        for Thread { jobs, handle } in idle {
+        for ReaderThread { jobs, handle } in idle {
             drop(jobs);
             let _ = handle.join();
         }
     }
 }
 
-fn start(reader: Arc<Reader>) -> Result<Thread, Fault> {
+fn start(reader: Arc<ReadConnection>) -> Result<ReaderThread, PmFault> {
     let (sender, jobs) = sync_channel(1);
     let thread = std::thread::Builder::new().name("pm-reader".to_owned()).spawn(move || serve(&reader, &jobs));
-    let handle = thread.map_err(|error| Fault::internal(format!("cannot start a reading thread: {error}")))?;
-    Ok(Thread { jobs: sender, handle })
+    let handle = thread.map_err(|error| PmFault::internal(format!("cannot start a reading thread: {error}")))?;
+    Ok(ReaderThread { jobs: sender, handle })
 }
 
-fn serve(reader: &Reader, jobs: &Receiver<Job>) {
+fn serve(reader: &ReadConnection, jobs: &Receiver<ReaderJob>) {
     let mut connection = None;
     while let Ok(job) = jobs.recv() {
         match &mut connection {

@@ -3,20 +3,20 @@
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, StatementStatus, ToSql, params_from_iter};
 
-use super::Setting;
-use crate::domain::fault::{Code, Fault};
+use super::SqliteSettings;
+use crate::domain::fault::{Code, PmFault};
 use crate::domain::time::Moment;
-use crate::store::dialect::Dialect;
-use crate::store::tx::{Sql, Tx};
-use crate::store::value::{Row, Value};
-use crate::store::{Boxed, Mode, Work};
+use crate::store::dialect::SqlDialect;
+use crate::store::tx::{SqlTransaction, Tx};
+use crate::store::value::{SqlRow, SqlValue};
+use crate::store::{BoxedResult, TxMode, TxWork};
 
 /// A writer takes the lock at once: a transaction that reads first and writes later can fail with
 /// `SQLITE_BUSY_SNAPSHOT`, which no waiting cures.
-const fn begin(mode: Mode) -> &'static str {
+const fn begin(mode: TxMode) -> &'static str {
     match mode {
-        Mode::Read | Mode::Snapshot => "BEGIN DEFERRED",
-        Mode::Write => "BEGIN IMMEDIATE",
+        TxMode::Read | TxMode::Snapshot => "BEGIN DEFERRED",
+        TxMode::Write => "BEGIN IMMEDIATE",
     }
 }
 
@@ -28,10 +28,10 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 /// Runs the work; answers its result, and whether events were committed.
 pub(super) fn transact(
     connection: &mut Connection,
-    setting: &Setting,
-    mode: Mode,
-    work: &Work,
-) -> (Result<Boxed, Fault>, bool) {
+    setting: &SqliteSettings,
+    mode: TxMode,
+    work: &TxWork,
+) -> (Result<BoxedResult, PmFault>, bool) {
     if let Err(error) = execute(connection, begin(mode)) {
         return (Err(fault(&error)), false);
     }
@@ -61,22 +61,22 @@ pub(super) fn transact(
 }
 
 /// The time of the newest event.
-fn newest(sql: &mut SqliteSql<'_>) -> Result<Option<Moment>, Fault> {
+fn newest(sql: &mut SqliteSql<'_>) -> Result<Option<Moment>, PmFault> {
     let rows = sql.rows("SELECT at FROM event ORDER BY seq DESC LIMIT 1", &[])?;
     rows.first().map(|row| row.int(0).map(Moment)).transpose()
 }
 
 struct SqliteSql<'c> {
     connection: &'c Connection,
-    setting: &'c Setting,
+    setting: &'c SqliteSettings,
 }
 
-impl Sql for SqliteSql<'_> {
-    fn dialect(&self) -> Dialect {
-        Dialect::Sqlite
+impl SqlTransaction for SqliteSql<'_> {
+    fn dialect(&self) -> SqlDialect {
+        SqlDialect::Sqlite
     }
 
-    fn run(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
+    fn run(&mut self, sql: &str, values: &[SqlValue]) -> Result<u64, PmFault> {
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| fault(&error))?;
         // `RETURNING` makes a change look like a query; ask for rows then.
         let changed = statement.execute(params_from_iter(values)).map_err(|error| fault(&error))?;
@@ -84,11 +84,11 @@ impl Sql for SqliteSql<'_> {
         Ok(changed as u64)
     }
 
-    fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Fault> {
+    fn rows(&mut self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>, PmFault> {
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| fault(&error))?;
         let columns = statement.column_count();
         let found = statement.query_map(params_from_iter(values), |row| {
-            (0..columns).map(|at| row.get_ref(at).map(value)).collect::<Result<Vec<_>, _>>().map(Row)
+            (0..columns).map(|at| row.get_ref(at).map(value)).collect::<Result<Vec<_>, _>>().map(SqlRow)
         });
         let rows = found.and_then(Iterator::collect).map_err(|error| fault(&error))?;
         self.count(&statement);
@@ -109,7 +109,7 @@ impl SqliteSql<'_> {
     }
 }
 
-impl ToSql for Value {
+impl ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,
@@ -120,28 +120,27 @@ impl ToSql for Value {
     }
 }
 
-fn value(found: ValueRef<'_>) -> Value {
+fn value(found: ValueRef<'_>) -> SqlValue {
     match found {
-        ValueRef::Integer(number) => Value::Int(number),
-        ValueRef::Real(number) => Value::Real(number),
-        ValueRef::Text(text) => Value::Text(match std::str::from_utf8(text) {
+        ValueRef::Integer(number) => SqlValue::Int(number),
+        ValueRef::Real(number) => SqlValue::Real(number),
+        ValueRef::Text(text) => SqlValue::Text(match std::str::from_utf8(text) {
             Ok(text) => text.to_owned(),
             Err(_) => String::from_utf8_lossy(text).into_owned(),
         }),
-        ValueRef::Null | ValueRef::Blob(_) => Value::Null,
+        ValueRef::Null | ValueRef::Blob(_) => SqlValue::Null,
     }
 }
 
 /// What an error of SQLite means to a caller.
-pub(super) fn fault(error: &rusqlite::Error) -> Fault {
+pub(super) fn fault(error: &rusqlite::Error) -> PmFault {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            Fault::new(Code::Busy, "the database was locked for too long").hint("try again")
+            PmFault::new(Code::Busy, "the database was locked for too long").hint("try again")
         }
-        Some(ErrorCode::DiskFull) => {
-            Fault::new(Code::StorageFull, "the disk is full; nothing was changed").hint("free some space and try again")
-        }
+        Some(ErrorCode::DiskFull) => PmFault::new(Code::StorageFull, "the disk is full; nothing was changed")
+            .hint("free some space and try again"),
         Some(ErrorCode::ReadOnly) => super::read_only(),
-        _ => Fault::internal(format!("sqlite: {error}")),
+        _ => PmFault::internal(format!("sqlite: {error}")),
     }
 }

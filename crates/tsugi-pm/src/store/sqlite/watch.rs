@@ -14,33 +14,33 @@ const POLL: Duration = Duration::from_millis(250);
 
 /// Says that something was committed.
 #[derive(Clone)]
-pub(super) struct Ticker(Arc<watch::Sender<u64>>);
+pub(super) struct WatchTicker(Arc<watch::Sender<u64>>);
 
-impl Ticker {
+impl WatchTicker {
     pub(super) fn tick(&self) {
         self.0.send_modify(|count| *count += 1);
     }
 }
 
 /// The watcher of one file; its thread runs from the first subscriber on.
-pub(super) struct Watch {
-    ticker: Ticker,
+pub(super) struct DatabaseWatch {
+    ticker: WatchTicker,
     connection: Mutex<Option<Connection>>,
     is_stopped: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Watch {
+impl DatabaseWatch {
     pub(super) fn new(connection: Connection) -> Self {
         Self {
-            ticker: Ticker(Arc::new(watch::Sender::new(0))),
+            ticker: WatchTicker(Arc::new(watch::Sender::new(0))),
             connection: Mutex::new(Some(connection)),
             is_stopped: Arc::new(AtomicBool::new(false)),
             thread: Mutex::new(None),
         }
     }
 
-    pub(super) fn ticker(&self) -> Ticker {
+    pub(super) fn ticker(&self) -> WatchTicker {
         self.ticker.clone()
     }
 

@@ -4,14 +4,14 @@ use super::Tx;
 use super::event::{COLUMNS, from_row, one_of};
 use super::task::json_list;
 use crate::domain::claim::Claim;
-use crate::domain::event::Event;
-use crate::domain::fault::Fault;
+use crate::domain::event::HistoryEvent;
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ProjectId, SessionId, TaskId};
-use crate::domain::session::Session;
+use crate::domain::session::AgentSession;
 use crate::domain::task::{Priority, Task, TaskStatus};
 use crate::domain::time::Moment;
-use crate::store::dialect::Dialect;
-use crate::store::value::{Row, Value};
+use crate::store::dialect::SqlDialect;
+use crate::store::value::{SqlRow, SqlValue};
 
 /// Which tasks of a project stand on the board.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct BoardFilter {
 
 /// A prerequisite that is not done, and the task that waits for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingTask {
     pub(crate) task: TaskId,
     pub(crate) on: TaskId,
     pub(crate) reference: String,
@@ -43,11 +43,11 @@ const AT_HOME: &str = "(t.project_id = ?1 OR (t.project_id IS NULL AND EXISTS (S
                        WHERE m.agent_id = t.agent_id AND m.project_id = ?1)))";
 
 /// An edge of the graph of dependencies.
-pub(crate) type Edge = (TaskId, TaskId);
+pub(crate) type DependencyEdge = (TaskId, TaskId);
 
 /// A process that writes signs of life.
 #[derive(Clone, Debug)]
-pub(crate) struct Attached {
+pub(crate) struct AttachedProcess {
     pub(crate) host: String,
     pub(crate) pid: i64,
     pub(crate) heartbeat_at: Moment,
@@ -69,11 +69,11 @@ pub(crate) struct TimelineFilter {
 }
 
 impl BoardFilter {
-    fn condition(&self, dialect: Dialect, values: &mut Vec<Value>) -> String {
+    fn condition(&self, dialect: SqlDialect, values: &mut Vec<SqlValue>) -> String {
         values.extend([self.project.as_str().into(), self.done_since.into()]);
         let mut condition =
             String::from("t.project_id = ?1 AND (t.status <> 'done' OR COALESCE(t.completed_at, t.updated_at) >= ?2)");
-        let mut add = |value: Value, part: &dyn Fn(usize) -> String| {
+        let mut add = |value: SqlValue, part: &dyn Fn(usize) -> String| {
             values.push(value);
             condition += &format!(" AND {}", part(values.len()));
         };
@@ -121,7 +121,7 @@ fn column_order(status: TaskStatus) -> &'static str {
 
 impl Tx<'_> {
     /// How many tasks of each status the board has.
-    pub(crate) fn board_counts(&mut self, filter: &BoardFilter) -> Result<Vec<(TaskStatus, i64)>, Fault> {
+    pub(crate) fn board_counts(&mut self, filter: &BoardFilter) -> Result<Vec<(TaskStatus, i64)>, PmFault> {
         let mut values = Vec::new();
         let condition = filter.condition(self.dialect(), &mut values);
         let sql = format!("SELECT t.status, COUNT(*) FROM task t WHERE {condition} GROUP BY t.status");
@@ -134,7 +134,7 @@ impl Tx<'_> {
         filter: &BoardFilter,
         status: TaskStatus,
         limit: i64,
-    ) -> Result<Vec<Task>, Fault> {
+    ) -> Result<Vec<Task>, PmFault> {
         let mut values = Vec::new();
         let condition = filter.condition(self.dialect(), &mut values);
         values.extend([status.as_str().into(), limit.into()]);
@@ -143,7 +143,7 @@ impl Tx<'_> {
     }
 
     /// What these tasks wait for.
-    pub(crate) fn board_waiting(&mut self, tasks: &[&TaskId]) -> Result<Vec<Waiting>, Fault> {
+    pub(crate) fn board_waiting(&mut self, tasks: &[&TaskId]) -> Result<Vec<WaitingTask>, PmFault> {
         let mut values = Vec::new();
         let those = one_of("d.task_id", tasks.iter().map(|id| id.as_str()), &mut values);
         let sql = format!(
@@ -154,7 +154,11 @@ impl Tx<'_> {
     }
 
     /// Unfinished tasks of a project behind a prerequisite that was cancelled: nothing moves until somebody decides.
-    pub(crate) fn board_behind_cancelled(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<Waiting>, Fault> {
+    pub(crate) fn board_behind_cancelled(
+        &mut self,
+        project: &ProjectId,
+        limit: i64,
+    ) -> Result<Vec<WaitingTask>, PmFault> {
         let sql = "SELECT t.id, b.id, b.reference, b.status FROM task b JOIN dependency d ON d.depends_on_id = b.id \
                    AND d.kind = 'blocks' JOIN task t ON t.id = d.task_id WHERE b.project_id = ?1 \
                    AND b.status = 'cancelled' AND t.status NOT IN ('done', 'cancelled') ORDER BY t.number LIMIT ?2";
@@ -162,7 +166,7 @@ impl Tx<'_> {
     }
 
     /// What workers put into the backlog, where a manager's word is needed before it is work.
-    pub(crate) fn board_triage(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<Task>, Fault> {
+    pub(crate) fn board_triage(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<Task>, PmFault> {
         let tail = "JOIN membership m ON m.project_id = t.project_id AND m.agent_id = t.created_by \
                     AND m.role = 'worker' WHERE t.project_id = ?1 AND t.status = 'backlog' \
                     ORDER BY t.priority_rank, t.created_at, t.id LIMIT ?2";
@@ -175,7 +179,7 @@ impl Tx<'_> {
         project: &ProjectId,
         since: Moment,
         limit: i64,
-    ) -> Result<Vec<Session>, Fault> {
+    ) -> Result<Vec<AgentSession>, PmFault> {
         let tail = format!(
             "WHERE t.state = 'expired' AND {AT_HOME} AND COALESCE(t.ended_at, t.last_activity_at) >= ?2 \
              AND NOT EXISTS (SELECT 1 FROM session s WHERE s.agent_id = t.agent_id AND s.started_at > t.started_at) \
@@ -185,13 +189,13 @@ impl Tx<'_> {
     }
 
     /// What a session held when it expired.
-    pub(crate) fn board_lost_by(&mut self, session: &SessionId) -> Result<Vec<Claim>, Fault> {
+    pub(crate) fn board_lost_by(&mut self, session: &SessionId) -> Result<Vec<Claim>, PmFault> {
         let tail = "WHERE t.session_id = ?1 AND t.state = 'expired' ORDER BY t.acquired_at, t.id LIMIT 5";
         self.select(tail, &[session.as_str().into()])
     }
 
     /// Sessions that are active or wait for their process, of those who belong to a project; holders of tasks first.
-    pub(crate) fn board_sessions(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<Session>, Fault> {
+    pub(crate) fn board_sessions(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<AgentSession>, PmFault> {
         let tail = format!(
             "WHERE t.state IN ('active', 'disconnected') AND ({AT_HOME} OR EXISTS (SELECT 1 FROM claim c \
              WHERE c.session_id = t.id AND c.state = 'live' AND c.project_id = ?1)) ORDER BY (SELECT COUNT(*) \
@@ -201,10 +205,10 @@ impl Tx<'_> {
     }
 
     /// The labels of a project's unfinished tasks.
-    pub(crate) fn board_labels(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<String>, Fault> {
+    pub(crate) fn board_labels(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<String>, PmFault> {
         let (value, each) = match self.dialect() {
-            Dialect::Sqlite => ("l.value", "json_each(t.labels) AS l"),
-            Dialect::Postgres => ("l.value", "jsonb_array_elements_text(CAST(t.labels AS jsonb)) AS l(value)"),
+            SqlDialect::Sqlite => ("l.value", "json_each(t.labels) AS l"),
+            SqlDialect::Postgres => ("l.value", "jsonb_array_elements_text(CAST(t.labels AS jsonb)) AS l(value)"),
         };
         let sql = format!(
             "SELECT DISTINCT {value} AS label FROM task t, {each} WHERE t.project_id = ?1 AND t.labels <> '[]' \
@@ -217,7 +221,7 @@ impl Tx<'_> {
     }
 
     /// The edges that touch these tasks.
-    pub(crate) fn board_edges(&mut self, tasks: &[TaskId], limit: i64) -> Result<Vec<Edge>, Fault> {
+    pub(crate) fn board_edges(&mut self, tasks: &[TaskId], limit: i64) -> Result<Vec<DependencyEdge>, PmFault> {
         let mut values = Vec::new();
         let from = one_of("d.task_id", tasks.iter().map(TaskId::as_str), &mut values);
         let on = one_of("d.depends_on_id", tasks.iter().map(TaskId::as_str), &mut values);
@@ -232,7 +236,7 @@ impl Tx<'_> {
     }
 
     /// Events by who, about what, and of which kind.
-    pub(crate) fn board_timeline(&mut self, filter: &TimelineFilter) -> Result<Vec<Event>, Fault> {
+    pub(crate) fn board_timeline(&mut self, filter: &TimelineFilter) -> Result<Vec<HistoryEvent>, PmFault> {
         let horizon = filter.before.map_or(i64::MAX, |before| before.saturating_sub(1));
         let (mut condition, mut values) =
             (String::from("seq > ?1 AND seq <= ?2"), vec![filter.since.into(), horizon.into()]);
@@ -264,7 +268,7 @@ impl Tx<'_> {
     }
 
     /// The lease that ran out first and was not ended yet.
-    pub(crate) fn board_oldest_lease(&mut self) -> Result<Option<Moment>, Fault> {
+    pub(crate) fn board_oldest_lease(&mut self) -> Result<Option<Moment>, PmFault> {
         let now = self.now;
         let oldest = self.number(
             "SELECT COALESCE(MIN(expires_at), 0) FROM claim WHERE state = 'live' AND expires_at <= ?1",
@@ -274,7 +278,7 @@ impl Tx<'_> {
     }
 
     /// Processes that host sessions, the newest sign of life first.
-    pub(crate) fn board_processes(&mut self, limit: i64) -> Result<Vec<Attached>, Fault> {
+    pub(crate) fn board_processes(&mut self, limit: i64) -> Result<Vec<AttachedProcess>, PmFault> {
         let sql = "SELECT COALESCE(MIN(host), ''), COALESCE(MIN(pid), 0), MAX(heartbeat_at), COUNT(*) FROM session \
                    WHERE state = 'active' AND process_nonce IS NOT NULL AND heartbeat_at IS NOT NULL \
                    GROUP BY process_nonce ORDER BY 3 DESC LIMIT ?1";
@@ -282,20 +286,20 @@ impl Tx<'_> {
         rows.iter()
             .map(|row| {
                 let (host, pid) = (row.text(0)?.to_owned(), row.int(1)?);
-                Ok(Attached { host, pid, heartbeat_at: Moment(row.int(2)?), sessions: row.int(3)? })
+                Ok(AttachedProcess { host, pid, heartbeat_at: Moment(row.int(2)?), sessions: row.int(3)? })
             })
             .collect()
     }
 
     /// Notices that nobody was shown yet, and how many agents they are for.
-    pub(crate) fn board_notices(&mut self) -> Result<(i64, i64), Fault> {
+    pub(crate) fn board_notices(&mut self) -> Result<(i64, i64), PmFault> {
         let rows = self.rows("SELECT COUNT(*), COUNT(DISTINCT agent_id) FROM notice WHERE shown = 0", &[])?;
         rows.first().map_or(Ok((0, 0)), |row| Ok((row.int(0)?, row.int(1)?)))
     }
 }
 
-fn waiting(row: &Row) -> Result<Waiting, Fault> {
-    Ok(Waiting {
+fn waiting(row: &SqlRow) -> Result<WaitingTask, PmFault> {
+    Ok(WaitingTask {
         task: TaskId::parse(row.text(0)?)?,
         on: TaskId::parse(row.text(1)?)?,
         reference: row.text(2)?.to_owned(),

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 
-use super::{Query, Tx, What};
-use crate::domain::event::{Change, Event};
-use crate::domain::fault::Fault;
+use super::{EventNote, SqlQuery, Tx};
+use crate::domain::event::{FieldChange, HistoryEvent};
+use crate::domain::fault::PmFault;
 use crate::domain::id::{EventId, ProjectId};
 use crate::domain::time::Moment;
-use crate::store::dialect::Dialect;
-use crate::store::table::Table;
-use crate::store::value::{Row, Value};
+use crate::store::dialect::SqlDialect;
+use crate::store::table::RecordTable;
+use crate::store::value::{SqlRow, SqlValue};
 
 pub(super) const COLUMNS: &str = "seq, id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, claim_id, \
                        reason, changes, version_after, prev_hash, hash";
@@ -38,15 +38,15 @@ impl Tx<'_> {
     /// taken here is larger than that of every event that led to the state we changed.
     pub(super) fn event_append(
         &mut self,
-        table: &Table,
+        table: &RecordTable,
         entity_id: &str,
         project_id: Option<&ProjectId>,
         version_after: i64,
-        what: What<'_>,
-        changes: Vec<Change>,
-    ) -> Result<(), Fault> {
+        what: EventNote<'_>,
+        changes: Vec<FieldChange>,
+    ) -> Result<(), PmFault> {
         let prev_hash = self.event_last_hash(entity_id)?;
-        let mut event = Event {
+        let mut event = HistoryEvent {
             seq: 0,
             id: EventId::mint(Self::bits()),
             at: self.now,
@@ -65,12 +65,12 @@ impl Tx<'_> {
         };
         event.hash = hex_digest(event.digest_text().as_bytes());
         self.chains.insert(event.entity_id.clone(), event.hash.clone());
-        let Query { sql, values } = insertion(&event)?;
+        let SqlQuery { sql, values } = insertion(&event)?;
         self.run_later(sql, values)
     }
 
     /// The hash of the last event of a thing that we hold.
-    fn event_last_hash(&mut self, entity_id: &str) -> Result<String, Fault> {
+    fn event_last_hash(&mut self, entity_id: &str) -> Result<String, PmFault> {
         if let Some(hash) = self.chains.get(entity_id) {
             return Ok(hash.clone());
         }
@@ -80,41 +80,41 @@ impl Tx<'_> {
 
     /// Asks for the end of a thing's chain of events; [`Tx::event_chain_known`] keeps the answer. Only for a thing that
     /// is held until the transaction ends.
-    pub(super) fn event_chain_query(entity_id: &str) -> Query {
+    pub(super) fn event_chain_query(entity_id: &str) -> SqlQuery {
         let last = "SELECT hash FROM event WHERE entity_id = ?1 ORDER BY seq DESC LIMIT 1";
-        Query::new(last, vec![entity_id.into()])
+        SqlQuery::new(last, vec![entity_id.into()])
     }
 
-    pub(super) fn event_chain_known(&mut self, entity_id: &str, answer: &[Row]) -> Result<(), Fault> {
+    pub(super) fn event_chain_known(&mut self, entity_id: &str, answer: &[SqlRow]) -> Result<(), PmFault> {
         let hash = hash_in(answer)?;
         self.chains.insert(entity_id.to_owned(), hash);
         Ok(())
     }
 
     /// Stores an event as it is, giving it the next place in this store; does nothing when it is already here.
-    pub(crate) fn event_insert(&mut self, event: &Event) -> Result<u64, Fault> {
+    pub(crate) fn event_insert(&mut self, event: &HistoryEvent) -> Result<u64, PmFault> {
         let query = insertion(event)?;
         self.run(&query.sql, &query.values)
     }
 
     /// Whether an event is already here.
-    pub(crate) fn event_exists(&mut self, id: &EventId) -> Result<bool, Fault> {
+    pub(crate) fn event_exists(&mut self, id: &EventId) -> Result<bool, PmFault> {
         Ok(!self.rows("SELECT 1 FROM event WHERE id = ?1", &[id.as_str().into()])?.is_empty())
     }
 
     /// The number of the newest event.
-    pub(crate) fn event_last_seq(&mut self) -> Result<i64, Fault> {
+    pub(crate) fn event_last_seq(&mut self) -> Result<i64, PmFault> {
         self.number("SELECT seq FROM event ORDER BY seq DESC LIMIT 1", &[])
     }
 
     /// The number of the newest event that is older than so many milliseconds, which are few.
-    pub(crate) fn event_seq_before(&mut self, millis: i64) -> Result<i64, Fault> {
+    pub(crate) fn event_seq_before(&mut self, millis: i64) -> Result<i64, PmFault> {
         let before = Moment(self.now.0 - millis);
         self.number("SELECT seq FROM event WHERE at < ?1 ORDER BY seq DESC LIMIT 1", &[before.into()])
     }
 
     /// Events after a number, oldest first, with no event missing that could still appear before one of them.
-    pub(crate) fn event_list(&mut self, filter: &EventFilter) -> Result<Vec<Event>, Fault> {
+    pub(crate) fn event_list(&mut self, filter: &EventFilter) -> Result<Vec<HistoryEvent>, PmFault> {
         match filter.before {
             // What appears later has a larger number, and whoever reads backwards does not wait for it.
             Some(before) => self.event_select(filter, before.saturating_sub(1)),
@@ -128,11 +128,11 @@ impl Tx<'_> {
     }
 
     /// Events after a number as they are visible now: for a view in which nothing can appear any more.
-    pub(crate) fn event_page(&mut self, filter: &EventFilter) -> Result<Vec<Event>, Fault> {
+    pub(crate) fn event_page(&mut self, filter: &EventFilter) -> Result<Vec<HistoryEvent>, PmFault> {
         self.event_select(filter, i64::MAX)
     }
 
-    fn event_select(&mut self, filter: &EventFilter, horizon: i64) -> Result<Vec<Event>, Fault> {
+    fn event_select(&mut self, filter: &EventFilter, horizon: i64) -> Result<Vec<HistoryEvent>, PmFault> {
         let (mut condition, mut values) =
             (String::from("seq > ?1 AND seq <= ?2"), vec![filter.since.into(), horizon.into()]);
         if let Some(entity) = &filter.entity {
@@ -152,7 +152,7 @@ impl Tx<'_> {
     }
 
     /// The last events of one thing, newest first.
-    pub(crate) fn event_latest(&mut self, entity_id: &str, limit: i64) -> Result<Vec<Event>, Fault> {
+    pub(crate) fn event_latest(&mut self, entity_id: &str, limit: i64) -> Result<Vec<HistoryEvent>, PmFault> {
         let sql = format!("SELECT {COLUMNS} FROM event WHERE entity_id = ?1 ORDER BY seq DESC LIMIT ?2");
         self.rows(&sql, &[entity_id.into(), limit.into()])?.iter().map(from_row).collect()
     }
@@ -162,8 +162,8 @@ impl Tx<'_> {
     /// On SQLite numbers follow the order of commits. On PostgreSQL a number is taken before its transaction commits,
     /// so a hole may still be filled: it is final once every transaction that was running when we saw it has ended.
     /// (The owner of a hole got its transaction id before its number, so it is below the `xmax` we saw.)
-    fn event_settle(&mut self, since: i64) -> Result<i64, Fault> {
-        if self.dialect() == Dialect::Sqlite {
+    fn event_settle(&mut self, since: i64) -> Result<i64, PmFault> {
+        if self.dialect() == SqlDialect::Sqlite {
             return Ok(i64::MAX);
         }
         let seen = "SELECT COALESCE(MAX(seq), ?1), COUNT(*), CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) \
@@ -184,18 +184,18 @@ impl Tx<'_> {
         self.event_before_hole(since)
     }
 
-    fn event_before_hole(&mut self, since: i64) -> Result<i64, Fault> {
+    fn event_before_hole(&mut self, since: i64) -> Result<i64, PmFault> {
         let sql = "SELECT COALESCE(MAX(seq), ?1) FROM (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM \
                    (SELECT seq FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1000) AS page) AS numbered WHERE seq = ?1 + place";
         self.number(sql, &[since.into()])
     }
 }
 
-fn insertion(event: &Event) -> Result<Query, Fault> {
+fn insertion(event: &HistoryEvent) -> Result<SqlQuery, PmFault> {
     let sql = "INSERT INTO event (id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, \
                claim_id, reason, changes, version_after, prev_hash, hash) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
-    let changes = serde_json::to_string(&event.changes).map_err(|error| Fault::internal(error.to_string()))?;
+    let changes = serde_json::to_string(&event.changes).map_err(|error| PmFault::internal(error.to_string()))?;
     let values = vec![
         event.id.as_str().into(),
         event.at.into(),
@@ -212,16 +212,16 @@ fn insertion(event: &Event) -> Result<Query, Fault> {
         event.prev_hash.as_str().into(),
         event.hash.as_str().into(),
     ];
-    Ok(Query::new(sql, values))
+    Ok(SqlQuery::new(sql, values))
 }
 
 /// The hash that an answer to [`Tx::event_chain_query`] holds; none for a thing without a history.
-fn hash_in(answer: &[Row]) -> Result<String, Fault> {
+fn hash_in(answer: &[SqlRow]) -> Result<String, PmFault> {
     answer.first().map_or(Ok(""), |row| row.text(0)).map(str::to_owned)
 }
 
 /// ` AND column IN (…)`, adding the values.
-pub(super) fn one_of<'a>(column: &str, items: impl Iterator<Item = &'a str>, values: &mut Vec<Value>) -> String {
+pub(super) fn one_of<'a>(column: &str, items: impl Iterator<Item = &'a str>, values: &mut Vec<SqlValue>) -> String {
     let marks: Vec<String> = items
         .map(|item| {
             values.push(item.into());
@@ -238,12 +238,12 @@ pub(crate) fn hex_digest(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().flat_map(digits).collect()
 }
 
-pub(super) fn from_row(row: &Row) -> Result<Event, Fault> {
+pub(super) fn from_row(row: &SqlRow) -> Result<HistoryEvent, PmFault> {
     let optional = |at: usize| match &row.0[at] {
-        Value::Text(text) => Some(text.clone()),
+        SqlValue::Text(text) => Some(text.clone()),
         _ => None,
     };
-    Ok(Event {
+    Ok(HistoryEvent {
         seq: row.int(0)?,
         id: EventId::parse(row.text(1)?)?,
         at: Moment(row.int(2)?),
@@ -255,7 +255,8 @@ pub(super) fn from_row(row: &Row) -> Result<Event, Fault> {
         session_id: optional(8).map(TryInto::try_into).transpose()?,
         claim_id: optional(9).map(TryInto::try_into).transpose()?,
         reason: optional(10),
-        changes: serde_json::from_str(row.text(11)?).map_err(|error| Fault::internal(format!("bad event: {error}")))?,
+        changes: serde_json::from_str(row.text(11)?)
+            .map_err(|error| PmFault::internal(format!("bad event: {error}")))?,
         version_after: row.int(12)?,
         prev_hash: row.text(13)?.to_owned(),
         hash: row.text(14)?.to_owned(),

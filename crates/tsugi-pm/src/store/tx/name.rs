@@ -1,14 +1,19 @@
 //! Names by their beginning, straight from the indexes that keep them unique.
 
 use super::Tx;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 
 /// Where names are kept: the table, the column of the name, and the column that says whose it is.
-pub(crate) type Names = (&'static str, &'static str, &'static str);
+pub(crate) type NameIndex = (&'static str, &'static str, &'static str);
 
 impl Tx<'_> {
     /// The names that begin with `prefix`, in order, each with whose it is.
-    pub(crate) fn name_list(&mut self, names: Names, prefix: &str, limit: i64) -> Result<Vec<(String, String)>, Fault> {
+    pub(crate) fn name_list(
+        &mut self,
+        names: NameIndex,
+        prefix: &str,
+        limit: i64,
+    ) -> Result<Vec<(String, String)>, PmFault> {
         let (table, name, owner) = names;
         let sql =
             format!("SELECT {name}, {owner} FROM {table} WHERE {name} >= ?1 AND {name} < ?2 ORDER BY {name} LIMIT ?3");

@@ -2,12 +2,12 @@
 
 use super::Tx;
 use super::event::one_of;
-use crate::domain::fault::Fault;
+use crate::domain::fault::PmFault;
 use crate::domain::id::ProjectId;
 use crate::domain::limit;
-use crate::store::dialect::Dialect;
+use crate::store::dialect::SqlDialect;
 use crate::store::terms::{query_terms, terms};
-use crate::store::value::Value;
+use crate::store::value::SqlValue;
 
 /// What to look for, and where.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct SearchFilter {
 
 /// Something that was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Hit {
+pub(crate) struct SearchHit {
     pub(crate) id: String,
     pub(crate) kind: String,
     pub(crate) title: String,
@@ -37,7 +37,7 @@ impl Tx<'_> {
         project: &ProjectId,
         title: &str,
         body: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), PmFault> {
         let sql = "INSERT INTO search_doc (id, kind, project_id, title, body, terms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
                    ON CONFLICT (id) DO UPDATE SET title = excluded.title, body = excluded.body, terms = excluded.terms";
         let terms = terms(&format!("{title} {body}"));
@@ -47,27 +47,27 @@ impl Tx<'_> {
     }
 
     /// The condition on `search_doc d` that a query's words are all there, or nothing when it has no words.
-    pub(super) fn search_condition(&self, query: &str, values: &mut Vec<Value>) -> Option<String> {
+    pub(super) fn search_condition(&self, query: &str, values: &mut Vec<SqlValue>) -> Option<String> {
         let terms = query_terms(query);
         let (last, rest) = terms.split_last()?;
         let dialect = self.dialect();
         let mark = match dialect {
-            Dialect::Sqlite => "*",
-            Dialect::Postgres => ":*",
+            SqlDialect::Sqlite => "*",
+            SqlDialect::Postgres => ":*",
         };
-        let glue = if dialect == Dialect::Sqlite { " AND " } else { " & " };
+        let glue = if dialect == SqlDialect::Sqlite { " AND " } else { " & " };
         // The last word may be unfinished, so it matches what begins with it.
         let words: Vec<String> = rest.iter().cloned().chain([format!("{last}{mark}")]).collect();
         values.push(words.join(glue).into());
         let at = values.len();
         Some(match dialect {
-            Dialect::Sqlite => format!("d.docid IN (SELECT rowid FROM search_index WHERE search_index MATCH ?{at})"),
-            Dialect::Postgres => format!("d.words @@ CAST(CAST(?{at} AS text) AS tsquery)"),
+            SqlDialect::Sqlite => format!("d.docid IN (SELECT rowid FROM search_index WHERE search_index MATCH ?{at})"),
+            SqlDialect::Postgres => format!("d.words @@ CAST(CAST(?{at} AS text) AS tsquery)"),
         })
     }
 
     /// What matches, best first.
-    pub(crate) fn search_list(&mut self, filter: &SearchFilter) -> Result<Vec<Hit>, Fault> {
+    pub(crate) fn search_list(&mut self, filter: &SearchFilter) -> Result<Vec<SearchHit>, PmFault> {
         let mut values = Vec::new();
         let Some(condition) = self.search_condition(&filter.query, &mut values) else { return Ok(Vec::new()) };
         let projects = one_of("d.project_id", filter.projects.iter().map(ProjectId::as_str), &mut values);
@@ -75,12 +75,12 @@ impl Tx<'_> {
         values.push(filter.limit.into());
         let at = values.len();
         let sql = match self.dialect() {
-            Dialect::Sqlite => format!(
+            SqlDialect::Sqlite => format!(
                 "SELECT d.id, d.kind, d.title, d.body, -bm25(search_index) AS score FROM search_index \
                  JOIN search_doc d ON d.docid = search_index.rowid WHERE search_index MATCH ?1{projects}{kinds} \
                  ORDER BY score DESC, d.id LIMIT ?{at}"
             ),
-            Dialect::Postgres => format!(
+            SqlDialect::Postgres => format!(
                 "SELECT d.id, d.kind, d.title, d.body, \
                  CAST(ts_rank(d.words, CAST(CAST(?1 AS text) AS tsquery)) AS double precision) AS score FROM search_doc d \
                  WHERE {condition}{projects}{kinds} ORDER BY score DESC, d.id LIMIT ?{at}"
@@ -90,7 +90,7 @@ impl Tx<'_> {
         rows.iter()
             .map(|row| {
                 let text = |at: usize| row.text(at).map(str::to_owned);
-                Ok(Hit { id: text(0)?, kind: text(1)?, title: text(2)?, body: text(3)?, score: row.real(4)? })
+                Ok(SearchHit { id: text(0)?, kind: text(1)?, title: text(2)?, body: text(3)?, score: row.real(4)? })
             })
             .collect()
     }

@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 
 use super::claim::LIVE;
 use super::event::one_of;
-use super::{Query, Tx, What};
+use super::{EventNote, SqlQuery, Tx};
 use crate::domain::claim::Claim;
-use crate::domain::dependency::{Dependency, DependencyKind};
-use crate::domain::fault::Fault;
+use crate::domain::dependency::{DependencyKind, TaskDependency};
+use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
 use crate::domain::project::Project;
 use crate::domain::task::{Priority, Task, TaskSort, TaskStatus};
 use crate::domain::time::Moment;
-use crate::store::table::Record;
-use crate::store::value::Value;
+use crate::store::table::TableRecord;
+use crate::store::value::SqlValue;
 
 /// The order in which ready tasks are offered; the partial indexes `task_ready` and `task_ready_mine` have it built in.
 const READY_ORDER: &str = "ORDER BY t.priority_rank, t.unblocks DESC, t.created_at, t.id";
@@ -21,12 +21,12 @@ const READY_ORDER: &str = "ORDER BY t.priority_rank, t.unblocks DESC, t.created_
 const READY: &str = "t.status = 'todo' AND t.open_blockers = 0";
 
 /// How an order is written in SQL.
-trait Sorted {
+trait SqlOrder {
     fn column(self) -> &'static str;
     fn direction(self) -> (&'static str, &'static str);
 }
 
-impl Sorted for TaskSort {
+impl SqlOrder for TaskSort {
     fn column(self) -> &'static str {
         match self {
             Self::Updated => "t.updated_at",
@@ -63,41 +63,41 @@ pub(crate) struct TaskFilter {
 
 impl Tx<'_> {
     /// The task a caller named.
-    pub(crate) fn task_get(&mut self, name: &TaskRef) -> Result<Task, Fault> {
+    pub(crate) fn task_get(&mut self, name: &TaskRef) -> Result<Task, PmFault> {
         let found = match name {
             TaskRef::Id(id) => self.find(&[id.as_str().into()])?,
             TaskRef::Reference(reference) => self.select_one("WHERE t.reference = ?1", &[reference.as_str().into()])?,
         };
-        found.ok_or_else(|| Fault::not_found("task", name))
+        found.ok_or_else(|| PmFault::not_found("task", name))
     }
 
     /// The task, kept from others until the transaction ends; with it its claims, handoffs and dependencies.
-    pub(crate) fn task_lock(&mut self, id: &TaskId) -> Result<Task, Fault> {
-        self.find_locked(&[id.as_str().into()])?.ok_or_else(|| Fault::not_found("task", id))
+    pub(crate) fn task_lock(&mut self, id: &TaskId) -> Result<Task, PmFault> {
+        self.find_locked(&[id.as_str().into()])?.ok_or_else(|| PmFault::not_found("task", id))
     }
 
     /// A task that was seen, locked like [`Tx::task_lock`], after its project, which is kept from being archived meanwhile;
     /// and the claim that holds it. In one trip.
-    pub(crate) fn task_open(&mut self, seen: &Task) -> Result<(Project, Task, Option<Claim>), Fault> {
+    pub(crate) fn task_open(&mut self, seen: &Task) -> Result<(Project, Task, Option<Claim>), PmFault> {
         let dialect = self.dialect();
         let share = format!("{}{}", Project::sentences().find, dialect.for_key_share());
         let lock = format!("{}{}", Task::sentences().find, dialect.for_update());
         let answers = self.rows_many(vec![
-            Query::new(share, vec![seen.project_id.as_str().into()]),
-            Query::new(lock, vec![seen.id.as_str().into()]),
+            SqlQuery::new(share, vec![seen.project_id.as_str().into()]),
+            SqlQuery::new(lock, vec![seen.id.as_str().into()]),
             Self::select_query::<Claim>(LIVE, vec![seen.id.as_str().into()]),
         ])?;
         let project = answers[0].first().map(Project::from_row).transpose()?;
         let task = answers[1].first().map(Task::from_row).transpose()?;
         Ok((
-            project.ok_or_else(|| Fault::not_found("project", &seen.project_id))?,
-            task.ok_or_else(|| Fault::not_found("task", &seen.id))?,
+            project.ok_or_else(|| PmFault::not_found("project", &seen.project_id))?,
+            task.ok_or_else(|| PmFault::not_found("task", &seen.id))?,
             answers[2].first().map(Claim::from_row).transpose()?,
         ))
     }
 
     /// Several tasks, locked in the order of their ids so that two callers cannot wait for each other.
-    pub(crate) fn task_lock_all(&mut self, ids: &[TaskId]) -> Result<Vec<Task>, Fault> {
+    pub(crate) fn task_lock_all(&mut self, ids: &[TaskId]) -> Result<Vec<Task>, PmFault> {
         let mut ids = ids.to_vec();
         ids.sort();
         ids.dedup();
@@ -110,7 +110,7 @@ impl Tx<'_> {
         pick: &ReadyPick<'_>,
         project: &ProjectId,
         limit: i64,
-    ) -> Result<Vec<Task>, Fault> {
+    ) -> Result<Vec<Task>, PmFault> {
         let mut tasks = self.task_ready_part(pick, project, "t.assignee_id = ?1", limit)?;
         let rest = limit - tasks.len() as i64;
         if rest > 0 {
@@ -120,7 +120,11 @@ impl Tx<'_> {
     }
 
     /// The best ready task, locked; on PostgreSQL passing over those that other claimers hold at this moment.
-    pub(crate) fn task_ready_lock(&mut self, pick: &ReadyPick<'_>, project: &ProjectId) -> Result<Option<Task>, Fault> {
+    pub(crate) fn task_ready_lock(
+        &mut self,
+        pick: &ReadyPick<'_>,
+        project: &ProjectId,
+    ) -> Result<Option<Task>, PmFault> {
         let query = self.task_ready_query(pick, project);
         self.rows(&query.sql, &query.values)?.first().map(Task::from_row).transpose()
     }
@@ -130,19 +134,19 @@ impl Tx<'_> {
         &mut self,
         pick: &ReadyPick<'_>,
         project: &ProjectId,
-    ) -> Result<(Project, Option<Task>), Fault> {
+    ) -> Result<(Project, Option<Task>), PmFault> {
         let share = format!("{}{}", Project::sentences().find, self.dialect().for_key_share());
         let pick = self.task_ready_query(pick, project);
-        let answers = self.rows_many(vec![Query::new(share, vec![project.as_str().into()]), pick])?;
+        let answers = self.rows_many(vec![SqlQuery::new(share, vec![project.as_str().into()]), pick])?;
         let found = answers[0].first().map(Project::from_row).transpose()?;
         let task = answers[1].first().map(Task::from_row).transpose()?;
-        Ok((found.ok_or_else(|| Fault::not_found("project", project))?, task))
+        Ok((found.ok_or_else(|| PmFault::not_found("project", project))?, task))
     }
 
     /// Asks for the best ready task and locks it: one that is assigned to the agent, or else one that is free. The second
     /// part is not even begun when the first finds something. `LIMIT 1` stands in the text, since a plan that is made
     /// before the number is known expects many rows and sorts them all.
-    fn task_ready_query(&self, pick: &ReadyPick<'_>, project: &ProjectId) -> Query {
+    fn task_ready_query(&self, pick: &ReadyPick<'_>, project: &ProjectId) -> SqlQuery {
         let (columns, lock) = (Task::sentences().select.as_str(), self.dialect().skip_locked());
         let mine = self.task_ready_condition(pick, "t.assignee_id = ?1");
         let free = self.task_ready_condition(pick, "t.assignee_id IS NULL AND NOT EXISTS (SELECT 1 FROM mine)");
@@ -151,7 +155,7 @@ impl Tx<'_> {
              free AS MATERIALIZED ({columns} {free} {READY_ORDER} LIMIT 1{lock}) \
              SELECT * FROM mine UNION ALL SELECT * FROM free"
         );
-        Query::new(sql, pick.values(project))
+        SqlQuery::new(sql, pick.values(project))
     }
 
     fn task_ready_part(
@@ -160,7 +164,7 @@ impl Tx<'_> {
         project: &ProjectId,
         whose: &str,
         limit: i64,
-    ) -> Result<Vec<Task>, Fault> {
+    ) -> Result<Vec<Task>, PmFault> {
         let condition = self.task_ready_condition(pick, whose);
         let mut values = pick.values(project);
         values.push(limit.into());
@@ -181,38 +185,38 @@ impl Tx<'_> {
     }
 
     /// How many tasks of a project wait for others, counted up to a limit.
-    pub(crate) fn task_waiting_count(&mut self, project: &ProjectId, limit: i64) -> Result<i64, Fault> {
+    pub(crate) fn task_waiting_count(&mut self, project: &ProjectId, limit: i64) -> Result<i64, PmFault> {
         let sql = "SELECT COUNT(*) FROM (SELECT 1 FROM task WHERE project_id = ?1 AND status = 'todo' \
                    AND open_blockers > 0 LIMIT ?2) AS waiting";
         self.number(sql, &[project.as_str().into(), limit.into()])
     }
 
     /// The open tasks that most others wait for.
-    pub(crate) fn task_top_blockers(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<Task>, Fault> {
+    pub(crate) fn task_top_blockers(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<Task>, PmFault> {
         let tail = "WHERE t.project_id = ?1 AND t.unblocks > 0 AND t.status NOT IN ('done', 'cancelled') \
                     ORDER BY t.unblocks DESC LIMIT ?2";
         self.select(tail, &[project.as_str().into(), limit.into()])
     }
 
     /// Open tasks of a project with the same title.
-    pub(crate) fn task_twins(&mut self, project: &ProjectId, title_key: &str) -> Result<Vec<Task>, Fault> {
+    pub(crate) fn task_twins(&mut self, project: &ProjectId, title_key: &str) -> Result<Vec<Task>, PmFault> {
         let tail = "WHERE t.project_id = ?1 AND t.title_key = ?2 AND t.status NOT IN ('done', 'cancelled') \
                     ORDER BY t.title_key, t.number LIMIT 5";
         self.select(tail, &[project.as_str().into(), title_key.into()])
     }
 
     /// How many tasks of a project stand where.
-    pub(crate) fn task_counts(&mut self, project: &ProjectId) -> Result<Vec<(String, i64)>, Fault> {
+    pub(crate) fn task_counts(&mut self, project: &ProjectId) -> Result<Vec<(String, i64)>, PmFault> {
         let sql = "SELECT status, COUNT(*) FROM task WHERE project_id = ?1 GROUP BY status ORDER BY status";
         let rows = self.rows(sql, &[project.as_str().into()])?;
         rows.iter().map(|row| Ok((row.text(0)?.to_owned(), row.int(1)?))).collect()
     }
 
     /// A page of tasks.
-    pub(crate) fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>, Fault> {
+    pub(crate) fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>, PmFault> {
         let mut values = Vec::new();
         let mut condition = String::from("1 = 1");
-        let mut equal = |column: &str, value: Option<&str>, values: &mut Vec<Value>| {
+        let mut equal = |column: &str, value: Option<&str>, values: &mut Vec<SqlValue>| {
             if let Some(value) = value {
                 values.push(value.into());
                 condition += &format!(" AND {column} = ?{}", values.len());
@@ -233,7 +237,7 @@ impl Tx<'_> {
         self.select(&tail, &values)
     }
 
-    fn task_list_extra(&self, filter: &TaskFilter, values: &mut Vec<Value>) -> String {
+    fn task_list_extra(&self, filter: &TaskFilter, values: &mut Vec<SqlValue>) -> String {
         let mut condition = String::new();
         if let Some(holder) = &filter.holder {
             values.push(holder.as_str().into());
@@ -256,7 +260,7 @@ impl Tx<'_> {
             condition += &format!(" AND t.id IN (SELECT d.id FROM search_doc d WHERE {found})");
         }
         if let Some((key, id)) = &filter.after {
-            values.extend([Value::from(*key), id.as_str().into()]);
+            values.extend([SqlValue::from(*key), id.as_str().into()]);
             let (last, (_, than)) = (values.len(), filter.sort.direction());
             condition += &format!(" AND ({}, t.id) {than} (?{}, ?{last})", filter.sort.column(), last - 1);
         }
@@ -267,7 +271,7 @@ impl Tx<'_> {
     ///
     /// The counts make "ready" a matter of one row: the index finds ready tasks without looking at dependencies, and on
     /// PostgreSQL a claim needs no lock beyond the task it takes.
-    pub(crate) fn task_update(&mut self, before: &Task, after: Task, what: What<'_>) -> Result<Task, Fault> {
+    pub(crate) fn task_update(&mut self, before: &Task, after: Task, what: EventNote<'_>) -> Result<Task, PmFault> {
         let was_done = before.status == TaskStatus::Done;
         let is_done = after.status == TaskStatus::Done;
         let after = self.update(before, after, what)?;
@@ -282,11 +286,11 @@ impl Tx<'_> {
     }
 
     /// Makes a task findable.
-    pub(crate) fn task_index(&mut self, task: &Task) -> Result<(), Fault> {
+    pub(crate) fn task_index(&mut self, task: &Task) -> Result<(), PmFault> {
         self.search_put(task.id.as_str(), "task", &task.project_id, &task.title, &task.description)
     }
 
-    fn task_count_blockers(&mut self, prerequisite: &TaskId, step: i64) -> Result<(), Fault> {
+    fn task_count_blockers(&mut self, prerequisite: &TaskId, step: i64) -> Result<(), PmFault> {
         let dependents = self.dependency_dependents(prerequisite)?;
         for task in dependents {
             let sql = "UPDATE task SET open_blockers = open_blockers + ?2 WHERE id = ?1";
@@ -296,14 +300,14 @@ impl Tx<'_> {
     }
 
     /// The tasks that wait for this one, by id.
-    pub(crate) fn dependency_dependents(&mut self, prerequisite: &TaskId) -> Result<Vec<TaskId>, Fault> {
+    pub(crate) fn dependency_dependents(&mut self, prerequisite: &TaskId) -> Result<Vec<TaskId>, PmFault> {
         let sql = "SELECT task_id FROM dependency WHERE depends_on_id = ?1 AND kind = 'blocks' ORDER BY task_id";
         let rows = self.rows(sql, &[prerequisite.as_str().into()])?;
         rows.iter().map(|row| TaskId::parse(row.text(0)?)).collect()
     }
 
     /// The tasks that wait for this one and could begin now.
-    pub(crate) fn task_newly_ready(&mut self, prerequisite: &TaskId) -> Result<Vec<Task>, Fault> {
+    pub(crate) fn task_newly_ready(&mut self, prerequisite: &TaskId) -> Result<Vec<Task>, PmFault> {
         let tail = format!(
             "JOIN dependency d ON d.task_id = t.id WHERE d.depends_on_id = ?1 AND d.kind = 'blocks' AND {READY} \
              ORDER BY t.priority_rank, t.number LIMIT 20"
@@ -312,23 +316,23 @@ impl Tx<'_> {
     }
 
     /// The edges that leave a task.
-    pub(crate) fn dependency_list(&mut self, task: &TaskId) -> Result<Vec<Dependency>, Fault> {
+    pub(crate) fn dependency_list(&mut self, task: &TaskId) -> Result<Vec<TaskDependency>, PmFault> {
         self.select("WHERE t.task_id = ?1 ORDER BY t.created_at, t.depends_on_id", &[task.as_str().into()])
     }
 
     /// The prerequisites that are not done.
-    pub(crate) fn dependency_blockers(&mut self, task: &TaskId, limit: i64) -> Result<Vec<Task>, Fault> {
+    pub(crate) fn dependency_blockers(&mut self, task: &TaskId, limit: i64) -> Result<Vec<Task>, PmFault> {
         let tail = "JOIN dependency d ON d.depends_on_id = t.id WHERE d.task_id = ?1 AND d.kind = 'blocks' \
                     AND t.status <> 'done' ORDER BY t.number LIMIT ?2";
         self.select(tail, &[task.as_str().into(), limit.into()])
     }
 
-    pub(crate) fn dependency_find(&mut self, task: &TaskId, on: &TaskId) -> Result<Option<Dependency>, Fault> {
+    pub(crate) fn dependency_find(&mut self, task: &TaskId, on: &TaskId) -> Result<Option<TaskDependency>, PmFault> {
         self.find(&[task.as_str().into(), on.as_str().into()])
     }
 
     /// Whether `from` waits for `to`, directly or through others. Ask while holding the project's graph.
-    pub(crate) fn dependency_reaches(&mut self, from: &TaskId, to: &TaskId) -> Result<bool, Fault> {
+    pub(crate) fn dependency_reaches(&mut self, from: &TaskId, to: &TaskId) -> Result<bool, PmFault> {
         if from == to {
             return Ok(true);
         }
@@ -339,17 +343,17 @@ impl Tx<'_> {
     }
 
     /// Keeps others from changing a project's dependency graph, so that two additions cannot close a circle together.
-    pub(crate) fn dependency_lock_graph(&mut self, project: &ProjectId) -> Result<(), Fault> {
+    pub(crate) fn dependency_lock_graph(&mut self, project: &ProjectId) -> Result<(), PmFault> {
         self.lock_name(&format!("graph:{project}"))
     }
 
     /// Adds an edge between two locked tasks, and counts it.
     pub(crate) fn dependency_add(
         &mut self,
-        edge: &Dependency,
+        edge: &TaskDependency,
         prerequisite: &Task,
-        what: What<'_>,
-    ) -> Result<(), Fault> {
+        what: EventNote<'_>,
+    ) -> Result<(), PmFault> {
         self.insert(edge, what)?;
         self.dependency_count(edge, prerequisite, 1)
     }
@@ -357,15 +361,15 @@ impl Tx<'_> {
     /// Removes an edge between two locked tasks, and counts it.
     pub(crate) fn dependency_remove(
         &mut self,
-        edge: &Dependency,
+        edge: &TaskDependency,
         prerequisite: &Task,
-        what: What<'_>,
-    ) -> Result<(), Fault> {
+        what: EventNote<'_>,
+    ) -> Result<(), PmFault> {
         self.remove(edge, what)?;
         self.dependency_count(edge, prerequisite, -1)
     }
 
-    fn dependency_count(&mut self, edge: &Dependency, prerequisite: &Task, step: i64) -> Result<(), Fault> {
+    fn dependency_count(&mut self, edge: &TaskDependency, prerequisite: &Task, step: i64) -> Result<(), PmFault> {
         if edge.kind != DependencyKind::Blocks {
             return Ok(());
         }
@@ -390,7 +394,7 @@ pub(crate) struct ReadyPick<'a> {
 
 impl ReadyPick<'_> {
     /// The parameters of the query, from the first to the fourth.
-    fn values(&self, project: &ProjectId) -> Vec<Value> {
+    fn values(&self, project: &ProjectId) -> Vec<SqlValue> {
         let capabilities = json_list(self.capabilities.unwrap_or_default());
         vec![self.agent.as_str().into(), project.as_str().into(), capabilities.into(), json_list(self.labels).into()]
     }

@@ -10,9 +10,9 @@ use seccompiler::{
     apply_filter, sock_filter,
 };
 
-use crate::sandbox::Net;
+use crate::sandbox::NetworkAccess;
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Refused with "operation not permitted".
 const REFUSED: &[i64] = &[
@@ -86,20 +86,20 @@ const NAMESPACE_FLAGS: &[i32] = &[
 ];
 
 /// Filters this thread and all it will start, for good; `is_pinned` keeps it on the cores it was given.
-pub(super) fn restrict(net: Net, is_pinned: bool) -> io::Result<()> {
+pub(super) fn restrict(net: NetworkAccess, is_pinned: bool) -> io::Result<()> {
     let (not_permitted, no_access, unknown) = (libc::EPERM, libc::EACCES, libc::ENOSYS);
     install(compile(refused(is_pinned)?, not_permitted)?)?;
     // The flags of clone3 stand in memory, where a filter cannot look; callers fall back to clone.
     install(compile(BTreeMap::from([(libc::SYS_clone3, vec![])]), unknown)?)?;
     install(refuse_foreign_numbers())?;
-    if net == Net::None {
+    if net == NetworkAccess::None {
         install(compile(other_sockets(&[libc::AF_UNIX, libc::AF_NETLINK])?, no_access)?)?;
     }
     Ok(())
 }
 
-fn refused(is_pinned: bool) -> io::Result<Rules> {
-    let mut rules: Rules = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, vec![])).collect();
+fn refused(is_pinned: bool) -> io::Result<SeccompRules> {
+    let mut rules: SeccompRules = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, vec![])).collect();
     rules.extend(other_sockets(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK])?);
     let namespaces =
         NAMESPACE_FLAGS.iter().map(|flag| rule(&[(0, SeccompCmpOp::MaskedEq(*flag as u64), *flag as u64)]));
@@ -113,7 +113,7 @@ fn refused(is_pinned: bool) -> io::Result<Rules> {
 }
 
 /// Sockets of any family but these.
-fn other_sockets(families: &[i32]) -> io::Result<Rules> {
+fn other_sockets(families: &[i32]) -> io::Result<SeccompRules> {
     let conditions: Vec<_> = families.iter().map(|family| (0, SeccompCmpOp::Ne, *family as u64)).collect();
     Ok(BTreeMap::from([(libc::SYS_socket, vec![rule(&conditions)?])]))
 }
@@ -127,7 +127,7 @@ fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> io::Result<SeccompRule> {
     SeccompRule::new(conditions).map_err(io::Error::other)
 }
 
-fn compile(rules: Rules, errno: i32) -> io::Result<BpfProgram> {
+fn compile(rules: SeccompRules, errno: i32) -> io::Result<BpfProgram> {
     let machine = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
     let refuse = SeccompAction::Errno(errno as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, machine).map_err(io::Error::other)?;
@@ -157,5 +157,5 @@ fn install(program: BpfProgram) -> io::Result<()> {
 
 /// Whether filters work here.
 pub(super) fn try_out() -> io::Result<()> {
-    restrict(Net::None, true)
+    restrict(NetworkAccess::None, true)
 }

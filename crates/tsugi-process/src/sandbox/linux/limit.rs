@@ -9,11 +9,11 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::Confinement;
-use crate::tree::{self, Stat};
+use crate::tree::{self, ProcStat};
 
 /// Which limit a job has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Passed {
+pub(crate) enum ExceededLimit {
     Memory,
     Processes,
 }
@@ -58,7 +58,7 @@ fn tasks_of_this_user() -> u64 {
     use std::os::unix::fs::MetadataExt;
     let user = getuid().as_raw();
     let is_ours = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == user);
-    tree::all_ids().into_iter().filter(is_ours).filter_map(Stat::read).map(|stat| stat.threads).sum()
+    tree::all_ids().into_iter().filter(is_ours).filter_map(ProcStat::read).map(|stat| stat.threads).sum()
 }
 
 /// A limit is never raised by us.
@@ -83,7 +83,7 @@ fn core_set(cores: &[usize]) -> CpuSet {
 
 /// What the guardian watches, since the kernel has no limit for a whole tree of processes without cgroups.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Watch {
+pub(crate) struct LimitWatch {
     memory: Option<u64>,
     processes: Option<u32>,
     /// The first process of the job's namespaces, which is ours.
@@ -94,10 +94,10 @@ pub(crate) struct Watch {
     is_close: bool,
 }
 
-impl Watch {
+impl LimitWatch {
     /// None if there is nothing to watch.
-    pub(crate) fn new(confinement: &Confinement) -> Option<Watch> {
-        let watch = Watch {
+    pub(crate) fn new(confinement: &Confinement) -> Option<LimitWatch> {
+        let watch = LimitWatch {
             memory: confinement.memory,
             processes: confinement.processes,
             extra: usize::from(confinement.namespaces.is_some()),
@@ -114,18 +114,18 @@ impl Watch {
     }
 
     /// Looks at everything below `root`; says which limit is passed.
-    pub(crate) fn look(&mut self, root: u32) -> Option<Passed> {
+    pub(crate) fn check(&mut self, root: u32) -> Option<ExceededLimit> {
         let pids = tree::descendants(root);
         if self.processes.is_some_and(|limit| pids.len() > limit as usize + self.extra) {
-            return Some(Passed::Processes);
+            return Some(ExceededLimit::Processes);
         }
         // Pages shared by several processes are counted for each of them here, so it is only a first look.
-        let resident: u64 = pids.iter().filter_map(|pid| Stat::read(*pid)).map(|stat| stat.resident_bytes()).sum();
+        let resident: u64 = pids.iter().filter_map(|pid| ProcStat::read(*pid)).map(|stat| stat.resident_bytes()).sum();
         self.peak = self.peak.max(resident);
         self.is_close = self.memory.is_some_and(|limit| resident > limit / 2)
             || self.processes.is_some_and(|limit| pids.len() > limit as usize / 2);
         let is_over = |limit: u64| resident > limit && shared_fairly(&pids) > limit;
-        self.memory.is_some_and(is_over).then_some(Passed::Memory)
+        self.memory.is_some_and(is_over).then_some(ExceededLimit::Memory)
     }
 }
 
@@ -139,7 +139,7 @@ fn proportional_bytes(pid: u32) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kilobytes.map(|count| count * 1024).or_else(|| Stat::read(pid).map(|stat| stat.resident_bytes()))
+    kilobytes.map(|count| count * 1024).or_else(|| ProcStat::read(pid).map(|stat| stat.resident_bytes()))
 }
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn our_own_memory_is_seen_in_both_ways_of_counting() {
         let own = std::process::id();
-        let resident = Stat::read(own).unwrap().resident_bytes();
+        let resident = ProcStat::read(own).unwrap().resident_bytes();
         let fair = proportional_bytes(own).unwrap();
         assert!(fair > 100_000 && fair <= resident * 2, "{fair} of {resident}");
     }

@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 
 /// What the child's mounts are to look like.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mounts {
+pub(crate) struct MountPlan {
     /// Shared directories, each with the one of the job's own that is to stand in its place.
     pub(super) covers: Vec<(OsString, OsString)>,
     /// What was there before and is to be there still.
-    pub(super) kept: Vec<Kept>,
+    pub(super) kept: Vec<PreservedPath>,
     /// Links in covered directories on the way to what is kept, with where they lead.
     pub(super) links: Vec<(OsString, OsString)>,
     /// Where the child is to stand, also if nothing of it is kept.
@@ -31,27 +31,27 @@ pub(crate) struct Mounts {
 
 /// A file or folder that stays where it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct PreservedPath {
     pub(super) path: OsString,
     pub(super) is_writable: bool,
 }
 
-impl Kept {
-    pub(super) fn new(path: &Path, is_writable: bool) -> Kept {
-        Kept { path: path.into(), is_writable }
+impl PreservedPath {
+    pub(super) fn new(path: &Path, is_writable: bool) -> PreservedPath {
+        PreservedPath { path: path.into(), is_writable }
     }
 }
 
-impl Mounts {
+impl MountPlan {
     /// Everything read-only but one place that exists everywhere.
-    pub(super) fn of_trial() -> Mounts {
-        Mounts { kept: vec![Kept::new(Path::new("/dev"), true)], cwd: "/".into(), ..Mounts::default() }
+    pub(super) fn of_trial() -> MountPlan {
+        MountPlan { kept: vec![PreservedPath::new(Path::new("/dev"), true)], cwd: "/".into(), ..MountPlan::default() }
     }
 
     /// Carries it out in this mount namespace, which must be nobody else's.
     pub(crate) fn arrange(&self) -> io::Result<()> {
         // All of it is taken hold of first: later it would be covered, or read-only.
-        let covers = self.covers.iter().map(|(shared, own)| Ok((shared, Tree::writable(own.as_ref())?)));
+        let covers = self.covers.iter().map(|(shared, own)| Ok((shared, DetachedMount::writable(own.as_ref())?)));
         let covers: Vec<_> = covers.collect::<io::Result<_>>()?;
         let mut kept =
             self.kept.iter().map(|kept| Ok((Path::new(&kept.path), kept.take()?))).collect::<io::Result<Vec<_>>>()?;
@@ -81,9 +81,9 @@ impl Mounts {
     }
 }
 
-impl Kept {
-    fn take(&self) -> io::Result<Tree> {
-        let tree = Tree::writable(self.path.as_ref())?;
+impl PreservedPath {
+    fn take(&self) -> io::Result<DetachedMount> {
+        let tree = DetachedMount::writable(self.path.as_ref())?;
         if !self.is_writable {
             set_read_only(tree.file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)?;
         }
@@ -104,13 +104,13 @@ fn make_parent(path: &Path) -> io::Result<()> {
 }
 
 /// A part of the file system that is mounted nowhere yet.
-struct Tree {
+struct DetachedMount {
     file: OwnedFd,
     is_folder: bool,
 }
 
-impl Tree {
-    fn writable(path: &Path) -> io::Result<Tree> {
+impl DetachedMount {
+    fn writable(path: &Path) -> io::Result<DetachedMount> {
         const OPEN_TREE_CLONE: libc::c_int = 1;
         let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE;
         let name = c_path(path)?;
@@ -119,7 +119,7 @@ impl Tree {
         check(file)?;
         // SAFETY: it was made just now and is owned by nobody else.
         let file = unsafe { OwnedFd::from_raw_fd(file as libc::c_int) };
-        Ok(Tree { file, is_folder: path.is_dir() })
+        Ok(DetachedMount { file, is_folder: path.is_dir() })
     }
 
     /// Mounts it; whatever was there is hidden.
@@ -139,18 +139,18 @@ impl Tree {
 fn set_read_only(folder: libc::c_int, name: &CStr, flags: libc::c_int) -> io::Result<()> {
     /// The kernel's `struct mount_attr`.
     #[repr(C)]
-    struct Attributes {
+    struct MountAttributes {
         set: u64,
         clear: u64,
         propagation: u64,
         user_namespace: u64,
     }
     const READ_ONLY: u64 = 1;
-    let attributes = Attributes { set: READ_ONLY, clear: 0, propagation: 0, user_namespace: 0 };
+    let attributes = MountAttributes { set: READ_ONLY, clear: 0, propagation: 0, user_namespace: 0 };
     let flags = flags | libc::AT_RECURSIVE;
     // SAFETY: the name is a C string and the attributes a local value of the size that is told.
     check(unsafe {
-        let (attributes, size) = (&raw const attributes, size_of::<Attributes>());
+        let (attributes, size) = (&raw const attributes, size_of::<MountAttributes>());
         libc::syscall(libc::SYS_mount_setattr, folder, name.as_ptr(), flags, attributes, size)
     })
 }

@@ -6,11 +6,11 @@ use std::{fs, io, ptr};
 use rustix::process::{Gid, Uid, getgid, getuid};
 use serde::{Deserialize, Serialize};
 
-use super::{ability::wait_for_success, mount::Mounts};
+use super::{kernel_support::wait_for_success, mount::MountPlan};
 
 /// Which namespaces a child gets, besides those of processes, mounts and IPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Namespaces {
+pub(crate) struct NamespaceSet {
     /// Ordinary users need one in which they may make the others; root does better without,
     /// since files of other users would be foreign to it there.
     pub(crate) has_user: bool,
@@ -24,19 +24,19 @@ pub(crate) struct Namespaces {
 
 /// Who we are outside, to be the same inside.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Identity(Uid, Gid);
+pub(crate) struct OuterIdentity(Uid, Gid);
 
-impl Identity {
-    pub(crate) fn ours() -> Identity {
-        Identity(getuid(), getgid())
+impl OuterIdentity {
+    pub(crate) fn ours() -> OuterIdentity {
+        OuterIdentity(getuid(), getgid())
     }
 }
 
-impl Namespaces {
+impl NamespaceSet {
     /// How namespaces can be had here, or why not.
-    pub(crate) fn try_out() -> Result<Namespaces, String> {
+    pub(crate) fn try_out() -> Result<NamespaceSet, String> {
         let ways = [(false, true), (false, false), (true, true), (true, false)];
-        let ways = ways.map(|(has_user, has_mounts)| Namespaces { has_user, has_net: true, has_mounts, tasks: None });
+        let ways = ways.map(|(has_user, has_mounts)| NamespaceSet { has_user, has_net: true, has_mounts, tasks: None });
         let mut reason = String::new();
         for way in ways {
             match way.try_once() {
@@ -48,7 +48,7 @@ impl Namespaces {
     }
 
     fn try_once(self) -> io::Result<()> {
-        let identity = Identity::ours();
+        let identity = OuterIdentity::ours();
         match self.fork()? {
             // SAFETY: ends the child at once.
             0 => unsafe { libc::_exit(i32::from(self.settle(identity).and_then(|()| self.try_mounts()).is_err())) },
@@ -58,7 +58,7 @@ impl Namespaces {
     }
 
     fn try_mounts(self) -> io::Result<()> {
-        if self.has_mounts { Mounts::of_trial().arrange() } else { Ok(()) }
+        if self.has_mounts { MountPlan::of_trial().arrange() } else { Ok(()) }
     }
 
     fn flags(self) -> libc::c_int {
@@ -78,7 +78,7 @@ impl Namespaces {
     }
 
     /// Makes the new world habitable: the same user, a process table of its own, a loopback device that is up.
-    pub(crate) fn settle(self, identity: Identity) -> io::Result<()> {
+    pub(crate) fn settle(self, identity: OuterIdentity) -> io::Result<()> {
         if self.has_user {
             map_identity(identity)?;
         }
@@ -93,7 +93,7 @@ impl Namespaces {
 }
 
 /// Groups must be given up first, or a user could escape a group that is refused a file.
-fn map_identity(Identity(user, group): Identity) -> io::Result<()> {
+fn map_identity(OuterIdentity(user, group): OuterIdentity) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
     fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))

@@ -18,38 +18,38 @@ const SHARED: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
 /// The temporary directories of one job; the guardian makes them before the child and removes them after the last of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Scratch {
-    pub(super) rooms: Vec<Room>,
+pub(crate) struct ScratchDirectories {
+    pub(super) rooms: Vec<ScratchDirectory>,
 }
 
 /// A directory of the job's own inside a shared one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Room {
+pub(super) struct ScratchDirectory {
     pub(super) shared: OsString,
     pub(super) own: OsString,
     /// Whether the child finds it in the place of the shared one.
     pub(super) is_cover: bool,
 }
 
-impl Room {
+impl ScratchDirectory {
     /// What the child calls it.
     pub(super) fn seen(&self) -> &OsString {
         if self.is_cover { &self.shared } else { &self.own }
     }
 }
 
-impl Scratch {
+impl ScratchDirectories {
     /// With mounts of its own a child gets one for each shared directory, in its place, and otherwise just one.
     /// Shared directories that `opened` holds, since somebody named them, stay as they are.
-    pub(super) fn plan(has_mounts: bool, opened: &[PathBuf]) -> Scratch {
+    pub(super) fn plan(has_mounts: bool, opened: &[PathBuf]) -> ScratchDirectories {
         let is_open = |shared: &Path| opened.iter().any(|place| shared.starts_with(place));
         let name = format!("tsugi-job-{:016x}", std::hash::RandomState::new().build_hasher().finish());
         let rooms = shared_directories().into_iter().enumerate().filter_map(|(index, shared)| {
             let is_cover = has_mounts && !is_open(&shared);
             let own = shared.join(&name).into_os_string();
-            (index == 0 || is_cover).then(|| Room { shared: shared.into_os_string(), own, is_cover })
+            (index == 0 || is_cover).then(|| ScratchDirectory { shared: shared.into_os_string(), own, is_cover })
         });
-        Scratch { rooms: rooms.collect() }
+        ScratchDirectories { rooms: rooms.collect() }
     }
 
     /// The child's environment: temporary files belong here, unless somebody has set another place of its own.
@@ -106,7 +106,12 @@ mod tests {
     #[test]
     fn a_shared_directory_that_somebody_opened_is_not_covered() {
         let covers = |opened: &[PathBuf]| {
-            Scratch::plan(true, opened).rooms.into_iter().filter(|room| room.is_cover).map(|room| room.shared).collect()
+            ScratchDirectories::plan(true, opened)
+                .rooms
+                .into_iter()
+                .filter(|room| room.is_cover)
+                .map(|room| room.shared)
+                .collect()
         };
         let (closed, open): (Vec<_>, Vec<_>) = (covers(&[]), covers(&["/dev".into()]));
         assert!(closed.contains(&"/dev/shm".into()), "{closed:?}");
@@ -115,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_place_for_temporary_files_that_somebody_set_stays_unless_it_is_everybodys() {
-        let scratch = Scratch::plan(false, &[]);
+        let scratch = ScratchDirectories::plan(false, &[]);
         let set = |value: &str| {
             let env = scratch.complete(&[("TMPDIR".into(), value.into())]);
             env.into_iter().find(|(name, _)| name == "TMPDIR").unwrap().1
@@ -127,7 +132,7 @@ mod tests {
     #[test]
     fn directories_are_made_for_one_user_and_removed_with_their_contents() {
         use std::os::unix::fs::PermissionsExt;
-        let scratch = Scratch::plan(false, &[]);
+        let scratch = ScratchDirectories::plan(false, &[]);
         let own = PathBuf::from(&scratch.rooms[0].own);
         scratch.make().unwrap();
         assert_eq!(own.metadata().unwrap().permissions().mode() & 0o777, 0o700);

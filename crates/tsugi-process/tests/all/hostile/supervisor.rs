@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tsugi_process::{Command, Grace, Job, JobOptions};
+use tsugi_process::{JobCommand, JobOptions, StopGrace, SupervisedJob};
 
 use super::FLAG;
 
@@ -12,10 +12,14 @@ pub(crate) fn guarded(arguments: &[String]) {
     let [program, mark, role] = arguments else { panic!("program, mark and role are needed") };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let command = Command::new(program).args([FLAG, role]).env(crate::world::MARK, mark);
-        let grace =
-            Grace { stdin: Duration::from_millis(200), terminate: Duration::from_millis(300), ..Grace::default() };
-        let (_job, mut pipes) = Job::spawn(command, JobOptions { grace, ..Default::default() }).await.unwrap();
+        let command = JobCommand::new(program).args([FLAG, role]).env(crate::world::MARK, mark);
+        let grace = StopGrace {
+            stdin: Duration::from_millis(200),
+            terminate: Duration::from_millis(300),
+            ..StopGrace::default()
+        };
+        let (_job, mut pipes) =
+            SupervisedJob::spawn(command, JobOptions { grace, ..Default::default() }).await.unwrap();
         let mut output = tokio::io::stdout();
         tokio::io::copy(&mut pipes.stdout, &mut output).await.unwrap();
         std::future::pending::<()>().await;
@@ -38,7 +42,8 @@ pub(crate) fn starved(arguments: &[String]) {
             lower(Resource::Nproc, 0);
         }
     }
-    let error = runtime.block_on(Job::spawn(Command::new("true"), JobOptions::default())).map(|_| ()).unwrap_err();
+    let error =
+        runtime.block_on(SupervisedJob::spawn(JobCommand::new("true"), JobOptions::default())).map(|_| ()).unwrap_err();
     drop(held);
     println!("retryable: {} {error}", error.is_retryable());
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// What comes out when `input` arrives `step` bytes at a time.
-fn decode(input: &[u8], limit: usize, step: usize) -> Vec<Result<Event, CodecError>> {
-    let mut decoder = Decoder::new(limit);
+fn decode(input: &[u8], limit: usize, step: usize) -> Vec<Result<SseEvent, CodecError>> {
+    let mut decoder = SseDecoder::new(limit);
     let mut buffer = BytesMut::new();
     let mut events = Vec::new();
     for chunk in input.chunks(step) {
@@ -25,7 +25,7 @@ fn check(input: &str, expected: &[&str]) {
     }
 }
 
-fn show(event: &Event) -> String {
+fn show(event: &SseEvent) -> String {
     let retry = event.retry.map(|retry| retry.to_string());
     let part = |part: &Option<String>| part.clone().unwrap_or("-".into());
     format!("{}|{}|{}|{}", part(&event.event), part(&event.id), part(&retry), String::from_utf8_lossy(&event.data))
@@ -87,7 +87,7 @@ fn what_was_not_ended_by_an_empty_line_is_no_event() {
 
 #[test]
 fn the_last_id_is_kept_for_a_resumption() {
-    let mut decoder = Decoder::default();
+    let mut decoder = SseDecoder::default();
     let mut buffer = BytesMut::from("id: 1\ndata: a\n\ndata: b\n\n");
     assert_eq!(decoder.last_id(), None);
     while decoder.next(&mut buffer).is_some() {}
@@ -113,7 +113,7 @@ fn an_event_over_the_limit_is_reported_once_and_the_next_one_works() {
 
 #[test]
 fn a_flood_of_comments_costs_no_memory() {
-    let mut decoder = Decoder::new(64);
+    let mut decoder = SseDecoder::new(64);
     let mut buffer = BytesMut::from(":");
     for _ in 0..10_000 {
         buffer.extend_from_slice(&[b'x'; 100]);
@@ -126,7 +126,7 @@ fn a_flood_of_comments_costs_no_memory() {
 
 #[test]
 fn one_line_of_data_is_not_copied() {
-    let mut decoder = Decoder::default();
+    let mut decoder = SseDecoder::default();
     let mut buffer = BytesMut::from("data: {\"a\":1}\n\n");
     let place = buffer.as_ptr();
     let event = decoder.next(&mut buffer).unwrap().unwrap();
@@ -159,7 +159,7 @@ fn keep_alive_and_priming_events_read_back() {
 
 #[test]
 fn events_that_carry_messages_are_told_from_others() {
-    let named = |name: Option<&str>| Event { event: name.map(str::to_owned), ..Event::default() };
+    let named = |name: Option<&str>| SseEvent { event: name.map(str::to_owned), ..SseEvent::default() };
     assert!(named(None).is_message() && named(Some("message")).is_message() && named(Some("")).is_message());
     assert!(!named(Some("endpoint")).is_message());
 }

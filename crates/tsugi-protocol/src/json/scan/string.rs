@@ -1,13 +1,13 @@
 //! The end of a string, found sixty-four bytes at a time: most of a large payload is text.
 
-use super::{Scan, ScanErrorKind, fail};
+use super::{ScanErrorKind, ScanResult, fail};
 
 /// A string that is longer than this is worth what larger blocks cost before they begin.
 const SHORT_STRING: usize = 64;
 
 /// The offset just after the string that starts at `at` (its opening quote).
 #[inline]
-pub fn skip_string(bytes: &[u8], at: usize) -> Scan<usize> {
+pub fn skip_string(bytes: &[u8], at: usize) -> ScanResult<usize> {
     match skip_short(bytes, at) {
         Ok(end) => Ok(end),
         Err(at) => skip_long(bytes, at),
@@ -33,7 +33,7 @@ pub(super) fn skip_short(bytes: &[u8], quote: usize) -> Result<usize, usize> {
 }
 
 /// The offset just after the string that `at` lies in.
-fn skip_long(bytes: &[u8], mut at: usize) -> Scan<usize> {
+fn skip_long(bytes: &[u8], mut at: usize) -> ScanResult<usize> {
     loop {
         match bytes.get(at) {
             Some(b'"') => return Ok(at + 1),
@@ -70,7 +70,7 @@ fn skip_text(bytes: &[u8], start: usize) -> Option<usize> {
 fn skip_blocks(
     bytes: &[u8],
     start: usize,
-    look: impl Fn(&[u8; 64]) -> Option<Look>,
+    look: impl Fn(&[u8; 64]) -> Option<BlockMasks>,
     short_escapes: impl Fn(&[u8; 64]) -> u64,
 ) -> Option<usize> {
     let mut at = start;
@@ -112,13 +112,13 @@ fn skip_last(bytes: &[u8], at: usize) -> usize {
 
 /// Where the bytes that matter lie in a block that has any: a bit for each, the first byte being the lowest.
 #[derive(Debug, PartialEq, Eq)]
-struct Look {
+struct BlockMasks {
     quotes: u64,
     backslashes: u64,
     controls: u64,
 }
 
-impl Look {
+impl BlockMasks {
     /// A bit for every byte that an odd number of backslashes stands before, which is what an escape is.
     ///
     /// Adding a run's first bit to the run carries one out at its end, so where the carry lands tells the run's
@@ -138,7 +138,7 @@ impl Look {
     }
 }
 
-fn skip_escape(bytes: &[u8], at: usize) -> Scan<usize> {
+fn skip_escape(bytes: &[u8], at: usize) -> ScanResult<usize> {
     match bytes.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
         Some(b'u') => match bytes.get(at + 2..at + 6) {
@@ -164,7 +164,7 @@ mod vector {
         _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi16,
     };
 
-    use super::{Look, plain};
+    use super::{BlockMasks, plain};
 
     /// A bit for every quote, backslash and control character of sixteen bytes.
     #[inline]
@@ -196,7 +196,7 @@ mod vector {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn look(block: &[u8; 64]) -> Option<Look> {
+    pub(super) fn look(block: &[u8; 64]) -> Option<BlockMasks> {
         let halves = load(block);
         let limit = _mm256_set1_epi8(0x1f);
         let quotes = halves.map(|half| same(half, b'"'));
@@ -206,7 +206,7 @@ mod vector {
         if _mm256_movemask_epi8(_mm256_or_si256(any(0), any(1))) == 0 {
             return None;
         }
-        Some(Look { quotes: mask(quotes), backslashes: mask(backslashes), controls: mask(controls) })
+        Some(BlockMasks { quotes: mask(quotes), backslashes: mask(backslashes), controls: mask(controls) })
     }
 
     #[inline]
@@ -272,7 +272,7 @@ mod vector {
 
 /// The same in plain Rust, for other processors.
 mod plain {
-    use super::Look;
+    use super::BlockMasks;
 
     fn bits<const N: usize>(chunk: &[u8; N], is: impl Fn(u8) -> bool) -> u64 {
         chunk.iter().enumerate().fold(0, |found, (index, byte)| found | u64::from(is(*byte)) << index)
@@ -287,8 +287,8 @@ mod plain {
         super::skip_blocks(bytes, start, look, short_escapes)
     }
 
-    pub(super) fn look(block: &[u8; 64]) -> Option<Look> {
-        let look = Look {
+    pub(super) fn look(block: &[u8; 64]) -> Option<BlockMasks> {
+        let look = BlockMasks {
             quotes: bits(block, |byte| byte == b'"'),
             backslashes: bits(block, |byte| byte == b'\\'),
             controls: bits(block, |byte| byte < 0x20),
@@ -306,7 +306,7 @@ use plain as vector;
 
 #[cfg(test)]
 mod tests {
-    use super::super::prove;
+    use super::super::validate;
     use super::*;
 
     #[test]
@@ -352,7 +352,7 @@ mod tests {
     }
 
     /// What one step after the other finds: the same rules without blocks.
-    fn one_by_one(bytes: &[u8]) -> Scan<usize> {
+    fn one_by_one(bytes: &[u8]) -> ScanResult<usize> {
         let mut at = 1;
         loop {
             at = match bytes.get(at) {
@@ -395,7 +395,7 @@ mod tests {
         for position in 0..100usize {
             let mut text = "x".repeat(100);
             text.replace_range(position..=position, "\n");
-            assert_eq!(prove(format!("\"{text}\"").as_bytes()).unwrap_err().at, position + 1);
+            assert_eq!(validate(format!("\"{text}\"").as_bytes()).unwrap_err().at, position + 1);
         }
     }
 }

@@ -1,15 +1,15 @@
 //! A tool's result as a program wants it: what it gave, or in its words why it failed.
 
-use crate::json::{Object, Raw};
+use crate::json::{JsonObject, RawJson};
 
 /// What a tool gave: the structured content if there is any; else a single text, read as JSON where it is; else the
 /// content. `None` for a result that has neither.
 ///
 /// A structured `null` gives way to content, because servers of older revisions write it where they mean nothing.
-pub fn data(result: &Object) -> Option<Raw> {
+pub fn data(result: &JsonObject) -> Option<RawJson> {
     let structured = result.get("structuredContent");
     let content = result.get("content");
-    let blocks = content.as_ref().and_then(Raw::items).unwrap_or_default();
+    let blocks = content.as_ref().and_then(RawJson::items).unwrap_or_default();
     match (structured, blocks.as_slice()) {
         (Some(value), []) => Some(value),
         (Some(value), _) if !value.is_null() => Some(value),
@@ -19,42 +19,42 @@ pub fn data(result: &Object) -> Option<Raw> {
 }
 
 /// Why a tool failed, in its own words.
-pub fn failure(result: &Object) -> String {
+pub fn failure(result: &JsonObject) -> String {
     let texts = texts(result);
     if texts.is_empty() { "the tool failed".to_owned() } else { texts.join("\n") }
 }
 
 /// The first text of a result.
-pub fn first_text(result: &Object) -> Option<String> {
+pub fn first_text(result: &JsonObject) -> Option<String> {
     texts(result).into_iter().next()
 }
 
-fn texts(result: &Object) -> Vec<String> {
+fn texts(result: &JsonObject) -> Vec<String> {
     let blocks = result.get("content").and_then(|content| content.items()).unwrap_or_default();
-    blocks.iter().filter_map(text_of).filter_map(|text| text.to_shown().ok()).collect()
+    blocks.iter().filter_map(text_of).filter_map(|text| text.to_lossy().ok()).collect()
 }
 
 /// The text of a block of text.
-fn text_of(block: &Raw) -> Option<Raw> {
-    let block = Object::of(block)?;
+fn text_of(block: &RawJson) -> Option<RawJson> {
+    let block = JsonObject::of(block)?;
     let is_text = block.get_str("type")? == "text";
     is_text.then(|| block.get("text"))?.filter(|text| text.bytes().starts_with(b"\""))
 }
 
-fn single_text(block: &Raw) -> Option<Raw> {
+fn single_text(block: &RawJson) -> Option<RawJson> {
     let text = text_of(block)?;
     json_within(&text).or(Some(text))
 }
 
 /// The JSON value that a string holds, if it holds one.
-fn json_within(text: &Raw) -> Option<Raw> {
+fn json_within(text: &RawJson) -> Option<RawJson> {
     let inner = text.bytes().strip_prefix(b"\"")?.trim_ascii_start();
     // A large text that cannot be JSON is not unescaped to find that out.
     let may_be_json = match inner.first()? {
         b'{' | b'[' | b'-' | b'0'..=b'9' | b'\\' => true,
         _ => [&b"true"[..], b"false", b"null"].iter().any(|word| inner.starts_with(word)),
     };
-    may_be_json.then(|| text.as_string())?.and_then(|text| Raw::parse(text.into()).ok())
+    may_be_json.then(|| text.as_string())?.and_then(|text| RawJson::parse(text.into()).ok())
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn given(result: Value) -> Option<String> {
-        data(&Object::from(result)).map(|data| data.to_string())
+        data(&JsonObject::from(result)).map(|data| data.to_string())
     }
 
     fn text(text: &str) -> Value {
@@ -119,10 +119,13 @@ mod tests {
             (json!([image]), "the tool failed"),
             (json!([]), "the tool failed"),
         ] {
-            assert_eq!(failure(&Object::from(json!({"content": content, "isError": true}))), words);
+            assert_eq!(failure(&JsonObject::from(json!({"content": content, "isError": true}))), words);
         }
-        let cut = Object::parse(r#"{"content":[{"type":"text","text":"cut \ud83d"}]}"#.into()).unwrap();
+        let cut = JsonObject::parse(r#"{"content":[{"type":"text","text":"cut \ud83d"}]}"#.into()).unwrap();
         assert_eq!(failure(&cut), "cut \u{fffd}");
-        assert_eq!(first_text(&Object::from(json!({"content": [image, text("a"), text("b")]}))).as_deref(), Some("a"));
+        assert_eq!(
+            first_text(&JsonObject::from(json!({"content": [image, text("a"), text("b")]}))).as_deref(),
+            Some("a")
+        );
     }
 }

@@ -7,40 +7,40 @@ struct Name {
     name: String,
 }
 
-fn asking() -> Arc<Server> {
-    let ask = |_: NoArguments, cx: Context| async move {
+fn asking() -> Arc<InProcessServer> {
+    let ask = |_: NoArguments, cx: HandlerContext| async move {
         match cx.elicited::<Name>("who")? {
             None => Err(NeedInput::new().form("who", "Who are you?", &schema_of::<Name>()).state("step 1").into()),
-            Some(Elicited::Accepted(who)) => {
+            Some(ElicitationAnswer::Accepted(who)) => {
                 Ok(format!("hello {} after {}", who.name, cx.state().unwrap_or("nothing")))
             }
-            Some(Elicited::Declined) => Err("declined".into()),
-            Some(Elicited::Cancelled) => Err("cancelled".into()),
+            Some(ElicitationAnswer::Declined) => Err("declined".into()),
+            Some(ElicitationAnswer::Cancelled) => Err("cancelled".into()),
         }
     };
-    Server::builder("asking", "1")
-        .tool(Tool::new("ask", "Asks.").handler(ask))
-        .tool(Tool::new("ask_all", "Asks everything.").handler(|_: NoArguments, _| async {
+    InProcessServer::builder("asking", "1")
+        .tool(ToolBuilder::new("ask", "Asks.").handler(ask))
+        .tool(ToolBuilder::new("ask_all", "Asks everything.").handler(|_: NoArguments, _| async {
             let all = NeedInput::new()
                 .url("go", "Please go there.", "https://example.com/")
                 .sampling("model", json!({"messages": [], "maxTokens": 5}).into())
                 .roots("roots");
-            Err::<Text<&str>, _>(all.into())
+            Err::<TextOutput<&str>, _>(all.into())
         }))
         .tool(
-            Tool::new("pause", "Only keeps state.")
-                .handler(|_: NoArguments, _| async { Err::<Text<&str>, _>(NeedInput::new().into()) }),
+            ToolBuilder::new("pause", "Only keeps state.")
+                .handler(|_: NoArguments, _| async { Err::<TextOutput<&str>, _>(NeedInput::new().into()) }),
         )
-        .tool(Tool::new("strict", "Needs roots.").handler(|_: NoArguments, cx: Context| async move {
+        .tool(ToolBuilder::new("strict", "Needs roots.").handler(|_: NoArguments, cx: HandlerContext| async move {
             cx.require(&Method::RootsList)?;
-            Ok(Text("ok"))
+            Ok(TextOutput("ok"))
         }))
-        .prompt(Prompt::new("p", "").handler(|_: NoArguments, _| async { Ok(PromptOutput::user("")) }))
+        .prompt(PromptBuilder::new("p", "").handler(|_: NoArguments, _| async { Ok(PromptOutput::user("")) }))
         .completion(|_, _| async { Err(NeedInput::new().roots("r").into()) })
         .build()
 }
 
-async fn questions(server: &Server, call: Call) -> Value {
+async fn questions(server: &InProcessServer, call: Call) -> Value {
     match server.answer(call).outcome().await {
         Outcome::InputRequired(input) => input.to_result().raw().to().unwrap(),
         other => panic!("{other:?}"),
@@ -56,14 +56,14 @@ async fn a_tool_asks_and_is_called_again_with_the_answer_and_its_state() {
     assert_eq!(asked["inputRequests"]["who"]["method"], "elicitation/create");
     assert_eq!(asked["inputRequests"]["who"]["params"]["requestedSchema"]["required"], json!(["name"]));
 
-    let answers = Raw::from(json!({"who": {"action": "accept", "content": {"name": "Ann"}}, "other": {}}));
+    let answers = RawJson::from(json!({"who": {"action": "accept", "content": {"name": "Ann"}}, "other": {}}));
     let retry = first.clone().retry_with(Some(&answers), Some("step 1"));
     assert_eq!(result(&server, retry).await["content"][0]["text"], "hello Ann after step 1");
 
-    let declined = first.clone().retry_with(Some(&Raw::from(json!({"who": {"action": "decline"}}))), None);
+    let declined = first.clone().retry_with(Some(&RawJson::from(json!({"who": {"action": "decline"}}))), None);
     assert_eq!(result(&server, declined).await["isError"], true);
 
-    let broken = first.retry_with(Some(&Raw::from(json!({"who": {"action": "accept", "content": {}}}))), None);
+    let broken = first.retry_with(Some(&RawJson::from(json!({"who": {"action": "accept", "content": {}}}))), None);
     assert_eq!(error(&server, broken).await["code"], -32602);
 }
 

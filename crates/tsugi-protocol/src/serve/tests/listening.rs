@@ -14,7 +14,7 @@ fn everything() -> Call {
 
 #[tokio::test]
 async fn the_acknowledgment_comes_first_and_names_what_is_honoured() {
-    let only_tools = Server::builder("t", "1").tool(adding()).build();
+    let only_tools = InProcessServer::builder("t", "1").tool(adding()).build();
     let mut reply = only_tools.answer(everything());
     only_tools.notifier().tools_changed();
     let first = note(&mut reply).await;
@@ -34,7 +34,7 @@ async fn a_server_is_prepared_before_a_listener_to_resources_is_acknowledged() {
         let asked = asked.clone();
         async move { asked.acquire().await.unwrap().forget() }
     };
-    let server = Server::builder("t", "1").with_tools().with_resources().before_watching(prepare).build();
+    let server = InProcessServer::builder("t", "1").with_tools().with_resources().before_watching(prepare).build();
     let mut lists = server.answer(listen(json!({"toolsListChanged": true})));
     assert_eq!(note(&mut lists).await["method"], "notifications/subscriptions/acknowledged");
     let mut reply = server.answer(listen(json!({"resourceSubscriptions": ["demo://a"]})));
@@ -64,7 +64,7 @@ async fn only_wanted_changes_arrive_and_equal_ones_are_told_once() {
 
 #[tokio::test]
 async fn adding_and_removing_is_announced_and_seen_in_the_list() {
-    let server = Server::builder("changing", "1").with_tools().with_resources().with_prompts().build();
+    let server = InProcessServer::builder("changing", "1").with_tools().with_resources().with_prompts().build();
     let mut reply = server.answer(everything());
     note(&mut reply).await;
     server.add_tool(adding());
@@ -73,13 +73,15 @@ async fn adding_and_removing_is_announced_and_seen_in_the_list() {
     assert!(server.remove_tool("add") && !server.remove_tool("add"));
     assert_eq!(note(&mut reply).await["method"], "notifications/tools/list_changed");
     assert_eq!(error(&server, tool("add", json!({}))).await["message"], "unknown tool: add");
-    server.add_resource(Resource::new("demo://a", "a").handler(|_| async { Ok(Contents::empty()) }));
+    server.add_resource(ResourceBuilder::new("demo://a", "a").handler(|_| async { Ok(ResourceContents::empty()) }));
     assert_eq!(note(&mut reply).await["method"], "notifications/resources/list_changed");
-    server.add_template(Template::new("x:{y}", "x").handler(|_: FileAt, _| async { Ok(Contents::empty()) }));
+    server.add_template(
+        TemplateBuilder::new("x:{y}", "x").handler(|_: FileAt, _| async { Ok(ResourceContents::empty()) }),
+    );
     assert_eq!(note(&mut reply).await["method"], "notifications/resources/list_changed");
     assert!(server.remove_resource("demo://a") && server.remove_template("x:{y}"));
     assert_eq!(note(&mut reply).await["method"], "notifications/resources/list_changed");
-    server.add_prompt(Prompt::new("p", "").handler(|_: NoArguments, _| async { Ok(PromptOutput::user("")) }));
+    server.add_prompt(PromptBuilder::new("p", "").handler(|_: NoArguments, _| async { Ok(PromptOutput::user("")) }));
     assert_eq!(note(&mut reply).await["method"], "notifications/prompts/list_changed");
     assert!(server.remove_prompt("p"));
 }
@@ -114,7 +116,7 @@ async fn the_end_is_graceful_and_carries_the_subscription() {
     server.notifier().tools_changed();
     server.notifier().end();
     note(&mut reply).await;
-    let Event::Done(Outcome::Complete(complete)) = reply.next().await else { panic!() };
+    let ReplyEvent::Done(Outcome::Complete(complete)) = reply.next().await else { panic!() };
     let ended: Value = complete.body.raw().to().unwrap();
     let tag = "io.modelcontextprotocol/subscriptionId";
     assert_eq!(ended["_meta"][tag], acknowledged["params"]["_meta"][tag]);

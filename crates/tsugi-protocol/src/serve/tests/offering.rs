@@ -48,7 +48,7 @@ async fn what_the_request_itself_gets_wrong_is_a_protocol_error() {
 
 #[tokio::test]
 async fn a_server_without_a_feature_does_not_know_its_methods() {
-    let bare = Server::builder("bare", "1").build();
+    let bare = InProcessServer::builder("bare", "1").build();
     for method in [Method::ToolsList, Method::ToolsCall, Method::ResourcesList, Method::PromptsGet, Method::Complete] {
         assert_eq!(error(&bare, Call::bare(method)).await["code"], -32601);
     }
@@ -71,7 +71,7 @@ async fn a_panic_ends_its_own_call_and_nothing_else() {
 
 #[tokio::test]
 async fn a_raw_tool_sees_its_arguments_byte_for_byte() {
-    let arguments = Raw::literal(r#"{"b": 1.50,"a":"\u0041"}"#);
+    let arguments = RawJson::literal(r#"{"b": 1.50,"a":"\u0041"}"#);
     let result = result(&server(), Call::tool("echo", Some(&arguments))).await;
     assert_eq!(result["content"][0]["text"], arguments.as_str());
 }
@@ -102,9 +102,9 @@ async fn tools_are_listed_with_derived_schemas_in_the_order_they_were_added() {
 
 #[tokio::test]
 async fn pages_lead_through_the_whole_list() {
-    let mut builder = Server::builder("paged", "1").page_size(2);
+    let mut builder = InProcessServer::builder("paged", "1").page_size(2);
     for name in ["c", "a", "b"] {
-        builder = builder.tool(Tool::new(name, "").handler(|_: NoArguments, _| async { Ok("") }));
+        builder = builder.tool(ToolBuilder::new(name, "").handler(|_: NoArguments, _| async { Ok("") }));
     }
     let server = builder.build();
     let first = result(&server, Call::bare(Method::ToolsList)).await;
@@ -157,9 +157,9 @@ async fn completion_answers_for_prompts_that_exist() {
 
 #[tokio::test]
 async fn more_than_a_hundred_suggestions_are_cut_and_said_to_be() {
-    let server = Server::builder("many", "1")
-        .prompt(Prompt::new("p", "").handler(|_: NoArguments, _| async { Ok(PromptOutput::user("")) }))
-        .completion(|_, _| async { Ok(Completions::new((0..150).map(|number| number.to_string()))) })
+    let server = InProcessServer::builder("many", "1")
+        .prompt(PromptBuilder::new("p", "").handler(|_: NoArguments, _| async { Ok(PromptOutput::user("")) }))
+        .completion(|_, _| async { Ok(CompletionValues::new((0..150).map(|number| number.to_string()))) })
         .build();
     let params = json!({"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}});
     let completion = &result(&server, call(Method::Complete, params)).await["completion"];
@@ -175,7 +175,7 @@ async fn notes_come_only_to_those_who_asked() {
     assert!(quiet.is_empty());
 
     let mut asking = tool("work", json!({})).from_caller(crate::answer::Caller::new("ann"));
-    asking.meta.progress_token = Some(Raw::literal("\"p\""));
+    asking.meta.progress_token = Some(RawJson::literal("\"p\""));
     asking.meta.log_level = Some(LogLevel::Info);
     let mut reply = server.answer(asking);
     assert_eq!(
@@ -184,14 +184,14 @@ async fn notes_come_only_to_those_who_asked() {
     );
     assert_eq!(note(&mut reply).await["params"], json!({"level": "warning", "logger": "worker", "data": {"left": 1}}));
     assert_eq!(note(&mut reply).await["params"], json!({"progressToken": "p", "progress": 2.0}));
-    let Event::Done(Outcome::Complete(complete)) = reply.next().await else { panic!() };
+    let ReplyEvent::Done(Outcome::Complete(complete)) = reply.next().await else { panic!() };
     assert!(complete.body.raw().as_str().contains("done for ann"));
 }
 
 #[tokio::test]
 async fn a_reader_that_waits_gets_notes_from_a_task_elsewhere() {
-    let server = Server::builder("far", "1")
-        .tool(Tool::new("far", "").handler(|_: NoArguments, cx: Context| async move {
+    let server = InProcessServer::builder("far", "1")
+        .tool(ToolBuilder::new("far", "").handler(|_: NoArguments, cx: HandlerContext| async move {
             let (end, ended) = tokio::sync::oneshot::channel::<()>();
             tokio::spawn(async move {
                 tokio::task::yield_now().await;
@@ -200,11 +200,11 @@ async fn a_reader_that_waits_gets_notes_from_a_task_elsewhere() {
                 std::future::pending::<()>().await
             });
             ended.await.ok();
-            Ok(Text(""))
+            Ok(TextOutput(""))
         }))
         .build();
     let mut asking = tool("far", json!({}));
-    asking.meta.progress_token = Some(Raw::literal("1"));
+    asking.meta.progress_token = Some(RawJson::literal("1"));
     assert_eq!(note(&mut server.answer(asking)).await["params"]["progress"], 1.0);
 }
 
@@ -218,12 +218,12 @@ async fn dropping_the_reply_drops_the_handler() {
     }
     let (sender, dropped) = tokio::sync::oneshot::channel();
     let guard = parking_lot::Mutex::new(Some(Guard(Some(sender))));
-    let server = Server::builder("slow", "1")
-        .tool(Tool::new("slow", "").handler(move |_: NoArguments, _| {
+    let server = InProcessServer::builder("slow", "1")
+        .tool(ToolBuilder::new("slow", "").handler(move |_: NoArguments, _| {
             let guard = guard.lock().take();
             async move {
                 let _guard = guard;
-                std::future::pending::<Result<Text<&str>, Error>>().await
+                std::future::pending::<Result<TextOutput<&str>, HandlerError>>().await
             }
         }))
         .build();

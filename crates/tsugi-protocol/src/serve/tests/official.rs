@@ -57,7 +57,7 @@ async fn every_kind_of_result_is_as_the_official_schema_says() {
 async fn notes_are_as_the_official_schema_says() {
     let Some(schema) = Official::load() else { return };
     let mut asking = tool("work", json!({}));
-    asking.meta.progress_token = Some(Raw::literal("7"));
+    asking.meta.progress_token = Some(RawJson::literal("7"));
     asking.meta.log_level = Some(LogLevel::Debug);
     let mut notes = Vec::new();
     server().answer(asking).outcome_with(|note| notes.push(note)).await;

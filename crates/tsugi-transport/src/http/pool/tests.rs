@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use super::{Connection, Pool, PoolError, broken, exchange};
-use crate::http::connector::Connector;
+use super::{ConnectionPool, PoolError, PooledConnection, broken, exchange};
+use crate::http::connector::UpstreamConnector;
 use crate::http::{HttpClient, HttpTarget};
 
 const WHOLE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
@@ -138,10 +138,10 @@ async fn an_answer_without_a_body_leaves_its_connection_to_others_unread() {
 }
 
 /// A connection that was used, was free a moment ago, and whose end has arrived but was not looked at.
-async fn just_closed() -> (Connection, TcpStream) {
+async fn just_closed() -> (PooledConnection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-    let mut connection = Pool::new(Connector::new()).connect(uri).await.unwrap();
+    let mut connection = ConnectionPool::new(UpstreamConnector::new()).connect(uri).await.unwrap();
     let answering = async {
         let mut stream = listener.accept().await.unwrap().0;
         let _ = stream.read(&mut [0; 4096]).await.unwrap();

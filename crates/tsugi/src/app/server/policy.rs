@@ -1,7 +1,9 @@
 //! How calls are checked, repeated, kept and shared out, from the words of the configuration to those of the library.
 
 use tsugi_client::ToolConfig;
-use tsugi_client::config::{BreakerPolicy, CachePolicy, Instances, RetryPolicy, Strictness, Switch, ValidatePolicy};
+use tsugi_client::config::{
+    AutoSwitch, BreakerPolicy, CachePolicy, InstancePolicy, RetryPolicy, ValidatePolicy, ValidationMode,
+};
 
 use crate::config::settings::{
     self, BreakerSettings, CacheSettings, RetrySettings, ToolSettings, Tri, ValidateSettings,
@@ -21,11 +23,11 @@ pub(super) fn tool(tool: &ToolSettings) -> ToolConfig {
     }
 }
 
-fn switch(tri: Tri) -> Switch {
+fn switch(tri: Tri) -> AutoSwitch {
     match tri {
-        Tri::Auto => Switch::Auto,
-        Tri::On => Switch::On,
-        Tri::Off => Switch::Off,
+        Tri::Auto => AutoSwitch::Auto,
+        Tri::On => AutoSwitch::On,
+        Tri::Off => AutoSwitch::Off,
     }
 }
 
@@ -33,11 +35,11 @@ pub(super) fn validate(validate: ValidateSettings) -> ValidatePolicy {
     ValidatePolicy { arguments: strictness(validate.arguments), results: strictness(validate.results) }
 }
 
-fn strictness(strictness: settings::Strictness) -> Strictness {
+fn strictness(strictness: settings::Strictness) -> ValidationMode {
     match strictness {
-        settings::Strictness::Off => Strictness::Off,
-        settings::Strictness::Warn => Strictness::Warn,
-        settings::Strictness::Enforce => Strictness::Enforce,
+        settings::Strictness::Off => ValidationMode::Off,
+        settings::Strictness::Warn => ValidationMode::Warn,
+        settings::Strictness::Enforce => ValidationMode::Enforce,
     }
 }
 
@@ -59,10 +61,10 @@ pub(super) fn breaker(breaker: BreakerSettings) -> BreakerPolicy {
     BreakerPolicy { failures: breaker.failures, window: breaker.window, pause: breaker.pause }
 }
 
-pub(super) fn instances(instances: settings::Instances) -> Instances {
+pub(super) fn instances(instances: settings::Instances) -> InstancePolicy {
     match instances {
-        settings::Instances::Shared => Instances::Shared,
-        settings::Instances::PerSession => Instances::PerSession,
-        settings::Instances::Pool(count) => Instances::Pool(count),
+        settings::Instances::Shared => InstancePolicy::Shared,
+        settings::Instances::PerSession => InstancePolicy::PerSession,
+        settings::Instances::Pool(count) => InstancePolicy::Pool(count),
     }
 }

@@ -9,31 +9,31 @@ use futures_util::stream::{BoxStream, StreamExt, unfold};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tsugi_gateway::backend::Looker;
-use tsugi_gateway::guard::api_key::Key;
-use tsugi_gateway::guard::permit::Permit;
-use tsugi_gateway::guard::token::Tokens;
+use tsugi_gateway::backend::BoardViewer;
+use tsugi_gateway::guard::api_key::ApiKey;
+use tsugi_gateway::guard::permit::AccessPermit;
+use tsugi_gateway::guard::token::TokenAuthority;
 use tsugi_pm::action::admin::TOKEN_START;
+use tsugi_pm::action::agent::{ListAgents, ListSessions};
 use tsugi_pm::action::board::GetBoard;
 use tsugi_pm::action::board::crew::GetCrew;
 use tsugi_pm::action::board::message::SendMessage;
 use tsugi_pm::action::board::needs::GetNeeds;
 use tsugi_pm::action::board::story::GetStory;
 use tsugi_pm::action::board::timeline::GetTimeline;
-use tsugi_pm::action::caller::Caller;
-use tsugi_pm::action::find::GetHistory;
+use tsugi_pm::action::caller::ActionCaller;
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::list::ListTasks;
-use tsugi_pm::action::look::GetTask;
-use tsugi_pm::action::people::{ListAgents, ListSessions};
 use tsugi_pm::action::project::{ListProjects, UpdateProject};
+use tsugi_pm::action::search::GetHistory;
 use tsugi_pm::action::{Action, Pm};
-use tsugi_pm::domain::event::Event;
-use tsugi_pm::domain::fault::Fault;
+use tsugi_pm::domain::event::HistoryEvent;
+use tsugi_pm::domain::fault::PmFault;
 use tsugi_pm::mcp::actor::{of_principal, principal_of_token, server_and_agent};
-use tsugi_pm::store::feed::Feed;
+use tsugi_pm::store::feed::EventFeed;
 use tsugi_protocol::answer;
 
-use super::Shared;
+use super::PmServerState;
 
 /// The server whose board the dashboard shows.
 const NAME: &str = "pm";
@@ -42,30 +42,30 @@ const REST: Duration = Duration::from_secs(5);
 
 /// The project servers that were made, as long as somebody uses them.
 #[derive(Default)]
-pub(crate) struct Boards(Mutex<Vec<Weak<Shared>>>);
+pub(crate) struct PmBoards(Mutex<Vec<Weak<PmServerState>>>);
 
-impl Boards {
-    pub(super) fn remember(&self, shared: &Arc<Shared>) {
+impl PmBoards {
+    pub(super) fn remember(&self, shared: &Arc<PmServerState>) {
         let mut servers = self.0.lock();
         servers.retain(|server| server.strong_count() > 0);
         servers.push(Arc::downgrade(shared));
     }
 
     /// Those in use, the newest first: after a change of the configuration it is the one that counts.
-    fn in_use(&self) -> Vec<Arc<Shared>> {
+    fn in_use(&self) -> Vec<Arc<PmServerState>> {
         self.0.lock().iter().rev().filter_map(Weak::upgrade).collect()
     }
 
     /// What happens on the board as far as this caller may see it, from the first look on; `None` without a board.
-    pub(crate) fn changes(&self, looker: Looker<'_>) -> Option<BoxStream<'static, Value>> {
+    pub(crate) fn changes(&self, looker: BoardViewer<'_>) -> Option<BoxStream<'static, Value>> {
         let shared = self.shown()?;
-        let begin = Reader::Before(Arc::downgrade(&shared), named(looker));
+        let begin = BoardReader::Before(Arc::downgrade(&shared), named(looker));
         Some(unfold(begin, |reader| reader.next()).boxed())
     }
 
     /// What stands on the board as far as this looker may see it: the reading tools of the page, the views that only
     /// people have, and no others.
-    pub(crate) fn look(&self, looker: Looker<'_>, name: &str, arguments: Value) -> Option<Answering> {
+    pub(crate) fn look(&self, looker: BoardViewer<'_>, name: &str, arguments: Value) -> Option<BoardFuture> {
         let (shared, caller) = (self.shown()?, named(looker));
         Some(match name {
             ListProjects::NAME => perform::<ListProjects>(shared, caller, arguments).boxed(),
@@ -87,7 +87,7 @@ impl Boards {
     }
 
     /// Changes something that no tool of the usual profiles changes, as the agent that the caller is.
-    pub(crate) fn order(&self, caller: &answer::Caller, name: &str, arguments: Value) -> Option<Answering> {
+    pub(crate) fn order(&self, caller: &answer::Caller, name: &str, arguments: Value) -> Option<BoardFuture> {
         let (shared, caller) = (self.shown()?, Some(caller.clone()));
         Some(match name {
             UpdateProject::NAME => perform::<UpdateProject>(shared, caller, arguments).boxed(),
@@ -97,17 +97,17 @@ impl Boards {
     }
 
     /// The server whose board is shown.
-    fn shown(&self) -> Option<Arc<Shared>> {
+    fn shown(&self) -> Option<Arc<PmServerState>> {
         self.in_use().into_iter().find(|server| server.name == NAME)
     }
 }
 
-impl Tokens for Boards {
+impl TokenAuthority for PmBoards {
     fn is_token(&self, secret: &str) -> bool {
         secret.starts_with(TOKEN_START)
     }
 
-    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<Key>> {
+    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<ApiKey>> {
         Box::pin(async move {
             for server in self.in_use() {
                 if let Some(key) = key_at(&server, secret).await {
@@ -118,48 +118,49 @@ impl Tokens for Boards {
         })
     }
 
-    fn permit(&self, principal: &str) -> Option<Arc<Permit>> {
+    fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
         let (name, _) = server_and_agent(principal)?;
         let known = self.in_use().into_iter().find(|server| server.name == name);
         // The holder of a token whose server is gone may use nothing: no server is called so.
-        Some(known.map_or_else(|| Arc::new(Permit::nothing()), |server| server.permit.clone()))
+        Some(known.map_or_else(|| Arc::new(AccessPermit::nothing()), |server| server.permit.clone()))
     }
 }
 
 /// What the board answers, later.
-type Answering = BoxFuture<'static, Result<Value, Value>>;
+type BoardFuture = BoxFuture<'static, Result<Value, Value>>;
 
 /// Who looks; nobody in particular may see everything.
-fn named(looker: Looker<'_>) -> Option<answer::Caller> {
+fn named(looker: BoardViewer<'_>) -> Option<answer::Caller> {
     match looker {
-        Looker::Caller(caller) => Some(caller.clone()),
-        Looker::ReadOnly => None,
+        BoardViewer::Caller(caller) => Some(caller.clone()),
+        BoardViewer::ReadOnly => None,
     }
 }
 
 async fn perform<A: Action>(
-    shared: Arc<Shared>,
+    shared: Arc<PmServerState>,
     caller: Option<answer::Caller>,
     arguments: Value,
 ) -> Result<Value, Value> {
-    let action = serde_json::from_value::<A>(arguments).map_err(|error| Fault::invalid(error.to_string()).to_json())?;
+    let action =
+        serde_json::from_value::<A>(arguments).map_err(|error| PmFault::invalid(error.to_string()).to_json())?;
     let pm = opened(&shared).await?;
     let caller = match caller {
         Some(caller) => of_principal(pm, &caller).await.map_err(|fault| fault.to_json())?,
-        None => Caller::operator(),
+        None => ActionCaller::operator(),
     };
     told(pm.perform(&caller, action).await)
 }
 
-async fn opened(shared: &Shared) -> Result<&Pm, Value> {
-    shared.pm().await.map_err(|fault| Fault::internal(fault.to_string()).to_json())
+async fn opened(shared: &PmServerState) -> Result<&Pm, Value> {
+    shared.pm().await.map_err(|fault| PmFault::internal(fault.to_string()).to_json())
 }
 
-fn told<T: Serialize>(answer: Result<T, Fault>) -> Result<Value, Value> {
+fn told<T: Serialize>(answer: Result<T, PmFault>) -> Result<Value, Value> {
     answer.map(|told| json!(told)).map_err(|fault| fault.to_json())
 }
 
-async fn key_at(server: &Shared, secret: &str) -> Option<Key> {
+async fn key_at(server: &PmServerState, secret: &str) -> Option<ApiKey> {
     let found = match server.pm().await {
         Ok(pm) => pm.authenticate(secret).await.inspect_err(|fault| tracing::warn!(%fault, "a token was not checked")),
         Err(fault) => {
@@ -168,23 +169,23 @@ async fn key_at(server: &Shared, secret: &str) -> Option<Key> {
         }
     };
     let agent = found.ok().flatten()?.agent_id()?.clone();
-    let permit = Permit::clone(&server.permit);
-    Some(Key::of_secret(principal_of_token(&agent, &server.name), secret).with_permit(permit))
+    let permit = AccessPermit::clone(&server.permit);
+    Some(ApiKey::of_secret(principal_of_token(&agent, &server.name), secret).with_permit(permit))
 }
 
 /// Somebody who reads the changes.
-enum Reader {
+enum BoardReader {
     /// Not yet looked. Reading keeps nothing alive that the configuration has dropped.
     /// Nobody in particular may see everything.
-    Before(Weak<Shared>, Option<answer::Caller>),
+    Before(Weak<PmServerState>, Option<answer::Caller>),
     Reading {
         pm: Pm,
-        caller: Caller,
-        feed: Box<Feed>,
+        caller: ActionCaller,
+        feed: Box<EventFeed>,
     },
 }
 
-impl Reader {
+impl BoardReader {
     async fn next(mut self) -> Option<(Value, Self)> {
         loop {
             match &mut self {
@@ -201,18 +202,18 @@ impl Reader {
         }
     }
 
-    async fn begin(shared: &Weak<Shared>, caller: &Option<answer::Caller>) -> Option<Self> {
+    async fn begin(shared: &Weak<PmServerState>, caller: &Option<answer::Caller>) -> Option<Self> {
         let pm = shared.upgrade()?.pm().await.ok()?.clone();
         let caller = match caller {
             Some(caller) => of_principal(&pm, caller).await.ok()?,
-            None => Caller::operator(),
+            None => ActionCaller::operator(),
         };
         let feed = Box::new(pm.subscribe(pm.last_seq().await.ok()?));
         Some(Self::Reading { pm, caller, feed })
     }
 }
 
-fn change(event: &Event) -> Value {
+fn change(event: &HistoryEvent) -> Value {
     json!({
         "project": event.project_id,
         "entity": event.entity_type,

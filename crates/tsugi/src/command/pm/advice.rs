@@ -1,11 +1,11 @@
 //! What to try, said to a person: the verbs of the command instead of the tools of an agent.
 
 use serde_json::Value;
-use tsugi_pm::domain::advice::Advice;
-use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::advice::FaultAdvice;
+use tsugi_pm::domain::fault::{Code, PmFault};
 
 /// The hint of a refusal, in the words of the command.
-pub(super) fn hint(fault: &Fault) -> String {
+pub(super) fn hint(fault: &PmFault) -> String {
     if fault.code == Code::AlreadyClaimed {
         return instead(fault);
     }
@@ -21,31 +21,31 @@ pub(super) fn hint(fault: &Fault) -> String {
 }
 
 /// What a person types.
-fn typed(advice: &Advice) -> String {
+fn typed(advice: &FaultAdvice) -> String {
     let words = match advice {
-        Advice::WorkOnTheOther => "work on that one, or say --similar-ok",
-        Advice::AskManager => "ask a manager",
-        Advice::NameSession => {
+        FaultAdvice::WorkOnTheOther => "work on that one, or say --similar-ok",
+        FaultAdvice::AskManager => "ask a manager",
+        FaultAdvice::NameSession => {
             "name one with --session, or end the others with `tsugi pm end`; `tsugi pm who` shows them"
         }
-        Advice::NameHolder(session) => {
+        FaultAdvice::NameHolder(session) => {
             return format!("another session of yours holds it: name it with --session {session}");
         }
-        Advice::LeaveTargetOut => "leave --to out, and whoever comes may take it",
-        Advice::BeginSession => "begin one",
-        Advice::BeginAnotherSession => "begin a new one",
-        Advice::WaitUntilOver(reason) => {
+        FaultAdvice::LeaveTargetOut => "leave --to out, and whoever comes may take it",
+        FaultAdvice::BeginSession => "begin one",
+        FaultAdvice::BeginAnotherSession => "begin a new one",
+        FaultAdvice::WaitUntilOver(reason) => {
             return format!("{reason}; when that is over, take it up again with `tsugi pm move KEY todo`");
         }
-        Advice::TakePrerequisites => "take one of these first, or other work from `tsugi pm ready`",
-        Advice::LookForOtherWork => "look for other work with `tsugi pm ready`",
-        Advice::SendToReview => "send it to review: `tsugi pm review`",
+        FaultAdvice::TakePrerequisites => "take one of these first, or other work from `tsugi pm ready`",
+        FaultAdvice::LookForOtherWork => "look for other work with `tsugi pm ready`",
+        FaultAdvice::SendToReview => "send it to review: `tsugi pm review`",
     };
     words.to_owned()
 }
 
 /// What is free instead of a task that somebody holds.
-fn instead(fault: &Fault) -> String {
+fn instead(fault: &PmFault) -> String {
     let others = fault.details.get("alternatives").and_then(Value::as_array);
     let names: Vec<&str> = others.into_iter().flatten().filter_map(|task| task["ref"].as_str()).collect();
     if names.is_empty() {
@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn a_person_hears_of_verbs_and_of_what_is_free() {
-        let refused = |advice| hint(&Fault::new(Code::NotReady, "no").advise(advice));
-        assert_eq!(refused(Advice::WorkOnTheOther), "work on that one, or say --similar-ok");
-        assert_eq!(refused(Advice::LookForOtherWork), "look for other work with `tsugi pm ready`");
-        assert_eq!(hint(&Fault::new(Code::Busy, "no").hint("try again")), "try again");
-        let held = Fault::new(Code::AlreadyClaimed, "held").hint("take one of the alternatives");
+        let refused = |advice| hint(&PmFault::new(Code::NotReady, "no").advise(advice));
+        assert_eq!(refused(FaultAdvice::WorkOnTheOther), "work on that one, or say --similar-ok");
+        assert_eq!(refused(FaultAdvice::LookForOtherWork), "look for other work with `tsugi pm ready`");
+        assert_eq!(hint(&PmFault::new(Code::Busy, "no").hint("try again")), "try again");
+        let held = PmFault::new(Code::AlreadyClaimed, "held").hint("take one of the alternatives");
         assert_eq!(hint(&held), "nothing else is ready now");
         let others = json!([{"ref": "WEB-1"}, {"ref": "WEB-4"}]);
         assert_eq!(hint(&held.with("alternatives", others)), "free instead: WEB-1, WEB-4");

@@ -1,13 +1,13 @@
 //! `tsugi pm doctor`: whether the database is well, and what to do where it is not.
 
 use serde::Serialize;
-use tsugi_pm::action::health::Health;
+use tsugi_pm::action::health::HealthReport;
 
-use super::{Desk, Place, told};
+use super::{PmConsole, PmTarget, told};
 use crate::app::App;
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::report::exit::Exit;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 /// A write-ahead log of this size is not kept small any more: somebody reads without end.
 const LARGE_LOG: u64 = 256 << 20;
@@ -21,9 +21,9 @@ const CLOCK: &str = "set the clock right; until it has caught up, time goes on f
 const RESCUE: &str = "copy the file, then `tsugi pm export` from the copy and `tsugi pm import` into a new one";
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Doctor {
+pub(super) struct PmDoctorArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// Put right what can be put right safely: bring back what vanished agents held
     #[arg(long)]
     fix: bool,
@@ -32,7 +32,7 @@ pub(super) struct Doctor {
 /// How a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum FindingState {
     Ok,
     Note,
     Wrong,
@@ -40,15 +40,15 @@ enum State {
 
 /// One thing that was looked at.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Finding {
-    state: State,
+struct PmFinding {
+    state: FindingState,
     text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'static str>,
 }
 
-pub(super) async fn doctor(app: &App, order: &Doctor) -> Result<Exit, Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn doctor(app: &App, order: &PmDoctorArgs) -> Result<CommandExit, CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let mut health = desk.pm.health().await.map_err(|fault| told(app, &fault))?;
     // A sweep does a bounded amount at a time.
     while order.fix && health.wants_sweep() {
@@ -59,20 +59,22 @@ pub(super) async fn doctor(app: &App, order: &Doctor) -> Result<Exit, Failure> {
         }
     }
     let findings = findings(&health);
-    let is_well = findings.iter().all(|one| one.state != State::Wrong);
+    let is_well = findings.iter().all(|one| one.state != FindingState::Wrong);
     match app.output.form() {
-        Form::Json => app.output.json(&serde_json::json!({"ok": is_well, "health": health, "findings": findings}))?,
-        Form::Text => tell(app, &findings)?,
+        OutputFormat::Json => {
+            app.output.json(&serde_json::json!({"ok": is_well, "health": health, "findings": findings}))?
+        }
+        OutputFormat::Text => tell(app, &findings)?,
     }
-    Ok(if is_well { Exit::Success } else { Exit::Failed })
+    Ok(if is_well { CommandExit::Success } else { CommandExit::Failed })
 }
 
-fn tell(app: &App, findings: &[Finding]) -> Result<(), Failure> {
+fn tell(app: &App, findings: &[PmFinding]) -> Result<(), CommandFailure> {
     for finding in findings {
         let mark = match finding.state {
-            State::Ok => "ok  ",
-            State::Note => "note",
-            State::Wrong => "bad ",
+            FindingState::Ok => "ok  ",
+            FindingState::Note => "note",
+            FindingState::Wrong => "bad ",
         };
         app.output.data(&format!("{mark}  {}", finding.text))?;
         if let Some(hint) = finding.hint {
@@ -83,7 +85,7 @@ fn tell(app: &App, findings: &[Finding]) -> Result<(), Failure> {
 }
 
 /// What is well in one line each, and under it what is not.
-fn findings(health: &Health) -> Vec<Finding> {
+fn findings(health: &HealthReport) -> Vec<PmFinding> {
     let parts = [
         ok(format!("the database answers: {}, {} KiB", health.engine, health.bytes / 1024)),
         ok(format!("schema {} of {}", health.schema, health.schema_known)),
@@ -106,8 +108,8 @@ fn findings(health: &Health) -> Vec<Finding> {
     complaints(health).chain(parts.into_iter().flatten()).collect()
 }
 
-fn ok(text: String) -> Option<Finding> {
-    Some(Finding { state: State::Ok, text, hint: None })
+fn ok(text: String) -> Option<PmFinding> {
+    Some(PmFinding { state: FindingState::Ok, text, hint: None })
 }
 
 /// Some of these, in whichever number they are.
@@ -116,25 +118,25 @@ fn count(number: i64, noun: &str) -> String {
 }
 
 /// Something that is there and should not be.
-fn note(number: i64, noun: &str, how: &str, hint: &'static str) -> Option<Finding> {
+fn note(number: i64, noun: &str, how: &str, hint: &'static str) -> Option<PmFinding> {
     let text = format!("{} {how}", count(number, noun));
-    (number > 0).then_some(Finding { state: State::Note, text, hint: Some(hint) })
+    (number > 0).then_some(PmFinding { state: FindingState::Note, text, hint: Some(hint) })
 }
 
-fn no_project(health: &Health) -> Option<Finding> {
+fn no_project(health: &HealthReport) -> Option<PmFinding> {
     let text = "there is no project yet".to_owned();
-    (health.projects == 0).then_some(Finding { state: State::Note, text, hint: Some(BEGIN) })
+    (health.projects == 0).then_some(PmFinding { state: FindingState::Note, text, hint: Some(BEGIN) })
 }
 
-fn large_log(health: &Health) -> Option<Finding> {
+fn large_log(health: &HealthReport) -> Option<PmFinding> {
     let text = format!("the write-ahead log has {} MiB", health.log_bytes >> 20);
     let hint = Some("end programs that read the file without end");
-    (health.log_bytes >= LARGE_LOG).then_some(Finding { state: State::Note, text, hint })
+    (health.log_bytes >= LARGE_LOG).then_some(PmFinding { state: FindingState::Note, text, hint })
 }
 
-fn complaints(health: &Health) -> impl Iterator<Item = Finding> {
-    health.complaints.iter().map(|text| Finding {
-        state: State::Wrong,
+fn complaints(health: &HealthReport) -> impl Iterator<Item = PmFinding> {
+    health.complaints.iter().map(|text| PmFinding {
+        state: FindingState::Wrong,
         text: format!("the engine says: {text}"),
         hint: Some(RESCUE),
     })
@@ -144,30 +146,30 @@ fn complaints(health: &Health) -> impl Iterator<Item = Finding> {
 mod tests {
     use super::*;
 
-    fn states(health: &Health) -> Vec<State> {
+    fn states(health: &HealthReport) -> Vec<FindingState> {
         findings(health).into_iter().map(|one| one.state).collect()
     }
 
     #[test]
     fn a_well_database_has_nothing_to_do_and_every_other_state_says_what() {
-        let well = Health { projects: 1, ..Health::default() };
-        assert!(states(&well).iter().all(|state| *state == State::Ok));
+        let well = HealthReport { projects: 1, ..HealthReport::default() };
+        assert!(states(&well).iter().all(|state| *state == FindingState::Ok));
         let unwell = [
-            Health::default(),
-            Health { projects_without_manager: 1, ..well.clone() },
-            Health { agents_without_place: 1, ..well.clone() },
-            Health { tasks_behind_cancelled: 1, ..well.clone() },
-            Health { silent_sessions: 1, ..well.clone() },
-            Health { expired_claims: 1, ..well.clone() },
-            Health { expired_handoffs: 1, ..well.clone() },
-            Health { ahead_s: 5, ..well.clone() },
-            Health { log_bytes: LARGE_LOG, ..well.clone() },
+            HealthReport::default(),
+            HealthReport { projects_without_manager: 1, ..well.clone() },
+            HealthReport { agents_without_place: 1, ..well.clone() },
+            HealthReport { tasks_behind_cancelled: 1, ..well.clone() },
+            HealthReport { silent_sessions: 1, ..well.clone() },
+            HealthReport { expired_claims: 1, ..well.clone() },
+            HealthReport { expired_handoffs: 1, ..well.clone() },
+            HealthReport { ahead_s: 5, ..well.clone() },
+            HealthReport { log_bytes: LARGE_LOG, ..well.clone() },
         ];
         for health in unwell {
-            assert_eq!(states(&health).iter().filter(|state| **state == State::Note).count(), 1, "{health:?}");
-            assert!(findings(&health).iter().all(|one| one.state == State::Ok || one.hint.is_some()));
+            assert_eq!(states(&health).iter().filter(|state| **state == FindingState::Note).count(), 1, "{health:?}");
+            assert!(findings(&health).iter().all(|one| one.state == FindingState::Ok || one.hint.is_some()));
         }
-        let broken = Health { complaints: vec!["page 3 is never used".to_owned()], ..well };
-        assert!(states(&broken).contains(&State::Wrong));
+        let broken = HealthReport { complaints: vec!["page 3 is never used".to_owned()], ..well };
+        assert!(states(&broken).contains(&FindingState::Wrong));
     }
 }

@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tsugi_pm::action::board::timeline::{GetTimeline, Timeline};
-use tsugi_pm::action::find::{self, Found, GetHistory};
-use tsugi_pm::domain::event::Event;
-use tsugi_pm::domain::fault::Fault;
+use tsugi_pm::action::board::timeline::{GetTimeline, TimelineView};
+use tsugi_pm::action::search::{self, GetHistory, SearchMatch};
+use tsugi_pm::domain::event::HistoryEvent;
+use tsugi_pm::domain::fault::PmFault;
 use tsugi_pm::domain::id::{AgentId, TaskId, TaskRef};
 
-use super::{Desk, Place, named, page, told};
+use super::{PmConsole, PmTarget, layout, named, told};
 use crate::app::App;
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::output::table::Table;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Log {
+pub(super) struct PmLogArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// Of one task, with its holds, handoffs and contexts; or of any other thing by its id
     thing: Option<String>,
     /// Of one project: its key or id
@@ -38,28 +38,28 @@ pub(super) struct Log {
     limit: i64,
 }
 
-pub(super) async fn log(app: &App, order: Log) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn log(app: &App, order: PmLogArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let mut story = story_of(app, &desk, &order).await?;
     if order.since.is_none() {
         // The newest were asked for; they are told in the order in which they happened.
         story.events.reverse();
     }
-    if app.output.form() == Form::Json {
+    if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&story)?);
     }
-    let mut table = Table::new(["seq", "when", "what", "thing", "who", "why"]);
-    let (now, owners) = (page::now(), owners(&story.events));
+    let mut table = TextTable::new(["seq", "when", "what", "thing", "who", "why"]);
+    let (now, owners) = (layout::now(), owners(&story.events));
     for event in &story.events {
         let who = event.actor_agent_id.as_ref().map_or("tsugi", |agent| agent.as_str()).to_owned();
-        let when = format!("{} ago", page::length(now.seconds_since(event.at)));
+        let when = format!("{} ago", layout::length(now.seconds_since(event.at)));
         let why = event.reason.clone().unwrap_or_default();
         table.row([event.seq.to_string(), when, event.kind.clone(), thing(event, &story, &owners), who, why]);
     }
     Ok(app.output.table(&table)?)
 }
 
-async fn story_of(app: &App, desk: &Desk<'_>, order: &Log) -> Result<Timeline, Failure> {
+async fn story_of(app: &App, desk: &PmConsole<'_>, order: &PmLogArgs) -> Result<TimelineView, CommandFailure> {
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     let task_id = order.thing.as_deref().and_then(|thing| TaskRef::parse(thing).ok());
     if let Some(thing) = order.thing.as_ref().filter(|_| task_id.is_none()) {
@@ -69,9 +69,9 @@ async fn story_of(app: &App, desk: &Desk<'_>, order: &Log) -> Result<Timeline, F
             GetHistory { entity_id, newest, since_seq, limit: Some(order.limit.min(200)), ..GetHistory::default() };
         let events = desk.perform(wish).await?.events;
         if events.is_empty() && order.since.is_none() {
-            return Err(told(app, &Fault::not_found("task or other thing with a history", thing)));
+            return Err(told(app, &PmFault::not_found("task or other thing with a history", thing)));
         }
-        return Ok(Timeline { events, has_more: false, tasks: Default::default() });
+        return Ok(TimelineView { events, has_more: false, tasks: Default::default() });
     }
     let wish = GetTimeline {
         project_id,
@@ -87,12 +87,12 @@ async fn story_of(app: &App, desk: &Desk<'_>, order: &Log) -> Result<Timeline, F
 }
 
 /// Which task each thing belongs to, as far as the events say: only the first of a claim or handoff names its task.
-fn owners(events: &[Event]) -> BTreeMap<&str, TaskId> {
+fn owners(events: &[HistoryEvent]) -> BTreeMap<&str, TaskId> {
     events.iter().filter_map(|event| Some((event.entity_id.as_str(), event.task()?))).collect()
 }
 
 /// What an event is about: the task by its number and title, anything else by its id.
-fn thing(event: &Event, story: &Timeline, owners: &BTreeMap<&str, TaskId>) -> String {
+fn thing(event: &HistoryEvent, story: &TimelineView, owners: &BTreeMap<&str, TaskId>) -> String {
     match owners.get(event.entity_id.as_str()).and_then(|task| story.tasks.get(task)) {
         Some(task) => format!("{} {}", task.reference, task.title),
         None => event.entity_id.clone(),
@@ -100,9 +100,9 @@ fn thing(event: &Event, story: &Timeline, owners: &BTreeMap<&str, TaskId>) -> St
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Search {
+pub(super) struct PmSearchArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// The words; the last may be unfinished
     query: String,
     /// Only in this project: its key or id
@@ -113,35 +113,36 @@ pub(super) struct Search {
     limit: u8,
 }
 
-pub(super) async fn search(app: &App, order: Search) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn search(app: &App, order: PmSearchArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     // One more than is shown tells whether there is more.
     let limit = Some(i64::from(order.limit) + 1);
-    let mut hits = desk.perform(find::Search { query: order.query, project_id, kinds: Vec::new(), limit }).await?.hits;
+    let mut hits =
+        desk.perform(search::SearchRecords { query: order.query, project_id, kinds: Vec::new(), limit }).await?.hits;
     let has_more = hits.len() > usize::from(order.limit);
     hits.truncate(usize::from(order.limit));
-    if app.output.form() == Form::Json {
+    if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&json!({"hits": hits, "has_more": has_more}))?);
     }
     if hits.is_empty() {
-        app.output.say(|_| "nothing was found".to_owned());
+        app.output.message(|_| "nothing was found".to_owned());
         return Ok(());
     }
-    let mut table = Table::new(["kind", "id", "title", "where"]);
+    let mut table = TextTable::new(["kind", "id", "title", "where"]);
     for hit in hits {
         table.row([hit.kind.clone(), desk.number_of(&hit).await, hit.title, hit.snippet]);
     }
     app.output.table(&table)?;
     if has_more {
-        app.output.say(|_| format!("these are the best {}; --limit shows more", order.limit));
+        app.output.message(|_| format!("these are the best {}; --limit shows more", order.limit));
     }
     Ok(())
 }
 
-impl Desk<'_> {
+impl PmConsole<'_> {
     /// `KEY-n` for a task, the id for anything else.
-    async fn number_of(&self, hit: &Found) -> String {
+    async fn number_of(&self, hit: &SearchMatch) -> String {
         match TaskId::parse(&hit.reference) {
             Ok(task) => self.reference(&task).await.unwrap_or_else(|| hit.reference.clone()),
             Err(_) => hit.reference.clone(),

@@ -11,19 +11,19 @@ use tsugi_gateway::face;
 use tsugi_gateway::face::stdio::stream;
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::RegisterAgent;
-use tsugi_pm::action::caller::Caller;
-use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::action::caller::ActionCaller;
+use tsugi_pm::domain::fault::{Code, PmFault};
 use tsugi_pm::domain::id::AgentId;
-use tsugi_pm::domain::session::{EndKind, Host};
-use tsugi_pm::mcp::actor::{Actor, is_there};
-use tsugi_pm::mcp::process::Process;
-use tsugi_pm::mcp::{Lang, Liveness, Profile, Settings};
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::domain::session::{EndKind, SessionHost};
+use tsugi_pm::mcp::actor::{ServerActor, is_there};
+use tsugi_pm::mcp::process::ServerProcess;
+use tsugi_pm::mcp::{Lang, Liveness, PmServerSettings, Profile};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 /// It never began to serve, and said why.
-pub(crate) struct CannotStart;
+pub(crate) struct ServerStartError;
 
-impl CannotStart {
+impl ServerStartError {
     /// The code to end with: `EX_CONFIG` of sysexits.
     pub(crate) const CODE: u8 = 78;
 }
@@ -46,7 +46,7 @@ An unknown agent ends it with code 78 and one line of JSON on stderr; --create-a
 /// Serve one agent over standard input and output
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct PmServerArgs {
     /// The database: a file, or postgres://…
     #[arg(long, value_name = "PATH", env = "TSUGI_PM_DB")]
     db: String,
@@ -71,12 +71,12 @@ pub(crate) struct Args {
 }
 
 /// Serves until the client closes its end, a signal comes or whoever started us is gone.
-pub(crate) async fn run(args: &Args) -> Result<(), CannotStart> {
+pub(crate) async fn run(args: &PmServerArgs) -> Result<(), ServerStartError> {
     let process = match start(args).await {
         Ok(process) => process,
         Err(fault) => {
             let _ = writeln!(std::io::stderr(), "{}", json!({"error": fault.to_json()}));
-            return Err(CannotStart);
+            return Err(ServerStartError);
         }
     };
     tokio::spawn(forget_start_up());
@@ -109,24 +109,24 @@ async fn forget_start_up() {
     tsugi_process::forget_rare_code();
 }
 
-async fn start(args: &Args) -> Result<std::sync::Arc<Process>, Fault> {
+async fn start(args: &PmServerArgs) -> Result<std::sync::Arc<ServerProcess>, PmFault> {
     let agent = AgentId::parse(&args.agent_id)?;
     let pm = open(&args.db, args.i_know).await?;
     if !is_there(&pm, &agent).await? {
         if !args.create_agent {
-            return Err(Fault::new(Code::NotFound, format!("Agent not found: {agent}"))
+            return Err(PmFault::new(Code::NotFound, format!("Agent not found: {agent}"))
                 .hint("register it with --create-agent, or: tsugi pm agent add")
                 .with("id", agent));
         }
-        pm.perform(&Caller::operator(), RegisterAgent::ai(agent.clone())).await?;
+        pm.perform(&ActionCaller::operator(), RegisterAgent::ai(agent.clone())).await?;
     }
-    let settings = Settings {
+    let settings = PmServerSettings {
         profile: args.tools,
         lang: args.lang.unwrap_or_else(lang_of_locale),
         liveness: args.session_liveness,
-        ..Settings::new(Actor::Agent(agent.clone()))
+        ..PmServerSettings::new(ServerActor::Agent(agent.clone()))
     };
-    Process::new(pm, agent, this_process(), settings).await
+    ServerProcess::new(pm, agent, this_process(), settings).await
 }
 
 /// The client gives us its locale with its environment; the first of these that says anything decides.
@@ -139,19 +139,19 @@ fn lang_of_locale() -> Lang {
 }
 
 /// Opens a database; why it cannot be opened is a fault like any other.
-pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, Fault> {
-    let usual = Options::new(Location::parse(db));
+pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, PmFault> {
+    let usual = StoreOptions::new(StoreLocation::parse(db));
     let connections = usual.connections.min(CONNECTIONS);
-    let options = Options { allow_network_file_system: i_know, connections, ..usual };
+    let options = StoreOptions { allow_network_file_system: i_know, connections, ..usual };
     Pm::open(options).await.map_err(|error| {
         let hint = error.hint();
-        Fault::new(error.code(), error.to_string()).hint(hint).with("db", shown(db))
+        PmFault::new(error.code(), error.to_string()).hint(hint).with("db", shown(db))
     })
 }
 
 /// A database as it may be shown: of an address only host, port and name, since the rest may hold a password.
 pub(crate) fn shown(db: &str) -> &str {
-    let Location::Postgres(_) = Location::parse(db) else { return db };
+    let StoreLocation::Postgres(_) = StoreLocation::parse(db) else { return db };
     let address = db.split_once("://").map_or(db, |(_, address)| address);
     let (place, query) = address.split_once('?').unwrap_or((address, ""));
     match place.rsplit_once('@') {
@@ -162,8 +162,8 @@ pub(crate) fn shown(db: &str) -> &str {
     }
 }
 
-fn this_process() -> Host {
-    Host {
+fn this_process() -> SessionHost {
+    SessionHost {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: i64::from(std::process::id()),
         process_nonce: format!("{:032x}", rand::random::<u128>()),

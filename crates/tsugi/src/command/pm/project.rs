@@ -3,32 +3,32 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 use tsugi_pm::action::project::{CreateProject, GetProject, UpdateProject};
-use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::domain::policy::ProjectPolicy;
 use tsugi_pm::domain::project::ProjectStatus;
 
-use super::{Desk, Place, page};
+use super::{PmConsole, PmTarget, layout};
 use crate::app::App;
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::output::table::Table;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Project {
+pub(super) struct ProjectArgs {
     #[command(subcommand)]
-    order: ProjectOrder,
+    order: ProjectCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum ProjectOrder {
+enum ProjectCommand {
     /// List the projects
     List {
         #[command(flatten)]
-        place: Place,
+        place: PmTarget,
     },
     /// Make a project
     New {
         #[command(flatten)]
-        place: Place,
+        place: PmTarget,
         /// Its key: what stands before its task numbers
         key: String,
         /// Its name
@@ -37,18 +37,18 @@ enum ProjectOrder {
     /// Show a project, its rules and its people
     Show {
         #[command(flatten)]
-        place: Place,
+        place: PmTarget,
         /// Its key or id
         key: String,
     },
     /// Change a project's name, state or rules
-    Set(Set),
+    Set(SetProjectArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Set {
+struct SetProjectArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// Its key or id
     key: String,
     /// A new name
@@ -65,56 +65,56 @@ struct Set {
     reason: Option<String>,
 }
 
-pub(super) async fn project(app: &App, order: Project) -> Result<(), Failure> {
+pub(super) async fn project(app: &App, order: ProjectArgs) -> Result<(), CommandFailure> {
     match order.order {
-        ProjectOrder::List { place } => list(app, &place).await,
-        ProjectOrder::New { place, key, name } => {
-            let (description, policy, idempotency_key) = (String::new(), Policy::default(), None);
+        ProjectCommand::List { place } => list(app, &place).await,
+        ProjectCommand::New { place, key, name } => {
+            let (description, policy, idempotency_key) = (String::new(), ProjectPolicy::default(), None);
             let wish = CreateProject { key, name, description, policy, idempotency_key };
-            Desk::make(app, &place).await?.show(wish).await
+            PmConsole::make(app, &place).await?.show(wish).await
         }
-        ProjectOrder::Show { place, key } => {
-            let desk = Desk::open(app, &place).await?;
+        ProjectCommand::Show { place, key } => {
+            let desk = PmConsole::open(app, &place).await?;
             let project_id = desk.project(Some(&key)).await?;
             let detail = desk.perform(GetProject { project_id }).await?;
-            if app.output.is_data_watched() && app.output.form() == Form::Text {
-                return Ok(app.output.page(|paint| page::project(&detail, page::now(), paint))?);
+            if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
+                return Ok(app.output.page(|paint| layout::project(&detail, layout::now(), paint))?);
             }
             desk.print(&detail)
         }
-        ProjectOrder::Set(order) => set(app, order).await,
+        ProjectCommand::Set(order) => set(app, order).await,
     }
 }
 
-async fn list(app: &App, place: &Place) -> Result<(), Failure> {
-    let desk = Desk::open(app, place).await?;
+async fn list(app: &App, place: &PmTarget) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, place).await?;
     let projects = desk.projects().await?;
-    if app.output.form() == Form::Json {
+    if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&json!({"projects": projects}))?);
     }
-    let mut table = Table::new(["key", "status", "id", "name"]);
+    let mut table = TextTable::new(["key", "status", "id", "name"]);
     for project in projects {
         table.row([project.key, project.status.to_string(), project.id.to_string(), project.name]);
     }
     Ok(app.output.table(&table)?)
 }
 
-async fn set(app: &App, order: Set) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+async fn set(app: &App, order: SetProjectArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let project_id = desk.project(Some(&order.key)).await?;
     let policy = match order.rules.as_slice() {
         [] => None,
         rules => {
             let now = desk.perform(GetProject { project_id: project_id.clone() }).await?.project.policy;
-            Some(changed(&now, rules).map_err(Failure::usage)?)
+            Some(changed(&now, rules).map_err(CommandFailure::usage)?)
         }
     };
-    let Set { name, status, reason, .. } = order;
+    let SetProjectArgs { name, status, reason, .. } = order;
     desk.show(UpdateProject { name, status, policy, reason, ..UpdateProject::of(&project_id) }).await
 }
 
 /// The rules with some of them changed.
-fn changed(policy: &Policy, rules: &[String]) -> Result<Policy, String> {
+fn changed(policy: &ProjectPolicy, rules: &[String]) -> Result<ProjectPolicy, String> {
     let mut fields: Map<String, Value> = json!(policy).as_object().cloned().unwrap_or_default();
     for rule in rules {
         let (name, value) = rule.split_once('=').ok_or_else(|| format!("`{rule}` is not RULE=VALUE"))?;
@@ -124,7 +124,7 @@ fn changed(policy: &Policy, rules: &[String]) -> Result<Policy, String> {
         }
         let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
         let old = fields.insert(name.to_owned(), value.clone());
-        if let Err(error) = serde_json::from_value::<Policy>(Value::Object(fields.clone())) {
+        if let Err(error) = serde_json::from_value::<ProjectPolicy>(Value::Object(fields.clone())) {
             return Err(match old {
                 Some(Value::Bool(_) | Value::Null) => format!("{name} is true or false, not {value}"),
                 Some(Value::Number(_)) => format!("{name} is a whole number, not {value}"),
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn rules_are_changed_by_name_and_what_does_not_fit_is_refused() {
         let rules = |texts: &[&str]| -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
-        let now = Policy::default();
+        let now = ProjectPolicy::default();
         let new = changed(&now, &rules(&["resume_grace_s=0", "review_required=true", "worker_create=allow"])).unwrap();
         assert_eq!((new.resume_grace_s, new.review_required, new.worker_create.as_str()), (0, Some(true), "allow"));
         assert_eq!(changed(&new, &rules(&["review_required=null"])).unwrap().review_required, None);

@@ -1,26 +1,26 @@
 //! The verbs that look at what is: board, ready, show, who.
 
 use serde_json::json;
+use tsugi_pm::action::agent::{ListSessions, SessionRow};
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
-use tsugi_pm::action::look::GetTask;
-use tsugi_pm::action::people::{ListSessions, SessionRow};
 use tsugi_pm::action::view::TaskRow;
 use tsugi_pm::domain::id::{ProjectId, TaskRef};
 use tsugi_pm::domain::task::{TaskSort, TaskStatus};
 
-use super::{Desk, Place, named, page};
+use super::{PmConsole, PmTarget, layout, named};
 use crate::app::App;
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::output::table::Table;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::output::table::TextTable;
 
 /// The most rows of a list.
 const ROWS: i64 = 200;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Board {
+pub(super) struct BoardArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// Only this project: its key or id
     #[arg(long, value_name = "KEY")]
     project: Option<String>,
@@ -29,20 +29,20 @@ pub(super) struct Board {
     all: bool,
 }
 
-pub(super) async fn board(app: &App, order: &Board) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn board(app: &App, order: &BoardArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     let mut rows = Vec::new();
     for status in TaskStatus::ALL.iter().filter(|status| order.all || status.is_open()) {
         rows.extend(desk.tasks_in(*status, project_id.clone(), |_| true, usize::MAX).await?);
     }
-    if app.output.is_data_watched() && app.output.form() == Form::Text {
-        return Ok(app.output.page(|paint| page::board(&rows, paint))?);
+    if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
+        return Ok(app.output.page(|paint| layout::board(&rows, paint))?);
     }
     tasks(app, &rows, "nothing is open")
 }
 
-impl Desk<'_> {
+impl PmConsole<'_> {
     /// The tasks of one status that are wanted, the most urgent first: page after page, until there are enough.
     async fn tasks_in(
         &self,
@@ -50,7 +50,7 @@ impl Desk<'_> {
         project_id: Option<ProjectId>,
         is_wanted: fn(&TaskRow) -> bool,
         enough: usize,
-    ) -> Result<Vec<TaskRow>, Failure> {
+    ) -> Result<Vec<TaskRow>, CommandFailure> {
         let (status, sort, limit) = (vec![status], Some(TaskSort::Priority), Some(ROWS));
         let mut wish = ListTasks { project_id, status, sort, limit, ..ListTasks::default() };
         let mut rows = Vec::new();
@@ -67,16 +67,16 @@ impl Desk<'_> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Ready {
+pub(super) struct ReadyArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// Only this project: its key or id
     #[arg(long, value_name = "KEY")]
     project: Option<String>,
 }
 
-pub(super) async fn ready(app: &App, order: &Ready) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn ready(app: &App, order: &ReadyArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     tasks(app, &ready_tasks(&desk, project_id, usize::MAX).await?, "nothing is ready")
 }
@@ -84,17 +84,17 @@ pub(super) async fn ready(app: &App, order: &Ready) -> Result<(), Failure> {
 /// What can be started now, best first, until there is enough: by the agent who acts, or, where nobody in particular
 /// does, by anybody.
 pub(super) async fn ready_tasks(
-    desk: &Desk<'_>,
+    desk: &PmConsole<'_>,
     project_id: Option<ProjectId>,
     enough: usize,
-) -> Result<Vec<TaskRow>, Failure> {
+) -> Result<Vec<TaskRow>, CommandFailure> {
     if desk.caller.agent_id().is_none() {
         return desk.tasks_in(TaskStatus::Todo, project_id, |task| task.ready, enough).await;
     }
     let wish = GetReadyTasks { project_id, limit: Some(ROWS), ..GetReadyTasks::default() };
     let ready = desk.perform(wish).await?;
     if ready.tasks.len() as i64 == ROWS && enough > ready.tasks.len() {
-        desk.app.output.say(|_| format!("these are the best {ROWS}; there may be more"));
+        desk.app.output.message(|_| format!("these are the best {ROWS}; there may be more"));
     }
     let mut rows = [ready.in_hand, ready.tasks].concat();
     rows.truncate(enough);
@@ -102,18 +102,18 @@ pub(super) async fn ready_tasks(
 }
 
 /// Tasks as data or as a table; where there are none, talk says so.
-pub(super) fn tasks(app: &App, rows: &[TaskRow], none: &'static str) -> Result<(), Failure> {
-    if app.output.form() == Form::Json {
+pub(super) fn tasks(app: &App, rows: &[TaskRow], none: &'static str) -> Result<(), CommandFailure> {
+    if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&json!({"tasks": rows}))?);
     }
     if app.output.is_data_watched() {
-        return Ok(app.output.page(|paint| page::ready(rows, paint))?);
+        return Ok(app.output.page(|paint| layout::ready(rows, paint))?);
     }
     if rows.is_empty() {
-        app.output.say(|_| none.to_owned());
+        app.output.message(|_| none.to_owned());
         return Ok(());
     }
-    let mut table = Table::new(["task", "status", "priority", "assignee", "title"]);
+    let mut table = TextTable::new(["task", "status", "priority", "assignee", "title"]);
     for task in rows {
         let waits = if task.waits_for > 0 {
             format!("{} (waits for {})", task.status, task.waits_for)
@@ -127,40 +127,40 @@ pub(super) fn tasks(app: &App, rows: &[TaskRow], none: &'static str) -> Result<(
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Show {
+pub(super) struct ShowTaskArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// The task: KEY-n or tsk_…
     task: String,
 }
 
-pub(super) async fn task(app: &App, order: &Show) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn task(app: &App, order: &ShowTaskArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let name = named(app, TaskRef::parse(&order.task))?;
     let detail = desk.perform(GetTask::of(name)).await?;
     match app.output.form() {
-        Form::Json => app.output.json(&detail)?,
-        Form::Text => app.output.page(|paint| page::task(&detail, page::now(), paint))?,
+        OutputFormat::Json => app.output.json(&detail)?,
+        OutputFormat::Text => app.output.page(|paint| layout::task(&detail, layout::now(), paint))?,
     }
     Ok(())
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Who {
+pub(super) struct WhoArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
 }
 
-pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn who(app: &App, order: &WhoArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let sessions = desk.sessions().await?;
-    if app.output.form() == Form::Json {
+    if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&json!({"sessions": sessions}))?);
     }
     if app.output.is_data_watched() {
-        return Ok(app.output.page(|paint| page::who(&sessions, page::now(), paint))?);
+        return Ok(app.output.page(|paint| layout::who(&sessions, layout::now(), paint))?);
     }
-    let mut table = Table::new(["agent", "session", "state", "client", "holds", "checkpoint"]);
+    let mut table = TextTable::new(["agent", "session", "state", "client", "holds", "checkpoint"]);
     for row in sessions {
         let holds: Vec<String> = row.tasks.iter().map(|task| task.reference.clone()).collect();
         table.row([
@@ -175,9 +175,9 @@ pub(super) async fn who(app: &App, order: &Who) -> Result<(), Failure> {
     Ok(app.output.table(&table)?)
 }
 
-impl Desk<'_> {
+impl PmConsole<'_> {
     /// Every session that is alive or whose claims wait.
-    async fn sessions(&self) -> Result<Vec<SessionRow>, Failure> {
+    async fn sessions(&self) -> Result<Vec<SessionRow>, CommandFailure> {
         let (mut sessions, mut cursor) = (Vec::new(), None);
         loop {
             let page = self.perform(ListSessions { limit: Some(ROWS), cursor }).await?;

@@ -1,22 +1,22 @@
 //! `tsugi pm watch`: what happens, as it happens, until somebody has seen enough.
 
-use tsugi_pm::action::look::{GetTask, Section};
+use tsugi_pm::action::get_task::{GetTask, Section};
 use tsugi_pm::action::view::TaskView;
-use tsugi_pm::domain::event::Event;
+use tsugi_pm::domain::event::HistoryEvent;
 use tsugi_pm::domain::id::{TaskId, TaskRef};
 use tsugi_pm::domain::time::Moment;
 
-use super::{Desk, Place, told};
+use super::{PmConsole, PmTarget, told};
 use crate::app::App;
-use crate::command::serve::signals::Signals;
-use crate::failure::Failure;
-use crate::output::Form;
-use crate::report::exit::Exit;
+use crate::command::serve::signals::ServiceSignals;
+use crate::failure::CommandFailure;
+use crate::output::OutputFormat;
+use crate::report::exit::CommandExit;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Watch {
+pub(super) struct PmWatchArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// Only this project: its key or id
     #[arg(long, value_name = "KEY")]
     project: Option<String>,
@@ -25,9 +25,9 @@ pub(super) struct Watch {
     since: Option<i64>,
 }
 
-pub(super) async fn watch(app: &App, order: &Watch) -> Result<Exit, Failure> {
-    let mut signals = Signals::listen()?;
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn watch(app: &App, order: &PmWatchArgs) -> Result<CommandExit, CommandFailure> {
+    let mut signals = ServiceSignals::listen()?;
+    let desk = PmConsole::open(app, &order.place).await?;
     let since = match order.since {
         Some(since) => since,
         None => desk.pm.last_seq().await.map_err(|fault| told(app, &fault))?,
@@ -36,14 +36,14 @@ pub(super) async fn watch(app: &App, order: &Watch) -> Result<Exit, Failure> {
     if let Some(project) = desk.project_if_named(order.project.as_deref()).await? {
         feed = feed.of_project(project);
     }
-    if app.output.is_data_watched() && app.output.form() == Form::Text {
-        app.output.say(|paint| paint.faint("watching; Ctrl-C ends it"));
+    if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
+        app.output.message(|paint| paint.faint("watching; Ctrl-C ends it"));
     }
     loop {
         let event = tokio::select! {
             event = feed.next() => event.map_err(|fault| told(app, &fault))?,
             // A terminal that went away has no one to read it either.
-            _ = signals.next() => return Ok(Exit::Success),
+            _ = signals.next() => return Ok(CommandExit::Success),
         };
         if desk.pm.may_see(&desk.caller, &event).await {
             desk.tell(&event).await?;
@@ -51,9 +51,9 @@ pub(super) async fn watch(app: &App, order: &Watch) -> Result<Exit, Failure> {
     }
 }
 
-impl Desk<'_> {
-    async fn tell(&self, event: &Event) -> Result<(), Failure> {
-        if self.app.output.form() == Form::Json {
+impl PmConsole<'_> {
+    async fn tell(&self, event: &HistoryEvent) -> Result<(), CommandFailure> {
+        if self.app.output.form() == OutputFormat::Json {
             let line = serde_json::to_string(event).map_err(std::io::Error::other)?;
             return Ok(self.app.output.data(&line)?);
         }

@@ -3,21 +3,21 @@
 use tsugi_pm::action::admin::ForceRelease;
 use tsugi_pm::action::claim::{ClaimTask, ReleaseTask};
 use tsugi_pm::action::create::{CreateTask, NewTask};
+use tsugi_pm::action::get_task::{GetTask, Section};
 use tsugi_pm::action::handoff::{AcceptHandoff, CreateHandoff};
-use tsugi_pm::action::look::{GetTask, Section};
 use tsugi_pm::action::status::{ReviewTask, UpdateTaskStatus};
-use tsugi_pm::domain::fault::{Code, Fault};
+use tsugi_pm::domain::fault::{Code, PmFault};
 use tsugi_pm::domain::id::{AgentId, HandoffId, SessionId, TaskRef};
 use tsugi_pm::domain::task::{Priority, TaskStatus, Verdict, WorkResult};
 
-use super::{Desk, Place, named, show, told};
+use super::{PmConsole, PmTarget, named, show, told};
 use crate::app::App;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct New {
+pub(super) struct NewTaskArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// What it is, in a line
     title: String,
     /// In which project: its key or id
@@ -40,8 +40,8 @@ pub(super) struct New {
     similar_ok: bool,
 }
 
-pub(super) async fn new(app: &App, order: New) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn new(app: &App, order: NewTaskArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let project_id = desk.project(order.project.as_deref()).await?;
     let task = NewTask {
         title: order.title,
@@ -56,9 +56,9 @@ pub(super) async fn new(app: &App, order: New) -> Result<(), Failure> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Next {
+pub(super) struct NextTaskArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// Only in this project: its key or id
     #[arg(long, value_name = "KEY")]
     project: Option<String>,
@@ -70,8 +70,8 @@ pub(super) struct Next {
     session: Option<String>,
 }
 
-pub(super) async fn next(app: &App, order: &Next) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn next(app: &App, order: &NextTaskArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let project_id = desk.project_if_named(order.project.as_deref()).await?;
     if order.claim {
         let session_id = session(app, order.session.as_deref())?;
@@ -80,15 +80,15 @@ pub(super) async fn next(app: &App, order: &Next) -> Result<(), Failure> {
     show::tasks(app, &show::ready_tasks(&desk, project_id, 1).await?, "nothing is ready")
 }
 
-fn session(app: &App, text: Option<&str>) -> Result<Option<SessionId>, Failure> {
+fn session(app: &App, text: Option<&str>) -> Result<Option<SessionId>, CommandFailure> {
     named(app, text.map(SessionId::parse).transpose())
 }
 
 /// A task, and who moves it.
 #[derive(Debug, clap::Args)]
-struct Of {
+struct TaskArg {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// The task: KEY-n or tsk_…
     task: String,
     /// From which session of the agent; the one that holds the task, or its only one, when unset
@@ -97,28 +97,28 @@ struct Of {
 }
 
 /// An open database, a task in it, and the session that moves it when that is clear.
-struct Hand<'a> {
-    desk: Desk<'a>,
+struct OpenedTask<'a> {
+    desk: PmConsole<'a>,
     task_id: TaskRef,
     session_id: Option<SessionId>,
 }
 
-impl Of {
-    async fn open<'a>(&self, app: &'a App) -> Result<Hand<'a>, Failure> {
+impl TaskArg {
+    async fn open<'a>(&self, app: &'a App) -> Result<OpenedTask<'a>, CommandFailure> {
         let task_id = named(app, TaskRef::parse(&self.task))?;
         let named = session(app, self.session.as_deref())?;
-        let desk = Desk::open(app, &self.place).await?;
+        let desk = PmConsole::open(app, &self.place).await?;
         let session_id = match named {
             None => desk.holding_session(&task_id).await?,
             named => named,
         };
-        Ok(Hand { desk, task_id, session_id })
+        Ok(OpenedTask { desk, task_id, session_id })
     }
 }
 
-impl Desk<'_> {
+impl PmConsole<'_> {
     /// The session of whoever acts that holds a task. An agent may have several, and only one of them can mean this.
-    async fn holding_session(&self, task_id: &TaskRef) -> Result<Option<SessionId>, Failure> {
+    async fn holding_session(&self, task_id: &TaskRef) -> Result<Option<SessionId>, CommandFailure> {
         let Some(agent) = self.caller.agent_id() else { return Ok(None) };
         let wish = GetTask { task_id: task_id.clone(), include: vec![Section::Claim], max_bytes: None };
         let claim = self.perform(wish).await?.claim;
@@ -127,26 +127,26 @@ impl Desk<'_> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Claim {
+pub(super) struct ClaimTaskArgs {
     #[command(flatten)]
-    of: Of,
+    of: TaskArg,
 }
 
-pub(super) async fn claim(app: &App, order: &Claim) -> Result<(), Failure> {
-    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+pub(super) async fn claim(app: &App, order: &ClaimTaskArgs) -> Result<(), CommandFailure> {
+    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
     desk.show(ClaimTask { task_id: Some(task_id), session_id, ..ClaimTask::default() }).await
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Release {
+pub(super) struct ReleaseArgs {
     #[command(flatten)]
-    of: Of,
+    of: TaskArg,
     /// Why
     reason: String,
 }
 
-pub(super) async fn release(app: &App, order: Release) -> Result<(), Failure> {
-    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+pub(super) async fn release(app: &App, order: ReleaseArgs) -> Result<(), CommandFailure> {
+    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
     if desk.caller.agent_id().is_none() {
         // Nobody in particular holds nothing: whoever has the database in hand takes the task away.
         desk.refuse_free(&task_id).await?;
@@ -155,9 +155,9 @@ pub(super) async fn release(app: &App, order: Release) -> Result<(), Failure> {
     desk.show(ReleaseTask { task_id, reason: order.reason, note: None, session_id, idempotency_key: None }).await
 }
 
-impl Desk<'_> {
+impl PmConsole<'_> {
     /// Taking away what nobody holds would look as if something had been done.
-    async fn refuse_free(&self, task_id: &TaskRef) -> Result<(), Failure> {
+    async fn refuse_free(&self, task_id: &TaskRef) -> Result<(), CommandFailure> {
         let wish = GetTask { task_id: task_id.clone(), include: vec![Section::Claim], max_bytes: None };
         let found = self.perform(wish).await?;
         match found.claim {
@@ -166,7 +166,7 @@ impl Desk<'_> {
                 let text = format!("nobody holds {}", found.task.reference);
                 Err(told(
                     self.app,
-                    &Fault::new(Code::InvalidTransition, text).hint("`tsugi pm who` shows who holds what"),
+                    &PmFault::new(Code::InvalidTransition, text).hint("`tsugi pm who` shows who holds what"),
                 ))
             }
         }
@@ -174,9 +174,9 @@ impl Desk<'_> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Review {
+pub(super) struct ReviewArgs {
     #[command(flatten)]
-    of: Of,
+    of: TaskArg,
     /// What was done
     #[arg(long)]
     summary: Option<String>,
@@ -188,8 +188,8 @@ pub(super) struct Review {
     changes: Option<String>,
 }
 
-pub(super) async fn review(app: &App, order: Review) -> Result<(), Failure> {
-    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+pub(super) async fn review(app: &App, order: ReviewArgs) -> Result<(), CommandFailure> {
+    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
     let verdict = if order.changes.is_some() { Verdict::Changes } else { Verdict::Approve };
     if order.approve || order.changes.is_some() {
         return desk.show(ReviewTask { task_id, verdict, notes: order.changes, idempotency_key: None }).await;
@@ -198,16 +198,16 @@ pub(super) async fn review(app: &App, order: Review) -> Result<(), Failure> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Done {
+pub(super) struct DoneArgs {
     #[command(flatten)]
-    of: Of,
+    of: TaskArg,
     /// What was done
     #[arg(long)]
     summary: Option<String>,
 }
 
-pub(super) async fn done(app: &App, order: Done) -> Result<(), Failure> {
-    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+pub(super) async fn done(app: &App, order: DoneArgs) -> Result<(), CommandFailure> {
+    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
     desk.show(UpdateTaskStatus { session_id, ..finished(task_id, TaskStatus::Done, order.summary) }).await
 }
 
@@ -217,23 +217,23 @@ fn finished(task_id: TaskRef, status: TaskStatus, summary: Option<String>) -> Up
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Block {
+pub(super) struct BlockArgs {
     #[command(flatten)]
-    of: Of,
+    of: TaskArg,
     /// What is in the way
     reason: String,
 }
 
-pub(super) async fn block(app: &App, order: Block) -> Result<(), Failure> {
-    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+pub(super) async fn block(app: &App, order: BlockArgs) -> Result<(), CommandFailure> {
+    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
     let reason = Some(order.reason);
     desk.show(UpdateTaskStatus { reason, session_id, ..UpdateTaskStatus::new(task_id, TaskStatus::Blocked) }).await
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Move {
+pub(super) struct MoveArgs {
     #[command(flatten)]
-    of: Of,
+    of: TaskArg,
     /// Where to: backlog, todo, in_progress, review, blocked, done or cancelled
     status: TaskStatus,
     /// Why; some moves need a reason
@@ -241,16 +241,16 @@ pub(super) struct Move {
     reason: Option<String>,
 }
 
-pub(super) async fn change(app: &App, order: Move) -> Result<(), Failure> {
-    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+pub(super) async fn change(app: &App, order: MoveArgs) -> Result<(), CommandFailure> {
+    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
     desk.show(UpdateTaskStatus { reason: order.reason, session_id, ..UpdateTaskStatus::new(task_id, order.status) })
         .await
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Handoff {
+pub(super) struct HandoffArgs {
     #[command(flatten)]
-    of: Of,
+    of: TaskArg,
     /// What was done and where things stand
     #[arg(long)]
     summary: String,
@@ -265,8 +265,8 @@ pub(super) struct Handoff {
     to: Option<String>,
 }
 
-pub(super) async fn handoff(app: &App, order: Handoff) -> Result<(), Failure> {
-    let Hand { desk, task_id, session_id } = order.of.open(app).await?;
+pub(super) async fn handoff(app: &App, order: HandoffArgs) -> Result<(), CommandFailure> {
+    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
     let to_agent_id = named(app, order.to.as_deref().map(AgentId::parse).transpose())?;
     desk.show(CreateHandoff {
         task_id,
@@ -284,9 +284,9 @@ pub(super) async fn handoff(app: &App, order: Handoff) -> Result<(), Failure> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Accept {
+pub(super) struct AcceptArgs {
     #[command(flatten)]
-    place: Place,
+    place: PmTarget,
     /// The handoff: hnd_…, or the task it is about
     handoff: String,
     /// For which session of the agent, where it has several
@@ -294,8 +294,8 @@ pub(super) struct Accept {
     session: Option<String>,
 }
 
-pub(super) async fn accept(app: &App, order: &Accept) -> Result<(), Failure> {
-    let desk = Desk::open(app, &order.place).await?;
+pub(super) async fn accept(app: &App, order: &AcceptArgs) -> Result<(), CommandFailure> {
+    let desk = PmConsole::open(app, &order.place).await?;
     let handoff_id = match HandoffId::parse(&order.handoff) {
         Ok(id) => id,
         Err(_) => handoff_on(&desk, &order.handoff).await?,
@@ -305,9 +305,9 @@ pub(super) async fn accept(app: &App, order: &Accept) -> Result<(), Failure> {
 }
 
 /// The handoff that waits on a task, or was the last to.
-async fn handoff_on(desk: &Desk<'_>, task: &str) -> Result<HandoffId, Failure> {
+async fn handoff_on(desk: &PmConsole<'_>, task: &str) -> Result<HandoffId, CommandFailure> {
     let task_id = named(desk.app, TaskRef::parse(task))?;
     let wish = GetTask { task_id, include: vec![Section::Handoff], max_bytes: None };
-    let missing = || Fault::not_found("handoff", task).hint("nobody has handed this task over");
+    let missing = || PmFault::not_found("handoff", task).hint("nobody has handed this task over");
     desk.perform(wish).await?.handoff.map(|handoff| handoff.id.clone()).ok_or_else(|| told(desk.app, &missing()))
 }

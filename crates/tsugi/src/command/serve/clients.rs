@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::output::style::Paint;
+use crate::output::style::TextPaint;
 
 /// Stands for the key that only its owner knows.
 const KEY: &str = "Bearer YOUR_KEY";
 
 /// What clients need to know.
-pub(crate) struct Clients {
+pub(crate) struct ClientSetup {
     /// The address of the MCP face.
     pub(crate) url: String,
     /// The configuration file, for clients that start us themselves.
@@ -20,16 +20,16 @@ pub(crate) struct Clients {
 }
 
 /// One client.
-struct Client {
+struct ClientInstructions {
     name: &'static str,
     /// A command, or the file to put the text into.
     place: &'static str,
     text: String,
 }
 
-impl Clients {
+impl ClientSetup {
     /// One line for each.
-    pub(crate) fn in_short(&self, paint: Paint) -> String {
+    pub(crate) fn in_short(&self, paint: TextPaint) -> String {
         let mut text = String::new();
         for client in self.all() {
             let place = if client.place.is_empty() { String::new() } else { format!("{}: ", client.place) };
@@ -39,7 +39,7 @@ impl Clients {
     }
 
     /// With the JSON laid out, and where it belongs.
-    pub(crate) fn in_full(&self, paint: Paint) -> String {
+    pub(crate) fn in_full(&self, paint: TextPaint) -> String {
         let mut text = String::new();
         for client in self.all() {
             let _ = writeln!(text, "\n{}", paint.strong(client.name));
@@ -55,37 +55,37 @@ impl Clients {
         text
     }
 
-    fn all(&self) -> [Client; 6] {
+    fn all(&self) -> [ClientInstructions; 6] {
         let url = &self.url;
         let flag = |flag: &str| if self.has_keys { format!(" {flag} \"Authorization: {KEY}\"") } else { String::new() };
         let codex = if self.has_keys { " --bearer-token-env-var TSUGI_KEY" } else { "" };
         [
-            Client {
+            ClientInstructions {
                 name: "Claude Code",
                 place: "",
                 text: format!("claude mcp add --transport http tsugi {url}{}", flag("--header")),
             },
-            Client {
+            ClientInstructions {
                 name: "Claude Desktop",
                 place: "claude_desktop_config.json",
                 text: json!({"mcpServers": {"tsugi": self.stdio()}}).to_string(),
             },
-            Client {
+            ClientInstructions {
                 name: "Cursor",
                 place: "~/.cursor/mcp.json",
                 text: json!({"mcpServers": {"tsugi": self.http(json!({"url": url}))}}).to_string(),
             },
-            Client {
+            ClientInstructions {
                 name: "VS Code",
                 place: ".vscode/mcp.json",
                 text: json!({"servers": {"tsugi": self.http(json!({"type": "http", "url": url}))}}).to_string(),
             },
-            Client {
+            ClientInstructions {
                 name: "Gemini CLI",
                 place: "",
                 text: format!("gemini mcp add --transport http{} tsugi {url}", flag("--header")),
             },
-            Client { name: "Codex", place: "", text: format!("codex mcp add tsugi --url {url}{codex}") },
+            ClientInstructions { name: "Codex", place: "", text: format!("codex mcp add tsugi --url {url}{codex}") },
         ]
     }
 
@@ -110,13 +110,13 @@ impl Clients {
 mod tests {
     use super::*;
 
-    fn clients(has_keys: bool) -> Clients {
-        Clients { url: "http://127.0.0.1:7600/mcp".into(), config: Some("/etc/tsugi.yaml".into()), has_keys }
+    fn clients(has_keys: bool) -> ClientSetup {
+        ClientSetup { url: "http://127.0.0.1:7600/mcp".into(), config: Some("/etc/tsugi.yaml".into()), has_keys }
     }
 
     #[test]
     fn each_client_has_one_line_to_paste() {
-        let text = clients(false).in_short(Paint::new(false));
+        let text = clients(false).in_short(TextPaint::new(false));
         for line in [
             "claude mcp add --transport http tsugi http://127.0.0.1:7600/mcp\n",
             "\"args\":[\"stdio\",\"--config\",\"/etc/tsugi.yaml\"]",
@@ -132,14 +132,14 @@ mod tests {
 
     #[test]
     fn where_keys_are_asked_for_every_client_shows_one() {
-        let text = clients(true).in_short(Paint::new(false));
+        let text = clients(true).in_short(TextPaint::new(false));
         let with_key = |line: &str| line.contains(KEY) || line.contains("TSUGI_KEY") || line.contains("stdio");
         assert!(text.lines().all(with_key), "{text}");
     }
 
     #[test]
     fn in_full_the_json_is_whole() {
-        let text = clients(false).in_full(Paint::new(false));
+        let text = clients(false).in_full(TextPaint::new(false));
         let start = text.find("{\n").unwrap();
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
         assert!(values.next().unwrap().unwrap()["mcpServers"]["tsugi"]["command"].is_string());

@@ -2,61 +2,61 @@
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tsugi_client::manager::{Prepared, Step};
+use tsugi_client::manager::{PreparedServers, ReconcileStep};
 use tsugi_gateway::HubConfig;
-use tsugi_gateway::guard::api_key::Key;
+use tsugi_gateway::guard::api_key::ApiKey;
 use tsugi_protocol::answer::Fault;
 
-use super::plan::Plan;
-use super::source::Source;
-use super::{Running, arrival};
-use crate::app::gateway::offered::Terms;
-use crate::config::layer::Loaded;
-use crate::config::problem::Problem;
-use crate::config::settings::{LimitSettings, Settings};
-use crate::config::watch::Change;
-use crate::failure::Failure;
+use super::plan::GatewayPlan;
+use super::source::ConfigSource;
+use super::{RunningGateway, arrival};
+use crate::app::gateway::configured_backend::PostedServerTerms;
+use crate::config::layer::LoadedConfig;
+use crate::config::problem::ConfigProblem;
+use crate::config::settings::{CheckedSettings, LimitSettings};
+use crate::config::watch::ConfigChange;
+use crate::failure::CommandFailure;
 use crate::report;
 
 /// Settings whose servers are being made ready.
-pub(super) type Coming = BoxFuture<'static, Ready>;
+pub(super) type PendingReload = BoxFuture<'static, PreparedReload>;
 
 /// Settings that can be taken over, or why they cannot.
-pub(super) struct Ready {
-    loaded: Loaded,
+pub(super) struct PreparedReload {
+    loaded: LoadedConfig,
     hub: HubConfig,
-    servers: Prepared,
+    servers: PreparedServers,
     verdict: Result<(), Fault>,
 }
 
 /// Waits for settings that are being made ready, if there are any. Safe to drop.
-pub(super) async fn next(coming: &mut Option<Coming>) -> Ready {
+pub(super) async fn next(coming: &mut Option<PendingReload>) -> PreparedReload {
     let Some(waiting) = coming else { return std::future::pending().await };
     let ready = waiting.await;
     *coming = None;
     ready
 }
 
-impl Running<'_> {
+impl RunningGateway<'_> {
     /// Someone asked to read the file again.
-    pub(super) fn reread(&mut self, source: &mut Source) {
+    pub(super) fn reread(&mut self, source: &mut ConfigSource) {
         match (source.reread(), self.refused.take()) {
             (Some(change), _) => self.take(change),
             (None, Some(loaded)) => {
                 let begun = self.begin(loaded);
                 self.tell_if_refused(begun);
             }
-            (None, None) => self.app.output.say(|paint| paint.faint("the configuration is as it was")),
+            (None, None) => self.app.output.message(|paint| paint.faint("the configuration is as it was")),
         }
         self.replace_keys();
     }
 
     /// The new settings, if they can be used; otherwise everything stays as it is.
-    pub(super) fn take(&mut self, change: Change) {
+    pub(super) fn take(&mut self, change: ConfigChange) {
         let begun = match change {
-            Change::Changed(resolved) => {
+            ConfigChange::Changed(resolved) => {
                 let origin = self.loaded.origin.clone();
-                let loaded = Loaded {
+                let loaded = LoadedConfig {
                     settings: resolved.settings,
                     warnings: resolved.warnings,
                     dormant: resolved.dormant,
@@ -64,54 +64,54 @@ impl Running<'_> {
                 };
                 self.begin(self.keeper.complete(self.args.over(loaded)))
             }
-            Change::Invalid(problems) => Err(Failure::Problems(problems)),
+            ConfigChange::Invalid(problems) => Err(CommandFailure::Problems(problems)),
         };
         self.tell_if_refused(begun);
     }
 
-    fn tell_if_refused(&self, outcome: Result<(), Failure>) {
+    fn tell_if_refused(&self, outcome: Result<(), CommandFailure>) {
         if let Err(failure) = outcome {
-            failure.tell(&self.app.output);
-            self.app.output.say(|paint| paint.warning("nothing was changed; what held goes on holding"));
+            failure.report(&self.app.output);
+            self.app.output.message(|paint| paint.warning("nothing was changed; what held goes on holding"));
         }
     }
 
     /// Starts what is new beside what there is. Settings that were still coming are forgotten, with their servers.
-    fn begin(&mut self, loaded: Loaded) -> Result<(), Failure> {
+    fn begin(&mut self, loaded: LoadedConfig) -> Result<(), CommandFailure> {
         self.coming = None;
-        let plan = Plan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
+        let plan = GatewayPlan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
         self.keys_of(&loaded.settings)?;
         let patience = plan.servers.iter().map(|server| self.app.patience(server)).max().unwrap_or_default();
         let (servers, hub) = (self.manager.prepare(plan.servers), plan.hub);
         let coming = async move {
             let verdict = servers.ready(patience).await;
-            Ready { loaded, hub, servers, verdict }
+            PreparedReload { loaded, hub, servers, verdict }
         };
         self.coming = Some(coming.boxed());
         Ok(())
     }
 
     /// The keys that hold under these settings at this moment.
-    fn keys_of(&self, settings: &Settings) -> Result<Vec<Key>, Failure> {
+    fn keys_of(&self, settings: &CheckedSettings) -> Result<Vec<ApiKey>, CommandFailure> {
         let keys = self.doorkeeper.keys(self.app, settings)?;
         self.expect_keys(&keys)?;
         Ok(keys)
     }
 
     /// Settings that would leave an address that others can reach without any key are not taken over.
-    fn expect_keys(&self, keys: &[Key]) -> Result<(), Failure> {
-        if !keys.is_empty() || !self.guard.needs_keys() || self.guard.is_shut() {
+    fn expect_keys(&self, keys: &[ApiKey]) -> Result<(), CommandFailure> {
+        if !keys.is_empty() || !self.guard.needs_keys() || self.guard.refuses_everyone() {
             return Ok(());
         }
         let address = self.handle.addresses()[0];
         let message = format!("others can reach {address}, and these settings have no key for anybody");
-        Err(Failure::usage(message).with_hint("keep a key, or start again with `--insecure`"))
+        Err(CommandFailure::usage(message).with_hint("keep a key, or start again with `--insecure`"))
     }
 
     /// Swaps, now that the new servers can be called; or keeps the old ones, now that it is known that they cannot.
-    pub(super) fn finish(&mut self, ready: Ready) {
+    pub(super) fn finish(&mut self, ready: PreparedReload) {
         // The keys are read again: one may have been revoked while the servers were starting.
-        let verdict = ready.verdict.map_err(Failure::from).and_then(|()| self.keys_of(&ready.loaded.settings));
+        let verdict = ready.verdict.map_err(CommandFailure::from).and_then(|()| self.keys_of(&ready.loaded.settings));
         let keys = match verdict {
             Ok(keys) => keys,
             Err(failure) => {
@@ -123,42 +123,42 @@ impl Running<'_> {
         let steps = self.manager.adopt(ready.servers);
         self.hub.reconfigure(ready.hub);
         self.guard.replace_keys(keys);
-        *self.terms.write() = Terms::of(&ready.loaded.settings);
+        *self.terms.write() = PostedServerTerms::of(&ready.loaded.settings);
         self.loaded = ready.loaded;
         self.refused = None;
-        self.tell_steps(&steps);
+        self.report_steps(&steps);
     }
 
     /// Some settings are of the socket itself, which must not be closed, or of calls under way.
-    fn warn_of_what_waits(&self, new: &Loaded) {
-        let waiting = waiting(&self.loaded.settings, &new.settings);
+    fn warn_of_what_waits(&self, new: &LoadedConfig) {
+        let waiting = settings_needing_restart(&self.loaded.settings, &new.settings);
         if !waiting.is_empty() {
             let names: Vec<String> = waiting.iter().map(|key| format!("`{key}`")).collect();
             let verb = if names.len() == 1 { "holds" } else { "hold" };
-            let problem = Problem::new(format!("{} {verb} from the next start on", names.join(", ")));
-            self.app.output.say(|paint| report::warnings(&[problem], paint));
+            let problem = ConfigProblem::new(format!("{} {verb} from the next start on", names.join(", ")));
+            self.app.output.message(|paint| report::warnings(&[problem], paint));
         }
     }
 
-    fn tell_steps(&mut self, steps: &[Step]) {
+    fn report_steps(&mut self, steps: &[ReconcileStep]) {
         for step in steps {
             let (word, name) = match step {
-                Step::Keep(_) => continue,
-                Step::Start(name) => ("starting", name),
-                Step::Replace(name) => ("replacing", name),
-                Step::Remove(name) => ("removing", name),
+                ReconcileStep::Keep(_) => continue,
+                ReconcileStep::Start(name) => ("starting", name),
+                ReconcileStep::Replace(name) => ("replacing", name),
+                ReconcileStep::Remove(name) => ("removing", name),
             };
-            self.app.output.say(|paint| paint.faint(format!("{word} {name}")));
+            self.app.output.message(|paint| paint.faint(format!("{word} {name}")));
             let server = self.manager.server(name);
             self.arrivals.extend(server.and_then(|server| arrival(self.app, server)));
         }
-        let kept = steps.iter().filter(|step| matches!(step, Step::Keep(_))).count();
-        self.app.output.say(|paint| paint.faint(format!("configuration taken over; {kept} servers untouched")));
+        let kept = steps.iter().filter(|step| matches!(step, ReconcileStep::Keep(_))).count();
+        self.app.output.message(|paint| paint.faint(format!("configuration taken over; {kept} servers untouched")));
     }
 }
 
 /// The keys that differ and that a running gateway does not take over.
-fn waiting(old: &Settings, new: &Settings) -> Vec<&'static str> {
+fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec<&'static str> {
     let (before, after) = (&old.gateway, &new.gateway);
     // How long pages are is a matter of the hub, which takes it over.
     let limits = LimitSettings {
@@ -187,11 +187,11 @@ fn waiting(old: &Settings, new: &Settings) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::document::{Document, Format};
+    use crate::config::document::{ConfigDocument, DocumentFormat};
     use crate::config::resolve::resolve;
 
-    fn settings(text: &str) -> Settings {
-        let document = Document::parse("tsugi.yaml".as_ref(), text.to_owned(), Format::Yaml).unwrap();
+    fn settings(text: &str) -> CheckedSettings {
+        let document = ConfigDocument::parse("tsugi.yaml".as_ref(), text.to_owned(), DocumentFormat::Yaml).unwrap();
         resolve(&document, &Default::default()).unwrap().settings
     }
 
@@ -208,7 +208,7 @@ mod tests {
             ("gateway: {naming: bare, drain: 1s, adminApi: {enabled: no}, limits: {pageItems: 5}}", &[]),
             ("options: {timeout: 1s, cache: on}", &[]),
         ] {
-            assert_eq!(waiting(&old, &settings(text)), expected, "{text}");
+            assert_eq!(settings_needing_restart(&old, &settings(text)), expected, "{text}");
         }
     }
 }

@@ -5,16 +5,16 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that a service minds.
-pub(crate) struct Signals {
+pub(crate) struct ServiceSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
-impl Signals {
+impl ServiceSignals {
     /// From now on these signals no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Signals {
+        Ok(ServiceSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
@@ -27,17 +27,17 @@ impl Signals {
     }
 
     /// Waits for a wish to stop or to reload, and says which it was. Safe to drop.
-    pub(crate) async fn next(&mut self) -> Wish {
+    pub(crate) async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            () = wait(&mut self.interrupt, &mut self.terminate) => Wish::Stop,
-            _ = self.hangup.recv() => Wish::Reload,
+            () = wait(&mut self.interrupt, &mut self.terminate) => SignalAction::Stop,
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 }
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum SignalAction {
     Stop,
     Reload,
 }

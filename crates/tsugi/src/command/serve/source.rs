@@ -4,51 +4,51 @@ use std::path::PathBuf;
 
 use crate::app::App;
 use crate::config::env::Environment;
-use crate::config::layer::{self, Loaded};
-use crate::config::watch::{Change, Watch};
+use crate::config::layer::{self, LoadedConfig};
+use crate::config::watch::{ConfigChange, ConfigWatch};
 use crate::report;
 
 /// Where new settings come from.
-pub(super) enum Source {
+pub(super) enum ConfigSource {
     /// A file whose changes are noticed.
-    Watched(Box<Watch>),
+    Watched(Box<ConfigWatch>),
     /// A file that is read when someone asks.
     Asked(PathBuf, Environment),
     /// No file at all.
     Nothing,
 }
 
-impl Source {
+impl ConfigSource {
     /// Watches the file that the settings came from, if it is one.
-    pub(super) fn watch(app: &App, loaded: &Loaded) -> Self {
-        let Some(path) = loaded.origin.path() else { return Source::Nothing };
-        let environment = app.surroundings.environment.clone();
-        match Watch::start(path, environment.clone(), loaded.settings.clone()) {
-            Ok(watch) => Source::Watched(Box::new(watch)),
+    pub(super) fn watch(app: &App, loaded: &LoadedConfig) -> Self {
+        let Some(path) = loaded.origin.path() else { return ConfigSource::Nothing };
+        let environment = app.context.environment.clone();
+        match ConfigWatch::start(path, environment.clone(), loaded.settings.clone()) {
+            Ok(watch) => ConfigSource::Watched(Box::new(watch)),
             Err(problems) => {
-                app.output.say(|paint| report::warnings(&problems.0, paint));
-                Source::Asked(path.to_owned(), environment)
+                app.output.message(|paint| report::warnings(&problems.0, paint));
+                ConfigSource::Asked(path.to_owned(), environment)
             }
         }
     }
 
     /// Waits for the next change. Safe to drop.
-    pub(super) async fn next(&mut self) -> Change {
+    pub(super) async fn next(&mut self) -> ConfigChange {
         match self {
-            Source::Watched(watch) => watch.next().await,
-            Source::Asked(..) | Source::Nothing => std::future::pending().await,
+            ConfigSource::Watched(watch) => watch.next().await,
+            ConfigSource::Asked(..) | ConfigSource::Nothing => std::future::pending().await,
         }
     }
 
     /// Reads the file at once; nothing if it means what it meant before.
-    pub(super) fn reread(&mut self) -> Option<Change> {
+    pub(super) fn reread(&mut self) -> Option<ConfigChange> {
         match self {
-            Source::Watched(watch) => watch.reread(),
-            Source::Asked(path, environment) => Some(match layer::read(path, environment) {
-                Ok(resolved) => Change::Changed(Box::new(resolved)),
-                Err(problems) => Change::Invalid(problems),
+            ConfigSource::Watched(watch) => watch.reread(),
+            ConfigSource::Asked(path, environment) => Some(match layer::read(path, environment) {
+                Ok(resolved) => ConfigChange::Changed(Box::new(resolved)),
+                Err(problems) => ConfigChange::Invalid(problems),
             }),
-            Source::Nothing => None,
+            ConfigSource::Nothing => None,
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Claude Desktop (`claude_desktop_config.json`) and Claude Code (`.mcp.json`, `~/.claude.json`).
 
-use super::draft::{Dialect, Draft, read_all};
+use super::draft::{ClientDialect, ServerDraft, read_all};
 use super::translate::{is_name, literal, references};
-use super::{Client, Imported};
-use crate::config::document::{Document, Node};
+use super::{ClientProgram, ImportedFile};
+use crate::config::document::{ConfigDocument, ConfigNode};
 
 /// Reads `mcpServers`, and of single projects those of the current one; the others are only named.
-pub(super) fn read(document: &Document, imported: &mut Imported) {
-    let claude = Claude { expands: imported.client == Client::ClaudeCode };
+pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
+    let claude = ClaudeDialect { expands: imported.client == ClientProgram::ClaudeCode };
     if let Some(servers) = document.root.get("mcpServers") {
         read_all(servers, &claude, imported);
     }
-    for project in document.root.get("projects").and_then(Node::entries).unwrap_or_default() {
+    for project in document.root.get("projects").and_then(ConfigNode::entries).unwrap_or_default() {
         let Some(servers) = project.node.get("mcpServers") else { continue };
         let names: Vec<&str> = servers.entries().unwrap_or_default().iter().map(|server| server.key.as_str()).collect();
         if imported.is_here(&project.key) {
@@ -23,12 +23,12 @@ pub(super) fn read(document: &Document, imported: &mut Imported) {
     }
 }
 
-struct Claude {
+struct ClaudeDialect {
     /// The desktop program knows no variables.
     expands: bool,
 }
 
-impl Dialect for Claude {
+impl ClientDialect for ClaudeDialect {
     fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
         if !self.expands {
             return literal(text);
@@ -46,7 +46,7 @@ impl Dialect for Claude {
         })
     }
 
-    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+    fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool {
         match key {
             "timeout" => draft.duration("timeout", node, "ms"),
             _ => return false,

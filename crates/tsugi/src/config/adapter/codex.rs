@@ -1,25 +1,25 @@
 //! Codex (`~/.codex/config.toml`): `[mcp_servers.NAME]`, where variables are named, never written in.
 
-use super::Imported;
-use super::draft::{Dialect, Draft, read_all, strings};
+use super::ImportedFile;
+use super::draft::{ClientDialect, ServerDraft, read_all, strings};
 use super::translate::literal;
-use crate::config::document::{Document, Node};
+use crate::config::document::{ConfigDocument, ConfigNode};
 
 /// Reads `mcp_servers`.
-pub(super) fn read(document: &Document, imported: &mut Imported) {
+pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
     if let Some(servers) = document.root.get("mcp_servers") {
-        read_all(servers, &Codex, imported);
+        read_all(servers, &CodexDialect, imported);
     }
 }
 
-struct Codex;
+struct CodexDialect;
 
-impl Dialect for Codex {
+impl ClientDialect for CodexDialect {
     fn translate(&self, text: &str, _: &mut Vec<String>) -> String {
         literal(text)
     }
 
-    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+    fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool {
         match key {
             "env_vars" => {
                 for name in strings(node) {

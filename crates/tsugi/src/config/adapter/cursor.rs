@@ -1,22 +1,22 @@
 //! Cursor (`.cursor/mcp.json`).
 
-use super::Imported;
-use super::draft::{Dialect, Draft, read_all};
+use super::ImportedFile;
+use super::draft::{ClientDialect, ServerDraft, read_all};
 use super::translate::references;
-use super::vscode::Editor;
-use crate::config::document::{Document, Node};
+use super::vscode::EditorVariables;
+use crate::config::document::{ConfigDocument, ConfigNode};
 
 /// Reads `mcpServers`.
-pub(super) fn read(document: &Document, imported: &mut Imported) {
-    let cursor = Cursor(Editor::of(imported));
+pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
+    let cursor = CursorDialect(EditorVariables::of(imported));
     if let Some(servers) = document.root.get("mcpServers") {
         read_all(servers, &cursor, imported);
     }
 }
 
-struct Cursor(Editor);
+struct CursorDialect(EditorVariables);
 
-impl Dialect for Cursor {
+impl ClientDialect for CursorDialect {
     fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
         references(text, false, |body| match body.strip_prefix("env:") {
             Some(name) => Some(format!("${{{name}}}")),
@@ -24,7 +24,7 @@ impl Dialect for Cursor {
         })
     }
 
-    fn field(&self, draft: &mut Draft, key: &str, _: &Node) -> bool {
+    fn field(&self, draft: &mut ServerDraft, key: &str, _: &ConfigNode) -> bool {
         if key == "auth" {
             draft.note("`auth` was left out: tsugi finds the authorization server by itself, see `tsugi login`");
         }

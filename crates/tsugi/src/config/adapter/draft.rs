@@ -1,17 +1,17 @@
 //! A server on its way from another program's file into ours.
 
-use super::Imported;
-use super::point::is_ours;
+use super::ImportedFile;
 use super::translate::variable_name;
-use crate::config::document::{Entry, Node, Value};
+use super::tsugi_entry::is_ours;
+use crate::config::document::{ConfigNode, NodeEntry, NodeValue};
 use crate::config::parse::tidy_name;
 use crate::config::secret::{self, Secret};
 
 /// A server in our words, still as text.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct ServerDraft {
     pub(super) name: String,
-    pub(super) fields: Vec<(&'static str, Field)>,
+    pub(super) fields: Vec<(&'static str, DraftField)>,
     /// What is worth knowing, and no loss.
     pub(super) remarks: Vec<String>,
     /// What got lost or changed.
@@ -22,7 +22,7 @@ pub(super) struct Draft {
 
 /// The value of a key, in our syntax.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Field {
+pub(super) enum DraftField {
     Text(String),
     List(Vec<String>),
     Map(Vec<(String, String)>),
@@ -31,22 +31,22 @@ pub(super) enum Field {
 }
 
 /// What differs between programs: how variables are written, and what their own keys mean.
-pub(super) trait Dialect {
+pub(super) trait ClientDialect {
     /// A text in our syntax; what gets lost goes into `notes`.
     fn translate(&self, text: &str, notes: &mut Vec<String>) -> String;
 
     /// Reads a key in this program's own way; `false` leaves it to the common way.
-    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool;
+    fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool;
 }
 
 /// Reads every server of a map.
-pub(super) fn read_all(servers: &Node, dialect: &dyn Dialect, imported: &mut Imported) {
+pub(super) fn read_all(servers: &ConfigNode, dialect: &dyn ClientDialect, imported: &mut ImportedFile) {
     for entry in servers.entries().unwrap_or_default() {
         if is_ours(entry) {
             imported.notes.push(format!("`{}` is tsugi itself and was left out", entry.key));
             continue;
         }
-        let draft = Draft::read(entry, dialect);
+        let draft = ServerDraft::read(entry, dialect);
         if draft.get("command").is_none() && draft.get("url").is_none() {
             let why = draft.notes.join("; ");
             let why = if why.is_empty() { "it has neither a command nor an address".to_owned() } else { why };
@@ -57,11 +57,11 @@ pub(super) fn read_all(servers: &Node, dialect: &dyn Dialect, imported: &mut Imp
     }
 }
 
-impl Draft {
-    fn read(entry: &Entry, dialect: &dyn Dialect) -> Self {
+impl ServerDraft {
+    fn read(entry: &NodeEntry, dialect: &dyn ClientDialect) -> Self {
         let name = tidy_name(&entry.key);
         let remarks = (name != entry.key).then(|| format!("called `{}` there", entry.key)).into_iter().collect();
-        let mut draft = Draft { name, fields: Vec::new(), remarks, notes: Vec::new(), secrets: Vec::new() };
+        let mut draft = ServerDraft { name, fields: Vec::new(), remarks, notes: Vec::new(), secrets: Vec::new() };
         for field in entry.node.entries().unwrap_or_default() {
             let read =
                 dialect.field(&mut draft, &field.key, &field.node) || draft.common(dialect, &field.key, &field.node);
@@ -76,7 +76,7 @@ impl Draft {
     }
 
     /// The keys that mean the same everywhere.
-    fn common(&mut self, dialect: &dyn Dialect, key: &str, node: &Node) -> bool {
+    fn common(&mut self, dialect: &dyn ClientDialect, key: &str, node: &ConfigNode) -> bool {
         match key {
             "command" => self.text("command", dialect, node),
             "cwd" => self.text("cwd", dialect, node),
@@ -96,11 +96,11 @@ impl Draft {
         true
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Field> {
+    pub(super) fn get(&self, key: &str) -> Option<&DraftField> {
         self.fields.iter().find(|(name, _)| *name == key).map(|(_, field)| field)
     }
 
-    pub(super) fn set(&mut self, key: &'static str, field: Field) {
+    pub(super) fn set(&mut self, key: &'static str, field: DraftField) {
         self.fields.retain(|(name, _)| *name != key);
         self.fields.push((key, field));
     }
@@ -114,31 +114,33 @@ impl Draft {
         self.note(format!("`{key}` has no equivalent and was left out"));
     }
 
-    pub(super) fn text(&mut self, key: &'static str, dialect: &dyn Dialect, node: &Node) {
+    pub(super) fn text(&mut self, key: &'static str, dialect: &dyn ClientDialect, node: &ConfigNode) {
         if let Some(text) = node.text() {
             let text = dialect.translate(text, &mut self.notes);
-            self.set(key, Field::Text(text));
+            self.set(key, DraftField::Text(text));
         }
     }
 
     pub(super) fn disabled(&mut self, disabled: bool) {
         if disabled {
-            self.set("disabled", Field::Text("true".to_owned()));
+            self.set("disabled", DraftField::Text("true".to_owned()));
         }
     }
 
-    pub(super) fn transport(&mut self, node: &Node) {
+    pub(super) fn transport(&mut self, node: &ConfigNode) {
         match node.text() {
             Some("stdio") | None => {}
-            Some("http" | "streamable-http" | "streamableHttp") => self.set("transport", Field::Text("http".into())),
-            Some("sse") => self.set("transport", Field::Text("sse".into())),
-            Some("ws" | "websocket") => self.set("transport", Field::Text("websocket".into())),
+            Some("http" | "streamable-http" | "streamableHttp") => {
+                self.set("transport", DraftField::Text("http".into()))
+            }
+            Some("sse") => self.set("transport", DraftField::Text("sse".into())),
+            Some("ws" | "websocket") => self.set("transport", DraftField::Text("websocket".into())),
             Some(other) => self.note(format!("the transport `{other}` is not known; it will be found out")),
         }
     }
 
     /// An address; one that holds a password or a key becomes a variable as a whole.
-    pub(super) fn address(&mut self, dialect: &dyn Dialect, node: &Node) {
+    pub(super) fn address(&mut self, dialect: &dyn ClientDialect, node: &ConfigNode) {
         let Some(text) = node.text() else { return };
         if !text.starts_with("http") && !text.starts_with("ws") && !text.starts_with('$') {
             let scheme = text.split(':').next().unwrap_or_default().to_owned();
@@ -146,10 +148,10 @@ impl Draft {
         }
         let is_secret = secret::conceal(text) != text && !text.contains('$');
         let ours = if is_secret { self.hide("URL", text) } else { dialect.translate(text, &mut self.notes) };
-        self.set("url", Field::Text(ours));
+        self.set("url", DraftField::Text(ours));
     }
 
-    pub(super) fn args(&mut self, dialect: &dyn Dialect, node: &Node) {
+    pub(super) fn args(&mut self, dialect: &dyn ClientDialect, node: &ConfigNode) {
         let mut args: Vec<String> = Vec::new();
         for text in strings(node) {
             let flag = args.last().filter(|last| last.starts_with('-') && secret::is_secret_name(last)).cloned();
@@ -165,11 +167,11 @@ impl Draft {
             };
             args.push(argument);
         }
-        self.set("args", Field::List(args));
+        self.set("args", DraftField::List(args));
     }
 
     /// A map of variables or headers; secrets that stand there become variables of their own.
-    pub(super) fn map(&mut self, key: &'static str, dialect: &dyn Dialect, node: &Node) {
+    pub(super) fn map(&mut self, key: &'static str, dialect: &dyn ClientDialect, node: &ConfigNode) {
         for entry in node.entries().unwrap_or_default() {
             let text = entry.node.text().unwrap_or_default();
             let is_secret = secret::is_secret_name(&entry.key) || secret::is_secret_value(text);
@@ -181,21 +183,21 @@ impl Draft {
 
     pub(super) fn add_pair(&mut self, key: &'static str, name: &str, value: String) {
         let mut pairs = match self.get(key) {
-            Some(Field::Map(pairs)) => pairs.clone(),
+            Some(DraftField::Map(pairs)) => pairs.clone(),
             _ => Vec::new(),
         };
         pairs.push((name.to_owned(), value));
-        self.set(key, Field::Map(pairs));
+        self.set(key, DraftField::Map(pairs));
     }
 
-    pub(super) fn list(&mut self, key: &'static str, node: &Node) {
-        self.set(key, Field::List(strings(node).map(str::to_owned).collect()));
+    pub(super) fn list(&mut self, key: &'static str, node: &ConfigNode) {
+        self.set(key, DraftField::List(strings(node).map(str::to_owned).collect()));
     }
 
     /// A number of seconds or milliseconds as a duration with its unit.
-    pub(super) fn duration(&mut self, key: &'static str, node: &Node, unit: &str) {
+    pub(super) fn duration(&mut self, key: &'static str, node: &ConfigNode, unit: &str) {
         if let Some(number) = node.text().filter(|text| text.parse::<f64>().is_ok()) {
-            self.set(key, Field::Text(format!("{number}{unit}")));
+            self.set(key, DraftField::Text(format!("{number}{unit}")));
         }
     }
 
@@ -218,11 +220,11 @@ fn is_literal(text: &str) -> bool {
 }
 
 /// The single values of a list; one value alone is a list of one.
-pub(super) fn strings(node: &Node) -> impl Iterator<Item = &str> {
+pub(super) fn strings(node: &ConfigNode) -> impl Iterator<Item = &str> {
     let items = match &node.value {
-        Value::List(items) => items.as_slice(),
-        Value::Scalar(_) => std::slice::from_ref(node),
+        NodeValue::List(items) => items.as_slice(),
+        NodeValue::Scalar(_) => std::slice::from_ref(node),
         _ => &[],
     };
-    items.iter().filter_map(Node::text)
+    items.iter().filter_map(ConfigNode::text)
 }

@@ -2,50 +2,50 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::Client;
+use super::ClientProgram;
 use super::draft::strings;
 use super::translate::{is_name, references};
-use crate::config::document::{Document, Node, Value};
+use crate::config::document::{ConfigDocument, ConfigNode, NodeValue};
 use crate::config::key::{root, server};
 use crate::config::yaml_text::quoted;
 
 /// A program's file, and what could not be said in it.
-pub(crate) struct Exported {
+pub(crate) struct ExportedConfig {
     pub(crate) text: String,
     pub(crate) notes: Vec<String>,
 }
 
 /// The servers of a configuration as a file of this program.
-pub(crate) fn export(document: &Document, client: Client) -> Exported {
-    let mut writer = Writer { client, notes: Vec::new(), server: String::new() };
+pub(crate) fn export(document: &ConfigDocument, client: ClientProgram) -> ExportedConfig {
+    let mut writer = ExportWriter { client, notes: Vec::new(), server: String::new() };
     let servers: Vec<(String, Json)> = servers(document)
         .into_iter()
         .filter_map(|(name, node)| writer.server(&name, node).map(|json| (name, json)))
         .collect();
     let text = match client {
-        Client::Codex => servers.iter().map(|(name, server)| codex(name, server)).collect::<Vec<_>>().join("\n"),
+        ClientProgram::Codex => servers.iter().map(|(name, server)| codex(name, server)).collect::<Vec<_>>().join("\n"),
         _ => {
             let key = match client {
-                Client::VsCode => "servers",
-                Client::Zed => "context_servers",
+                ClientProgram::VsCode => "servers",
+                ClientProgram::Zed => "context_servers",
                 _ => "mcpServers",
             };
             let file = json!({ key: servers.into_iter().collect::<Map<_, _>>() });
             serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
         }
     };
-    Exported { text, notes: writer.notes }
+    ExportedConfig { text, notes: writer.notes }
 }
 
-fn servers(document: &Document) -> Vec<(String, &Node)> {
+fn servers(document: &ConfigDocument) -> Vec<(String, &ConfigNode)> {
     let entries = document.root.entries().unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| root::SERVERS.is_called(&entry.key)) else { return Vec::new() };
     match &entry.node.value {
-        Value::List(items) => {
-            let named = |item: &'_ Node| item.get("name").and_then(Node::text).map(str::to_owned);
+        NodeValue::List(items) => {
+            let named = |item: &'_ ConfigNode| item.get("name").and_then(ConfigNode::text).map(str::to_owned);
             items.iter().filter_map(|item| Some((named(item)?, item))).collect()
         }
-        Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), &entry.node)).collect(),
+        NodeValue::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), &entry.node)).collect(),
         _ => Vec::new(),
     }
 }
@@ -54,14 +54,14 @@ fn servers(document: &Document) -> Vec<(String, &Node)> {
 const KNOWN: [&str; 10] =
     ["name", "command", "args", "env", "cwd", "url", "headers", "transport", "disabled", "enabled"];
 
-struct Writer {
-    client: Client,
+struct ExportWriter {
+    client: ClientProgram,
     notes: Vec<String>,
     /// Whose turn it is.
     server: String,
 }
 
-impl Writer {
+impl ExportWriter {
     fn note(&mut self, what: impl std::fmt::Display) {
         let note = format!("{}: {what}", self.server);
         if !self.notes.contains(&note) {
@@ -69,7 +69,7 @@ impl Writer {
         }
     }
 
-    fn server(&mut self, name: &str, node: &Node) -> Option<Json> {
+    fn server(&mut self, name: &str, node: &ConfigNode) -> Option<Json> {
         self.server = name.to_owned();
         if !node.entries()?.iter().any(|entry| matches!(name_of(&entry.key), "command" | "url")) {
             self.note("it is part of tsugi and was left out");
@@ -86,7 +86,7 @@ impl Writer {
         Some(Json::Object(fields))
     }
 
-    fn field(&mut self, fields: &mut Map<String, Json>, key: &'static str, node: &Node) {
+    fn field(&mut self, fields: &mut Map<String, Json>, key: &'static str, node: &ConfigNode) {
         match key {
             "command" | "cwd" => {
                 let text = self.text(node);
@@ -95,11 +95,11 @@ impl Writer {
             }
             "url" => {
                 let key = match self.client {
-                    Client::Windsurf => "serverUrl",
+                    ClientProgram::Windsurf => "serverUrl",
                     _ => "url",
                 };
                 fields.insert(key.into(), self.text(node).into());
-                if self.client == Client::ClaudeDesktop {
+                if self.client == ClientProgram::ClaudeDesktop {
                     self.note("Claude Desktop starts programs only; point it at tsugi instead");
                 }
             }
@@ -125,8 +125,8 @@ impl Writer {
     /// Programs that know servers that are switched off are told; in the files of others they would be switched on.
     fn switch(&mut self, fields: &mut Map<String, Json>) -> Option<()> {
         match self.client {
-            Client::Codex | Client::Zed => _ = fields.insert("enabled".into(), false.into()),
-            Client::Windsurf => _ = fields.insert("disabled".into(), true.into()),
+            ClientProgram::Codex | ClientProgram::Zed => _ = fields.insert("enabled".into(), false.into()),
+            ClientProgram::Windsurf => _ = fields.insert("disabled".into(), true.into()),
             _ => {
                 self.note("it is switched off, which cannot be said there, and was left out");
                 return None;
@@ -143,7 +143,7 @@ impl Writer {
             "headers" => whole(value) || name == "Authorization" && value.strip_prefix("Bearer ").is_some_and(whole),
             _ => false,
         };
-        if self.client == Client::Codex && value.contains("${") && !is_named {
+        if self.client == ClientProgram::Codex && value.contains("${") && !is_named {
             self.note(format!("`{value}` would be taken as it is written: look at it by hand"));
         }
     }
@@ -152,13 +152,13 @@ impl Writer {
     fn kind(&self, fields: &mut Map<String, Json>) {
         let kind = if fields.contains_key("command") { "stdio" } else { "http" };
         match self.client {
-            Client::ClaudeCode | Client::VsCode => _ = fields.insert("type".into(), kind.into()),
-            Client::Zed if kind == "stdio" => _ = fields.insert("source".into(), "custom".into()),
+            ClientProgram::ClaudeCode | ClientProgram::VsCode => _ = fields.insert("type".into(), kind.into()),
+            ClientProgram::Zed if kind == "stdio" => _ = fields.insert("source".into(), "custom".into()),
             _ => {}
         }
     }
 
-    fn text(&mut self, node: &Node) -> String {
+    fn text(&mut self, node: &ConfigNode) -> String {
         self.translated(node.text().unwrap_or_default())
     }
 
@@ -171,13 +171,17 @@ impl Writer {
             let (name, rest) = name.split_at(name.find(":-").or(name.find(":?")).unwrap_or(name.len()));
             let ours = match client {
                 _ if !is_name(name) => None,
-                Client::ClaudeCode => Some(format!("${{{name}{}}}", if rest.starts_with(":-") { rest } else { "" })),
-                Client::Gemini => Some(format!("${{{name}}}")),
-                Client::Cursor | Client::Windsurf | Client::VsCode => Some(format!("${{env:{name}}}")),
-                Client::Codex => Some(format!("${{{name}}}")),
-                Client::ClaudeDesktop | Client::Zed => None,
+                ClientProgram::ClaudeCode => {
+                    Some(format!("${{{name}{}}}", if rest.starts_with(":-") { rest } else { "" }))
+                }
+                ClientProgram::Gemini => Some(format!("${{{name}}}")),
+                ClientProgram::Cursor | ClientProgram::Windsurf | ClientProgram::VsCode => {
+                    Some(format!("${{env:{name}}}"))
+                }
+                ClientProgram::Codex => Some(format!("${{{name}}}")),
+                ClientProgram::ClaudeDesktop | ClientProgram::Zed => None,
             };
-            if ours.is_none() || !rest.is_empty() && client != Client::ClaudeCode {
+            if ours.is_none() || !rest.is_empty() && client != ClientProgram::ClaudeCode {
                 lost.push(format!("`${{{body}}}` cannot be said there as it is: look at it by hand"));
             }
             Some(ours.unwrap_or_else(|| format!("${{{body}}}")))
@@ -187,8 +191,8 @@ impl Writer {
     }
 }
 
-fn is_switched_off(node: &Node) -> bool {
-    let says = |key: &str, word: &str| node.get(key).and_then(Node::text) == Some(word);
+fn is_switched_off(node: &ConfigNode) -> bool {
+    let says = |key: &str, word: &str| node.get(key).and_then(ConfigNode::text) == Some(word);
     says("disabled", "true") || says("enabled", "false")
 }
 

@@ -1,14 +1,14 @@
 //! Gemini CLI (`.gemini/settings.json`).
 
-use super::Imported;
-use super::draft::{Dialect, Draft, Field, read_all, strings};
+use super::ImportedFile;
+use super::draft::{ClientDialect, DraftField, ServerDraft, read_all, strings};
 use super::translate::{is_name, references};
-use crate::config::document::{Document, Node};
+use crate::config::document::{ConfigDocument, ConfigNode};
 
 /// Reads `mcpServers`, and which of them `mcp` allows.
-pub(super) fn read(document: &Document, imported: &mut Imported) {
+pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
     if let Some(servers) = document.root.get("mcpServers") {
-        read_all(servers, &Gemini, imported);
+        read_all(servers, &GeminiDialect, imported);
     }
     let mcp = document.root.get("mcp");
     let names = |key: &str| mcp.and_then(|mcp| mcp.get(key)).map(|node| strings(node).collect::<Vec<_>>());
@@ -18,7 +18,7 @@ pub(super) fn read(document: &Document, imported: &mut Imported) {
         draft.disabled(shut || excluded.contains(&draft.name.as_str()));
         // Its own limit is far longer than ours, and some servers need it.
         if draft.get("timeout").is_none() {
-            draft.set("timeout", Field::Text("10m".to_owned()));
+            draft.set("timeout", DraftField::Text("10m".to_owned()));
         }
     }
     if mcp.is_some_and(|mcp| mcp.get("serverCommand").is_some()) {
@@ -26,9 +26,9 @@ pub(super) fn read(document: &Document, imported: &mut Imported) {
     }
 }
 
-struct Gemini;
+struct GeminiDialect;
 
-impl Dialect for Gemini {
+impl ClientDialect for GeminiDialect {
     /// What is not set is empty there.
     fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
         references(text, true, |body| {
@@ -41,11 +41,11 @@ impl Dialect for Gemini {
         })
     }
 
-    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+    fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool {
         match key {
             "httpUrl" => {
                 draft.address(self, node);
-                draft.set("transport", Field::Text("http".to_owned()));
+                draft.set("transport", DraftField::Text("http".to_owned()));
             }
             "timeout" => draft.duration("timeout", node, "ms"),
             "includeTools" => draft.list("allow", node),

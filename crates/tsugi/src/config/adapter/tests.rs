@@ -2,29 +2,33 @@
 
 use std::path::Path;
 
-use super::write::{SECRETS_FILE, Written, write};
+use super::write::{ImportOutput, SECRETS_FILE, write};
 use super::*;
 use crate::config::env::Environment;
 use crate::config::layer;
-use crate::config::settings::Settings;
+use crate::config::settings::CheckedSettings;
 
 /// The program, the file as it lies below the home directory, and the folder of its golden files.
-const FILES: [(Client, &str, &str); 8] = [
-    (Client::ClaudeDesktop, ".config/Claude/claude_desktop_config.json", "claude-desktop/claude_desktop_config.json"),
-    (Client::ClaudeCode, "project/.mcp.json", "claude/.mcp.json"),
-    (Client::Cursor, "project/.cursor/mcp.json", "cursor/mcp.json"),
-    (Client::VsCode, "project/.vscode/mcp.json", "vscode/mcp.json"),
-    (Client::Gemini, ".gemini/settings.json", "gemini/settings.json"),
-    (Client::Codex, ".codex/config.toml", "codex/config.toml"),
-    (Client::Windsurf, ".codeium/windsurf/mcp_config.json", "windsurf/mcp_config.json"),
-    (Client::Zed, ".config/zed/settings.json", "zed/settings.json"),
+const FILES: [(ClientProgram, &str, &str); 8] = [
+    (
+        ClientProgram::ClaudeDesktop,
+        ".config/Claude/claude_desktop_config.json",
+        "claude-desktop/claude_desktop_config.json",
+    ),
+    (ClientProgram::ClaudeCode, "project/.mcp.json", "claude/.mcp.json"),
+    (ClientProgram::Cursor, "project/.cursor/mcp.json", "cursor/mcp.json"),
+    (ClientProgram::VsCode, "project/.vscode/mcp.json", "vscode/mcp.json"),
+    (ClientProgram::Gemini, ".gemini/settings.json", "gemini/settings.json"),
+    (ClientProgram::Codex, ".codex/config.toml", "codex/config.toml"),
+    (ClientProgram::Windsurf, ".codeium/windsurf/mcp_config.json", "windsurf/mcp_config.json"),
+    (ClientProgram::Zed, ".config/zed/settings.json", "zed/settings.json"),
 ];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/import").join(name)
 }
 
-fn import_file(place: &str, file: &str) -> Imported {
+fn import_file(place: &str, file: &str) -> ImportedFile {
     let text = std::fs::read_to_string(golden(file)).unwrap();
     import(&Path::new("/home/me").join(place), text, None, None).unwrap()
 }
@@ -39,7 +43,7 @@ fn compare(path: &Path, text: &str) {
 }
 
 /// Loads what was written, as the command would, with the variables that the files need.
-fn load(written: &Written) -> Settings {
+fn load(written: &ImportOutput) -> CheckedSettings {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(
         directory.path().join("tsugi.yaml"),
@@ -109,8 +113,8 @@ fn secrets_arrive_in_the_settings_all_the_same() {
 
 #[test]
 fn all_programs_together_become_one_configuration_without_a_clash() {
-    let imports: Vec<Imported> = FILES.iter().map(|(_, place, file)| import_file(place, file)).collect();
-    let count: usize = imports.iter().map(Imported::count).sum();
+    let imports: Vec<ImportedFile> = FILES.iter().map(|(_, place, file)| import_file(place, file)).collect();
+    let count: usize = imports.iter().map(ImportedFile::count).sum();
     let written = write(&imports);
     compare(&golden("all.tsugi.yaml"), &written.yaml);
     let settings = load(&written);
@@ -123,7 +127,7 @@ fn all_programs_together_become_one_configuration_without_a_clash() {
 fn a_server_that_two_programs_share_appears_once() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "canary-same"}}}}"#;
     let one = import(Path::new(".mcp.json"), text.to_owned(), None, None).unwrap();
-    let other = import(Path::new("mcp.json"), text.to_owned(), Some(Client::Cursor), None).unwrap();
+    let other = import(Path::new("mcp.json"), text.to_owned(), Some(ClientProgram::Cursor), None).unwrap();
     assert_eq!(load(&write(&[one, other])).servers.len(), 1);
 }
 
@@ -135,7 +139,7 @@ fn the_files_of_a_home_directory_are_found() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::copy(golden(file), path).unwrap();
     }
-    let found = Client::find(&home.path().join("project"), Some(home.path()));
+    let found = ClientProgram::find(&home.path().join("project"), Some(home.path()));
     let mut clients: Vec<&str> = found.iter().map(|(client, _)| client.word()).collect();
     clients.sort_unstable();
     assert_eq!(clients, ["claude", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed"]);

@@ -1,33 +1,33 @@
 //! VS Code (`.vscode/mcp.json`): `servers`, with `inputs` that it would ask for.
 
-use super::Imported;
-use super::draft::{Dialect, Draft, Field, read_all, strings};
+use super::ImportedFile;
+use super::draft::{ClientDialect, DraftField, ServerDraft, read_all, strings};
 use super::translate::{references, variable_name};
-use crate::config::document::{Document, Node};
+use crate::config::document::{ConfigDocument, ConfigNode};
 
 /// Reads `servers`, also where older versions keep them in `settings.json`.
-pub(super) fn read(document: &Document, imported: &mut Imported) {
+pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
     let root = document.root.get("mcp").unwrap_or(&document.root);
-    let inputs = root.get("inputs").and_then(Node::items).unwrap_or_default();
-    let describe = |input: &Node| {
-        let text = |key: &str| input.get(key).and_then(Node::text).unwrap_or_default().to_owned();
+    let inputs = root.get("inputs").and_then(ConfigNode::items).unwrap_or_default();
+    let describe = |input: &ConfigNode| {
+        let text = |key: &str| input.get(key).and_then(ConfigNode::text).unwrap_or_default().to_owned();
         (text("id"), text("description"))
     };
-    let code = VsCode { editor: Editor::of(imported), inputs: inputs.iter().map(describe).collect() };
+    let code = VsCodeDialect { editor: EditorVariables::of(imported), inputs: inputs.iter().map(describe).collect() };
     if let Some(servers) = root.get("servers") {
         read_all(servers, &code, imported);
     }
 }
 
 /// The variables that editors of this family share.
-pub(super) struct Editor {
+pub(super) struct EditorVariables {
     workspace: String,
 }
 
-impl Editor {
-    pub(super) fn of(imported: &Imported) -> Self {
+impl EditorVariables {
+    pub(super) fn of(imported: &ImportedFile) -> Self {
         let workspace = imported.workspace().map(|path| path.display().to_string()).unwrap_or_default();
-        Editor { workspace: if workspace.is_empty() { ".".to_owned() } else { workspace } }
+        EditorVariables { workspace: if workspace.is_empty() { ".".to_owned() } else { workspace } }
     }
 
     /// What a reference of an editor is in our words.
@@ -48,13 +48,13 @@ impl Editor {
     }
 }
 
-struct VsCode {
-    editor: Editor,
+struct VsCodeDialect {
+    editor: EditorVariables,
     /// What would be asked for: id and description.
     inputs: Vec<(String, String)>,
 }
 
-impl VsCode {
+impl VsCodeDialect {
     /// Nobody is there to be asked, so an input becomes a variable that must be set.
     fn input(&self, id: &str, notes: &mut Vec<String>) -> String {
         let name = variable_name(id);
@@ -65,7 +65,7 @@ impl VsCode {
     }
 }
 
-impl Dialect for VsCode {
+impl ClientDialect for VsCodeDialect {
     fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
         references(text, false, |body| match body.split_once(':') {
             Some(("env", name)) => Some(format!("${{{name}:-}}")),
@@ -74,10 +74,10 @@ impl Dialect for VsCode {
         })
     }
 
-    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+    fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool {
         match key {
             "sandboxEnabled" if node.text() == Some("true") && draft.get("sandbox").is_none() => {
-                draft.set("sandbox", Field::Text("default".to_owned()));
+                draft.set("sandbox", DraftField::Text("default".to_owned()));
             }
             "sandboxEnabled" | "gallery" | "version" => {}
             "sandbox" => self.sandbox(draft, node),
@@ -87,9 +87,9 @@ impl Dialect for VsCode {
     }
 }
 
-impl VsCode {
+impl VsCodeDialect {
     /// What may be written is the same idea; what may not be read is the other way round with us.
-    fn sandbox(&self, draft: &mut Draft, node: &Node) {
+    fn sandbox(&self, draft: &mut ServerDraft, node: &ConfigNode) {
         let write = node.get("filesystem").and_then(|files| files.get("allowWrite"));
         let write: Vec<String> = write
             .map(|node| strings(node).map(|path| self.translate(path, &mut draft.notes)).collect())
@@ -104,6 +104,6 @@ impl VsCode {
                 draft.lost(&format!("sandbox.{map}.{key}"));
             }
         }
-        draft.set("sandbox", Field::Lists(vec![("write", write), ("net", vec![net.to_owned()])]));
+        draft.set("sandbox", DraftField::Lists(vec![("write", write), ("net", vec![net.to_owned()])]));
     }
 }

@@ -1,20 +1,20 @@
 //! Windsurf (`~/.codeium/windsurf/mcp_config.json`).
 
-use super::Imported;
-use super::draft::{Dialect, Draft, read_all};
+use super::ImportedFile;
+use super::draft::{ClientDialect, ServerDraft, read_all};
 use super::translate::references;
-use crate::config::document::{Document, Node};
+use crate::config::document::{ConfigDocument, ConfigNode};
 
 /// Reads `mcpServers`.
-pub(super) fn read(document: &Document, imported: &mut Imported) {
+pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
     if let Some(servers) = document.root.get("mcpServers") {
-        read_all(servers, &Windsurf, imported);
+        read_all(servers, &WindsurfDialect, imported);
     }
 }
 
-struct Windsurf;
+struct WindsurfDialect;
 
-impl Dialect for Windsurf {
+impl ClientDialect for WindsurfDialect {
     fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
         references(text, false, |body| match body.split_once(':') {
             Some(("env", name)) => Some(format!("${{{name}}}")),
@@ -26,7 +26,7 @@ impl Dialect for Windsurf {
         })
     }
 
-    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+    fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool {
         if key == "disabledTools" {
             draft.list("deny", node);
         }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Draft, Field};
-use super::{Client, Imported};
+use super::draft::{DraftField, ServerDraft};
+use super::{ClientProgram, ImportedFile};
 use crate::config::env::assignment;
 use crate::config::secret::Secret;
 use crate::config::yaml_text::{list, scalar};
@@ -13,7 +13,7 @@ pub(crate) const SECRETS_FILE: &str = "tsugi.secrets.env";
 
 /// What is to be written.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct ImportOutput {
     /// The configuration; it holds no secret.
     pub(crate) yaml: String,
     /// The content of [`SECRETS_FILE`], to be written so that only its owner can read it; none if no
@@ -42,13 +42,13 @@ const ORDER: [&str; 13] = [
 
 /// One configuration of all imported files. A server that several programs have appears once; servers
 /// that only share a name are kept apart by the program's name.
-pub(crate) fn write(imports: &[Imported]) -> Written {
-    write_judged(imports, &|_, _| Verdict::Usable)
+pub(crate) fn write(imports: &[ImportedFile]) -> ImportOutput {
+    write_judged(imports, &|_, _| DraftVerdict::Usable)
 }
 
 /// Whether a server can be used as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DraftVerdict {
     Usable,
     /// Why not.
     Unusable(String),
@@ -56,9 +56,9 @@ pub(crate) enum Verdict {
 
 /// As [`write`], with every server judged by itself, and by the lines of its secrets: one that cannot be used is
 /// switched off, and one that cannot be used even so becomes a comment.
-pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> Verdict) -> Written {
+pub(crate) fn write_judged(imports: &[ImportedFile], judge: &dyn Fn(&str, &str) -> DraftVerdict) -> ImportOutput {
     let mut secrets: BTreeMap<String, Secret> = BTreeMap::new();
-    let mut servers: Vec<(String, &Draft)> = Vec::new();
+    let mut servers: Vec<(String, &ServerDraft)> = Vec::new();
     let (mut body, mut switched_off) = (String::new(), Vec::new());
     for imported in imports {
         for draft in &imported.servers {
@@ -81,7 +81,7 @@ pub(crate) fn write_judged(imports: &[Imported], judge: &dyn Fn(&str, &str) -> V
     yaml.push_str(if body.is_empty() { "servers: []\n" } else { "servers:\n" });
     yaml.push_str(&body);
     let lines = lines(&secrets);
-    Written { yaml, secrets: (!lines.is_empty()).then(|| Secret::new(lines)), switched_off }
+    ImportOutput { yaml, secrets: (!lines.is_empty()).then(|| Secret::new(lines)), switched_off }
 }
 
 /// The secrets as an environment file.
@@ -89,11 +89,11 @@ fn lines(secrets: &BTreeMap<String, Secret>) -> String {
     secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect()
 }
 
-fn judged(text: String, secrets: &str, judge: &dyn Fn(&str, &str) -> Verdict) -> (String, Option<String>) {
-    let Verdict::Unusable(why) = judge(&text, secrets) else { return (text, None) };
+fn judged(text: String, secrets: &str, judge: &dyn Fn(&str, &str) -> DraftVerdict) -> (String, Option<String>) {
+    let DraftVerdict::Unusable(why) = judge(&text, secrets) else { return (text, None) };
     let reason = comment(&why, "    # switched off: ");
     let off = format!("{text}{reason}    disabled: true\n");
-    if judge(&off, secrets) == Verdict::Usable {
+    if judge(&off, secrets) == DraftVerdict::Usable {
         return (off, Some(why));
     }
     let lines = text.trim_start_matches('\n').lines();
@@ -101,12 +101,12 @@ fn judged(text: String, secrets: &str, judge: &dyn Fn(&str, &str) -> Verdict) ->
     (format!("\n{}{commented}", comment(&why, "  # left out: ")), None)
 }
 
-fn is_same(one: &Draft, other: &Draft) -> bool {
-    let target = |draft: &Draft| ["command", "args", "url", "env", "headers"].map(|key| draft.get(key).cloned());
+fn is_same(one: &ServerDraft, other: &ServerDraft) -> bool {
+    let target = |draft: &ServerDraft| ["command", "args", "url", "env", "headers"].map(|key| draft.get(key).cloned());
     one.name == other.name && target(one) == target(other) && one.secrets == other.secrets
 }
 
-fn free_name(client: Client, draft: &Draft, servers: &[(String, &Draft)]) -> String {
+fn free_name(client: ClientProgram, draft: &ServerDraft, servers: &[(String, &ServerDraft)]) -> String {
     let taken = |name: &String| servers.iter().any(|(other, _)| other == name);
     let with_client = format!("{}-{}", draft.name, client.word());
     let numbered = (2..).map(|number| format!("{with_client}-{number}"));
@@ -114,7 +114,7 @@ fn free_name(client: Client, draft: &Draft, servers: &[(String, &Draft)]) -> Str
     names.into_iter().find(|name| !taken(name)).unwrap_or(with_client)
 }
 
-fn head(imports: &[Imported]) -> String {
+fn head(imports: &[ImportedFile]) -> String {
     let mut head = "# Written by `tsugi import`. What each file had, and what got lost on the way:\n".to_owned();
     for imported in imports {
         let file = imported.path.display();
@@ -135,7 +135,7 @@ fn comment(text: &str, before: &str) -> String {
     format!("{before}{line}\n")
 }
 
-fn server(client: Client, name: &str, draft: &Draft, secrets: &mut BTreeMap<String, Secret>) -> String {
+fn server(client: ClientProgram, name: &str, draft: &ServerDraft, secrets: &mut BTreeMap<String, Secret>) -> String {
     let renames = keep_secrets(client, draft, secrets);
     let mut text = format!("\n  # {}\n", client.name());
     for remark in &draft.remarks {
@@ -154,7 +154,11 @@ fn server(client: Client, name: &str, draft: &Draft, secrets: &mut BTreeMap<Stri
 }
 
 /// Keeps a server's secrets under names that no other server's secret has; says which had to change.
-fn keep_secrets(client: Client, draft: &Draft, secrets: &mut BTreeMap<String, Secret>) -> Vec<(String, String)> {
+fn keep_secrets(
+    client: ClientProgram,
+    draft: &ServerDraft,
+    secrets: &mut BTreeMap<String, Secret>,
+) -> Vec<(String, String)> {
     let mut renames = Vec::new();
     for (name, secret) in &draft.secrets {
         let mut kept = name.clone();
@@ -169,15 +173,15 @@ fn keep_secrets(client: Client, draft: &Draft, secrets: &mut BTreeMap<String, Se
     renames
 }
 
-fn write_field(key: &str, field: &Field) -> String {
+fn write_field(key: &str, field: &DraftField) -> String {
     match field {
-        Field::Text(text) => format!("    {key}: {}\n", scalar(text)),
-        Field::List(items) => format!("    {key}: {}\n", list(items)),
-        Field::Map(pairs) => {
+        DraftField::Text(text) => format!("    {key}: {}\n", scalar(text)),
+        DraftField::List(items) => format!("    {key}: {}\n", list(items)),
+        DraftField::Map(pairs) => {
             let pair = |(name, value): &(String, String)| format!("      {}: {}\n", scalar(name), scalar(value));
             format!("    {key}:\n{}", pairs.iter().map(pair).collect::<String>())
         }
-        Field::Lists(parts) => {
+        DraftField::Lists(parts) => {
             let part = |(name, items): &(&str, Vec<String>)| match items.as_slice() {
                 [only] if *name == "net" => format!("      {name}: {}\n", scalar(only)),
                 items => format!("      {name}: {}\n", list(items)),

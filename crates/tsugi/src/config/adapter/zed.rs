@@ -1,25 +1,25 @@
 //! Zed (`settings.json`): `context_servers`.
 
-use super::Imported;
-use super::draft::{Dialect, Draft, read_all};
+use super::ImportedFile;
+use super::draft::{ClientDialect, ServerDraft, read_all};
 use super::translate::literal;
-use crate::config::document::{Document, Node};
+use crate::config::document::{ConfigDocument, ConfigNode};
 
 /// Reads `context_servers`.
-pub(super) fn read(document: &Document, imported: &mut Imported) {
+pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
     if let Some(servers) = document.root.get("context_servers") {
-        read_all(servers, &Zed, imported);
+        read_all(servers, &ZedDialect, imported);
     }
 }
 
-struct Zed;
+struct ZedDialect;
 
-impl Dialect for Zed {
+impl ClientDialect for ZedDialect {
     fn translate(&self, text: &str, _: &mut Vec<String>) -> String {
         literal(text)
     }
 
-    fn field(&self, draft: &mut Draft, key: &str, node: &Node) -> bool {
+    fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool {
         match key {
             // Older versions keep the program in a map of its own.
             "command" if node.entries().is_some() => {

@@ -4,18 +4,18 @@ use jsonc_parser::ast;
 use jsonc_parser::common::Range;
 use jsonc_parser::{CollectOptions, ParseOptions};
 
-use super::{Entry, Node, Source, Span, Value, duplicates};
-use crate::config::problem::Problem;
+use super::{ConfigNode, NodeEntry, NodeValue, SourceSpan, SourceText, duplicates};
+use crate::config::problem::ConfigProblem;
 
 /// Reads JSON, or says what is wrong with it.
-pub(super) fn parse(source: &Source) -> Result<Node, Vec<Problem>> {
+pub(super) fn parse(source: &SourceText) -> Result<ConfigNode, Vec<ConfigProblem>> {
     let result = jsonc_parser::parse_to_ast(&source.text, &CollectOptions::default(), &options());
     let parsed = result.map_err(|error| {
         let message = format!("this is not valid JSON: {}", error.kind().to_string().to_lowercase());
         vec![source.problem(span(error.range()), message)]
     })?;
     let Some(value) = parsed.value else {
-        return Ok(Node { span: Span::default(), value: Value::Empty });
+        return Ok(ConfigNode { span: SourceSpan::default(), value: NodeValue::Empty });
     };
     let mut problems = Vec::new();
     let node = node(source, value, &mut problems);
@@ -38,38 +38,39 @@ fn options() -> ParseOptions {
     }
 }
 
-fn span(range: Range) -> Span {
-    Span { start: range.start, end: range.end }
+fn span(range: Range) -> SourceSpan {
+    SourceSpan { start: range.start, end: range.end }
 }
 
-fn node(source: &Source, value: ast::Value<'_>, problems: &mut Vec<Problem>) -> Node {
+fn node(source: &SourceText, value: ast::Value<'_>, problems: &mut Vec<ConfigProblem>) -> ConfigNode {
     match value {
         ast::Value::StringLit(string) => scalar(string.range, string.value.into_owned()),
         ast::Value::NumberLit(number) => scalar(number.range, number.value.to_owned()),
         ast::Value::BooleanLit(boolean) => scalar(boolean.range, boolean.value.to_string()),
-        ast::Value::NullKeyword(null) => Node { span: span(null.range), value: Value::Empty },
+        ast::Value::NullKeyword(null) => ConfigNode { span: span(null.range), value: NodeValue::Empty },
         ast::Value::Array(array) => {
             let items = array.elements.into_iter().map(|item| node(source, item, problems)).collect();
-            Node { span: span(array.range), value: Value::List(items) }
+            ConfigNode { span: span(array.range), value: NodeValue::List(items) }
         }
         ast::Value::Object(object) => map(source, object, problems),
     }
 }
 
-fn scalar(range: Range, text: String) -> Node {
-    Node { span: span(range), value: Value::Scalar(text) }
+fn scalar(range: Range, text: String) -> ConfigNode {
+    ConfigNode { span: span(range), value: NodeValue::Scalar(text) }
 }
 
-fn map(source: &Source, object: ast::Object<'_>, problems: &mut Vec<Problem>) -> Node {
-    let entries: Vec<Entry> = object.properties.into_iter().map(|property| entry(source, property, problems)).collect();
+fn map(source: &SourceText, object: ast::Object<'_>, problems: &mut Vec<ConfigProblem>) -> ConfigNode {
+    let entries: Vec<NodeEntry> =
+        object.properties.into_iter().map(|property| entry(source, property, problems)).collect();
     problems.extend(duplicates(source, &entries));
-    Node { span: span(object.range), value: Value::Map(entries) }
+    ConfigNode { span: span(object.range), value: NodeValue::Map(entries) }
 }
 
-fn entry(source: &Source, property: ast::ObjectProp<'_>, problems: &mut Vec<Problem>) -> Entry {
+fn entry(source: &SourceText, property: ast::ObjectProp<'_>, problems: &mut Vec<ConfigProblem>) -> NodeEntry {
     let key_span = match &property.name {
         ast::ObjectPropName::String(string) => span(string.range),
         ast::ObjectPropName::Word(word) => span(word.range),
     };
-    Entry { key: property.name.into_string(), key_span, node: node(source, property.value, problems) }
+    NodeEntry { key: property.name.into_string(), key_span, node: node(source, property.value, problems) }
 }

@@ -6,16 +6,16 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-use super::{Entry, Node, Source, Span, Value};
-use crate::config::problem::Problem;
+use super::{ConfigNode, NodeEntry, NodeValue, SourceSpan, SourceText};
+use crate::config::problem::ConfigProblem;
 
 /// Reads YAML, or says what is wrong with it: one problem, since the parser cannot go on after a fault.
-pub(super) fn parse(source: &Source) -> Result<Node, Vec<Problem>> {
-    let raw: Option<Spanned<Raw>> =
+pub(super) fn parse(source: &SourceText) -> Result<ConfigNode, Vec<ConfigProblem>> {
+    let raw: Option<Spanned<YamlValue>> =
         serde_saphyr::from_str_with_options(&source.text, options()).map_err(|error| vec![explain(source, &error)])?;
     match raw {
         Some(raw) => Ok(node(source, raw)),
-        None => Ok(Node { span: Span::default(), value: Value::Empty }),
+        None => Ok(ConfigNode { span: SourceSpan::default(), value: NodeValue::Empty }),
     }
 }
 
@@ -43,116 +43,118 @@ fn options() -> serde_saphyr::Options {
 }
 
 /// A value as the parser gives it. What it took for a number or a boolean is read again from the source.
-enum Raw {
+enum YamlValue {
     Text(String),
     Plain,
     Empty,
-    List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<Raw>, Spanned<Raw>)>),
+    List(Vec<Spanned<YamlValue>>),
+    Map(Vec<(Spanned<YamlValue>, Spanned<YamlValue>)>),
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for YamlValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RawVisitor)
+        deserializer.deserialize_any(YamlVisitor)
     }
 }
 
-struct RawVisitor;
+struct YamlVisitor;
 
-impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = YamlValue;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
-        Ok(Raw::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(text.to_owned()))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Raw, E> {
-        Ok(Raw::Plain)
+    fn visit_bool<E>(self, _: bool) -> Result<YamlValue, E> {
+        Ok(YamlValue::Plain)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Raw, E> {
-        Ok(Raw::Plain)
+    fn visit_i64<E>(self, _: i64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Plain)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Raw, E> {
-        Ok(Raw::Plain)
+    fn visit_u64<E>(self, _: u64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Plain)
     }
 
-    fn visit_i128<E>(self, _: i128) -> Result<Raw, E> {
-        Ok(Raw::Plain)
+    fn visit_i128<E>(self, _: i128) -> Result<YamlValue, E> {
+        Ok(YamlValue::Plain)
     }
 
-    fn visit_u128<E>(self, _: u128) -> Result<Raw, E> {
-        Ok(Raw::Plain)
+    fn visit_u128<E>(self, _: u128) -> Result<YamlValue, E> {
+        Ok(YamlValue::Plain)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Raw, E> {
-        Ok(Raw::Plain)
+    fn visit_f64<E>(self, _: f64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Plain)
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Empty)
+    fn visit_unit<E>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Empty)
     }
 
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Empty)
+    fn visit_none<E>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Empty)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        Raw::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlValue, D::Error> {
+        YamlValue::deserialize(deserializer)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlValue, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Raw::List(list))
+        Ok(YamlValue::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlValue, A::Error> {
         let mut map = Vec::new();
         while let Some(entry) = entries.next_entry()? {
             map.push(entry);
         }
-        Ok(Raw::Map(map))
+        Ok(YamlValue::Map(map))
     }
 }
 
-fn node(source: &Source, raw: Spanned<Raw>) -> Node {
+fn node(source: &SourceText, raw: Spanned<YamlValue>) -> ConfigNode {
     let (used, written) = (span(source, &raw.referenced), span(source, &raw.defined));
     let value = match raw.value {
-        Raw::Text(text) => Value::Scalar(text),
-        Raw::Plain => Value::Scalar(source.slice(written).trim().to_owned()),
-        Raw::Empty => Value::Empty,
-        Raw::List(items) => Value::List(items.into_iter().map(|item| node(source, item)).collect()),
-        Raw::Map(entries) => Value::Map(entries.into_iter().map(|(key, value)| entry(source, key, value)).collect()),
+        YamlValue::Text(text) => NodeValue::Scalar(text),
+        YamlValue::Plain => NodeValue::Scalar(source.slice(written).trim().to_owned()),
+        YamlValue::Empty => NodeValue::Empty,
+        YamlValue::List(items) => NodeValue::List(items.into_iter().map(|item| node(source, item)).collect()),
+        YamlValue::Map(entries) => {
+            NodeValue::Map(entries.into_iter().map(|(key, value)| entry(source, key, value)).collect())
+        }
     };
-    Node { span: used, value }
+    ConfigNode { span: used, value }
 }
 
-fn entry(source: &Source, key: Spanned<Raw>, value: Spanned<Raw>) -> Entry {
+fn entry(source: &SourceText, key: Spanned<YamlValue>, value: Spanned<YamlValue>) -> NodeEntry {
     let key = node(source, key);
     let text = key.text().unwrap_or_default().to_owned();
-    Entry { key: text, key_span: key.span, node: node(source, value) }
+    NodeEntry { key: text, key_span: key.span, node: node(source, value) }
 }
 
 /// The parser counts characters; we count bytes.
-fn span(source: &Source, location: &Location) -> Span {
+fn span(source: &SourceText, location: &Location) -> SourceSpan {
     let span = location.span();
     if let (Some(start), Some(length)) = (span.byte_offset(), span.byte_len()) {
         let start = usize::try_from(start).unwrap_or(usize::MAX).min(source.text.len());
         let end = start.saturating_add(usize::try_from(length).unwrap_or(0)).min(source.text.len());
-        return Span { start, end };
+        return SourceSpan { start, end };
     }
     let line = usize::try_from(location.line()).unwrap_or(1);
     let column = usize::try_from(location.column()).unwrap_or(1);
     let start = offset(&source.text, line, column);
-    Span { start, end: start }
+    SourceSpan { start, end: start }
 }
 
 /// The byte at which a line and column begin, both counted from one.
@@ -164,12 +166,12 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
 }
 
 /// The parser's complaint in our form, with advice for the faults that people make most.
-fn explain(source: &Source, error: &serde_saphyr::Error) -> Problem {
+fn explain(source: &SourceText, error: &serde_saphyr::Error) -> ConfigProblem {
     let error = error.without_snippet();
     let location = error.location().unwrap_or(Location::UNKNOWN);
     let mut at = span(source, &location);
     at.end = at.start;
-    let problem = Problem::new(format!("this is not valid YAML: {}", message(error))).at(source.place(at));
+    let problem = ConfigProblem::new(format!("this is not valid YAML: {}", message(error))).at(source.place(at));
     match advice(source, at) {
         Some(advice) => problem.with_hint(advice),
         None => problem,
@@ -187,7 +189,7 @@ fn message(error: &serde_saphyr::Error) -> String {
     line[..end].trim().trim_end_matches([':', ',']).to_owned()
 }
 
-fn advice(source: &Source, at: Span) -> Option<String> {
+fn advice(source: &SourceText, at: SourceSpan) -> Option<String> {
     let start = source.text[..at.start].rfind('\n').map_or(0, |index| index + 1);
     let line = source.text[start..].lines().next().unwrap_or_default();
     if line.starts_with('\t') || line.trim_start_matches(' ').starts_with('\t') {

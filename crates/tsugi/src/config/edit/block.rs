@@ -1,21 +1,21 @@
 //! Servers written line by line, by indentation.
 
 use super::NewServer;
-use crate::config::document::{Entry, Value};
+use crate::config::document::{NodeEntry, NodeValue};
 use crate::config::yaml_text::{list, scalar};
 
 /// One more server at the end of the block.
-pub(super) fn add(text: &str, servers: &Entry, server: &NewServer) -> Option<String> {
-    let lines = Lines::of(text);
+pub(super) fn add(text: &str, servers: &NodeEntry, server: &NewServer) -> Option<String> {
+    let lines = BlockLines::of(text);
     let key_line = lines.at(servers.key_span.start);
-    if servers.node.value == Value::Empty {
+    if servers.node.value == NodeValue::Empty {
         return Some(lines.with(key_line + 1, key_line + 1, &server.block_item("  ")));
     }
     let last = *starts(&lines, servers)?.last()?;
     let indent = lines.indent(last);
     let at = lines.end_of(last, indent);
     let item = match &servers.node.value {
-        Value::List(_) => server.block_item(&" ".repeat(indent)),
+        NodeValue::List(_) => server.block_item(&" ".repeat(indent)),
         _ => server.block_entry(&" ".repeat(indent)),
     };
     Some(lines.with(at, at, &item))
@@ -28,8 +28,8 @@ pub(super) fn add_key(text: &str, server: &NewServer) -> Option<String> {
 }
 
 /// The block without one server.
-pub(super) fn remove(text: &str, servers: &Entry, index: usize) -> Option<String> {
-    let lines = Lines::of(text);
+pub(super) fn remove(text: &str, servers: &NodeEntry, index: usize) -> Option<String> {
+    let lines = BlockLines::of(text);
     let starts = starts(&lines, servers)?;
     let start = lines.with_comments(starts[index]);
     let end = match starts.get(index + 1) {
@@ -42,16 +42,16 @@ pub(super) fn remove(text: &str, servers: &Entry, index: usize) -> Option<String
     let key_line = lines.at(servers.key_span.start);
     let key = lines.0[key_line].trim_end().trim_end_matches(':');
     let emptied = lines.with(start, end, "");
-    Some(Lines::of(&emptied).with(key_line, key_line + 1, &format!("{key}: []\n")))
+    Some(BlockLines::of(&emptied).with(key_line, key_line + 1, &format!("{key}: []\n")))
 }
 
 /// One more variable for a server.
-pub(super) fn pass_variable(text: &str, servers: &Entry, index: usize, variable: &str) -> Option<String> {
-    let lines = Lines::of(text);
+pub(super) fn pass_variable(text: &str, servers: &NodeEntry, index: usize, variable: &str) -> Option<String> {
+    let lines = BlockLines::of(text);
     let start = *starts(&lines, servers)?.get(index)?;
     let (node, inner) = match &servers.node.value {
-        Value::List(items) => (items.get(index)?, lines.indent(start) + 2),
-        Value::Map(entries) => (&entries.get(index)?.node, lines.indent(start) + 2),
+        NodeValue::List(items) => (items.get(index)?, lines.indent(start) + 2),
+        NodeValue::Map(entries) => (&entries.get(index)?.node, lines.indent(start) + 2),
         _ => return None,
     };
     let assignment = |indent: usize| format!("{}{variable}: \"${{{variable}}}\"\n", " ".repeat(indent));
@@ -73,21 +73,21 @@ pub(super) fn pass_variable(text: &str, servers: &Entry, index: usize, variable:
 }
 
 /// The line on which each server begins.
-fn starts(lines: &Lines<'_>, servers: &Entry) -> Option<Vec<usize>> {
+fn starts(lines: &BlockLines<'_>, servers: &NodeEntry) -> Option<Vec<usize>> {
     let starts: Vec<usize> = match &servers.node.value {
-        Value::List(items) => items.iter().map(|item| lines.dash(item.span.start)).collect::<Option<_>>()?,
-        Value::Map(entries) => entries.iter().map(|entry| lines.at(entry.key_span.start)).collect(),
+        NodeValue::List(items) => items.iter().map(|item| lines.dash(item.span.start)).collect::<Option<_>>()?,
+        NodeValue::Map(entries) => entries.iter().map(|entry| lines.at(entry.key_span.start)).collect(),
         _ => return None,
     };
     (!starts.is_empty()).then_some(starts)
 }
 
 /// A text in lines, each with its end.
-struct Lines<'a>(Vec<&'a str>);
+struct BlockLines<'a>(Vec<&'a str>);
 
-impl<'a> Lines<'a> {
+impl<'a> BlockLines<'a> {
     fn of(text: &'a str) -> Self {
-        Lines(text.split_inclusive('\n').collect())
+        BlockLines(text.split_inclusive('\n').collect())
     }
 
     /// The line of a byte.

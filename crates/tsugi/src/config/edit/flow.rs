@@ -3,13 +3,13 @@
 use serde_json::{Value as Json, json};
 
 use super::NewServer;
-use crate::config::document::{Entry, Node, Span, Value};
+use crate::config::document::{ConfigNode, NodeEntry, NodeValue, SourceSpan};
 
 /// One more server behind the last one.
-pub(super) fn add(text: &str, servers: &Node, server: &NewServer) -> Option<String> {
+pub(super) fn add(text: &str, servers: &ConfigNode, server: &NewServer) -> Option<String> {
     let (spans, new) = match &servers.value {
-        Value::List(_) => (spans(text, servers), server.item()),
-        Value::Map(_) => (spans(text, servers), server.entry()),
+        NodeValue::List(_) => (spans(text, servers), server.item()),
+        NodeValue::Map(_) => (spans(text, servers), server.entry()),
         _ => return None,
     };
     let (at, before) = match spans.last() {
@@ -20,7 +20,7 @@ pub(super) fn add(text: &str, servers: &Node, server: &NewServer) -> Option<Stri
 }
 
 /// The first server of a file that has none.
-pub(super) fn add_key(text: &str, root: &Node, server: &NewServer) -> Option<String> {
+pub(super) fn add_key(text: &str, root: &ConfigNode, server: &NewServer) -> Option<String> {
     let is_first = root.entries()?.is_empty();
     let at = root.span.start + 1;
     let comma = if is_first { "" } else { "," };
@@ -28,7 +28,7 @@ pub(super) fn add_key(text: &str, root: &Node, server: &NewServer) -> Option<Str
 }
 
 /// The list without one server.
-pub(super) fn remove(text: &str, servers: &Node, index: usize) -> Option<String> {
+pub(super) fn remove(text: &str, servers: &ConfigNode, index: usize) -> Option<String> {
     let spans = spans(text, servers);
     let one = spans.get(index)?;
     let (start, end) = match (spans.get(index + 1), index.checked_sub(1).map(|before| spans[before])) {
@@ -40,11 +40,13 @@ pub(super) fn remove(text: &str, servers: &Node, index: usize) -> Option<String>
 }
 
 /// Where each server stands.
-fn spans(text: &str, servers: &Node) -> Vec<Span> {
+fn spans(text: &str, servers: &ConfigNode) -> Vec<SourceSpan> {
     match &servers.value {
-        Value::List(items) => items.iter().map(|item| Span { end: end(text, item.span), ..item.span }).collect(),
-        Value::Map(entries) => {
-            let span = |entry: &Entry| Span { start: entry.key_span.start, end: end(text, entry.node.span) };
+        NodeValue::List(items) => {
+            items.iter().map(|item| SourceSpan { end: end(text, item.span), ..item.span }).collect()
+        }
+        NodeValue::Map(entries) => {
+            let span = |entry: &NodeEntry| SourceSpan { start: entry.key_span.start, end: end(text, entry.node.span) };
             entries.iter().map(span).collect()
         }
         _ => Vec::new(),
@@ -52,7 +54,7 @@ fn spans(text: &str, servers: &Node) -> Vec<Span> {
 }
 
 /// Where a value in brackets ends. Of such values the parser of YAML only knows the beginning.
-fn end(text: &str, span: Span) -> usize {
+fn end(text: &str, span: SourceSpan) -> usize {
     let value = &text[span.start..];
     if !value.starts_with(['{', '[']) || text[..span.end].ends_with(['}', ']']) {
         return span.end;

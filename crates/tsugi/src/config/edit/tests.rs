@@ -5,8 +5,8 @@ use std::path::Path;
 use super::*;
 use serde_json::json;
 
-fn document(name: &str, text: &str) -> Document {
-    Document::parse(Path::new(name), text.to_owned(), Format::of(Path::new(name))).unwrap()
+fn document(name: &str, text: &str) -> ConfigDocument {
+    ConfigDocument::parse(Path::new(name), text.to_owned(), DocumentFormat::of(Path::new(name))).unwrap()
 }
 
 fn new(name: &str) -> NewServer {

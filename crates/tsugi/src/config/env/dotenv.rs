@@ -3,15 +3,15 @@
 /// What is wrong with an environment file; the text of the line is not repeated, as it may be secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is not NAME=value")]
-pub(crate) struct Fault {
+pub(crate) struct DotenvError {
     pub(crate) line: usize,
 }
 
 /// The variables of a file, in its order.
-pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, Fault> {
+pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, DotenvError> {
     let meaningful = |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let lines = text.lines().enumerate().filter(meaningful);
-    lines.map(|(index, line)| pair(line).ok_or(Fault { line: index + 1 })).collect()
+    lines.map(|(index, line)| pair(line).ok_or(DotenvError { line: index + 1 })).collect()
 }
 
 fn pair(line: &str) -> Option<(String, String)> {

@@ -79,7 +79,7 @@ fn page() -> String {
     page
 }
 
-fn section(page: &mut String, table: &Table) {
+fn section(page: &mut String, table: &SettingTable) {
     let title = if table.path.is_empty() { "The file".to_owned() } else { format!("`{}`", table.path) };
     writeln!(page, "\n## {title}\n\n{}\n", table.about).unwrap();
     page.push_str("| key | value | default | meaning |\n| --- | --- | --- | --- |\n");

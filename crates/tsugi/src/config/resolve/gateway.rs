@@ -1,26 +1,30 @@
 //! How the servers are offered to callers.
 
-use tsugi_gateway::guard::api_key::{Digest, Role};
+use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
 
-use super::reader::{Reader, Section};
-use crate::config::document::Node;
-use crate::config::key::{Key, admin, api_key, auth, gateway, limits};
-use crate::config::parse::{self, Parsed, expected};
+use super::reader::{SettingsReader, SettingsSection};
+use crate::config::document::ConfigNode;
+use crate::config::key::{SettingKey, admin, api_key, auth, gateway, limits};
+use crate::config::parse::{self, ParseResult, expected};
 use crate::config::secret::Secret;
 use crate::config::settings::{
-    ADMIN, AdminSettings, AuthSettings, Filter, GatewaySettings, KeySettings, LimitSettings, OptionSettings,
+    ADMIN, AdminSettings, AuthSettings, GatewaySettings, KeySettings, LimitSettings, OptionSettings, ToolFilter,
 };
 
 /// As long as the key that is made of it.
 const SHORTEST_SEAL_KEY: usize = 32;
 
 /// Reads `gateway`.
-pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>, options: &OptionSettings) -> GatewaySettings {
-    let section = Section::open(reader, node, &gateway::TABLE);
+pub(super) fn read(
+    reader: &mut SettingsReader<'_>,
+    node: Option<&ConfigNode>,
+    options: &OptionSettings,
+) -> GatewaySettings {
+    let section = SettingsSection::open(reader, node, &gateway::TABLE);
     GatewaySettings {
         listen: reader.or_default(&section, &gateway::LISTEN, parse::address),
         insecure: reader.or_default(&section, &gateway::INSECURE, parse::flag),
-        naming: reader.optional(&section, &gateway::NAMING, parse::word).unwrap_or(options.naming),
+        naming: reader.optional(&section, &gateway::NAMING, parse::keyword).unwrap_or(options.naming),
         allowed_hosts: reader.list_or_default(&section, &gateway::ALLOWED_HOSTS, host),
         allowed_origins: reader.list_or_default(&section, &gateway::ALLOWED_ORIGINS, origin),
         auth: section.get(&gateway::AUTH).map(|node| read_auth(reader, node)).unwrap_or_default(),
@@ -35,12 +39,12 @@ pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>, options: &Optio
     }
 }
 
-fn host(text: &str) -> Parsed<String> {
+fn host(text: &str) -> ParseResult<String> {
     let is_host = !text.is_empty() && !text.contains(['/', '@', ' ']);
     if is_host { Ok(text.to_owned()) } else { expected("a host name, with a port if needed") }
 }
 
-fn origin(text: &str) -> Parsed<String> {
+fn origin(text: &str) -> ParseResult<String> {
     match url::Url::parse(text) {
         Ok(url) if url.path() == "/" && url.query().is_none() && url.has_host() => {
             Ok(url.origin().ascii_serialization())
@@ -49,8 +53,8 @@ fn origin(text: &str) -> Parsed<String> {
     }
 }
 
-fn read_auth(reader: &mut Reader<'_>, node: &Node) -> AuthSettings {
-    let section = Section::open(reader, Some(node), &auth::TABLE);
+fn read_auth(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> AuthSettings {
+    let section = SettingsSection::open(reader, Some(node), &auth::TABLE);
     let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
     if section.get(&auth::KEYS).is_none() && section.get(&auth::ADMIN_KEY).is_none() {
         reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `adminKey`");
@@ -62,7 +66,7 @@ fn read_auth(reader: &mut Reader<'_>, node: &Node) -> AuthSettings {
     AuthSettings { keys, admin_key }
 }
 
-fn read_keys(reader: &mut Reader<'_>, node: &Node) -> Vec<KeySettings> {
+fn read_keys(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Vec<KeySettings> {
     match node.items() {
         Some(items) => {
             let keys = items.iter().filter_map(|item| read_key(reader, item)).collect();
@@ -76,7 +80,7 @@ fn read_keys(reader: &mut Reader<'_>, node: &Node) -> Vec<KeySettings> {
     }
 }
 
-fn read_secret(reader: &mut Reader<'_>, node: &Node) -> Option<Secret> {
+fn read_secret(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
     let text = reader.text(node)?;
     if text.is_empty() {
         reader.problem(node, "a key must not be empty");
@@ -86,7 +90,7 @@ fn read_secret(reader: &mut Reader<'_>, node: &Node) -> Option<Secret> {
 }
 
 /// A key that can be guessed would let a caller make up states of its own.
-fn read_seal_key(reader: &mut Reader<'_>, node: &Node) -> Option<Secret> {
+fn read_seal_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
     let secret = read_secret(reader, node)?;
     if secret.expose().len() < SHORTEST_SEAL_KEY {
         let message = format!("`sealKey` must have at least {SHORTEST_SEAL_KEY} characters");
@@ -96,8 +100,8 @@ fn read_seal_key(reader: &mut Reader<'_>, node: &Node) -> Option<Secret> {
     Some(secret)
 }
 
-fn read_key(reader: &mut Reader<'_>, node: &Node) -> Option<KeySettings> {
-    let section = Section::open(reader, Some(node), &api_key::TABLE);
+fn read_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<KeySettings> {
+    let section = SettingsSection::open(reader, Some(node), &api_key::TABLE);
     node.entries()?;
     let name = required(reader, node, &section, &api_key::NAME);
     let key = section.get(&api_key::KEY).and_then(|node| read_secret(reader, node));
@@ -107,20 +111,20 @@ fn read_key(reader: &mut Reader<'_>, node: &Node) -> Option<KeySettings> {
     }
     Some(KeySettings {
         role: read_role(reader, &section),
-        filter: Filter {
+        filter: ToolFilter {
             allow: reader.list_or_default(&section, &api_key::ALLOW, parse::glob),
             deny: reader.list_or_default(&section, &api_key::DENY, parse::glob),
         },
         per_minute: reader.optional(&section, &api_key::PER_MINUTE, parse::positive),
         max_in_flight: reader.optional(&section, &api_key::MAX_IN_FLIGHT, parse::positive),
         name: name?,
-        digest: key.map(|key| Digest::of(key.expose())).or(hash)?,
+        digest: key.map(|key| SecretDigest::of(key.expose())).or(hash)?,
     })
 }
 
-fn read_hash(reader: &mut Reader<'_>, node: &Node) -> Option<Digest> {
+fn read_hash(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<SecretDigest> {
     let hash = read_secret(reader, node)?;
-    let digest = Digest::parse(hash.expose());
+    let digest = SecretDigest::parse(hash.expose());
     if digest.is_none() {
         let problem = reader.source.problem(node.span, "`hash` is not a SHA-256 of 64 hexadecimal digits");
         reader.problems.push(problem.with_hint("`tsugi key add --print` makes a key and its hash"));
@@ -128,29 +132,34 @@ fn read_hash(reader: &mut Reader<'_>, node: &Node) -> Option<Digest> {
     digest
 }
 
-fn read_role(reader: &mut Reader<'_>, section: &Section<'_>) -> Role {
+fn read_role(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> KeyRole {
     let is_admin = reader.or_default(section, &api_key::ADMIN, parse::flag);
     let is_reader = reader.or_default(section, &api_key::READ_ONLY, parse::flag);
     if let (true, true, Some(node)) = (is_admin, is_reader, section.get(&api_key::READ_ONLY)) {
         reader.problem(node, "a key that only looks cannot be one that controls: take out `readOnly` or `admin`");
     }
     match (is_reader, is_admin) {
-        (true, _) => Role::Reader,
-        (false, true) => Role::Admin,
-        (false, false) => Role::User,
+        (true, _) => KeyRole::Reader,
+        (false, true) => KeyRole::Admin,
+        (false, false) => KeyRole::User,
     }
 }
 
 /// The text of a key that must be there.
-fn required(reader: &mut Reader<'_>, node: &Node, section: &Section<'_>, key: &'static Key) -> Option<String> {
+fn required(
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    section: &SettingsSection<'_>,
+    key: &'static SettingKey,
+) -> Option<String> {
     if section.get(key).is_none() {
         reader.problem(node, format!("`{}` is missing here", key.name));
     }
     reader.optional(section, key, |text| Ok(text.to_owned()))
 }
 
-fn read_limits(reader: &mut Reader<'_>, node: Option<&Node>) -> LimitSettings {
-    let section = Section::open(reader, node, &limits::TABLE);
+fn read_limits(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> LimitSettings {
+    let section = SettingsSection::open(reader, node, &limits::TABLE);
     LimitSettings {
         body: reader.or_default(&section, &limits::BODY, parse::size),
         headers: reader.or_default(&section, &limits::HEADERS, parse::size),
@@ -163,8 +172,8 @@ fn read_limits(reader: &mut Reader<'_>, node: Option<&Node>) -> LimitSettings {
     }
 }
 
-fn read_admin(reader: &mut Reader<'_>, node: Option<&Node>) -> AdminSettings {
-    let section = Section::open(reader, node, &admin::TABLE);
+fn read_admin(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> AdminSettings {
+    let section = SettingsSection::open(reader, node, &admin::TABLE);
     AdminSettings {
         enabled: reader.or_default(&section, &admin::ENABLED, parse::flag),
         allow_commands: reader.or_default(&section, &admin::ALLOW_COMMANDS, parse::flag),

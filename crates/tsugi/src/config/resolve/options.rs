@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use super::policy;
-use super::reader::{Reader, Section, default};
-use crate::config::document::Node;
+use super::reader::{SettingsReader, SettingsSection, default};
+use crate::config::document::ConfigNode;
 use crate::config::env::DEFAULT_TIMEOUT;
 use crate::config::key::options::{self, TABLE};
 use crate::config::parse;
-use crate::config::problem::Problem;
+use crate::config::problem::ConfigProblem;
 use crate::config::secret;
 use crate::config::settings::OptionSettings;
 
 /// Reads `options`.
-pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>) -> OptionSettings {
-    let section = Section::open(reader, node, &TABLE);
-    let base = policy::Base::of_keys();
+pub(super) fn read(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> OptionSettings {
+    let section = SettingsSection::open(reader, node, &TABLE);
+    let base = policy::PolicyDefaults::of_keys();
     OptionSettings {
         max_parallel: reader.or_default(&section, &options::MAX_PARALLEL, parse::positive),
         max_in_flight: reader.or_default(&section, &options::MAX_IN_FLIGHT, parse::positive),
@@ -25,12 +25,12 @@ pub(super) fn read(reader: &mut Reader<'_>, node: Option<&Node>) -> OptionSettin
         retry: policy::retry(reader, section.get(&options::RETRY), &base.retry),
         cache: policy::cache(reader, section.get(&options::CACHE), &base.cache),
         validate: policy::validate(reader, section.get(&options::VALIDATE), base.validate),
-        naming: reader.or_default(&section, &options::NAMING, parse::word),
+        naming: reader.or_default(&section, &options::NAMING, parse::keyword),
     }
 }
 
 /// The file, then the variable `DEFAULT_TIMEOUT`, then the key's own default.
-fn timeout(reader: &mut Reader<'_>, section: &Section<'_>) -> Duration {
+fn timeout(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Duration {
     if let Some(timeout) = reader.optional(section, &options::TIMEOUT, parse::positive_duration) {
         return timeout;
     }
@@ -40,7 +40,7 @@ fn timeout(reader: &mut Reader<'_>, section: &Section<'_>) -> Duration {
         Some(Err(expected)) => {
             let shown = secret::conceal(&variable.unwrap_or_default());
             let message = format!("the variable `DEFAULT_TIMEOUT` cannot be `{shown}`: expected {}", expected.what);
-            reader.problems.push(Problem::new(message));
+            reader.problems.push(ConfigProblem::new(message));
         }
         None => {}
     }

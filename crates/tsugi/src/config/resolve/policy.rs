@@ -1,22 +1,22 @@
 //! Retry, cache, validation and breaker: read the same way wherever they stand, each key over a base.
 
-use super::reader::{Reader, Section, default};
-use crate::config::document::Node;
+use super::reader::{SettingsReader, SettingsSection, default};
+use crate::config::document::ConfigNode;
 use crate::config::key::{breaker, cache, options, retry, validate};
-use crate::config::parse::{self, Parsed, expected};
+use crate::config::parse::{self, ParseResult, expected};
 use crate::config::settings::{BreakerSettings, CacheSettings, RetrySettings, Strictness, ValidateSettings};
 
 /// What holds where nothing is written.
-pub(super) struct Base {
+pub(super) struct PolicyDefaults {
     pub(super) retry: RetrySettings,
     pub(super) cache: CacheSettings,
     pub(super) validate: ValidateSettings,
 }
 
-impl Base {
+impl PolicyDefaults {
     /// The defaults of the keys.
     pub(super) fn of_keys() -> Self {
-        Base {
+        PolicyDefaults {
             retry: RetrySettings {
                 max_retries: default(&retry::MAX_RETRIES, parse::count),
                 initial_delay: default(&retry::INITIAL_DELAY, parse::duration),
@@ -30,16 +30,16 @@ impl Base {
                 ttl: default(&cache::TTL, parse::duration),
             },
             validate: ValidateSettings {
-                arguments: default(&validate::ARGUMENTS, parse::word),
-                results: default(&validate::RESULTS, parse::word),
+                arguments: default(&validate::ARGUMENTS, parse::keyword),
+                results: default(&validate::RESULTS, parse::keyword),
             },
         }
     }
 }
 
 /// Reads a `retryPolicy`; what it leaves out comes from the base.
-pub(super) fn retry(reader: &mut Reader<'_>, node: Option<&Node>, base: &RetrySettings) -> RetrySettings {
-    let section = Section::open(reader, node, &retry::TABLE);
+pub(super) fn retry(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>, base: &RetrySettings) -> RetrySettings {
+    let section = SettingsSection::open(reader, node, &retry::TABLE);
     let errors = section.get(&retry::RETRYABLE_ERRORS);
     let settings = RetrySettings {
         max_retries: reader.optional(&section, &retry::MAX_RETRIES, parse::count).unwrap_or(base.max_retries),
@@ -60,18 +60,18 @@ pub(super) fn retry(reader: &mut Reader<'_>, node: Option<&Node>, base: &RetrySe
 }
 
 /// An error code is not looked up: a server's own codes may be worth a retry too.
-fn error_code(text: &str) -> Parsed<String> {
+fn error_code(text: &str) -> ParseResult<String> {
     let is_code = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if is_code { Ok(text.to_owned()) } else { expected("an error code such as `TIMEOUT`") }
 }
 
 /// Reads a `cache`: a switch or a map.
-pub(super) fn cache(reader: &mut Reader<'_>, node: Option<&Node>, base: &CacheSettings) -> CacheSettings {
+pub(super) fn cache(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>, base: &CacheSettings) -> CacheSettings {
     if let Some(node) = node.filter(|node| node.text().is_some()) {
         let enabled = reader.value("cache", node, parse::flag).unwrap_or(base.enabled);
         return CacheSettings { enabled, ..base.clone() };
     }
-    let section = Section::open(reader, node, &cache::TABLE);
+    let section = SettingsSection::open(reader, node, &cache::TABLE);
     // Whoever writes down how to keep results wants them kept.
     let asked = if node.is_some() { default(&cache::ENABLED, parse::flag) } else { base.enabled };
     CacheSettings {
@@ -82,22 +82,26 @@ pub(super) fn cache(reader: &mut Reader<'_>, node: Option<&Node>, base: &CacheSe
 }
 
 /// Reads a `validate`: one word for both, or a map.
-pub(super) fn validate(reader: &mut Reader<'_>, node: Option<&Node>, base: ValidateSettings) -> ValidateSettings {
+pub(super) fn validate(
+    reader: &mut SettingsReader<'_>,
+    node: Option<&ConfigNode>,
+    base: ValidateSettings,
+) -> ValidateSettings {
     if let Some(node) = node.filter(|node| node.text().is_some()) {
-        let both: Option<Strictness> = reader.value("validate", node, parse::word);
+        let both: Option<Strictness> = reader.value("validate", node, parse::keyword);
         return both.map_or(base, |both| ValidateSettings { arguments: both, results: both });
     }
-    let section = Section::open(reader, node, &validate::TABLE);
+    let section = SettingsSection::open(reader, node, &validate::TABLE);
     ValidateSettings {
-        arguments: reader.optional(&section, &validate::ARGUMENTS, parse::word).unwrap_or(base.arguments),
-        results: reader.optional(&section, &validate::RESULTS, parse::word).unwrap_or(base.results),
+        arguments: reader.optional(&section, &validate::ARGUMENTS, parse::keyword).unwrap_or(base.arguments),
+        results: reader.optional(&section, &validate::RESULTS, parse::keyword).unwrap_or(base.results),
     }
 }
 
 /// Reads a `breaker`: a switch or a map.
-pub(super) fn breaker(reader: &mut Reader<'_>, node: Option<&Node>) -> Option<BreakerSettings> {
+pub(super) fn breaker(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> Option<BreakerSettings> {
     let word = node.filter(|node| node.text().is_some());
-    let section = Section::open(reader, node.filter(|_| word.is_none()), &breaker::TABLE);
+    let section = SettingsSection::open(reader, node.filter(|_| word.is_none()), &breaker::TABLE);
     let is_on = match word {
         Some(node) => reader.value("breaker", node, parse::flag).unwrap_or(true),
         None => reader.or_default(&section, &breaker::ENABLED, parse::flag),

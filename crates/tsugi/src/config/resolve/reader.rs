@@ -2,36 +2,40 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Trust;
-use crate::config::document::{Entry, Node, Source, Span, Value};
-use crate::config::env::Expander;
-use crate::config::key::{Key, Table};
-use crate::config::parse::{Expected, Parsed};
-use crate::config::problem::Problem;
-use crate::config::secret::{self, Secret, Text};
+use super::EntryTrust;
+use crate::config::document::{ConfigNode, NodeEntry, NodeValue, SourceSpan, SourceText};
+use crate::config::env::VariableExpander;
+use crate::config::key::{SettingKey, SettingTable};
+use crate::config::parse::{ExpectedValue, ParseResult};
+use crate::config::problem::ConfigProblem;
+use crate::config::secret::{self, MaskedText, Secret};
 
 /// What is known while a file is read.
-pub(super) struct Reader<'a> {
-    pub(super) source: &'a Source,
-    pub(super) expander: Expander,
-    pub(super) trust: Trust,
-    pub(super) problems: Vec<Problem>,
+pub(super) struct SettingsReader<'a> {
+    pub(super) source: &'a SourceText,
+    pub(super) expander: VariableExpander,
+    pub(super) trust: EntryTrust,
+    pub(super) problems: Vec<ConfigProblem>,
     /// References that cannot be replaced. What is switched off may have some.
-    pub(super) unresolved: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
+    pub(super) unresolved: Vec<ConfigProblem>,
+    pub(super) warnings: Vec<ConfigProblem>,
     /// References of servers that are switched off.
-    pub(super) dormant: Vec<Problem>,
+    pub(super) dormant: Vec<ConfigProblem>,
     pub(super) secrets: Vec<Secret>,
 }
 
 /// A map whose keys are known.
-pub(super) struct Section<'a> {
-    entries: &'a [Entry],
+pub(super) struct SettingsSection<'a> {
+    entries: &'a [NodeEntry],
 }
 
-impl<'a> Section<'a> {
+impl<'a> SettingsSection<'a> {
     /// The map at this node; without one, or with something else there, a map in which nothing is written.
-    pub(super) fn open(reader: &mut Reader<'_>, node: Option<&'a Node>, table: &'static Table) -> Self {
+    pub(super) fn open(
+        reader: &mut SettingsReader<'_>,
+        node: Option<&'a ConfigNode>,
+        table: &'static SettingTable,
+    ) -> Self {
         let entries = match node {
             Some(node) => node.entries().unwrap_or_else(|| {
                 reader.problem(node, format!("`{}` must be a map, but this is {}", table.path, node.kind()));
@@ -42,23 +46,23 @@ impl<'a> Section<'a> {
         for (index, entry) in entries.iter().enumerate() {
             check_key(reader, table, entry, &entries[..index]);
         }
-        Section { entries }
+        SettingsSection { entries }
     }
 
     /// The value of a key; a key without a value counts as absent.
-    pub(super) fn get(&self, key: &'static Key) -> Option<&'a Node> {
+    pub(super) fn get(&self, key: &'static SettingKey) -> Option<&'a ConfigNode> {
         let entry = self.entries.iter().find(|entry| key.is_called(&entry.key))?;
-        (entry.node.value != Value::Empty).then_some(&entry.node)
+        (entry.node.value != NodeValue::Empty).then_some(&entry.node)
     }
 
     /// Where the key itself stands.
-    pub(super) fn key_span(&self, key: &'static Key) -> Option<Span> {
+    pub(super) fn key_span(&self, key: &'static SettingKey) -> Option<SourceSpan> {
         self.entries.iter().find(|entry| key.is_called(&entry.key)).map(|entry| entry.key_span)
     }
 }
 
 /// An unknown key is a problem, and so is one that another spelling gave already.
-fn check_key(reader: &mut Reader<'_>, table: &'static Table, entry: &Entry, earlier: &[Entry]) {
+fn check_key(reader: &mut SettingsReader<'_>, table: &'static SettingTable, entry: &NodeEntry, earlier: &[NodeEntry]) {
     let Some(key) = table.find(&entry.key) else {
         let problem =
             reader.source.problem(entry.key_span, format!("unknown key `{}` in {}", entry.key, table.place()));
@@ -74,13 +78,13 @@ fn check_key(reader: &mut Reader<'_>, table: &'static Table, entry: &Entry, earl
     }
 }
 
-fn names(table: &Table) -> String {
+fn names(table: &SettingTable) -> String {
     table.keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(source: &'a Source, expander: Expander, trust: Trust) -> Self {
-        Reader {
+impl<'a> SettingsReader<'a> {
+    pub(super) fn new(source: &'a SourceText, expander: VariableExpander, trust: EntryTrust) -> Self {
+        SettingsReader {
             source,
             expander,
             trust,
@@ -93,13 +97,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Says what is wrong with a value.
-    pub(super) fn problem(&mut self, node: &Node, message: impl Into<String>) {
+    pub(super) fn problem(&mut self, node: &ConfigNode, message: impl Into<String>) {
         let problem = self.source.problem(node.span, message);
         self.problems.push(problem);
     }
 
     /// Two of one name would answer for each other. A map cannot have them; a list can.
-    pub(super) fn reject_duplicates(&mut self, node: &Node, what: &str) {
+    pub(super) fn reject_duplicates(&mut self, node: &ConfigNode, what: &str) {
         let mut seen: Vec<String> = Vec::new();
         for name in node.items().unwrap_or_default().iter().filter_map(|item| item.get("name")) {
             let Some(text) = name.text().and_then(|text| self.expander.expand(text).ok()) else { continue };
@@ -111,18 +115,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Says what should be looked at.
-    pub(super) fn warn(&mut self, span: Span, message: impl Into<String>) {
+    pub(super) fn warn(&mut self, span: SourceSpan, message: impl Into<String>) {
         let warning = self.source.problem(span, message);
         self.warnings.push(warning);
     }
 
     /// A single value with its references replaced.
-    pub(super) fn text(&mut self, node: &Node) -> Option<Text> {
+    pub(super) fn text(&mut self, node: &ConfigNode) -> Option<MaskedText> {
         let Some(text) = node.text() else {
             self.problem(node, format!("a single value is expected here, but this is {}", node.kind()));
             return None;
         };
-        if self.trust != Trust::Own {
+        if self.trust != EntryTrust::Own {
             return self.unexpanded(node, text);
         }
         match self.expander.expand(text) {
@@ -142,38 +146,43 @@ impl<'a> Reader<'a> {
     }
 
     /// Our variables are nobody else's business: an entry that asks for one is refused, not left literal.
-    fn unexpanded(&mut self, node: &Node, text: &str) -> Option<Text> {
+    fn unexpanded(&mut self, node: &ConfigNode, text: &str) -> Option<MaskedText> {
         if text.contains("${") {
             self.problem(node, "variables are not expanded in entries that come over the network");
             return None;
         }
-        Some(Text::plain(text))
+        Some(MaskedText::plain(text))
     }
 
     /// Where a reference stands within its value.
-    fn find(&self, span: Span, reference: &str) -> Span {
+    fn find(&self, span: SourceSpan, reference: &str) -> SourceSpan {
         match self.source.slice(span).find(reference) {
-            Some(index) => Span { start: span.start + index, end: span.start + index + reference.len() },
+            Some(index) => SourceSpan { start: span.start + index, end: span.start + index + reference.len() },
             None => span,
         }
     }
 
     /// A value that is marked as secret when its name says so.
-    pub(super) fn named_text(&mut self, name: &str, node: &Node) -> Option<Text> {
+    pub(super) fn named_text(&mut self, name: &str, node: &ConfigNode) -> Option<MaskedText> {
         let text = self.text(node)?;
         let is_secret = secret::is_secret_name(name) || secret::is_secret_value(&text.expose());
         Some(if is_secret { self.hide(text) } else { text })
     }
 
     /// Marks all of a text as secret.
-    pub(super) fn hide(&mut self, text: Text) -> Text {
+    pub(super) fn hide(&mut self, text: MaskedText) -> MaskedText {
         let text = text.into_secret();
         self.secrets.extend(text.secrets().cloned());
         text
     }
 
     /// The checked value at a node.
-    pub(super) fn value<T>(&mut self, name: &str, node: &Node, parse: impl Fn(&str) -> Parsed<T>) -> Option<T> {
+    pub(super) fn value<T>(
+        &mut self,
+        name: &str,
+        node: &ConfigNode,
+        parse: impl Fn(&str) -> ParseResult<T>,
+    ) -> Option<T> {
         let text = self.text(node)?;
         match parse(&text.expose()) {
             Ok(value) => Some(value),
@@ -184,7 +193,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn unexpected(&mut self, name: &str, node: &Node, text: &Text, expected: Expected) {
+    fn unexpected(&mut self, name: &str, node: &ConfigNode, text: &MaskedText, expected: ExpectedValue) {
         let shown = secret::conceal(&text.to_string());
         let message = format!("`{name}` cannot be `{shown}`: expected {}", expected.what);
         let mut problem = self.source.problem(node.span, message);
@@ -195,9 +204,9 @@ impl<'a> Reader<'a> {
     /// The checked value of a key, if it is there.
     pub(super) fn optional<T>(
         &mut self,
-        section: &Section<'_>,
-        key: &'static Key,
-        parse: impl Fn(&str) -> Parsed<T>,
+        section: &SettingsSection<'_>,
+        key: &'static SettingKey,
+        parse: impl Fn(&str) -> ParseResult<T>,
     ) -> Option<T> {
         section.get(key).and_then(|node| self.value(key.name, node, parse))
     }
@@ -205,18 +214,18 @@ impl<'a> Reader<'a> {
     /// The checked value of a key, or its default.
     pub(super) fn or_default<T>(
         &mut self,
-        section: &Section<'_>,
-        key: &'static Key,
-        parse: impl Fn(&str) -> Parsed<T>,
+        section: &SettingsSection<'_>,
+        key: &'static SettingKey,
+        parse: impl Fn(&str) -> ParseResult<T>,
     ) -> T {
         self.optional(section, key, &parse).unwrap_or_else(|| default(key, parse))
     }
 
     /// The checked items of a list; a single value counts as a list of one.
-    pub(super) fn list<T>(&mut self, name: &str, node: &Node, parse: impl Fn(&str) -> Parsed<T>) -> Vec<T> {
+    pub(super) fn list<T>(&mut self, name: &str, node: &ConfigNode, parse: impl Fn(&str) -> ParseResult<T>) -> Vec<T> {
         let items = match &node.value {
-            Value::List(items) => items.as_slice(),
-            Value::Scalar(_) => std::slice::from_ref(node),
+            NodeValue::List(items) => items.as_slice(),
+            NodeValue::Scalar(_) => std::slice::from_ref(node),
             _ => {
                 self.problem(node, format!("`{name}` must be a list, but this is {}", node.kind()));
                 &[]
@@ -228,9 +237,9 @@ impl<'a> Reader<'a> {
     /// The checked items of a key's list, or those of its default.
     pub(super) fn list_or_default<T>(
         &mut self,
-        section: &Section<'_>,
-        key: &'static Key,
-        parse: impl Fn(&str) -> Parsed<T>,
+        section: &SettingsSection<'_>,
+        key: &'static SettingKey,
+        parse: impl Fn(&str) -> ParseResult<T>,
     ) -> Vec<T> {
         match section.get(key) {
             Some(node) => self.list(key.name, node, parse),
@@ -239,7 +248,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A map of names and texts.
-    pub(super) fn pairs(&mut self, name: &str, node: &Node) -> Vec<(String, Text)> {
+    pub(super) fn pairs(&mut self, name: &str, node: &ConfigNode) -> Vec<(String, MaskedText)> {
         let Some(entries) = node.entries() else {
             self.problem(node, format!("`{name}` must be a map, but this is {}", node.kind()));
             return Vec::new();
@@ -247,23 +256,23 @@ impl<'a> Reader<'a> {
         entries.iter().filter_map(|entry| self.pair(entry)).collect()
     }
 
-    fn pair(&mut self, entry: &Entry) -> Option<(String, Text)> {
+    fn pair(&mut self, entry: &NodeEntry) -> Option<(String, MaskedText)> {
         let value = match entry.node.value {
-            Value::Empty => Text::default(),
+            NodeValue::Empty => MaskedText::default(),
             _ => self.named_text(&entry.key, &entry.node)?,
         };
         Some((entry.key.clone(), value))
     }
 
     /// A path, meant from the directory of the configuration.
-    pub(super) fn path(&mut self, node: &Node) -> Option<PathBuf> {
+    pub(super) fn path(&mut self, node: &ConfigNode) -> Option<PathBuf> {
         let text = self.text(node)?.expose();
         Some(self.expander.directory().join(text))
     }
 
     /// The content of a file that the configuration names.
-    pub(super) fn file(&mut self, node: &Node, path: &Path) -> Option<String> {
-        if self.trust != Trust::Own {
+    pub(super) fn file(&mut self, node: &ConfigNode, path: &Path) -> Option<String> {
+        if self.trust != EntryTrust::Own {
             self.problem(node, "files are not read for entries that come over the network");
             return None;
         }
@@ -278,11 +287,11 @@ impl<'a> Reader<'a> {
 }
 
 /// The default of a key, read by the same parser as what people write.
-pub(super) fn default<T>(key: &'static Key, parse: impl Fn(&str) -> Parsed<T>) -> T {
+pub(super) fn default<T>(key: &'static SettingKey, parse: impl Fn(&str) -> ParseResult<T>) -> T {
     valid(key, parse(key.default))
 }
 
 /// Every default is read whenever a configuration is, so a bad one cannot hide.
-fn valid<T>(key: &'static Key, parsed: Parsed<T>) -> T {
+fn valid<T>(key: &'static SettingKey, parsed: ParseResult<T>) -> T {
     parsed.unwrap_or_else(|expected| unreachable!("the default of `{}` must be {}", key.name, expected.what))
 }

@@ -4,21 +4,21 @@ mod target;
 mod tool;
 
 use super::policy;
-use super::reader::{Reader, Section};
-use crate::config::document::{Entry, Node};
+use super::reader::{SettingsReader, SettingsSection};
+use crate::config::document::{ConfigNode, NodeEntry};
 use crate::config::key::pool;
 use crate::config::key::server::{self, TABLE};
 use crate::config::parse;
-use crate::config::settings::{Filter, Instances, OptionSettings, ServerSettings};
+use crate::config::settings::{Instances, OptionSettings, ServerSettings, ToolFilter};
 
 /// Reads a server; `entry` is its place in a map of servers, which names it.
 pub(super) fn read(
-    reader: &mut Reader<'_>,
-    node: &Node,
-    entry: Option<&Entry>,
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    entry: Option<&NodeEntry>,
     options: &OptionSettings,
 ) -> Option<ServerSettings> {
-    let section = Section::open(reader, Some(node), &TABLE);
+    let section = SettingsSection::open(reader, Some(node), &TABLE);
     node.entries()?;
     let name = name(reader, node, entry, &section);
     let target = target::read(reader, node, entry, &section);
@@ -28,7 +28,7 @@ pub(super) fn read(
         timeout: reader.optional(&section, &server::TIMEOUT, parse::positive_duration).unwrap_or(options.timeout),
         max_timeout: reader.optional(&section, &server::MAX_TIMEOUT, parse::positive_duration).or(options.max_timeout),
         tools: tool::read(reader, &section, validate),
-        filter: Filter {
+        filter: ToolFilter {
             allow: reader.list_or_default(&section, &server::ALLOW, parse::glob),
             deny: reader.list_or_default(&section, &server::DENY, parse::glob),
         },
@@ -36,14 +36,14 @@ pub(super) fn read(
         cache: policy::cache(reader, section.get(&server::CACHE), &options.cache),
         validate,
         breaker: policy::breaker(reader, section.get(&server::BREAKER)),
-        restart: reader.or_default(&section, &server::RESTART, parse::word),
-        start: reader.or_default(&section, &server::START, parse::word),
+        restart: reader.or_default(&section, &server::RESTART, parse::keyword),
+        start: reader.or_default(&section, &server::START, parse::keyword),
         instances: instances(reader, &section),
         idle_timeout: reader.optional(&section, &server::IDLE_TIMEOUT, parse::positive_duration),
         max_connections: reader.or_default(&section, &server::MAX_CONNECTIONS, parse::positive),
         max_in_flight: reader.or_default(&section, &server::MAX_IN_FLIGHT, parse::positive),
-        naming: reader.optional(&section, &server::NAMING, parse::word),
-        era: reader.or_default(&section, &server::ERA, parse::word),
+        naming: reader.optional(&section, &server::NAMING, parse::keyword),
+        era: reader.or_default(&section, &server::ERA, parse::keyword),
         protocol_version: reader.optional(&section, &server::PROTOCOL_VERSION, parse::revision),
         instructions: reader.or_default(&section, &server::INSTRUCTIONS, parse::flag),
         name: name?,
@@ -53,7 +53,12 @@ pub(super) fn read(
 }
 
 /// The name from the map, or from the entry itself.
-fn name(reader: &mut Reader<'_>, node: &Node, entry: Option<&Entry>, section: &Section<'_>) -> Option<String> {
+fn name(
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    entry: Option<&NodeEntry>,
+    section: &SettingsSection<'_>,
+) -> Option<String> {
     let written = section.get(&server::NAME);
     let Some(entry) = entry else {
         if written.is_none() {
@@ -67,7 +72,7 @@ fn name(reader: &mut Reader<'_>, node: &Node, entry: Option<&Entry>, section: &S
     key_name(reader, entry)
 }
 
-fn key_name(reader: &mut Reader<'_>, entry: &Entry) -> Option<String> {
+fn key_name(reader: &mut SettingsReader<'_>, entry: &NodeEntry) -> Option<String> {
     match parse::name(&entry.key) {
         Ok(name) => Some(name),
         Err(expected) => {
@@ -80,33 +85,33 @@ fn key_name(reader: &mut Reader<'_>, entry: &Entry) -> Option<String> {
     }
 }
 
-fn enabled(reader: &mut Reader<'_>, section: &Section<'_>) -> bool {
+fn enabled(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> bool {
     let disabled = reader.or_default(section, &server::DISABLED, parse::flag);
     let enabled = reader.or_default(section, &server::ENABLED, parse::flag);
     enabled && !disabled
 }
 
 /// Whether the entry says, in plain words, that it is not to be used.
-pub(super) fn is_switched_off(node: &Node) -> bool {
+pub(super) fn is_switched_off(node: &ConfigNode) -> bool {
     let says = |key: &str, expected: bool| {
-        node.get(key).and_then(Node::text).and_then(|text| parse::flag(text).ok()) == Some(expected)
+        node.get(key).and_then(ConfigNode::text).and_then(|text| parse::flag(text).ok()) == Some(expected)
     };
     says(server::DISABLED.name, true) || says(server::ENABLED.name, false)
 }
 
 /// A word, or `{pool: N}`.
-fn instances(reader: &mut Reader<'_>, section: &Section<'_>) -> Instances {
+fn instances(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Instances {
     let Some(node) = section.get(&server::INSTANCES).filter(|node| node.entries().is_some()) else {
         return reader.or_default(section, &server::INSTANCES, instance_word);
     };
-    let section = Section::open(reader, Some(node), &pool::TABLE);
+    let section = SettingsSection::open(reader, Some(node), &pool::TABLE);
     if section.get(&pool::POOL).is_none() {
         reader.problem(node, "`pool` is missing here, such as `{pool: 4}`");
     }
     reader.optional(&section, &pool::POOL, parse::positive).map_or(Instances::Shared, Instances::Pool)
 }
 
-fn instance_word(text: &str) -> parse::Parsed<Instances> {
+fn instance_word(text: &str) -> parse::ParseResult<Instances> {
     match text {
         "shared" => Ok(Instances::Shared),
         "per-session" => Ok(Instances::PerSession),

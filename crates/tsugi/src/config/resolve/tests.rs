@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tsugi_gateway::Limits;
+use tsugi_gateway::GatewayLimits;
 use tsugi_gateway::hub::page::PageLimit;
-use tsugi_process::{Net, Policy, Rules};
+use tsugi_process::{NetworkAccess, SandboxPolicy, SandboxRules};
 
 use super::*;
 use crate::app;
-use crate::config::document::Format;
+use crate::config::document::DocumentFormat;
 use crate::config::settings::*;
 
 const SEED_001: &str = include_str!("../../../tests/golden/config/seed-001.yaml");
@@ -24,17 +24,18 @@ fn environment() -> Environment {
     ])
 }
 
-fn load_as(text: &str, format: Format) -> Result<Resolved, Problems> {
-    let document = Document::parse(Path::new("dir/tsugi.yaml"), text.to_owned(), format).map_err(Problems)?;
+fn load_as(text: &str, format: DocumentFormat) -> Result<ResolvedConfig, ConfigProblems> {
+    let document =
+        ConfigDocument::parse(Path::new("dir/tsugi.yaml"), text.to_owned(), format).map_err(ConfigProblems)?;
     resolve(&document, &environment())
 }
 
-fn load(text: &str) -> Settings {
-    load_as(text, Format::Yaml).unwrap_or_else(|problems| panic!("{problems}")).settings
+fn load(text: &str) -> CheckedSettings {
+    load_as(text, DocumentFormat::Yaml).unwrap_or_else(|problems| panic!("{problems}")).settings
 }
 
 fn problems(text: &str) -> Vec<String> {
-    let problems = load_as(text, Format::Yaml).expect_err("the configuration must be refused");
+    let problems = load_as(text, DocumentFormat::Yaml).expect_err("the configuration must be refused");
     problems.0.iter().map(ToString::to_string).collect()
 }
 
@@ -54,14 +55,14 @@ fn with_server(lines: &str) -> String {
 
 fn command(server: &ServerSettings) -> &CommandTarget {
     match &server.target {
-        Target::Command(command) => command,
+        ServerTarget::Command(command) => command,
         other => panic!("{other:?}"),
     }
 }
 
 fn remote(server: &ServerSettings) -> &RemoteTarget {
     match &server.target {
-        Target::Remote(remote) => remote,
+        ServerTarget::Remote(remote) => remote,
         other => panic!("{other:?}"),
     }
 }
@@ -108,8 +109,13 @@ fn the_example_of_seed_004_loads_once_that_value_is_quoted() {
 fn the_example_of_the_design_loads() {
     let settings = load(DESIGN);
     let rules = command(&settings.servers[0]).sandbox.rules().unwrap();
-    assert_eq!((rules.net, rules.write, rules.required), (Net::None, Some(vec!["/srv/project".into()]), true));
-    assert!(matches!(&settings.servers[2].target, Target::Builtin(builtin) if builtin.builtin == Builtin::Pm));
+    assert_eq!(
+        (rules.net, rules.write, rules.required),
+        (NetworkAccess::None, Some(vec!["/srv/project".into()]), true)
+    );
+    assert!(
+        matches!(&settings.servers[2].target, ServerTarget::Builtin(builtin) if builtin.builtin == BuiltinServer::Pm)
+    );
     assert_eq!(settings.gateway.listen.port(), 7600);
 }
 
@@ -134,8 +140,8 @@ fn json_with_comments_and_toml_load_too() {
         "{ // mine\n \"mcpServers\": {\"a\": {\"command\": \"c\", \"args\": [\"-p\", 80], \"timeout\": 5000,}} }";
     let toml = "[servers.a]\ncommand = 'c'\nargs = ['-p', 80]\ntimeout = '5s'\n";
     let yaml = load("servers: {a: {command: c, args: [-p, 80], timeout: 5s}}").servers;
-    assert_eq!(load_as(json, Format::Json).unwrap().settings.servers, yaml);
-    assert_eq!(load_as(toml, Format::Toml).unwrap().settings.servers, yaml);
+    assert_eq!(load_as(json, DocumentFormat::Json).unwrap().settings.servers, yaml);
+    assert_eq!(load_as(toml, DocumentFormat::Toml).unwrap().settings.servers, yaml);
 }
 
 #[test]
@@ -163,7 +169,7 @@ fn every_key_of_a_server_is_read() {
     ));
     let server = &settings.servers[0];
     assert_eq!(command(server).cwd.as_deref(), Some(Path::new("dir/sub")));
-    assert_eq!(command(server).sandbox, Policy::Default);
+    assert_eq!(command(server).sandbox, SandboxPolicy::Default);
     assert!(server.tools["get_comments"].quiet && server.tools["read"].quiet && server.tools["read"].hidden);
     assert_eq!((server.tools["read"].retry, server.tools["read"].cache), (Tri::On, Tri::Off));
     assert_eq!(server.tools["read"].timeout, Some(Duration::from_secs(120)));
@@ -176,8 +182,8 @@ fn every_key_of_a_server_is_read() {
 #[test]
 fn the_defaults_of_the_sandbox_are_those_that_are_enforced() {
     let sandbox = |text: &str| command(&load(&with_server(&format!("command: c\n{text}"))).servers[0]).sandbox.clone();
-    assert_eq!(sandbox("sandbox: {}"), Policy::Rules(Rules::default()));
-    assert_eq!((sandbox(""), sandbox("sandbox: off")), (Policy::Off, Policy::Off));
+    assert_eq!(sandbox("sandbox: {}"), SandboxPolicy::Rules(SandboxRules::default()));
+    assert_eq!((sandbox(""), sandbox("sandbox: off")), (SandboxPolicy::Off, SandboxPolicy::Off));
     let some =
         sandbox("sandbox: {read: [a, /b], memory: 512MiB, cpu: 2, processes: 0, isolation: strict, caches: none}");
     let rules = some.rules().unwrap();
@@ -210,8 +216,8 @@ fn a_server_that_is_nothing_is_said_to_be_nothing() {
 #[test]
 fn a_faulty_file_reads_as_its_golden_report() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/config/faulty.txt");
-    let problems = load_as(include_str!("../../../tests/golden/config/faulty.yaml"), Format::Yaml).unwrap_err();
-    let report = crate::report::problems(&problems, crate::output::style::Paint::new(false)) + "\n";
+    let problems = load_as(include_str!("../../../tests/golden/config/faulty.yaml"), DocumentFormat::Yaml).unwrap_err();
+    let report = crate::report::problems(&problems, crate::output::style::TextPaint::new(false)) + "\n";
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &report).unwrap();
     }
@@ -227,8 +233,8 @@ fn two_servers_that_get_one_name_from_variables_are_noticed() {
 
 #[test]
 fn the_defaults_of_the_reference_are_those_of_the_library() {
-    let settings = load_as("servers: {}\n", Format::Yaml).unwrap().settings;
-    assert_eq!(app::gateway::config(&settings, Vec::new()).limits, Limits::default());
+    let settings = load_as("servers: {}\n", DocumentFormat::Yaml).unwrap().settings;
+    assert_eq!(app::gateway::config(&settings, Vec::new()).limits, GatewayLimits::default());
     assert_eq!(app::gateway::hub(&settings, &[]).unwrap().page, PageLimit::default());
 }
 
@@ -302,16 +308,16 @@ fn mistakes_elsewhere_are_pointed_at() {
 #[test]
 fn who_may_come_in_is_not_known_from_the_file_alone() {
     // Keys of `tsugi key add`, `--listen` and `--insecure` decide it when the gateway starts.
-    let settings = load_as("gateway: {listen: '0.0.0.0:80'}\n", Format::Yaml).unwrap().settings;
+    let settings = load_as("gateway: {listen: '0.0.0.0:80'}\n", DocumentFormat::Yaml).unwrap().settings;
     assert_eq!(settings.gateway.listen.to_string(), "0.0.0.0:80");
-    let settings = load_as("gateway: {auth: {adminKey: s3cret-enough}}\n", Format::Yaml).unwrap().settings;
+    let settings = load_as("gateway: {auth: {adminKey: s3cret-enough}}\n", DocumentFormat::Yaml).unwrap().settings;
     assert!(settings.gateway.auth.admin_key.is_some());
 }
 
 #[test]
 fn what_has_no_effect_is_a_warning() {
     let text = "servers:\n  - {name: a, url: 'http://x', env: {A: b}}\n  - {name: b, command: npx -y thing}\n";
-    let warnings = load_as(text, Format::Yaml).unwrap().warnings;
+    let warnings = load_as(text, DocumentFormat::Yaml).unwrap().warnings;
     assert_eq!(warnings.len(), 2);
     assert!(warnings[0].message.contains("`env` has no effect on a server with `url`"));
     assert!(warnings[1].message.contains("arguments go into `args`"));
@@ -321,7 +327,7 @@ fn what_has_no_effect_is_a_warning() {
 fn a_server_that_is_switched_off_may_use_variables_that_are_not_set() {
     let text =
         "servers:\n  - {name: a, url: 'http://${NONE}', disabled: true}\n  - {name: b, command: c, enabled: false}\n";
-    let resolved = load_as(text, Format::Yaml).unwrap();
+    let resolved = load_as(text, DocumentFormat::Yaml).unwrap();
     assert_eq!(resolved.warnings, [], "only who asks how things stand wants to hear of it");
     assert_eq!(resolved.dormant[0].message, "a is switched off: the variable `NONE` is not set");
     assert_eq!(resolved.settings.servers.len(), 1);
@@ -335,7 +341,8 @@ fn an_environment_file_gives_variables_that_may_be_used() {
     std::fs::write(directory.path().join("more.env"), "B=canary-b\nC=2\n").unwrap();
     let text =
         "envFile: secrets.env\nservers: [{name: x, command: c, envFile: more.env, env: {A: '${TOKEN_A}', C: 3}}]\n";
-    let document = Document::parse(&directory.path().join("tsugi.yaml"), text.to_owned(), Format::Yaml).unwrap();
+    let document =
+        ConfigDocument::parse(&directory.path().join("tsugi.yaml"), text.to_owned(), DocumentFormat::Yaml).unwrap();
     let settings = resolve(&document, &environment()).unwrap().settings;
     let env: Vec<String> =
         command(&settings.servers[0]).env.iter().map(|(name, value)| format!("{name}={}", value.expose())).collect();
@@ -376,7 +383,7 @@ fn no_secret_appears_in_any_problem() {
         ] {
             let lines: Vec<&str> =
                 CANARIES.lines().enumerate().map(|(at, line)| if at == index { &broken } else { line }).collect();
-            if let Err(problems) = load_as(&lines.join("\n"), Format::Yaml) {
+            if let Err(problems) = load_as(&lines.join("\n"), DocumentFormat::Yaml) {
                 seen += 1;
                 let shown = format!("{problems} {problems:?}");
                 assert!(!shown.contains("canary"), "{broken}\n{problems}");
@@ -390,8 +397,12 @@ fn no_secret_appears_in_any_problem() {
 fn a_file_cut_off_anywhere_neither_panics_nor_leaks() {
     let json = r#"{"mcpServers": {"a": {"command": "c", "env": {"API_KEY": "canary-env"}, "args": ["--token", "canary-arg"]}}} "#;
     let toml = "[servers.a]\ncommand = 'c'\n[servers.a.env]\nAPI_KEY = 'canary-env'\nX = 1\n";
-    for (text, format) in [(CANARIES, Format::Yaml), (DESIGN, Format::Yaml), (json, Format::Json), (toml, Format::Toml)]
-    {
+    for (text, format) in [
+        (CANARIES, DocumentFormat::Yaml),
+        (DESIGN, DocumentFormat::Yaml),
+        (json, DocumentFormat::Json),
+        (toml, DocumentFormat::Toml),
+    ] {
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
             let shown = match load_as(&text[..end], format) {
                 Ok(resolved) => format!("{resolved:?}"),
@@ -403,8 +414,9 @@ fn a_file_cut_off_anywhere_neither_panics_nor_leaks() {
     }
 }
 
-fn posted(text: &str, allow_commands: bool) -> Result<ServerSettings, Problems> {
-    let document = Document::parse(Path::new("(request)"), text.to_owned(), Format::Json).map_err(Problems)?;
+fn posted(text: &str, allow_commands: bool) -> Result<ServerSettings, ConfigProblems> {
+    let document =
+        ConfigDocument::parse(Path::new("(request)"), text.to_owned(), DocumentFormat::Json).map_err(ConfigProblems)?;
     resolve_posted(&document, allow_commands, &load("servers: []").options)
 }
 
@@ -412,7 +424,7 @@ fn posted(text: &str, allow_commands: bool) -> Result<ServerSettings, Problems> 
 fn what_an_entry_from_the_network_leaves_out_comes_from_the_options() {
     let options = load("options: {timeout: 7s, cache: on, validate: off, retryPolicy: {maxRetries: 1}}").options;
     let text = r#"{"name": "a", "url": "http://h/", "validate": {"results": "enforce"}}"#;
-    let document = Document::parse(Path::new("(request)"), text.to_owned(), Format::Json).unwrap();
+    let document = ConfigDocument::parse(Path::new("(request)"), text.to_owned(), DocumentFormat::Json).unwrap();
     let server = resolve_posted(&document, false, &options).unwrap();
     assert_eq!((server.timeout, server.cache.enabled, server.retry.max_retries), (Duration::from_secs(7), true, 1));
     assert_eq!((server.validate.arguments, server.validate.results), (Strictness::Off, Strictness::Enforce));

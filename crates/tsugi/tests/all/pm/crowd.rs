@@ -12,17 +12,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::admin::{RegisterAgent, SetMembership};
-use tsugi_pm::action::caller::Caller;
+use tsugi_pm::action::caller::ActionCaller;
 use tsugi_pm::action::create::{CreateTasks, NamedTask, NewTask};
-use tsugi_pm::action::look::GetTask;
+use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::project::CreateProject;
 use tsugi_pm::domain::id::{AgentId, ProjectId, TaskId};
 use tsugi_pm::domain::member::Role;
-use tsugi_pm::domain::policy::Policy;
+use tsugi_pm::domain::policy::ProjectPolicy;
 use tsugi_pm::domain::task::TaskStatus;
 use tsugi_pm::domain::time::Moment;
 use tsugi_pm::store::clock::ManualClock;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use super::postgres::schema;
 use super::{Framing, Server, modern};
@@ -42,13 +42,13 @@ fn id(number: usize) -> AgentId {
 
 /// A project with so many workers and tasks, every third of which waits for the one before it.
 async fn prepare(db: &str, agents: usize, tasks: usize) {
-    let pm = Pm::open(Options::new(Location::parse(db))).await.unwrap();
-    let operator = Caller::operator();
+    let pm = Pm::open(StoreOptions::new(StoreLocation::parse(db))).await.unwrap();
+    let operator = ActionCaller::operator();
     let project = CreateProject {
         key: "WEB".to_owned(),
         name: "Web shop".to_owned(),
         description: String::new(),
-        policy: Policy::default(),
+        policy: ProjectPolicy::default(),
         idempotency_key: None,
     };
     let project_id = pm.perform(&operator, project).await.unwrap().project.id;
@@ -160,10 +160,10 @@ fn crowd(db: &str, folder: &Path, agents: usize, tasks: usize) {
 
 /// What was acknowledged is there, and the history agrees.
 async fn check(db: &str, journals: &[Journal]) {
-    let pm = Pm::open(Options::new(Location::parse(db))).await.unwrap();
+    let pm = Pm::open(StoreOptions::new(StoreLocation::parse(db))).await.unwrap();
     for task in journals.iter().flat_map(|journal| &journal.finished) {
         let wish = GetTask::of(TaskId::parse(task).unwrap());
-        assert_eq!(pm.perform(&Caller::operator(), wish).await.unwrap().task.status, TaskStatus::Done);
+        assert_eq!(pm.perform(&ActionCaller::operator(), wish).await.unwrap().task.status, TaskStatus::Done);
     }
     assert_eq!(pm.verify().await.unwrap().problems, Vec::<String>::new());
 }
@@ -227,7 +227,7 @@ fn a_server_stopped_past_its_lease_hears_claim_lost_every_time() {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     let clock = ManualClock::at(Moment(begin));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let options = Options::new(Location::parse(&db)).with_clock(clock.clone());
+    let options = StoreOptions::new(StoreLocation::parse(&db)).with_clock(clock.clone());
     let later = runtime.block_on(Pm::open(options)).unwrap();
     let mut lost = 0;
     for _ in 0..rounds {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tsugi_pm::action::Pm;
 use tsugi_pm::domain::time::Moment;
 use tsugi_pm::store::clock::ManualClock;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use super::{Framing, Server, asked, modern, place, program, session_of};
 use crate::world::until;
@@ -26,7 +26,7 @@ fn at_work(folder: &Path) -> (Server, String) {
 /// Sweeps as a process would that many seconds from now.
 fn sweep_later(folder: &Path, seconds: i64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
-    let options = Options::new(Location::Sqlite(folder.join("pm.db")));
+    let options = StoreOptions::new(StoreLocation::Sqlite(folder.join("pm.db")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let clock = ManualClock::at(Moment(now + seconds * 1000));

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tsugi_pm::action::Pm;
-use tsugi_pm::action::caller::Caller;
+use tsugi_pm::action::caller::ActionCaller;
 use tsugi_pm::action::create::{CreateTasks, NamedTask, NewTask};
 use tsugi_pm::action::project::ListProjects;
 use tsugi_pm::action::session::StartSession;
 use tsugi_pm::domain::id::AgentId;
 use tsugi_pm::domain::task::Priority;
-use tsugi_pm::store::{Location, Options};
+use tsugi_pm::store::{StoreLocation, StoreOptions};
 
 use super::{asked, place, pm, program};
 
@@ -21,13 +21,14 @@ fn told(at: &Path, words: &[&str]) -> (i32, String) {
 }
 
 async fn open(folder: &TempDir) -> Pm {
-    Pm::open(Options::new(Location::Sqlite(folder.path().join("pm.db")))).await.unwrap()
+    Pm::open(StoreOptions::new(StoreLocation::Sqlite(folder.path().join("pm.db")))).await.unwrap()
 }
 
 /// Adds tasks that all wait for the first one, and are more urgent than it.
 async fn add_waiting(folder: &TempDir, count: usize) {
     let pm = open(folder).await;
-    let project_id = pm.perform(&Caller::operator(), ListProjects::default()).await.unwrap().projects[0].id.clone();
+    let project_id =
+        pm.perform(&ActionCaller::operator(), ListProjects::default()).await.unwrap().projects[0].id.clone();
     for from in (0..count).step_by(50) {
         let named = |at: usize| NamedTask {
             name: at.to_string(),
@@ -40,7 +41,7 @@ async fn add_waiting(folder: &TempDir, count: usize) {
         };
         let tasks = (from..count.min(from + 50)).map(named).collect();
         let wish = CreateTasks { project_id: project_id.clone(), tasks, idempotency_key: None };
-        pm.perform(&Caller::operator(), wish).await.unwrap();
+        pm.perform(&ActionCaller::operator(), wish).await.unwrap();
     }
 }
 
@@ -62,7 +63,7 @@ async fn lists_are_whole_also_beyond_a_page() {
     assert_eq!(count(&asked(at, &["search", "waiting", "--limit", "60"]), "hits"), 60);
     let pm = open(&folder).await;
     for _ in 0..205 {
-        pm.perform(&Caller::agent(AgentId::parse("agt_a").unwrap()), StartSession::default()).await.unwrap();
+        pm.perform(&ActionCaller::agent(AgentId::parse("agt_a").unwrap()), StartSession::default()).await.unwrap();
     }
     assert_eq!(count(&asked(at, &["who"]), "sessions"), 205);
 }
@@ -71,7 +72,7 @@ async fn lists_are_whole_also_beyond_a_page() {
 async fn an_agent_with_several_sessions_works_from_the_one_that_holds_the_task() {
     let folder = place();
     let at = folder.path();
-    let agent = Caller::agent(AgentId::parse("agt_a").unwrap());
+    let agent = ActionCaller::agent(AgentId::parse("agt_a").unwrap());
     let store = open(&folder).await;
     let first = store.perform(&agent, StartSession::default()).await.unwrap().session_id;
     let second = store.perform(&agent, StartSession::default()).await.unwrap().session_id;

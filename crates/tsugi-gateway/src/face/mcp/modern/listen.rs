@@ -6,26 +6,26 @@ use std::task::{Context, Poll};
 use ::http::Response;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
-use tsugi_protocol::answer::{Answer, Call, Event, Note, Outcome};
-use tsugi_protocol::era::change;
+use tsugi_protocol::answer::{Answer, Call, CallNote, Outcome, ReplyEvent};
+use tsugi_protocol::era::notification;
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::mcp::subscription::{Filter, acknowledgment, tagged};
-use tsugi_protocol::rpc::{self, Id, RpcError, code};
+use tsugi_protocol::mcp::subscription::{SubscriptionFilter, acknowledgment, tagged};
+use tsugi_protocol::rpc::{self, RequestId, RpcError, code};
 
 use super::stream::response;
 use crate::backend::Endpoint;
-use crate::body::{Body, Chunks};
-use crate::face::event::{self, KeepAlive};
-use crate::face::running::Running;
-use crate::face::{Asked, fault, http};
-use crate::run::Ending;
+use crate::body::{BodyChunks, ResponseBody};
+use crate::face::event::{self, KeepAliveTicks};
+use crate::face::running_call::RunningCall;
+use crate::face::{FaceRequest, fault, http};
+use crate::gateway::StreamEnd;
 
 /// How many resources one client may watch.
 pub(crate) const SUBSCRIPTIONS: usize = 1024;
 
 /// Refuses a subscription that is not one yet: one that watches more than we can keep.
 pub(crate) fn expect_few(call: &Call) -> Result<(), RpcError> {
-    match call.method == Method::Listen && change::read_filter(&call.params).uris.len() > SUBSCRIPTIONS {
+    match call.method == Method::Listen && notification::read_filter(&call.params).uris.len() > SUBSCRIPTIONS {
         true => Err(too_many()),
         false => Ok(()),
     }
@@ -37,69 +37,69 @@ pub(crate) fn too_many() -> RpcError {
 }
 
 /// Opens the stream.
-pub(crate) fn open(asked: Asked<'_>, endpoint: &Endpoint, id: Id, call: Call) -> Response<Body> {
+pub(crate) fn open(asked: FaceRequest<'_>, endpoint: &Endpoint, id: RequestId, call: Call) -> Response<ResponseBody> {
     let room = match asked.gateway.take_stream() {
         Ok(room) => room,
         Err(refusal) => return fault::rpc_error(refusal.status, Some(&id), &refusal.to_fault().to_rpc()),
     };
-    let subscription = Subscription::open(&*endpoint.answer, id, call);
+    let subscription = ListenSubscription::open(&*endpoint.answer, id, call);
     http::events(ListenStream {
         subscription: Some(subscription),
-        keep_alive: KeepAlive::new(asked.gateway.config().limits.keep_alive),
-        ending: asked.gateway.until(asked.gateway.drain().draining(), &asked.principal),
+        keep_alive: KeepAliveTicks::new(asked.gateway.config().limits.keep_alive),
+        ending: asked.gateway.until_dismissed(asked.gateway.drain().draining(), &asked.principal),
         _room: room,
     })
 }
 
 /// One open subscription, whatever wire it is on.
-pub(crate) struct Subscription {
-    id: Id,
-    running: Running,
-    wanted: Filter,
+pub(crate) struct ListenSubscription {
+    id: RequestId,
+    running: RunningCall,
+    wanted: SubscriptionFilter,
     is_acknowledged: bool,
-    held: Option<Note>,
+    held: Option<CallNote>,
 }
 
 /// What a subscription has to say.
-pub(crate) enum Said {
+pub(crate) enum SubscriptionOutput {
     /// A notification.
     Note(Bytes),
     /// Its response: nothing comes after it.
     End(Bytes),
 }
 
-impl Subscription {
-    pub(crate) fn open(answer: &dyn Answer, id: Id, call: Call) -> Self {
-        let wanted = change::read_filter(&call.params);
-        Self { id, running: Running::start(answer, call), wanted, is_acknowledged: false, held: None }
+impl ListenSubscription {
+    pub(crate) fn open(answer: &dyn Answer, id: RequestId, call: Call) -> Self {
+        let wanted = notification::read_filter(&call.params);
+        Self { id, running: RunningCall::start(answer, call), wanted, is_acknowledged: false, held: None }
     }
 
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<SubscriptionOutput> {
         if let Some(held) = self.held.take() {
             return Poll::Ready(self.note(&held));
         }
         match std::task::ready!(self.running.poll_event(context)) {
-            Event::Note(note) if self.is_acknowledged || note.method == Method::SubscriptionAcknowledged => {
+            ReplyEvent::Note(note) if self.is_acknowledged || note.method == Method::SubscriptionAcknowledged => {
                 self.is_acknowledged = true;
                 Poll::Ready(self.note(&note))
             }
             // Nothing may come before the acknowledgment, so one is made when the source forgot it.
-            Event::Note(note) => {
+            ReplyEvent::Note(note) => {
                 self.is_acknowledged = true;
                 self.held = Some(note);
                 Poll::Ready(self.note(&acknowledgment(&self.wanted, self.id.raw())))
             }
-            Event::Done(outcome) => Poll::Ready(Said::End(self.ended_by(&outcome))),
+            ReplyEvent::Done(outcome) => Poll::Ready(SubscriptionOutput::End(self.ended_by(&outcome))),
         }
     }
 
-    fn note(&self, note: &Note) -> Said {
-        Said::Note(tagged(note, self.id.raw()).to_bytes())
+    fn note(&self, note: &CallNote) -> SubscriptionOutput {
+        SubscriptionOutput::Note(tagged(note, self.id.raw()).to_bytes())
     }
 
     /// The response of a subscription that ends because we end.
     pub(crate) fn goodbye(&self) -> Bytes {
-        rpc::Response::result(self.id.clone(), change::listen_result(self.id.raw()).raw()).to_bytes()
+        rpc::RpcResponse::result(self.id.clone(), notification::listen_result(self.id.raw()).raw()).to_bytes()
     }
 
     fn ended_by(&self, outcome: &Outcome) -> Bytes {
@@ -111,20 +111,20 @@ impl Subscription {
 }
 
 struct ListenStream {
-    subscription: Option<Subscription>,
-    keep_alive: KeepAlive,
-    ending: Ending,
+    subscription: Option<ListenSubscription>,
+    keep_alive: KeepAliveTicks,
+    ending: StreamEnd,
     _room: OwnedSemaphorePermit,
 }
 
-impl Chunks for ListenStream {
+impl BodyChunks for ListenStream {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let Some(subscription) = &mut self.subscription else { return Poll::Ready(None) };
         if let Poll::Ready(said) = subscription.poll(context) {
             self.keep_alive.reset();
             return match said {
-                Said::Note(note) => Poll::Ready(Some(event::message(&note))),
-                Said::End(response) => {
+                SubscriptionOutput::Note(note) => Poll::Ready(Some(event::message(&note))),
+                SubscriptionOutput::End(response) => {
                     self.subscription = None;
                     Poll::Ready(Some(event::message(&response)))
                 }

@@ -3,47 +3,54 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tsugi_protocol::answer::{Event, Note, Outcome};
+use tsugi_protocol::answer::{CallNote, Outcome, ReplyEvent};
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::rpc::{Id, Request, Response};
+use tsugi_protocol::rpc::{RequestId, RpcRequest, RpcResponse};
 
 use super::outcome_of;
-use crate::body::Chunks;
-use crate::drain::Busy;
-use crate::face::Asked;
-use crate::face::event::{self, KeepAlive};
-use crate::face::running::Running;
+use crate::body::BodyChunks;
+use crate::drain::BusyGuard;
+use crate::face::FaceRequest;
+use crate::face::event::{self, KeepAliveTicks};
+use crate::face::running_call::RunningCall;
 
 /// Dropping it, as hyper does when the client goes away, cancels the call.
 pub(super) struct CallStream {
-    id: Id,
+    id: RequestId,
     method: Method,
     first: Option<Bytes>,
-    running: Option<Running>,
-    keep_alive: KeepAlive,
-    _busy: Busy,
+    running: Option<RunningCall>,
+    keep_alive: KeepAliveTicks,
+    _busy: BusyGuard,
 }
 
 impl CallStream {
-    pub(super) fn new(asked: Asked<'_>, request: Request, running: Running, first: Note) -> Self {
-        let keep_alive = KeepAlive::new(asked.gateway.config().limits.keep_alive);
+    pub(super) fn new(asked: FaceRequest<'_>, request: RpcRequest, running: RunningCall, first: CallNote) -> Self {
+        let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
         let first = Some(event::message(&first.to_bytes()));
-        Self { id: request.id, method: request.method, first, running: Some(running), keep_alive, _busy: asked.busy }
+        Self {
+            id: request.id,
+            method: request.method,
+            first,
+            running: Some(running),
+            keep_alive,
+            _busy: asked.busy_guard,
+        }
     }
 }
 
-impl Chunks for CallStream {
+impl BodyChunks for CallStream {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
         }
         let Some(running) = &mut self.running else { return Poll::Ready(None) };
         match running.poll_event(context) {
-            Poll::Ready(Event::Note(note)) => {
+            Poll::Ready(ReplyEvent::Note(note)) => {
                 self.keep_alive.reset();
                 Poll::Ready(Some(event::message(&note.to_bytes())))
             }
-            Poll::Ready(Event::Done(outcome)) => {
+            Poll::Ready(ReplyEvent::Done(outcome)) => {
                 self.running = None;
                 Poll::Ready(Some(event::message(&response(&self.id, &self.method, &outcome))))
             }
@@ -53,9 +60,9 @@ impl Chunks for CallStream {
 }
 
 /// The response line that carries an outcome in the modern form.
-pub(crate) fn response(id: &Id, method: &Method, outcome: &Outcome) -> Bytes {
+pub(crate) fn response(id: &RequestId, method: &Method, outcome: &Outcome) -> Bytes {
     match outcome_of(method, outcome) {
-        Ok(result) => Response::result(id.clone(), result.raw()).to_bytes(),
+        Ok(result) => RpcResponse::result(id.clone(), result.raw()).to_bytes(),
         Err(error) => error.response(Some(id)),
     }
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// One caller for each way of standing to a task.
-fn callers() -> [(&'static str, Standing); 7] {
-    let worker = Standing {
+fn callers() -> [(&'static str, TaskStanding); 7] {
+    let worker = TaskStanding {
         role: Role::Worker,
         is_holder: false,
         is_assignee: false,
@@ -12,16 +12,22 @@ fn callers() -> [(&'static str, Standing); 7] {
         is_review_required: true,
     };
     [
-        ("owner", Standing { role: Role::Owner, ..worker }),
-        ("manager", Standing { role: Role::Manager, ..worker }),
-        ("holder", Standing { is_holder: true, is_assignee: true, is_last_worker: true, ..worker }),
+        ("owner", TaskStanding { role: Role::Owner, ..worker }),
+        ("manager", TaskStanding { role: Role::Manager, ..worker }),
+        ("holder", TaskStanding { is_holder: true, is_assignee: true, is_last_worker: true, ..worker }),
         (
             "holder without review",
-            Standing { is_holder: true, is_assignee: true, is_last_worker: true, is_review_required: false, ..worker },
+            TaskStanding {
+                is_holder: true,
+                is_assignee: true,
+                is_last_worker: true,
+                is_review_required: false,
+                ..worker
+            },
         ),
-        ("assignee", Standing { is_assignee: true, is_last_worker: true, ..worker }),
+        ("assignee", TaskStanding { is_assignee: true, is_last_worker: true, ..worker }),
         ("worker", worker),
-        ("viewer", Standing { role: Role::Viewer, ..worker }),
+        ("viewer", TaskStanding { role: Role::Viewer, ..worker }),
     ]
 }
 
@@ -62,8 +68,8 @@ fn the_task_machine_is_the_table_of_the_design_for_every_caller() {
 #[test]
 fn only_a_move_to_in_progress_claims_and_every_move_out_of_it_ends_the_claim() {
     for one in MOVES {
-        assert_eq!(one.effect == Effect::Claim, one.to == InProgress, "{one:?}");
-        assert_eq!(matches!(one.effect, Effect::EndClaim(_)), one.from == InProgress, "{one:?}");
+        assert_eq!(one.effect == MoveEffect::Claim, one.to == InProgress, "{one:?}");
+        assert_eq!(matches!(one.effect, MoveEffect::EndClaim(_)), one.from == InProgress, "{one:?}");
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{Reader, Section, policy};
-use crate::config::document::{Entry, Node};
+use super::{SettingsReader, SettingsSection, policy};
+use crate::config::document::{ConfigNode, NodeEntry};
 use crate::config::key::{server, tool};
-use crate::config::parse::{self, Parsed, expected};
+use crate::config::parse::{self, ParseResult, expected};
 use crate::config::settings::{ToolSettings, ValidateSettings};
 
 /// Reads `tools`, and `quiet`, which is the short way to say `quiet: true` of several tools.
 /// What a tool's `validate` leaves out comes from the server's.
 pub(super) fn read(
-    reader: &mut Reader<'_>,
-    section: &Section<'_>,
+    reader: &mut SettingsReader<'_>,
+    section: &SettingsSection<'_>,
     validate: ValidateSettings,
 ) -> BTreeMap<String, ToolSettings> {
     let mut tools = section.get(&server::TOOLS).map(|node| read_map(reader, node, validate)).unwrap_or_default();
@@ -22,7 +22,11 @@ pub(super) fn read(
     tools
 }
 
-fn read_map(reader: &mut Reader<'_>, node: &Node, validate: ValidateSettings) -> BTreeMap<String, ToolSettings> {
+fn read_map(
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    validate: ValidateSettings,
+) -> BTreeMap<String, ToolSettings> {
     let Some(entries) = node.entries() else {
         reader.problem(node, format!("`tools` must be a map by tool name, but this is {}", node.kind()));
         return BTreeMap::new();
@@ -30,14 +34,14 @@ fn read_map(reader: &mut Reader<'_>, node: &Node, validate: ValidateSettings) ->
     entries.iter().map(|entry| (entry.key.clone(), read_tool(reader, entry, validate))).collect()
 }
 
-fn read_tool(reader: &mut Reader<'_>, entry: &Entry, validate: ValidateSettings) -> ToolSettings {
-    let section = Section::open(reader, Some(&entry.node), &tool::TABLE);
+fn read_tool(reader: &mut SettingsReader<'_>, entry: &NodeEntry, validate: ValidateSettings) -> ToolSettings {
+    let section = SettingsSection::open(reader, Some(&entry.node), &tool::TABLE);
     let own = section.get(&tool::VALIDATE);
     ToolSettings {
         validate: own.map(|node| policy::validate(reader, Some(node), validate)),
         timeout: reader.optional(&section, &tool::TIMEOUT, parse::positive_duration),
-        retry: reader.or_default(&section, &tool::RETRY, parse::word),
-        cache: reader.or_default(&section, &tool::CACHE, parse::word),
+        retry: reader.or_default(&section, &tool::RETRY, parse::keyword),
+        cache: reader.or_default(&section, &tool::CACHE, parse::keyword),
         read_only: reader.optional(&section, &tool::READ_ONLY, parse::flag),
         idempotent: reader.optional(&section, &tool::IDEMPOTENT, parse::flag),
         hidden: reader.or_default(&section, &tool::HIDDEN, parse::flag),
@@ -48,7 +52,7 @@ fn read_tool(reader: &mut Reader<'_>, entry: &Entry, validate: ValidateSettings)
 }
 
 /// What the protocol says a tool's name should look like, and the slash that some servers use.
-fn tool_name(text: &str) -> Parsed<String> {
+fn tool_name(text: &str) -> ParseResult<String> {
     let allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-' | '/');
     let is_name = !text.is_empty() && text.len() <= 128 && text.chars().all(allowed);
     if is_name { Ok(text.to_owned()) } else { expected("1 to 128 letters, digits, `.`, `_`, `-` or `/`") }

@@ -1,18 +1,18 @@
 //! A server that is a program: its arguments, variables, directory and sandbox.
 
-use tsugi_process::{Memory, Policy, Rules};
+use tsugi_process::{MemorySize, SandboxPolicy, SandboxRules};
 
-use super::{Reader, Section, without_effect};
-use crate::config::document::Node;
+use super::{SettingsReader, SettingsSection, without_effect};
+use crate::config::document::ConfigNode;
 use crate::config::env;
 use crate::config::key::{sandbox, server};
-use crate::config::parse::{self, Parsed, expected};
-use crate::config::resolve::Trust;
-use crate::config::secret::{self, Text};
+use crate::config::parse::{self, ParseResult, expected};
+use crate::config::resolve::EntryTrust;
+use crate::config::secret::{self, MaskedText};
 use crate::config::settings::CommandTarget;
 
 /// Reads the program and what belongs to it.
-pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<CommandTarget> {
+pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<CommandTarget> {
     without_effect(reader, section, "command", &[&server::HEADERS]);
     reader.optional(section, &server::TRANSPORT, stdio_word);
     let node = section.get(&server::COMMAND)?;
@@ -31,8 +31,8 @@ pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Com
 }
 
 /// Whoever may name a program may run anything, so an entry from the network may not.
-fn refuse_posted(reader: &mut Reader<'_>, node: &Node) {
-    if reader.trust == (Trust::Posted { allow_commands: false }) {
+fn refuse_posted(reader: &mut SettingsReader<'_>, node: &ConfigNode) {
+    if reader.trust == (EntryTrust::Posted { allow_commands: false }) {
         let message = "`command` is not allowed in entries that come over the network";
         let hint = "allow it with `gateway.adminApi.allowCommands`, or write the server into the configuration file";
         let problem = reader.source.problem(node.span, message).with_hint(hint);
@@ -40,7 +40,7 @@ fn refuse_posted(reader: &mut Reader<'_>, node: &Node) {
     }
 }
 
-fn check_program(reader: &mut Reader<'_>, node: &Node, program: &str) {
+fn check_program(reader: &mut SettingsReader<'_>, node: &ConfigNode, program: &str) {
     if program.trim().is_empty() {
         reader.problem(node, "`command` is empty");
     }
@@ -51,7 +51,7 @@ fn check_program(reader: &mut Reader<'_>, node: &Node, program: &str) {
     }
 }
 
-fn stdio_word(text: &str) -> Parsed<()> {
+fn stdio_word(text: &str) -> ParseResult<()> {
     match text {
         "stdio" | "auto" => Ok(()),
         _ => expected("`stdio`, since the server has a `command`"),
@@ -59,13 +59,13 @@ fn stdio_word(text: &str) -> Parsed<()> {
 }
 
 /// Arguments; what follows a flag like `--token` is secret.
-pub(super) fn args(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<Text> {
+pub(super) fn args(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Vec<MaskedText> {
     let Some(node) = section.get(&server::ARGS) else { return Vec::new() };
     let Some(items) = node.items() else {
         reader.problem(node, format!("`args` must be a list, but this is {}", node.kind()));
         return Vec::new();
     };
-    let mut args: Vec<Text> = Vec::new();
+    let mut args: Vec<MaskedText> = Vec::new();
     for item in items {
         let Some(text) = reader.text(item) else { continue };
         let after_flag = args.last().is_some_and(|last| is_secret_flag(&last.expose()));
@@ -80,11 +80,11 @@ fn is_secret_flag(argument: &str) -> bool {
 }
 
 /// In `--token=value` the value is secret.
-fn split_flag(reader: &mut Reader<'_>, text: Text) -> Text {
+fn split_flag(reader: &mut SettingsReader<'_>, text: MaskedText) -> MaskedText {
     match text.expose().split_once('=') {
         Some((flag, value)) if is_secret_flag(flag) => {
-            let mut split = Text::plain(format!("{flag}="));
-            split.append(reader.hide(Text::plain(value)));
+            let mut split = MaskedText::plain(format!("{flag}="));
+            split.append(reader.hide(MaskedText::plain(value)));
             split
         }
         _ => text,
@@ -92,7 +92,7 @@ fn split_flag(reader: &mut Reader<'_>, text: Text) -> Text {
 }
 
 /// The variables of `env`, over those of `envFile`.
-fn variables(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Text)> {
+fn variables(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Vec<(String, MaskedText)> {
     let mut variables = file_variables(reader, section).unwrap_or_default();
     let written = section.get(&server::ENV).map(|node| reader.pairs("env", node)).unwrap_or_default();
     variables.retain(|(name, _)| written.iter().all(|(written, _)| written != name));
@@ -100,7 +100,7 @@ fn variables(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Tex
     variables
 }
 
-fn file_variables(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Vec<(String, Text)>> {
+fn file_variables(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<Vec<(String, MaskedText)>> {
     let node = section.get(&server::ENV_FILE)?;
     let path = reader.path(node)?;
     let content = reader.file(node, &path)?;
@@ -115,45 +115,45 @@ fn file_variables(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Vec<
 
 /// What stands in an environment file is not shown. Masked elsewhere it is only if it sounds secret:
 /// `production` is a value too.
-fn hide_variable(reader: &mut Reader<'_>, name: String, value: String) -> (String, Text) {
+fn hide_variable(reader: &mut SettingsReader<'_>, name: String, value: String) -> (String, MaskedText) {
     let is_secret = secret::is_secret_name(&name) || secret::is_secret_value(&value);
-    let text = Text::plain(value);
+    let text = MaskedText::plain(value);
     let text = if is_secret { reader.hide(text) } else { text.into_secret() };
     (name, text)
 }
 
 /// `off`, `default`, or a map.
-fn sandbox(reader: &mut Reader<'_>, section: &Section<'_>) -> Policy {
+fn sandbox(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> SandboxPolicy {
     match section.get(&server::SANDBOX).filter(|node| node.text().is_none()) {
-        Some(node) => Policy::Rules(rules(reader, node)),
+        Some(node) => SandboxPolicy::Rules(rules(reader, node)),
         None => reader.or_default(section, &server::SANDBOX, policy_word),
     }
 }
 
-fn policy_word(text: &str) -> Parsed<Policy> {
+fn policy_word(text: &str) -> ParseResult<SandboxPolicy> {
     match text {
-        "off" | "false" | "no" => Ok(Policy::Off),
-        "default" | "on" | "true" | "yes" => Ok(Policy::Default),
+        "off" | "false" | "no" => Ok(SandboxPolicy::Off),
+        "default" | "on" | "true" | "yes" => Ok(SandboxPolicy::Default),
         _ => expected("`off`, `default`, or a map"),
     }
 }
 
-fn rules(reader: &mut Reader<'_>, node: &Node) -> Rules {
-    let section = Section::open(reader, Some(node), &sandbox::TABLE);
+fn rules(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> SandboxRules {
+    let section = SettingsSection::open(reader, Some(node), &sandbox::TABLE);
     let directory = reader.expander.directory().to_owned();
     let path = |text: &str| Ok(directory.join(text));
     let read = section.get(&sandbox::READ).map(|node| reader.list(sandbox::READ.name, node, path));
     let write = section.get(&sandbox::WRITE).map(|node| reader.list(sandbox::WRITE.name, node, path));
-    Rules {
+    SandboxRules {
         read,
         write,
-        caches: reader.or_default(&section, &sandbox::CACHES, parse::word),
-        net: reader.or_default(&section, &sandbox::NET, parse::word),
+        caches: reader.or_default(&section, &sandbox::CACHES, parse::keyword),
+        net: reader.or_default(&section, &sandbox::NET, parse::keyword),
         env: reader.list_or_default(&section, &sandbox::ENV, |text| Ok(text.to_owned())),
-        memory: Memory(reader.or_default(&section, &sandbox::MEMORY, parse::size)),
+        memory: MemorySize(reader.or_default(&section, &sandbox::MEMORY, parse::size)),
         cpu: reader.optional(&section, &sandbox::CPU, parse::positive),
         processes: reader.or_default(&section, &sandbox::PROCESSES, parse::count),
-        isolation: reader.or_default(&section, &sandbox::ISOLATION, parse::word),
+        isolation: reader.or_default(&section, &sandbox::ISOLATION, parse::keyword),
         required: reader.or_default(&section, &sandbox::REQUIRED, parse::flag),
     }
 }

@@ -2,19 +2,19 @@
 
 use url::Url;
 
-use super::{Reader, Section, without_effect};
-use crate::config::document::Node;
+use super::{SettingsReader, SettingsSection, without_effect};
+use crate::config::document::ConfigNode;
 use crate::config::key::server;
 use crate::config::parse;
-use crate::config::secret::{self, MASK, Secret, Text};
+use crate::config::secret::{self, MASK, MaskedText, Secret};
 use crate::config::settings::{RemoteTarget, RemoteTransport};
 
 /// Reads the address and what belongs to it.
-pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<RemoteTarget> {
+pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<RemoteTarget> {
     let local = [&server::ARGS, &server::ENV, &server::ENV_FILE, &server::CWD, &server::SANDBOX];
     without_effect(reader, section, "url", &local);
     let node = section.get(&server::URL)?;
-    let transport = reader.or_default(section, &server::TRANSPORT, parse::word);
+    let transport = reader.or_default(section, &server::TRANSPORT, parse::keyword);
     let headers = headers(reader, section);
     let text = reader.text(node)?;
     let Some(url) = Url::parse(&text.expose()).ok().filter(is_reachable) else {
@@ -34,9 +34,9 @@ fn is_reachable(url: &Url) -> bool {
 
 /// The transport must be one that the address can carry; `ws://` says it all by itself.
 fn fit_transport(
-    reader: &mut Reader<'_>,
-    node: &Node,
-    section: &Section<'_>,
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    section: &SettingsSection<'_>,
     url: &Url,
     transport: RemoteTransport,
 ) -> Option<RemoteTransport> {
@@ -53,7 +53,7 @@ fn fit_transport(
     }
 }
 
-fn headers(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Text)> {
+fn headers(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Vec<(String, MaskedText)> {
     let Some(node) = section.get(&server::HEADERS) else { return Vec::new() };
     for entry in node.entries().unwrap_or_default() {
         let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
@@ -72,7 +72,7 @@ fn headers(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Text)
 
 /// The address without its password, without the values of secret parameters, and without what came
 /// from secret variables. What is left out is remembered as secret.
-fn showable(reader: &mut Reader<'_>, text: &Text, url: &Url) -> String {
+fn showable(reader: &mut SettingsReader<'_>, text: &MaskedText, url: &Url) -> String {
     reader.secrets.extend(url.password().map(Secret::new));
     let parameters = url.query_pairs().filter(|(name, value)| is_hidden(name, value));
     reader.secrets.extend(parameters.map(|(_, value)| Secret::new(value)));

@@ -1,0 +1,184 @@
+//! Which era each server speaks, and how, remembered on disk so that the next start need not ask.
+
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+use tsugi_protocol::codec::framing::FramingKind;
+use tsugi_protocol::mcp::Era;
+
+use crate::config::ConnectTarget;
+
+const FILE: &str = "eras.json";
+/// How many servers are remembered; the one that was found out longest ago makes room.
+const MOST: usize = 200;
+
+/// What was found out about a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownEra {
+    pub(crate) era: Era,
+    pub(crate) framing: FramingKind,
+}
+
+impl KnownEra {
+    /// One that speaks in lines, or not over a stream at all.
+    pub(crate) fn of(era: Era) -> Self {
+        Self { era, framing: FramingKind::Line }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "modern" => Some(Self::of(Era::Modern)),
+            "legacy" => Some(Self::of(Era::Legacy)),
+            "modern content-length" => Some(Self { framing: FramingKind::ContentLength, ..Self::of(Era::Modern) }),
+            "legacy content-length" => Some(Self { framing: FramingKind::ContentLength, ..Self::of(Era::Legacy) }),
+            _ => None,
+        }
+    }
+
+    fn text(self) -> String {
+        match self.framing {
+            FramingKind::Line => self.era.as_str().to_owned(),
+            FramingKind::ContentLength => format!("{} content-length", self.era.as_str()),
+        }
+    }
+}
+
+/// The memory. Without a directory it lasts as long as the process.
+#[derive(Debug)]
+pub(crate) struct EraCache {
+    file: Option<PathBuf>,
+    /// Fingerprints and what was found out, in the order they were found out.
+    known: Mutex<Vec<(String, String)>>,
+}
+
+impl EraCache {
+    /// Reads what is there; a file that cannot be read is an empty memory.
+    pub(crate) fn open(state_dir: Option<&PathBuf>) -> Self {
+        let file = state_dir.map(|dir| dir.join(FILE));
+        let text = file.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+        Self { file, known: Mutex::new(serde_json::from_slice(&text).unwrap_or_default()) }
+    }
+
+    /// What is known about this server.
+    pub(crate) fn get(&self, target: &ConnectTarget) -> Option<KnownEra> {
+        let key = fingerprint(target)?;
+        let known = self.known.lock();
+        KnownEra::parse(&known.iter().find(|(known, _)| *known == key)?.1)
+    }
+
+    /// Remembers. What cannot be written is asked again next time.
+    pub(crate) fn set(&self, target: &ConnectTarget, known: KnownEra) {
+        let Some(key) = fingerprint(target) else { return };
+        let fresh = (key, known.text());
+        let text = {
+            let mut known = self.known.lock();
+            if known.contains(&fresh) {
+                return;
+            }
+            known.retain(|(key, _)| *key != fresh.0);
+            known.push(fresh);
+            let too_many = known.len().saturating_sub(MOST);
+            known.drain(..too_many);
+            serde_json::to_vec_pretty(&*known).unwrap_or_default()
+        };
+        self.write(&text);
+    }
+
+    /// Forgets: the memory proved wrong.
+    pub(crate) fn forget(&self, target: &ConnectTarget) {
+        if let Some(key) = fingerprint(target) {
+            self.known.lock().retain(|(known, _)| *known != key);
+        }
+    }
+
+    fn write(&self, text: &[u8]) {
+        let Some(file) = &self.file else { return };
+        let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
+        let written = std::fs::create_dir_all(file.parent().unwrap_or(file))
+            .and_then(|()| std::fs::write(&temporary, text))
+            .and_then(|()| std::fs::rename(&temporary, file));
+        if let Err(error) = written {
+            tracing::debug!(%error, "what was found out about servers could not be written");
+        }
+    }
+}
+
+/// A digest of what makes it the same server for every account, so that no secret is written down.
+fn fingerprint(target: &ConnectTarget) -> Option<String> {
+    place(target).map(|place| hidden(&place))
+}
+
+/// The same with the account: its variables or headers hold the token, and with another one it may offer other things.
+pub(crate) fn fingerprint_of_account(target: &ConnectTarget) -> Option<String> {
+    let account = match target {
+        ConnectTarget::Stdio(command) => format!("{:?}", command.env),
+        ConnectTarget::Http(http)
+        | ConnectTarget::StreamableHttp(http)
+        | ConnectTarget::Sse(http)
+        | ConnectTarget::WebSocket(http) => {
+            // Headers that are marked as secret would all read the same.
+            let headers = http.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            format!("{:?}", headers.collect::<Vec<_>>())
+        }
+        ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => return None,
+    };
+    place(target).map(|place| hidden(&format!("{place}\n{account}")))
+}
+
+/// Which program or address it is.
+fn place(target: &ConnectTarget) -> Option<String> {
+    match target {
+        ConnectTarget::Stdio(command) => Some(format!("{:?}\n{:?}\n{:?}", command.program, command.args, command.cwd)),
+        ConnectTarget::Http(http)
+        | ConnectTarget::StreamableHttp(http)
+        | ConnectTarget::Sse(http)
+        | ConnectTarget::WebSocket(http) => Some(http.url.to_string()),
+        ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => None,
+    }
+}
+
+fn hidden(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tsugi_process::JobCommand;
+
+    #[test]
+    fn what_was_learned_survives_a_restart_and_can_be_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let target = ConnectTarget::stdio(JobCommand::new("server").arg("--secret=hunter2"));
+        let counted = KnownEra { era: Era::Legacy, framing: FramingKind::ContentLength };
+        for known in [KnownEra::of(Era::Modern), counted, KnownEra::of(Era::Legacy)] {
+            EraCache::open(Some(&path)).set(&target, known);
+            assert_eq!(EraCache::open(Some(&path)).get(&target), Some(known));
+        }
+        let memory = EraCache::open(Some(&path));
+        assert_eq!(memory.get(&ConnectTarget::stdio(JobCommand::new("server"))), None);
+        memory.forget(&target);
+        assert_eq!(memory.get(&target), None);
+        assert!(!std::fs::read_to_string(path.join(FILE)).unwrap().contains("hunter2"));
+    }
+
+    #[test]
+    fn only_so_many_servers_are_remembered_and_the_newest_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let target = |number: usize| ConnectTarget::stdio(JobCommand::new("server").arg(number.to_string()));
+        let memory = EraCache::open(Some(&path));
+        (0..=MOST).for_each(|number| memory.set(&target(number), KnownEra::of(Era::Modern)));
+        let memory = EraCache::open(Some(&path));
+        assert_eq!(memory.known.lock().len(), MOST);
+        let (legacy, modern) = (KnownEra::of(Era::Legacy), KnownEra::of(Era::Modern));
+        assert_eq!((memory.get(&target(0)), memory.get(&target(MOST))), (None, Some(modern)));
+        memory.set(&target(1), legacy);
+        memory.set(&target(MOST + 1), modern);
+        assert_eq!((memory.get(&target(1)), memory.get(&target(2))), (Some(legacy), None));
+    }
+}

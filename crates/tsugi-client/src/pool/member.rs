@@ -1,0 +1,116 @@
+//! One instance in a pool: who uses it now, and when it was used last.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tsugi_protocol::answer::{Call, Outcome, Reply, ReplyEvent, ReplySource};
+
+use crate::server::Instance;
+
+type QuestionOwners = moka::sync::Cache<String, u64>;
+
+/// An instance. Its task ends with it, unless it is the first, which belongs to the server.
+pub(super) struct PoolMember {
+    inner: Arc<Instance>,
+    task: Option<AbortHandle>,
+    number: u64,
+    calls: AtomicUsize,
+    used: Mutex<Instant>,
+}
+
+impl PoolMember {
+    pub(super) fn first(inner: Arc<Instance>) -> Arc<Self> {
+        Self::new(inner, None, 0)
+    }
+
+    pub(super) fn further(inner: Arc<Instance>, task: AbortHandle, number: u64) -> Arc<Self> {
+        Self::new(inner, Some(task), number)
+    }
+
+    fn new(inner: Arc<Instance>, task: Option<AbortHandle>, number: u64) -> Arc<Self> {
+        Arc::new(Self { inner, task, number, calls: AtomicUsize::new(0), used: Mutex::new(Instant::now()) })
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Instance> {
+        &self.inner
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(SeqCst)
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.inner.is_live()
+    }
+
+    /// No call, no parked call, nobody who watches a resource of it.
+    pub(super) fn is_unused(&self) -> bool {
+        self.calls() == 0 && !self.inner.is_watched()
+    }
+
+    pub(super) fn last_used(&self) -> Instant {
+        *self.used.lock()
+    }
+
+    pub(super) async fn stop(&self) {
+        self.inner.stop().await;
+    }
+
+    /// Marks it as used until the lease is dropped.
+    pub(super) fn lease(self: &Arc<Self>) -> InstanceLease {
+        self.calls.fetch_add(1, SeqCst);
+        InstanceLease(self.clone())
+    }
+}
+
+impl Drop for PoolMember {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// The right to use an instance.
+pub(super) struct InstanceLease(Arc<PoolMember>);
+
+impl InstanceLease {
+    pub(super) fn answer(self, call: Call, asked: QuestionOwners) -> Reply {
+        let reply = self.0.inner.forward(call);
+        Reply::from_source(LeasedReply { reply, lease: self, asked })
+    }
+}
+
+impl Drop for InstanceLease {
+    fn drop(&mut self) {
+        *self.0.used.lock() = Instant::now();
+        self.0.calls.fetch_sub(1, SeqCst);
+    }
+}
+
+struct LeasedReply {
+    reply: Reply,
+    lease: InstanceLease,
+    asked: QuestionOwners,
+}
+
+impl ReplySource for LeasedReply {
+    fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
+        let event = std::task::ready!(self.reply.poll_event(context));
+        if let ReplyEvent::Done(Outcome::InputRequired(asked)) = &event
+            && let Some(state) = &asked.state
+        {
+            self.asked.insert(state.clone(), self.lease.0.number);
+        }
+        Poll::Ready(event)
+    }
+}

@@ -1,0 +1,336 @@
+//! What the layers know about a server's tools: hints and compiled schemas, made once per catalog and shared.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tsugi_protocol::answer::Call;
+use tsugi_protocol::json::RawJson;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::tool::ToolDescription;
+use tsugi_schema::validate::{CompileError, ValidationLimits, Validator};
+
+use crate::catalog::{Catalog, OmittedEntry};
+use crate::config::{AutoSwitch, ServerConfig, ToolConfig, ValidatePolicy, ValidationMode};
+
+/// Where lines about values that do not fit go: a gateway shows them, commands do not.
+pub(crate) const CHECKING: &str = "tsugi_checking";
+
+/// A schema of more bytes may take long to compile.
+const LIGHT: usize = 8 * 1024;
+
+/// The tools of one server as they are at the moment. Empty until the server has told them.
+pub(crate) struct ToolTable {
+    server: Arc<str>,
+    settings: HashMap<String, ToolConfig>,
+    policy: ValidatePolicy,
+    known: ArcSwap<foldhash::HashMap<String, Arc<KnownTool>>>,
+}
+
+impl ToolTable {
+    /// Of a server that has not told anything yet.
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        Self {
+            server: config.name.as_str().into(),
+            settings: config.tools.clone(),
+            policy: config.validate,
+            known: ArcSwap::default(),
+        }
+    }
+
+    /// Takes over what a catalog says. A tool whose description did not change keeps its compiled schemas.
+    pub(crate) fn fill(&self, catalog: &Catalog) {
+        let old = self.known.load_full();
+        let know = |tool: &ToolDescription| {
+            let same = old.get(tool.name()).filter(|known| known.written == *tool.object().bytes()).cloned();
+            (tool.name().to_owned(), same.unwrap_or_else(|| Arc::new(self.known_tool(tool))))
+        };
+        let left_out = catalog.tools.left_out.iter().map(|tool| (tool.name.clone(), Arc::new(self.left_out(tool))));
+        self.known.store(Arc::new(left_out.chain(catalog.tools.items.iter().map(know)).collect()));
+    }
+
+    /// Tools whose schemas were looked at and cannot be used, or not as a whole, and why.
+    pub(crate) fn unusable(&self) -> Vec<OmittedEntry> {
+        let known = self.known.load();
+        let mut tools: Vec<OmittedEntry> = known.values().flat_map(|tool| tool.troubles()).collect();
+        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        tools
+    }
+
+    /// One that is not offered: nothing is known of it but its name.
+    fn left_out(&self, tool: &OmittedEntry) -> KnownTool {
+        let settings = self.settings.get(&tool.name);
+        KnownTool {
+            server: self.server.clone(),
+            name: tool.name.as_str().into(),
+            written: Bytes::new(),
+            is_read_only: false,
+            repeat: RepeatRule::IfNotSent,
+            settings: settings.cloned().unwrap_or_default(),
+            policy: settings.and_then(|own| own.validate).unwrap_or(self.policy),
+            input: LazySchema::unusable(tool.reason.clone()),
+            output: LazySchema::of(None),
+            complained: Mutex::default(),
+        }
+    }
+
+    /// The tool with this name, when the server has told of it.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<KnownTool>> {
+        self.known.load().get(name).cloned()
+    }
+
+    /// Looks at the tool that a call is about; `None` when it is about none, or one that the server has not told of.
+    /// Nothing is counted up and down for it: every call of every caller looks.
+    pub(crate) fn of<T>(&self, call: &Call, look: impl FnOnce(&Arc<KnownTool>) -> T) -> Option<T> {
+        if call.method != Method::ToolsCall {
+            return None;
+        }
+        self.known.load().get(&*call.subject()?).map(look)
+    }
+
+    fn known_tool(&self, tool: &ToolDescription) -> KnownTool {
+        let settings = self.settings.get(tool.name());
+        let is_read_only = settings.and_then(|own| own.read_only).unwrap_or_else(|| tool.is_read_only());
+        let is_idempotent = settings.and_then(|own| own.idempotent).unwrap_or_else(|| tool.is_idempotent());
+        KnownTool {
+            server: self.server.clone(),
+            name: tool.name().into(),
+            written: tool.object().bytes().clone(),
+            is_read_only,
+            repeat: match settings.map_or(AutoSwitch::Auto, |own| own.retry) {
+                AutoSwitch::On => RepeatRule::Always,
+                AutoSwitch::Off => RepeatRule::Never,
+                AutoSwitch::Auto if is_read_only || is_idempotent => RepeatRule::Always,
+                AutoSwitch::Auto => RepeatRule::IfNotSent,
+            },
+            settings: settings.cloned().unwrap_or_default(),
+            policy: settings.and_then(|own| own.validate).unwrap_or(self.policy),
+            input: LazySchema::of(tool.input_schema()),
+            output: LazySchema::of(tool.output_schema()),
+            complained: Mutex::default(),
+        }
+    }
+}
+
+/// When a tool may be called a second time for one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RepeatRule {
+    /// Never.
+    Never,
+    /// Only when the first call did not reach the server.
+    IfNotSent,
+    /// Doing it twice is as doing it once.
+    Always,
+}
+
+/// One tool.
+#[derive(Debug)]
+pub(crate) struct KnownTool {
+    server: Arc<str>,
+    name: Box<str>,
+    written: Bytes,
+    /// Whether calling it changes nothing, by its hint or by configuration.
+    pub(crate) is_read_only: bool,
+    /// When it may be called again.
+    pub(crate) repeat: RepeatRule,
+    /// What was configured for it.
+    pub(crate) settings: ToolConfig,
+    /// How it is checked.
+    pub(crate) policy: ValidatePolicy,
+    input: LazySchema,
+    output: LazySchema,
+    /// When a value that does not fit was last told of.
+    complained: Mutex<Option<Instant>>,
+}
+
+/// A value that does not fit is told of at most once in this time for each tool, so that a busy server does not flood
+/// the log.
+const COMPLAINTS: Duration = Duration::from_secs(60);
+
+impl KnownTool {
+    /// Whether a value that does not fit is to be told of.
+    pub(crate) fn may_complain(&self, now: Instant) -> bool {
+        let mut complained = self.complained.lock();
+        let is_due = complained.is_none_or(|last| now.duration_since(last) >= COMPLAINTS);
+        if is_due {
+            *complained = Some(now);
+        }
+        is_due
+    }
+
+    /// The name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the schemas that are needed are compiled.
+    pub(crate) fn is_prepared(&self) -> bool {
+        let is_ready = |schema: &LazySchema, strictness| strictness == ValidationMode::Off || schema.is_ready();
+        is_ready(&self.input, self.policy.arguments) && is_ready(&self.output, self.policy.results)
+    }
+
+    /// Whether compiling the schemas holds up nobody. Most are like that, and a call of such a tool begins when it is
+    /// made, not when somebody looks at its reply.
+    pub(crate) fn is_light(&self) -> bool {
+        self.input.is_light() && self.output.is_light()
+    }
+
+    /// Compiles the schemas that are needed. This may take some tens of milliseconds.
+    pub(crate) fn prepare(&self) {
+        if self.policy.arguments != ValidationMode::Off {
+            self.input();
+        }
+        if self.policy.results != ValidationMode::Off {
+            self.output();
+        }
+    }
+
+    /// Why the tool may not be called where its checking is enforced: a schema that is hostile cannot be checked. One
+    /// that is only careless costs the checking and not the tool, since other clients do not look at it either.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refuse = |schema: &LazySchema, strictness, which| {
+            let unusable = schema.compiled.get()?.as_ref().err()?;
+            (strictness == ValidationMode::Enforce && unusable.is_hostile)
+                .then(|| format!("its {which}: {}", unusable.reason))
+        };
+        refuse(&self.input, self.policy.arguments, "inputSchema")
+            .or_else(|| refuse(&self.output, self.policy.results, "outputSchema"))
+    }
+
+    fn troubles(&self) -> impl Iterator<Item = OmittedEntry> {
+        let of = |schema: &LazySchema, which: &str| match schema.compiled.get() {
+            Some(Err(unusable)) => Some(format!("its {which} cannot be used: {}", unusable.reason)),
+            Some(Ok(validator)) => {
+                let (pointer, reason) = validator.skipped().first()?;
+                Some(format!("its {which} is not checked as a whole: {pointer}: {reason}"))
+            }
+            None => None,
+        };
+        let reasons = [of(&self.input, "inputSchema"), of(&self.output, "outputSchema")];
+        reasons.into_iter().flatten().map(|reason| OmittedEntry { name: self.name.to_string(), reason })
+    }
+
+    /// Checks arguments; compiled with the first use. `None` when there is no schema or it cannot be used.
+    pub(crate) fn input(&self) -> Option<&Validator> {
+        self.input.compiled(self, "inputSchema")
+    }
+
+    /// Checks structured results.
+    pub(crate) fn output(&self) -> Option<&Validator> {
+        self.output.compiled(self, "outputSchema")
+    }
+}
+
+/// A schema that is compiled when it is first needed, so that a server with a thousand tools starts at once.
+#[derive(Debug)]
+struct LazySchema {
+    raw: Option<RawJson>,
+    compiled: OnceLock<Result<Validator, SchemaProblem>>,
+}
+
+/// Why a schema cannot be used.
+#[derive(Debug)]
+struct SchemaProblem {
+    reason: String,
+    /// It costs too much, leaves the document or never ends: no server needs that.
+    is_hostile: bool,
+}
+
+impl LazySchema {
+    fn of(raw: Option<RawJson>) -> Self {
+        Self { raw, compiled: OnceLock::new() }
+    }
+
+    /// Of a tool that could not be read at all.
+    fn unusable(reason: String) -> Self {
+        Self { raw: None, compiled: OnceLock::from(Err(SchemaProblem { reason, is_hostile: true })) }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.raw.is_none() || self.compiled.get().is_some()
+    }
+
+    /// Whether compiling it takes no time to speak of: it is small and has no pattern, which is what takes long.
+    fn is_light(&self) -> bool {
+        let is_light = |raw: &RawJson| raw.bytes().len() <= LIGHT && !raw.as_str().contains("attern");
+        self.compiled.get().is_some() || self.raw.as_ref().is_none_or(is_light)
+    }
+
+    /// A schema that cannot be compiled costs this tool and nothing else.
+    fn compiled(&self, tool: &KnownTool, which: &str) -> Option<&Validator> {
+        let raw = self.raw.as_ref()?;
+        let compile = || {
+            compile(raw).inspect_err(|SchemaProblem { reason, .. }| {
+                let (server, tool) = (&tool.server, &tool.name);
+                tracing::warn!(target: CHECKING, %server, tool = %tool, which, reason, "a schema cannot be used");
+            })
+        };
+        self.compiled.get_or_init(compile).as_ref().ok()
+    }
+}
+
+fn compile(raw: &RawJson) -> Result<Validator, SchemaProblem> {
+    let limits = ValidationLimits::default();
+    if raw.bytes().len() > limits.schema_bytes {
+        let reason = format!("it is larger than {} bytes", limits.schema_bytes);
+        return Err(SchemaProblem { reason, is_hostile: true });
+    }
+    let careless = |reason: String| SchemaProblem { reason, is_hostile: false };
+    let schema: serde_json::Value = raw.to().map_err(|error| careless(error.to_string()))?;
+    Validator::compile(&schema, limits).map_err(|error| SchemaProblem {
+        is_hostile: matches!(
+            error,
+            CompileError::TooCostly { .. }
+                | CompileError::ReferenceLeaves { .. }
+                | CompileError::EndlessReference { .. }
+        ),
+        reason: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::config::ConnectTarget;
+    use serde_json::{Value, json};
+    use tsugi_protocol::serve;
+
+    /// A catalog with these tools.
+    pub(crate) fn catalog(tools: Value) -> Catalog {
+        let identity = serve::InProcessServer::builder("test", "1").build().identity();
+        let mut catalog = Catalog::empty(Arc::new(identity));
+        let tools: Vec<RawJson> = tools.as_array().unwrap().iter().map(|tool| RawJson::from(tool.clone())).collect();
+        catalog.tools.items = tools.iter().filter_map(ToolDescription::from_raw).collect();
+        catalog
+    }
+
+    fn known(settings: ToolConfig, hints: Value) -> Arc<KnownTool> {
+        let server = serve::InProcessServer::builder("test", "1").build();
+        let mut config = ServerConfig::new("s", ConnectTarget::InProcess(server));
+        config.tools.insert("t".into(), settings);
+        let tools = ToolTable::new(&config);
+        tools.fill(&catalog(json!([{"name": "t", "annotations": hints}])));
+        tools.get("t").unwrap()
+    }
+
+    #[test]
+    fn configuration_overrules_what_a_server_claims_of_its_tools() {
+        let claimed = known(ToolConfig::default(), json!({"readOnlyHint": true}));
+        assert!(claimed.is_read_only && claimed.repeat == RepeatRule::Always);
+        let denied = ToolConfig { read_only: Some(false), idempotent: Some(false), ..ToolConfig::default() };
+        let denied = known(denied, json!({"readOnlyHint": true, "idempotentHint": true}));
+        assert!(!denied.is_read_only && denied.repeat == RepeatRule::IfNotSent);
+        let vouched = known(ToolConfig { read_only: Some(true), ..ToolConfig::default() }, json!({}));
+        assert!(vouched.is_read_only && vouched.repeat == RepeatRule::Always);
+    }
+
+    #[test]
+    fn a_tool_is_complained_of_once_a_minute() {
+        let (tool, now) = (known(ToolConfig::default(), json!({})), Instant::now());
+        assert!(tool.may_complain(now) && !tool.may_complain(now + COMPLAINTS / 2));
+        assert!(tool.may_complain(now + COMPLAINTS));
+    }
+}

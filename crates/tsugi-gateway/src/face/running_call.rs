@@ -1,0 +1,144 @@
+//! A call in progress as faces see it: a panic below becomes that call's error, and unwanted notes are left out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+
+use tsugi_protocol::answer::{Answer, Call, CallNote, Fault, FaultCode, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::era::notification;
+use tsugi_protocol::json::JsonObject;
+use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::log::LogLevel;
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::rpc::{RequestId, RpcResponse};
+
+use super::mcp::modern;
+use crate::body::ResponseBody;
+
+/// A reply on its way. Dropping it cancels the call.
+pub(crate) struct RunningCall {
+    reply: Reply,
+    wanted: NotificationFilter,
+}
+
+impl RunningCall {
+    /// Starts a call.
+    pub(crate) fn start(answer: &dyn Answer, call: Call) -> Self {
+        let wanted = NotificationFilter::of(&call.meta);
+        let reply = catch_unwind(AssertUnwindSafe(|| answer.answer(call)));
+        Self { reply: reply.unwrap_or_else(|_| Reply::ready(panicked())), wanted }
+    }
+
+    /// The next wanted note, or the outcome.
+    pub(crate) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<ReplyEvent> {
+        loop {
+            let reply = &mut self.reply;
+            let polled = catch_unwind(AssertUnwindSafe(|| reply.poll_event(context)));
+            match polled.unwrap_or_else(|_| Poll::Ready(ReplyEvent::Done(panicked()))) {
+                Poll::Ready(ReplyEvent::Note(note)) if !self.wanted.wants(&note) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The next wanted note, or the outcome.
+    pub(crate) async fn next(&mut self) -> ReplyEvent {
+        std::future::poll_fn(|context| self.poll_event(context)).await
+    }
+
+    /// The outcome; notes are dropped.
+    pub(crate) async fn outcome(mut self) -> Outcome {
+        loop {
+            if let ReplyEvent::Done(outcome) = self.next().await {
+                return outcome;
+            }
+        }
+    }
+}
+
+fn panicked() -> Outcome {
+    tracing::error!("the handler of a call panicked");
+    Outcome::fault(Fault::new(FaultCode::InternalError, "a defect of tsugi: the handler of this call panicked"))
+}
+
+/// Which notes the caller asked for.
+#[derive(Debug, Clone, Copy)]
+struct NotificationFilter {
+    progress: bool,
+    level: Option<LogLevel>,
+}
+
+impl NotificationFilter {
+    fn of(meta: &RequestMeta) -> Self {
+        Self { progress: meta.progress_token.is_some(), level: meta.log_level }
+    }
+
+    fn wants(self, note: &CallNote) -> bool {
+        match note.method {
+            Method::Progress => self.progress,
+            Method::LogMessage => notification::is_log_wanted(note, self.level),
+            _ => true,
+        }
+    }
+}
+
+/// What a call in progress has to say to its client.
+pub(crate) enum TurnOutput {
+    /// A notification or a question; more follows.
+    Message(Bytes),
+    /// The response; nothing follows.
+    Response(RpcResponseBody),
+    /// Nothing: the client cancelled the request and expects no response.
+    Silence,
+}
+
+/// A response on its way out: a result stays as it is until the wire is known, since HTTP sends it without a copy.
+pub(crate) enum RpcResponseBody {
+    /// Written on one line.
+    Whole(Bytes),
+    /// A result, and which request it answers.
+    Result(RequestId, JsonObject),
+}
+
+impl RpcResponseBody {
+    /// The response on one line, as streams need it.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self {
+            RpcResponseBody::Whole(response) => response,
+            RpcResponseBody::Result(id, result) => RpcResponse::result(id, result.raw()).to_bytes(),
+        }
+    }
+
+    /// The response as all that an HTTP exchange has to say.
+    pub(crate) fn into_body(self) -> ResponseBody {
+        match self {
+            RpcResponseBody::Whole(response) => ResponseBody::one(response),
+            RpcResponseBody::Result(id, result) => modern::around(&id, &result),
+        }
+    }
+}
+
+/// The switch that ends one turn from outside.
+#[derive(Default)]
+pub(crate) struct CancelSwitch {
+    is_set: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl CancelSwitch {
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+}

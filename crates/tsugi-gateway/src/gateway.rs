@@ -1,0 +1,305 @@
+//! One gateway: what all its requests share, how it starts and how it stops.
+
+mod dispatch;
+mod pipeline;
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+use tsugi_client::Manager;
+use tsugi_client::coarse_timer::CoarseTimer;
+use tsugi_protocol::answer::{Answer, Fault, FaultCode};
+
+use crate::backend::{Backend, Endpoint};
+use crate::body::admission::BodyAdmission;
+use crate::config::GatewayConfig;
+use crate::drain::DrainState;
+use crate::face;
+use crate::face::mcp::client_session::ClientSessionTable;
+use crate::guard::AccessGuard;
+use crate::guard::principal::Principal;
+use crate::guard::rate_limit::RateLimited;
+use crate::guard::refusal::HttpRefusal;
+use crate::hub::{Hub, HubConfig};
+use crate::listen::{self, ConnectionAcceptor};
+use crate::telemetry::GatewayMetrics;
+
+/// How often unused sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Others could reach it, and nobody would be asked who they are.
+    #[error("refusing to listen on {0} without authentication: add a key, or say --insecure")]
+    Exposed(SocketAddr),
+    /// An address cannot be used.
+    #[error("cannot listen on {address}: {error}")]
+    Bind {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// A socket that listens already cannot be used.
+    #[error("cannot use the socket that was handed over: {0}")]
+    Inherited(#[source] std::io::Error),
+    /// There is no address.
+    #[error("no address to listen on: name one in `listen`, such as 127.0.0.1:7600")]
+    NoAddress,
+}
+
+/// The end of a stream that would stay open otherwise.
+pub(crate) type StreamEnd = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What all requests share.
+pub struct Gateway {
+    config: GatewayConfig,
+    guard: Arc<AccessGuard>,
+    backend: Arc<dyn Backend>,
+    /// All servers together, made once.
+    all: Endpoint,
+    drain: DrainState,
+    sessions: ClientSessionTable,
+    sse_streams: face::sse::SseStreamTable,
+    /// Room for streams that stay open, of whatever face.
+    streams: Arc<Semaphore>,
+    /// Room for bodies that arrive.
+    arriving: BodyAdmission,
+    tasks: TaskTracker,
+    /// The clock of everything that may take seconds.
+    alarm: CoarseTimer,
+    metrics: Arc<GatewayMetrics>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// A running gateway. Dropping it leaves the gateway running; [`GatewayHandle::drain`] stops it.
+#[must_use = "without its handle a gateway cannot be stopped"]
+pub struct GatewayHandle {
+    gateway: Arc<Gateway>,
+}
+
+impl Gateway {
+    /// Binds the addresses and serves the servers of `manager` on them, shown as `shown` says. Returns as soon as it
+    /// listens. The hub is for whoever wants to show the servers in another way later, the handle's
+    /// [`guard`](GatewayHandle::guard) for whoever wants to let in others.
+    pub async fn serve_manager(
+        config: GatewayConfig,
+        manager: Manager,
+        shown: HubConfig,
+    ) -> Result<(GatewayHandle, Hub), StartError> {
+        let hub = Hub::new(manager, shown, Arc::new(AccessGuard::new(&config)));
+        Ok((Self::serve(config, Arc::new(hub.clone())).await?, hub))
+    }
+
+    /// Binds the addresses and serves `backend` on them, behind its own guard if it has one. Returns as soon as it
+    /// listens.
+    pub async fn serve(config: GatewayConfig, backend: Arc<dyn Backend>) -> Result<GatewayHandle, StartError> {
+        refuse_exposure(&config)?;
+        let guard = backend.guard().unwrap_or_else(|| Arc::new(AccessGuard::new(&config)));
+        let listeners = listen::bind(&config).await?;
+        let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        if addresses.is_empty() {
+            return Err(StartError::NoAddress);
+        }
+        let sessions = ClientSessionTable::new(&config.limits);
+        let metrics = backend.metrics();
+        let gateway = Arc::new(Self {
+            all: allowed(backend.all(), &guard, &metrics),
+            guard,
+            backend,
+            drain: DrainState::new(config.inherited.is_some()),
+            sessions,
+            sse_streams: face::sse::SseStreamTable::default(),
+            streams: Arc::new(Semaphore::new(config.limits.streams.min(Semaphore::MAX_PERMITS))),
+            arriving: BodyAdmission::new(config.limits.bodies),
+            tasks: TaskTracker::new(),
+            alarm: CoarseTimer::default(),
+            metrics,
+            addresses,
+            config,
+        });
+        let listening = Arc::new(ConnectionAcceptor::new(gateway.clone()));
+        for listener in listeners {
+            gateway.tasks.spawn(listening.clone().accept(listener));
+        }
+        gateway.tasks.spawn(gateway.clone().sweep());
+        Ok(GatewayHandle { gateway })
+    }
+
+    pub(crate) fn config(&self) -> &GatewayConfig {
+        &self.config
+    }
+
+    pub(crate) fn guard(&self) -> &AccessGuard {
+        &self.guard
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    pub(crate) fn metrics(&self) -> &GatewayMetrics {
+        &self.metrics
+    }
+
+    /// Where it listens, in the order of the configuration.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    pub(crate) fn drain(&self) -> &DrainState {
+        &self.drain
+    }
+
+    pub(crate) fn arriving(&self) -> &BodyAdmission {
+        &self.arriving
+    }
+
+    pub(crate) fn sessions(&self) -> &ClientSessionTable {
+        &self.sessions
+    }
+
+    pub(crate) fn sse_streams(&self) -> &face::sse::SseStreamTable {
+        &self.sse_streams
+    }
+
+    /// Room for one more stream, held as long as it is open.
+    pub(crate) fn take_stream(&self) -> Result<OwnedSemaphorePermit, HttpRefusal> {
+        let message = "there are too many streams";
+        let refusal = || HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message);
+        self.streams.clone().try_acquire_owned().map_err(|_| refusal().retry_after(Duration::from_secs(1)))
+    }
+
+    /// Ends with `end`, or before it when this caller would not be let in any more.
+    pub(crate) fn until_dismissed(
+        &self,
+        end: impl Future<Output = ()> + Send + 'static,
+        principal: &Principal,
+    ) -> StreamEnd {
+        let dismissal = self.guard.dismissal(principal);
+        Box::pin(async move {
+            tokio::select! {
+                () = end => {}
+                () = dismissal => {}
+            }
+        })
+    }
+
+    /// The same answer, asked no more than each caller's key allows.
+    pub(crate) fn allowed(&self, answer: Arc<dyn Answer>) -> Arc<dyn Answer> {
+        Arc::new(RateLimited { guard: self.guard.clone(), metrics: self.metrics.clone(), answer })
+    }
+
+    /// Counts a call that is no call of MCP, such as a list over REST.
+    pub(crate) fn begin(&self, principal: &Principal) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+        self.guard.begin(principal.caller().principal(), &tsugi_protocol::mcp::Method::ToolsList)
+    }
+
+    pub(crate) fn alarm(&self) -> &CoarseTimer {
+        &self.alarm
+    }
+
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Does work that goes on although its client leaves. Stopping waits for it as for any other; `None` when that
+    /// took too long.
+    pub(crate) fn run_detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<Option<T>> {
+        let (busy, closing) = (self.drain.join(), self.drain.closing().clone());
+        self.tasks.spawn(async move {
+            let done = closing.run_until_cancelled_owned(work).await;
+            drop(busy);
+            done
+        })
+    }
+
+    /// Forgets what nobody uses any more, until we close.
+    async fn sweep(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(SWEEP);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => self.sessions.sweep(),
+                () = self.drain.closing().cancelled() => return,
+            }
+        }
+    }
+}
+
+impl GatewayHandle {
+    /// The door: whose keys are known can be changed there.
+    pub fn guard(&self) -> &Arc<AccessGuard> {
+        &self.gateway.guard
+    }
+
+    /// Where it listens, in the order of the configuration: at least one address.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.gateway.addresses
+    }
+
+    /// The first address, as the beginning of a URL: `http://127.0.0.1:7600`. Where we listen on every address it is
+    /// this machine's own, since nobody can go to all of them.
+    pub fn url(&self) -> String {
+        format!("http://{}", reachable(self.gateway.addresses[0]))
+    }
+
+    /// Stops: refuses new calls with a clear error, lets running ones finish for up to `grace`, closes.
+    /// Gives how many calls were cut off.
+    pub async fn drain(&self, grace: Duration) -> usize {
+        let left = self.gateway.drain.run(grace).await;
+        self.gateway.tasks.close();
+        self.gateway.tasks.wait().await;
+        left
+    }
+}
+
+fn allowed(endpoint: Endpoint, guard: &Arc<AccessGuard>, metrics: &Arc<GatewayMetrics>) -> Endpoint {
+    let answer = RateLimited { guard: guard.clone(), metrics: metrics.clone(), answer: endpoint.answer };
+    Endpoint { answer: Arc::new(answer), ..endpoint }
+}
+
+fn refuse_exposure(config: &GatewayConfig) -> Result<(), StartError> {
+    if !config.keys.is_empty() || !config.needs_keys() {
+        return Ok(());
+    }
+    match config.listen.iter().find(|address| !address.ip().is_loopback()) {
+        Some(address) => Err(StartError::Exposed(*address)),
+        None => Ok(()),
+    }
+}
+
+/// The error of a call whose handler broke.
+pub(crate) fn panicked(route: &str) -> HttpRefusal {
+    tracing::error!(route, "a request handler panicked");
+    let message = "a defect of tsugi: the handler of this request panicked";
+    HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, FaultCode::InternalError, message)
+}
+
+/// The error of a call that comes too late.
+pub(crate) fn draining() -> HttpRefusal {
+    HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Draining, "the gateway is shutting down")
+        .retry_after(Duration::from_secs(1))
+}
+
+/// An address that a program on this machine can go to.
+fn reachable(listening: SocketAddr) -> SocketAddr {
+    let ip = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listening.port())
+}

@@ -1,0 +1,151 @@
+//! Which face or page answers which route, once its caller was let in.
+
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+use tsugi_protocol::answer::FaultCode;
+
+use super::{Gateway, allowed};
+use crate::admin;
+use crate::backend::{Endpoint, ServerControl};
+use crate::body::ResponseBody;
+use crate::dashboard;
+use crate::face;
+use crate::guard::principal::Principal;
+use crate::guard::refusal::HttpRefusal;
+use crate::route::{PathSegments, Route, RouteEntry};
+
+impl Gateway {
+    /// Answers a request at any address but that of MCP's POST.
+    pub(super) async fn answer(
+        &self,
+        asked: face::FaceRequest<'_>,
+        entry: &'static RouteEntry,
+        segments: PathSegments<'_>,
+        body: Incoming,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        Ok(match entry.route {
+            Route::McpGet | Route::McpDelete => {
+                let (_, place) = self.endpoint(segments.first())?;
+                face::mcp::other_verb(entry.route, asked, place.as_deref())?
+            }
+            Route::Sse => face::sse::open(&asked, self.all.clone())?,
+            Route::SseMessages => face::sse::post(&asked, asked.json_body(body).await?)?,
+            Route::Rpc => {
+                let bytes = asked.json_body(body).await?;
+                face::rpc::post(asked, self.all.clone(), bytes).await
+            }
+            Route::WebSocket => face::ws::open(asked, self.all.clone())?,
+            Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
+            Route::Readyz => self.readyz(&asked.principal),
+            Route::Metrics => self.numbers(&asked)?,
+            Route::Tools | Route::Call | Route::Batch | Route::Operation | Route::OperationAnswer | Route::OpenApi => {
+                self.rest(&asked, entry.route, segments, body).await?
+            }
+            Route::Page(file) => dashboard::page::serve(file, &asked.parts.headers),
+            Route::Session => dashboard::sign_in::show(&asked),
+            Route::SignIn => dashboard::sign_in::sign_in(&asked, &asked.json_body(body).await?)?,
+            Route::SignOut => dashboard::sign_in::sign_out(&asked),
+            Route::BoardOrder => {
+                let name = segments.first().unwrap_or_default();
+                dashboard::board::order(&asked, name, &asked.json_body(body).await?).await?
+            }
+            Route::PlainBoard => dashboard::board::html_board::show(&asked).await?,
+            Route::PlainSignIn => dashboard::board::html_board::sign_in(&asked, &asked.form_body(body).await?)?,
+            Route::Dashboard(view) => dashboard::show(&asked, view, segments.first().unwrap_or_default()).await?,
+            route => self.control(&asked, route, segments, body).await?,
+        })
+    }
+
+    async fn rest(
+        &self,
+        asked: &face::FaceRequest<'_>,
+        route: Route,
+        segments: PathSegments<'_>,
+        body: Incoming,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        let Some(directory) = self.backend.directory() else { return Err(no_servers()) };
+        Ok(match route {
+            Route::Tools => face::rest::tools(asked, directory).await,
+            Route::OpenApi => face::rest::openapi(asked, directory).await,
+            Route::Call => face::rest::call(asked, directory, asked.json_body(body).await?).await,
+            Route::Batch => face::rest::batch(asked, directory, asked.json_body(body).await?).await,
+            _ => {
+                let tool = (segments.first().unwrap_or_default(), segments.second().unwrap_or_default());
+                let bytes = asked.json_body(body).await?;
+                match route {
+                    Route::OperationAnswer => face::rest::operation_answer(asked, directory, tool, bytes).await,
+                    _ => face::rest::operation(asked, directory, tool, bytes).await,
+                }
+            }
+        })
+    }
+
+    async fn control(
+        &self,
+        asked: &face::FaceRequest<'_>,
+        route: Route,
+        segments: PathSegments<'_>,
+        body: Incoming,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        admin::expect_admin(asked)?;
+        let Some(control) = self.backend.control() else { return Err(no_servers()) };
+        if !asked.parts.method.is_safe() {
+            self.guard.expect_own_page(asked.parts)?;
+            expect_changeable(control)?;
+        }
+        let name = segments.first().unwrap_or_default();
+        Ok(match route {
+            Route::AddServer => admin::add(control, &asked.json_body(body).await?).await,
+            Route::RemoveServer => admin::remove(control, name).await,
+            Route::Order(order) => admin::order(control, name, order).await,
+            Route::Log => admin::log(asked, control, name),
+            _ => admin::servers(control),
+        })
+    }
+
+    fn servers(&self) -> Vec<serde_json::Value> {
+        self.backend.control().map(ServerControl::servers).unwrap_or_default()
+    }
+
+    /// How the servers stand that this caller may use something of. Whoever has not said who they are hears of none.
+    fn readyz(&self, principal: &Principal) -> Response<ResponseBody> {
+        if principal.is_guest() {
+            return face::http::json(StatusCode::OK, ResponseBody::one(r#"{"status":"ready"}"#.into()));
+        }
+        let mut servers = self.servers();
+        if let Some(permit) = self.guard.permit(principal.caller().principal()) {
+            servers.retain(|server| permit.allows_some_of(server["name"].as_str().unwrap_or_default()));
+        }
+        let states = servers.iter().map(|server| (server["name"].as_str().unwrap_or_default(), &server["state"]));
+        let states: serde_json::Map<String, serde_json::Value> =
+            states.map(|(name, state)| (name.to_owned(), state.clone())).collect();
+        let body = serde_json::json!({"status": "ready", "servers": states}).to_string();
+        face::http::json(StatusCode::OK, ResponseBody::one(body.into()))
+    }
+
+    fn numbers(&self, asked: &face::FaceRequest<'_>) -> Result<Response<ResponseBody>, HttpRefusal> {
+        admin::expect_admin(asked)?;
+        Ok(face::http::text(StatusCode::OK, self.metrics.text(self.sessions.len(), &self.servers())))
+    }
+
+    /// Everything together, or one server and its name.
+    pub(super) fn endpoint(&self, server: Option<&str>) -> Result<(Endpoint, Option<String>), HttpRefusal> {
+        let Some(server) = server else { return Ok((self.all.clone(), None)) };
+        let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
+        match self.backend.server(&name) {
+            Some(endpoint) => Ok((allowed(endpoint, &self.guard, &self.metrics), Some(name.into_owned()))),
+            None => Err(HttpRefusal::no_server(&name)),
+        }
+    }
+}
+
+fn no_servers() -> HttpRefusal {
+    HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "this gateway has no servers to show")
+}
+
+fn expect_changeable(control: &dyn ServerControl) -> Result<(), HttpRefusal> {
+    match control.allows_changes() {
+        true => Ok(()),
+        false => Err(HttpRefusal::forbidden("servers cannot be changed over HTTP: `gateway.adminApi.enabled` is off")),
+    }
+}

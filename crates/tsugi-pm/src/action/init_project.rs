@@ -1,0 +1,59 @@
+//! Making a project together with its first agents: all of it, or nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::action_context::ActionContext;
+use super::admin::{RegisterAgent, SetMembership};
+use super::project::{CreateProject, ProjectAnswer};
+use super::{Action, ActionEffect};
+use crate::domain::agent::AgentType;
+use crate::domain::fault::PmFault;
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::member::Role;
+
+/// Makes a project and gives agents their places in it; an agent that is unknown is registered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InitProject {
+    /// The project.
+    pub project: CreateProject,
+    /// Who belongs to it from the beginning.
+    pub members: Vec<FirstMember>,
+    /// Whether a program may own it.
+    pub allow_ai_owner: bool,
+}
+
+/// An agent and what it becomes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirstMember {
+    /// Who.
+    pub agent_id: AgentId,
+    /// As what.
+    pub role: Role,
+}
+
+impl Action for InitProject {
+    const NAME: &'static str = "found_project";
+    const EFFECT: ActionEffect = ActionEffect::Write;
+    type ErasedOutput = ProjectAnswer;
+
+    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
+        let made = self.project.run(desk)?;
+        self.members.iter().try_for_each(|member| self.seat(desk, &made.project.id, member))?;
+        Ok(made)
+    }
+}
+
+impl InitProject {
+    fn seat(&self, desk: &mut ActionContext<'_, '_>, project: &ProjectId, member: &FirstMember) -> Result<(), PmFault> {
+        let FirstMember { agent_id, role } = member.clone();
+        if desk.tx.agent_find(&agent_id)?.is_none() {
+            let is_person = role == Role::Owner && !self.allow_ai_owner;
+            let kind = if is_person { AgentType::Human } else { AgentType::Ai };
+            RegisterAgent { kind, ..RegisterAgent::ai(agent_id.clone()) }.run(desk)?;
+        }
+        let (project_id, allow_ai_owner) = (project.clone(), self.allow_ai_owner);
+        SetMembership { project_id, agent_id, role: Some(role), allow_ai_owner }.run(desk).map(drop)
+    }
+}

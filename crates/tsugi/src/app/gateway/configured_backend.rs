@@ -1,0 +1,196 @@
+//! The hub as the configuration offers it: with or without control over HTTP, and with servers that are posted to it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use parking_lot::RwLock;
+use serde_json::Value;
+use tsugi_gateway::Hub;
+use tsugi_gateway::backend::{
+    Backend, BoardViewer, Endpoint, PersistResult, ServerCommand, ServerControl, ToolDirectory,
+};
+use tsugi_gateway::dashboard::observe::ServerObserver;
+use tsugi_gateway::guard::AccessGuard;
+use tsugi_gateway::telemetry::GatewayMetrics;
+use tsugi_process::SecretMask;
+use tsugi_protocol::answer::{Caller, Fault, FaultCode};
+
+use crate::app::gateway::persist::{self, ServerPersistence};
+use crate::app::{gateway, server};
+use crate::builtin::pm::PmBoards;
+use crate::config::document::{ConfigDocument, DocumentFormat};
+use crate::config::problem::ConfigProblems;
+use crate::config::resolve::resolve_posted;
+use crate::config::secret::{MaskedText, Secret};
+use crate::config::settings::{AdminSettings, CheckedSettings, OptionSettings, ServerSettings, ServerTarget};
+
+/// The hub, as far as it is offered.
+pub(crate) struct ConfiguredBackend {
+    pub(crate) hub: Hub,
+    pub(crate) terms: Arc<RwLock<PostedServerTerms>>,
+    pub(crate) boards: Arc<PmBoards>,
+    pub(crate) keeper: Arc<ServerPersistence>,
+}
+
+/// What holds for servers that are posted; a reload changes it.
+pub(crate) struct PostedServerTerms {
+    pub(crate) admin: AdminSettings,
+    pub(crate) options: OptionSettings,
+}
+
+impl PostedServerTerms {
+    /// Those of a configuration.
+    pub(crate) fn of(settings: &CheckedSettings) -> Self {
+        PostedServerTerms { admin: settings.gateway.admin_api, options: settings.options.clone() }
+    }
+}
+
+impl Backend for ConfiguredBackend {
+    fn all(&self) -> Endpoint {
+        self.hub.all()
+    }
+
+    fn server(&self, name: &str) -> Option<Endpoint> {
+        self.hub.server(name)
+    }
+
+    fn guard(&self) -> Option<Arc<AccessGuard>> {
+        self.hub.guard()
+    }
+
+    fn directory(&self) -> Option<&dyn ToolDirectory> {
+        self.hub.directory()
+    }
+
+    fn control(&self) -> Option<&dyn ServerControl> {
+        Some(self)
+    }
+
+    fn observe(&self) -> Option<&dyn ServerObserver> {
+        self.hub.observe()
+    }
+
+    fn settings(&self, server: &str) -> Option<Value> {
+        self.hub.settings(server)
+    }
+
+    fn board_changes(&self, looker: BoardViewer<'_>) -> Option<BoxStream<'static, Value>> {
+        self.boards.changes(looker)
+    }
+
+    fn board(
+        &self,
+        looker: BoardViewer<'_>,
+        look: &str,
+        arguments: Value,
+    ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
+        self.boards.look(looker, look, arguments)
+    }
+
+    fn board_order(
+        &self,
+        caller: &Caller,
+        order: &str,
+        arguments: Value,
+    ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
+        self.boards.order(caller, order, arguments)
+    }
+
+    fn metrics(&self) -> Arc<GatewayMetrics> {
+        self.hub.metrics()
+    }
+}
+
+impl ServerControl for ConfiguredBackend {
+    fn servers(&self) -> Vec<Value> {
+        self.hub.servers()
+    }
+
+    /// As in a configuration file, but nothing of ours is read for it, and a program is run only where that is allowed.
+    fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, PersistResult), Fault>> {
+        async move {
+            let settings = self.read(&definition)?;
+            let added = self.add_posted(&settings)?;
+            Ok((added, self.keeper.add(&settings, &definition, persist::has_secrets(&definition))))
+        }
+        .boxed()
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<PersistResult, Fault>> {
+        async move {
+            self.hub.remove(name).await?;
+            Ok(self.keeper.remove(name))
+        }
+        .boxed()
+    }
+
+    fn order<'a>(&'a self, name: &'a str, order: ServerCommand) -> BoxFuture<'a, Result<Value, Fault>> {
+        self.hub.order(name, order)
+    }
+
+    fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault> {
+        self.hub.log(name, lines)
+    }
+
+    fn allows_changes(&self) -> bool {
+        self.admin().enabled
+    }
+
+    fn allows_commands(&self) -> bool {
+        self.admin().allow_commands
+    }
+}
+
+impl ConfiguredBackend {
+    fn admin(&self) -> AdminSettings {
+        self.terms.read().admin
+    }
+
+    fn read(&self, definition: &Value) -> Result<ServerSettings, Fault> {
+        let terms = self.terms.read();
+        if definition.get("command").is_some() && !terms.admin.allow_commands {
+            let message = "a command cannot be added over the network";
+            let hint =
+                "allow it with `gateway.adminApi.allowCommands: true`, or write the server into the configuration";
+            return Err(Fault::new(FaultCode::PermissionDenied, message).with_hint(hint));
+        }
+        let parsed = ConfigDocument::parse(Path::new("(request)"), definition.to_string(), DocumentFormat::Json)
+            .map_err(ConfigProblems);
+        let read = parsed.and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options));
+        read.map_err(|problems| unfit(&problems))
+    }
+
+    fn add_posted(&self, settings: &ServerSettings) -> Result<Value, Fault> {
+        let secrets = secrets(settings);
+        let redact = SecretMask::new(secrets.iter().map(|secret| secret.expose().to_owned()));
+        let config = gateway::lasting(server::config(settings, redact, &self.boards)?, settings);
+        let shape = gateway::shape(settings).map_err(|error| {
+            Fault::new(FaultCode::InvalidParams, error.to_string()).with_hint("mend `allow` or `deny`")
+        })?;
+        self.hub.add_shown(config, gateway::shown(settings, &secrets), shape)
+    }
+}
+
+fn unfit(problems: &ConfigProblems) -> Fault {
+    let told: Vec<&str> = problems.0.iter().map(|problem| problem.message.as_str()).collect();
+    let fault = Fault::new(FaultCode::InvalidParams, told.join("; "));
+    match problems.0.iter().find_map(|problem| problem.hint.as_ref()) {
+        Some(hint) => fault.with_hint(hint),
+        None => fault,
+    }
+}
+
+/// What must not be shown of a server that was posted.
+fn secrets(settings: &ServerSettings) -> Vec<Secret> {
+    let texts: Vec<&MaskedText> = match &settings.target {
+        ServerTarget::Command(target) => {
+            target.args.iter().chain(target.env.iter().map(|(_, value)| value)).chain([&target.program]).collect()
+        }
+        ServerTarget::Remote(target) => target.headers.iter().map(|(_, value)| value).collect(),
+        ServerTarget::Builtin(target) => target.args.iter().collect(),
+    };
+    texts.into_iter().flat_map(MaskedText::secrets).cloned().collect()
+}

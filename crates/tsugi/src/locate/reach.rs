@@ -1,0 +1,157 @@
+//! Waits for servers, all at once: one that fails or hangs takes nothing from the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
+use tsugi_client::Server;
+use tsugi_client::catalog::Catalog;
+use tsugi_client::connection::state::ConnectionState;
+use tsugi_protocol::answer::{CallStage, Fault, FaultCode, SentState};
+
+use super::{ReadyServer, warn_all};
+use crate::app::{App, select};
+use crate::config::layer::LoadedConfig;
+use crate::failure::CommandFailure;
+use crate::output::progress::ProgressLine;
+use crate::report::{self, exit::CommandExit};
+
+/// How long servers that are still connecting may take once one is known to have what is asked for. They might
+/// have it too; but one that hangs must not hold up the others.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A server that answered, or did not.
+pub(crate) struct ReachedServer {
+    pub(crate) server: Server,
+    pub(crate) catalog: Result<Arc<Catalog>, Fault>,
+    pub(crate) took: Duration,
+}
+
+type ConnectResult = Option<(Result<Arc<Catalog>, Fault>, Duration)>;
+
+/// Waits for these servers, and gives them in their order. Once `is_enough` holds for one, the others have only
+/// [`GRACE`] left.
+pub(crate) async fn reach(
+    app: &App,
+    servers: Vec<Server>,
+    is_enough: impl Fn(&str, &Catalog) -> bool,
+) -> Vec<ReachedServer> {
+    let progress = app.output.progress("connecting", (servers.len() > 1).then_some(servers.len() as u64));
+    let patience = |server: &Server| app.patience(server.config());
+    let started = Instant::now();
+    let mut deadline = started + servers.iter().map(patience).max().unwrap_or_default();
+    let ready = |(index, server): (usize, &Server)| {
+        let (server, patience) = (server.clone(), patience(server));
+        async move { (index, first_try(&server, patience).await, started.elapsed()) }
+    };
+    let mut waiting: FuturesUnordered<_> = servers.iter().enumerate().map(ready).collect();
+    let mut arrivals: Vec<ConnectResult> = servers.iter().map(|_| None).collect();
+    show_waiting(&progress, &servers, &arrivals);
+    while let Ok(Some((index, catalog, took))) = timeout_at(deadline, waiting.next()).await {
+        if catalog.as_ref().is_ok_and(|catalog| is_enough(servers[index].name(), catalog)) {
+            deadline = deadline.min(Instant::now() + GRACE);
+        }
+        arrivals[index] = Some((catalog, took));
+        show_waiting(&progress, &servers, &arrivals);
+    }
+    let finish = |(server, arrival): (Server, ConnectResult)| {
+        let (catalog, took) = arrival.unwrap_or_else(|| (Err(late_fault(&server)), started.elapsed()));
+        let catalog = catalog.map_err(|fault| with_doctor_hint(app, with_silence_hint(&server, fault)));
+        ReachedServer { server, catalog, took }
+    };
+    servers.into_iter().zip(arrivals).map(finish).collect()
+}
+
+/// The catalog, or what was wrong with the first attempt: the server may try on, but a person waits for word.
+async fn first_try(server: &Server, patience: Duration) -> Result<Arc<Catalog>, Fault> {
+    tokio::select! {
+        biased;
+        ready = server.ready(patience) => ready,
+        fault = broken(server) => Err(fault),
+    }
+}
+
+async fn broken(server: &Server) -> Fault {
+    let mut changes = server.changes();
+    loop {
+        let status = server.status();
+        if let Some(fault) = status.fault.filter(|_| status.state == ConnectionState::Reconnecting) {
+            return fault;
+        }
+        if let Err(RecvError::Closed) = changes.recv().await {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Says whom we still wait for.
+fn show_waiting(progress: &ProgressLine, servers: &[Server], arrivals: &[ConnectResult]) {
+    let missing = servers.iter().zip(arrivals).filter(|(_, arrival)| arrival.is_none());
+    let names: Vec<&str> = missing.map(|(server, _)| server.name()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let done = (servers.len() - names.len()) as f64;
+    progress.report(done, None, Some(&format!("waiting for {}", names.join(", "))));
+}
+
+/// One that others did not wait for.
+fn late_fault(server: &Server) -> Fault {
+    let message = format!("still {} and not waited for any longer", server.status().state);
+    let fault = Fault::new(FaultCode::Timeout, message).at(CallStage::Connect).sent(SentState::NotSent);
+    fault.on_server(server.name()).with_hint("name the server you want, to wait for no other")
+}
+
+/// What is wrong rather than that something is; and a server that runs and says nothing deserves a hint too.
+fn with_silence_hint(server: &Server, fault: Fault) -> Fault {
+    let fault = match fault.cause {
+        Some(cause) if fault.code == FaultCode::ServerNotRunning => *cause,
+        _ => fault,
+    };
+    let is_first = fault.hint.is_none() && fault.process.is_none() && fault.cause.is_none();
+    let is_silent = is_first && server.status().state == ConnectionState::Initializing;
+    if is_silent { fault.with_hint("it runs, but does not answer: does it speak MCP?") } else { fault }
+}
+
+/// Who says more about a program that is not there: where it was looked for, and how to get it. A server on the spot
+/// has no name that could be given to the doctor.
+fn with_doctor_hint(app: &App, mut fault: Fault) -> Fault {
+    if let (Some(server), Some(hint)) = (&fault.server, &mut fault.hint)
+        && fault.message.contains("program not found")
+        && app.common.command.is_none()
+    {
+        hint.push_str(&format!("; `tsugi doctor {server}` says more"));
+    }
+    fault
+}
+
+/// Starts the servers that are wanted, for commands that list: once `is_enough` holds for one, the others have only
+/// [`GRACE`] left. Failures are told; the exit code says whether there were any.
+pub(crate) async fn reach_all(
+    app: &App,
+    loaded: &LoadedConfig,
+    is_enough: impl Fn(&Catalog) -> bool,
+) -> Result<(Vec<ReadyServer>, CommandExit), CommandFailure> {
+    let wanted = select(loaded, app.chosen(loaded))?;
+    let started = app.start(&loaded.settings, &wanted);
+    let (mut ready, mut faults) = (Vec::new(), started.failed);
+    for one in reach(app, started.servers, |_, catalog| is_enough(catalog)).await {
+        match one.catalog {
+            Ok(catalog) => {
+                faults.extend(catalog.faults().map(|fault| fault.clone().on_server(one.server.name())));
+                ready.push((one.server, catalog));
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let exit = faults.first().map_or(CommandExit::Success, CommandExit::of_fault);
+    if ready.is_empty() {
+        faults.iter().for_each(|fault| app.output.message(|paint| report::fault(fault, paint)));
+        return Err(CommandFailure::Reported(exit));
+    }
+    warn_all(app, &faults);
+    Ok((ready, exit))
+}
