@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
 
 fn proves_what_serde_json_accepts(data: &[u8]) {
     let theirs = std::str::from_utf8(data).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
-    match scan::prove(data) {
+    match scan::validate(data) {
         Ok(()) => assert!(theirs),
         // serde_json follows ignored values to any depth; we do not.
         Err(error) => assert!(!theirs || error.kind == ScanErrorKind::TooDeep),
@@ -49,16 +49,16 @@ fn survives_being_written(message: &RpcMessage) {
 fn agrees_about_the_parts(message: &RpcMessage, data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
     match message {
-        RpcMessage::RpcRequest(request) => {
+        RpcMessage::Request(request) => {
             assert_eq!(value["method"], request.method.as_str());
             assert_eq!(value["id"], request.id.raw().to::<Value>().unwrap());
             assert_eq!(value.get("params").is_some(), request.params.is_some());
         }
-        RpcMessage::RpcNotification(note) => {
+        RpcMessage::Notification(note) => {
             assert_eq!(value["method"], note.method.as_str());
             assert!(value.get("id").is_none());
         }
-        RpcMessage::RpcResponse(RpcResponse { body, .. }) => match body {
+        RpcMessage::Response(RpcResponse { body, .. }) => match body {
             ResponsePayload::Result(result) => assert_eq!(value["result"], result.to::<Value>().unwrap()),
             ResponsePayload::Error(error) => assert_eq!(value["error"], error.raw().to::<Value>().unwrap()),
         },
@@ -68,7 +68,7 @@ fn agrees_about_the_parts(message: &RpcMessage, data: &[u8]) {
 fn agrees_with_the_peek(message: &RpcMessage, data: &[u8]) {
     let Some(peeked) = response_id::response_id(data) else { return };
     match message {
-        RpcMessage::RpcResponse(response) => {
+        RpcMessage::Response(response) => {
             assert_eq!(response.id.as_ref().and_then(|id| id.as_u64()), Some(peeked));
         }
         _ => panic!("the response_id took a request for a response"),
