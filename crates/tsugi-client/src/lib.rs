@@ -17,7 +17,6 @@
 
 pub mod batch;
 pub mod catalog;
-pub mod coarse_timer;
 pub mod config;
 pub mod connection;
 pub mod dialect;

@@ -1,7 +1,6 @@
 //! Bodies in and out: a request's bytes under a limit, a response without copying a large result.
 
 pub(crate) mod admission;
-mod small_buffer;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -19,7 +18,8 @@ use smallvec::SmallVec;
 use tsugi_protocol::json::JsonObject;
 
 use self::admission::{AdmittedBytes, BodyAdmission};
-use crate::listen::wake_filter::suppress_wakes;
+use tsugi_rt::small_buffer;
+use tsugi_rt::wake_filter::suppress_wakes;
 
 /// A stream of chunks that is pulled as fast as the reader takes them.
 pub(crate) trait BodyChunks: Send {

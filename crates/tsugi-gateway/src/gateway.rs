@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tsugi_client::Manager;
-use tsugi_client::coarse_timer::CoarseTimer;
 use tsugi_protocol::answer::{Answer, Fault, FaultCode};
+use tsugi_rt::coarse_timer::CoarseTimer;
 
 use crate::backend::{Backend, Endpoint};
 use crate::body::admission::BodyAdmission;

@@ -1,8 +1,5 @@
 //! Sockets: bind, accept, and serve each connection until it ends or we do.
 
-mod header_timeout;
-pub(crate) mod wake_filter;
-
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -21,8 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::config::{GatewayConfig, GatewayLimits};
 use crate::drain::DrainState;
 use crate::gateway::{Gateway, StartError};
-use header_timeout::HeaderTimeout;
-use wake_filter::FilteredWaker;
+use tsugi_rt::header_timeout::HeaderTimeout;
+use tsugi_rt::wake_filter::FilteredWaker;
 
 /// How long after an accept error the next try comes: out of files, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

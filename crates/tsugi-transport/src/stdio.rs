@@ -1,6 +1,5 @@
 //! Messages over the standard streams of a child process.
 
-mod read_buffers;
 mod reader;
 mod writer;
 

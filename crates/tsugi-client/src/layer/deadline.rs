@@ -10,10 +10,10 @@ use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, Rep
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
 
-use crate::coarse_timer::{CoarseTimer, TimerKey};
 use crate::config::{ManagerOptions, ServerConfig};
 use crate::layer::breaker::CircuitBreaker;
 use crate::layer::{TypedAnswer, reply};
+use tsugi_rt::coarse_timer::{CoarseTimer, TimerKey};
 
 /// The limits of one server.
 #[derive(Debug, Clone)]

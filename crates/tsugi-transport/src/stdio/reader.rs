@@ -11,9 +11,9 @@ use tsugi_protocol::codec::CodecError;
 use tsugi_protocol::codec::framing::{FramingDecoder, FramingKind};
 use tsugi_protocol::codec::limit::InputLimits;
 
-use super::read_buffers::ReadBuffers;
 use crate::error::{TransportError, TransportErrorKind};
 use crate::link::LinkEvent;
+use tsugi_rt::read_buffers::ReadBuffers;
 
 /// How much is kept of a message that is too large: enough to see whose answer it would have been.
 const HEAD: usize = 256;

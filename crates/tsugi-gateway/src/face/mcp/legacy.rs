@@ -8,10 +8,10 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
-use tsugi_client::coarse_timer::CoarseTimer;
 use tsugi_protocol::answer::{self, FaultCode};
 use tsugi_protocol::mcp::{Method, ProtocolVersion};
 use tsugi_protocol::rpc::{RpcError, RpcMessage, code};
+use tsugi_rt::coarse_timer::CoarseTimer;
 
 use super::client_session::ClientSession;
 use super::replay::{ReplayReader, ReplaySource};

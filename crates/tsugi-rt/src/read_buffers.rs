@@ -1,47 +1,47 @@
-//! Memory for what a child says, used again as soon as nobody holds a message in it.
+//! Read buffers that are reused once no message in them is held.
 //!
 //! Messages are slices of the buffer that they were read into, so a buffer is free only when the last of them has
-//! been passed on. Giving large buffers back to the allocator and asking for new ones costs more than reading into
-//! them: the kernel has to find, clear and map every page anew.
+//! been forwarded. Returning large buffers to the allocator and allocating new ones costs more than reading into them,
+//! because the kernel has to find, clear and map every page again.
 
 use bytes::BytesMut;
 
-/// A quiet connection holds this much; a busy one grows.
+/// The buffer of a quiet connection.
 const SMALL: usize = 8 << 10;
-/// As much as the pipe holds, so that one read can empty it.
+/// The capacity of the pipe, so that one read can empty it.
 const LARGE: usize = 256 << 10;
-/// Less room than this is not worth a read while much comes.
+/// A busy connection does not read into less space than this.
 const ROOM: usize = 64 << 10;
-/// How many large buffers wait for their messages to be passed on. All have one size, so that each fits for each.
+/// How many large buffers wait for their messages to be forwarded. All have one size, so any of them fits.
 const RESTING: usize = 16;
-/// After so many short reads in a row one of them is given back.
+/// After this many short reads in a row one of them is freed.
 const QUIET: u32 = 64;
 
-/// The buffer that is read into, and those that were full.
+/// The buffer that is read into, and the full ones that wait to be reused.
 #[derive(Debug, Default)]
-pub(super) struct ReadBuffers {
-    /// What was read and is not yet a whole message.
-    pub(super) current: BytesMut,
-    /// How much the current one has in all.
+pub struct ReadBuffers {
+    /// Bytes that were read and are not yet a whole message.
+    pub current: BytesMut,
+    /// The allocated size of `current`.
     size: usize,
     resting: Vec<BytesMut>,
     quiet_reads: u32,
 }
 
 impl ReadBuffers {
-    /// Makes room for the next read. A message that did not fit brings a large buffer, and so does a busy stream.
-    pub(super) fn make_room(&mut self) {
+    /// Makes room for the next read. A message that did not fit, or a busy stream, gets a large buffer.
+    pub fn make_room(&mut self) {
         if self.current.is_empty() {
             self.reserve(SMALL, SMALL);
         } else {
-            // Doubled, so that a huge message is not copied for every quarter of a mebibyte.
+            // Doubled, so that a huge message is not copied again for every quarter of a mebibyte.
             let size = (self.current.len() + ROOM).max(self.current.len() * 2).next_multiple_of(LARGE);
             self.reserve(ROOM, size);
         }
     }
 
-    /// Tells how much the last read brought: while little comes, the large buffers are given back one by one.
-    pub(super) fn has_read(&mut self, bytes: usize) {
+    /// Records how much the last read returned: while reads are short, the large buffers are freed one by one.
+    pub fn has_read(&mut self, bytes: usize) {
         self.quiet_reads = if bytes < SMALL { self.quiet_reads + 1 } else { 0 };
         if self.quiet_reads >= QUIET {
             self.quiet_reads = 0;
@@ -49,8 +49,11 @@ impl ReadBuffers {
         }
     }
 
-    /// Room for `more` bytes, in another buffer of `size` bytes if need be.
+    /// Makes room for `more` bytes, in another buffer of `size` bytes if necessary.
     fn reserve(&mut self, more: usize, size: usize) {
+        if cfg!(feature = "plain") {
+            return self.current.reserve(more);
+        }
         let is_there = self.current.capacity() - self.current.len() >= more;
         if is_there || self.current.try_reclaim(more) {
             return;
@@ -66,14 +69,14 @@ impl ReadBuffers {
         }
     }
 
-    /// A buffer whose messages are all gone.
+    /// A buffer none of whose messages is held any more.
     fn rested(&mut self) -> Option<BytesMut> {
         let index = self.resting.iter_mut().position(|buffer| buffer.try_reclaim(LARGE))?;
         Some(self.resting.swap_remove(index))
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "plain")))]
 mod tests {
     use super::*;
 
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_used_again_once_its_messages_are_gone() {
+    fn a_buffer_is_reused_once_its_messages_are_gone() {
         let mut buffers = ReadBuffers::default();
         drop(read(&mut buffers, SMALL, 1));
         let first = read(&mut buffers, LARGE - ROOM, 1);
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn large_buffers_are_given_back_while_little_comes() {
+    fn large_buffers_are_freed_while_reads_are_short() {
         let mut buffers = ReadBuffers::default();
         drop((0..4).map(|_| read(&mut buffers, LARGE / 2, 7)).collect::<Vec<_>>());
         assert!(!buffers.resting.is_empty());
