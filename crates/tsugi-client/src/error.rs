@@ -81,6 +81,7 @@ fn status_code(status: u16) -> FaultCode {
 
 fn with_wire(mut fault: Fault, error: &TransportError) -> Fault {
     fault.hint = error.hint.clone();
+    fault.reason = error.reason;
     if let TransportErrorKind::Status { retry_after: Some(after), .. } = &error.kind {
         fault.retry_after_ms = Some(after.as_millis() as u64);
     }

@@ -7,7 +7,7 @@ pub mod session_lifetime;
 pub mod timeline;
 
 pub use call::{Call, CallOptions, CallParts, Caller};
-pub use fault::{Blame, CallStage, Fault, FaultCode, ProcessEnd, SentState};
+pub use fault::{Blame, CallStage, Fault, FaultCode, FaultReason, ProcessEnd, SentState};
 pub use reply::{
     CallFailure, CallNote, CompletedResult, InputRequired, NoteSink, Outcome, Reply, ReplyEvent, ReplySource,
 };

@@ -1,14 +1,23 @@
-//! What can go wrong on a wire, and whether anything had been sent by then.
+//! What can fail on a wire, with the exact cause as a type, and whether anything had been sent by then.
 
+use std::error::Error;
+use std::io;
 use std::time::Duration;
+
+use rustls::CertificateError;
+use tsugi_protocol::answer::FaultReason;
+
+use crate::http::NameLookupError;
 
 /// A wire failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
-    /// What kind of failure.
+    /// What the failure means for the connection.
     pub kind: TransportErrorKind,
-    /// In words, with the cause.
+    /// What exactly failed, where it is known.
+    pub reason: Option<FaultReason>,
+    /// For people, with the cause.
     pub message: String,
     /// What to try, where there is something.
     pub hint: Option<String>,
@@ -21,22 +30,21 @@ pub struct TransportError {
 pub enum TransportErrorKind {
     /// The program could not be started.
     Spawn {
-        /// Whether the same attempt may succeed later without anybody's help.
+        /// Whether the same attempt may succeed later without any change.
         may_pass: bool,
     },
     /// No connection: refused, unreachable, name not found, TLS refused.
     Connect,
-    /// The connection was there and broke.
+    /// An established connection broke.
     Lost,
-    /// The peer said something that the wire's rules forbid.
+    /// The peer sent something that the wire's rules forbid.
     Protocol,
     /// Larger than a limit.
     TooLarge,
     /// An HTTP status that is not an answer.
     Status {
-        /// The status.
         status: u16,
-        /// `Retry-After`, when the server said so.
+        /// `Retry-After`, when the server sent one.
         retry_after: Option<Duration>,
     },
 }
@@ -44,31 +52,129 @@ pub enum TransportErrorKind {
 impl TransportError {
     /// A failure before anything could have been sent.
     pub fn unsent(kind: TransportErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, may_be_sent: false }
+        Self::new(kind, message.into(), false)
     }
 
     /// A failure after something may have been sent.
     pub fn sent(kind: TransportErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, may_be_sent: true }
+        Self::new(kind, message.into(), true)
     }
 
-    /// With advice.
-    pub fn with_hint(mut self, hint: Option<String>) -> Self {
+    fn new(kind: TransportErrorKind, message: String, may_be_sent: bool) -> Self {
+        let reason = match &kind {
+            TransportErrorKind::Status { status, .. } => Some(FaultReason::HttpStatus(*status)),
+            _ => None,
+        };
+        Self { kind, reason, message, hint: None, may_be_sent }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self
     }
+
+    pub(crate) fn with_reason(mut self, reason: Option<FaultReason>) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// A failure to connect to `host`: its reason and its hint follow from the types of `error` and its sources.
+    pub(crate) fn connect(host: &str, error: &(dyn Error + 'static)) -> Self {
+        let reason = reason_of(error);
+        let message = format!("cannot connect to {host}: {}", chain(error));
+        let hint = reason.and_then(connect_hint).map(str::to_owned);
+        Self::unsent(TransportErrorKind::Connect, message).with_reason(reason).with_hint(hint)
+    }
 }
 
-/// An error and everything behind it, as one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn connect_hint(reason: FaultReason) -> Option<&'static str> {
+    Some(match reason {
+        FaultReason::ConnectionRefused => "is the server running, and is the port right?",
+        FaultReason::TlsWrongName | FaultReason::TlsExpired | FaultReason::TlsUntrusted => {
+            "the server's certificate is not trusted; check the name in the address, or add the authority with \
+             SSL_CERT_FILE"
+        }
+        FaultReason::HostNotFound => "check the host name in the address",
+        FaultReason::ConnectTimeout => "nothing answers at that address; check host, port and firewall",
+        _ => return None,
+    })
+}
+
+/// The exact cause of a failure to connect: the first error in the chain of sources whose type tells.
+pub(crate) fn reason_of(error: &(dyn Error + 'static)) -> Option<FaultReason> {
+    let own = if error.is::<NameLookupError>() {
+        Some(FaultReason::HostNotFound)
+    } else if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        Some(tls_reason(error))
+    } else if let Some(error) = error.downcast_ref::<io::Error>() {
+        // An I/O error hides the error it wraps: `source` skips it.
+        error.get_ref().and_then(|inner| reason_of(inner)).or_else(|| io_reason(error.kind()))
+    } else {
+        None
+    };
+    own.or_else(|| error.source().and_then(reason_of))
+}
+
+fn io_reason(kind: io::ErrorKind) -> Option<FaultReason> {
+    Some(match kind {
+        io::ErrorKind::ConnectionRefused => FaultReason::ConnectionRefused,
+        io::ErrorKind::TimedOut => FaultReason::ConnectTimeout,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => FaultReason::HostUnreachable,
+        _ => return None,
+    })
+}
+
+fn tls_reason(error: &rustls::Error) -> FaultReason {
+    let rustls::Error::InvalidCertificate(error) = error else { return FaultReason::TlsFailed };
+    match error {
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            FaultReason::TlsWrongName
+        }
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => FaultReason::TlsExpired,
+        _ => FaultReason::TlsUntrusted,
+    }
+}
+
+/// An error and all its sources, as one line.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
+        // Many libraries repeat the text of the source in their own.
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
         }
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(error: impl Error + 'static, expected: Option<FaultReason>) {
+        assert_eq!(reason_of(&error), expected, "{error:?}");
+    }
+
+    #[test]
+    fn the_reason_follows_from_the_type_of_an_error_however_it_is_wrapped() {
+        let wrapped = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let certificate = |error| wrapped(rustls::Error::InvalidCertificate(error));
+        check(io::Error::from(io::ErrorKind::ConnectionRefused), Some(FaultReason::ConnectionRefused));
+        check(io::Error::from(io::ErrorKind::TimedOut), Some(FaultReason::ConnectTimeout));
+        check(io::Error::other(io::Error::from(io::ErrorKind::HostUnreachable)), Some(FaultReason::HostUnreachable));
+        check(certificate(CertificateError::NotValidForName), Some(FaultReason::TlsWrongName));
+        check(certificate(CertificateError::Expired), Some(FaultReason::TlsExpired));
+        check(certificate(CertificateError::UnknownIssuer), Some(FaultReason::TlsUntrusted));
+        check(wrapped(rustls::Error::HandshakeNotComplete), Some(FaultReason::TlsFailed));
+        check(io::Error::other(NameLookupError::from(io::Error::other("no"))), Some(FaultReason::HostNotFound));
+        // The text alone decides nothing.
+        check(io::Error::other("connection refused"), None);
+    }
 }

@@ -7,5 +7,5 @@ mod pool;
 mod response;
 
 pub use client::{HttpClient, HttpTarget};
-pub(crate) use connector::UpstreamConnector;
+pub(crate) use connector::{NameLookupError, UpstreamConnector};
 pub use response::{BodyKind, EventStream, HttpResponse};

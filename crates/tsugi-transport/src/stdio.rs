@@ -6,7 +6,8 @@ mod writer;
 pub use reader::PipeReader;
 pub use writer::PipeWriter;
 
-use tsugi_process::{JobCommand, JobOptions, SupervisedJob};
+use tsugi_process::{ProcessError, JobCommand, JobOptions, SupervisedJob};
+use tsugi_protocol::answer::FaultReason;
 use tsugi_protocol::codec::framing::FramingKind;
 
 use crate::error::{TransportError, TransportErrorKind, chain};
@@ -24,7 +25,20 @@ pub async fn connect(command: JobCommand, options: JobOptions, framing: FramingK
     Ok(Link { outbox: Outbox::Pipe(writer), inbox: Inbox::Pipe(reader), job: Some(job) })
 }
 
-fn spawn_error(error: tsugi_process::ProcessError) -> TransportError {
+fn spawn_error(error: ProcessError) -> TransportError {
     let kind = TransportErrorKind::Spawn { may_pass: error.is_retryable() };
-    TransportError::unsent(kind, chain(&error)).with_hint(error.hint())
+    TransportError::unsent(kind, chain(&error)).with_reason(spawn_reason(&error)).with_hint(error.hint())
+}
+
+fn spawn_reason(error: &ProcessError) -> Option<FaultReason> {
+    Some(match error {
+        ProcessError::NotFound { .. } => FaultReason::ProgramNotFound,
+        ProcessError::NotExecutable { .. } => FaultReason::ProgramNotExecutable,
+        ProcessError::NoInterpreter { .. } => FaultReason::InterpreterNotFound,
+        ProcessError::NoSuchDirectory { .. } => FaultReason::WorkingDirectoryNotFound,
+        ProcessError::SandboxDenies { .. } => FaultReason::SandboxDenied,
+        ProcessError::Sandbox { .. } => FaultReason::SandboxUnavailable,
+        ProcessError::Spawn { .. } if error.is_retryable() => FaultReason::OutOfResources,
+        _ => return None,
+    })
 }

@@ -16,6 +16,7 @@ use tokio_tungstenite::tungstenite::handshake::machine::TryParse;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tower_service::Service;
+use tsugi_protocol::answer::FaultReason;
 
 use crate::error::{TransportError, TransportErrorKind, chain};
 use crate::http::headers::retry_after;
@@ -39,15 +40,17 @@ const QUEUE: usize = 256;
 pub async fn connect(target: &HttpTarget) -> Result<Link, TransportError> {
     match tokio::time::timeout(CONNECT_LIMIT, open(target)).await {
         Ok(connected) => connected,
-        Err(_) => Err(TransportError::unsent(TransportErrorKind::Connect, "no WebSocket connection within 5 s")),
+        Err(_) => {
+            let late = TransportError::unsent(TransportErrorKind::Connect, "no WebSocket connection within 5 s");
+            Err(late.with_reason(Some(FaultReason::ConnectTimeout)))
+        }
     }
 }
 
 async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
     let request = upgrade_request(target)?;
     let stream = UpstreamConnector::for_upgrades().call(beneath(target)?).await.map_err(|error| {
-        let host = target.url.host_str().unwrap_or_default();
-        TransportError::unsent(TransportErrorKind::Connect, format!("cannot connect to {host}: {}", chain(&*error)))
+        TransportError::connect(target.url.host_str().unwrap_or("the server"), &*error)
     })?;
     upgrade(request, TokioIo::new(stream)).await
 }
@@ -56,14 +59,17 @@ async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
 fn beneath(target: &HttpTarget) -> Result<Uri, TransportError> {
     let address = target.url.as_str();
     let http = address.strip_prefix("ws").map(|rest| format!("http{rest}"));
-    let refused = || TransportError::unsent(TransportErrorKind::Connect, format!("{address} is no WebSocket address"));
+    let refused = || invalid_address(format!("{address} is not a WebSocket address"));
     http.and_then(|http| http.parse().ok()).ok_or_else(refused)
 }
 
+fn invalid_address(why: String) -> TransportError {
+    TransportError::unsent(TransportErrorKind::Connect, why).with_reason(Some(FaultReason::InvalidAddress))
+}
+
 fn upgrade_request(target: &HttpTarget) -> Result<Request<()>, TransportError> {
-    let mut request = target.url.as_str().into_client_request().map_err(|error| {
-        TransportError::unsent(TransportErrorKind::Connect, format!("the address cannot be used: {}", chain(&error)))
-    })?;
+    let unusable = |error: WsError| invalid_address(format!("the address cannot be used: {}", chain(&error)));
+    let mut request = target.url.as_str().into_client_request().map_err(unusable)?;
     request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
     for (name, value) in &target.headers {
         request.headers_mut().append(name.clone(), value.clone());
@@ -129,6 +135,7 @@ fn has_word(headers: &HeaderMap, name: &str, word: &str) -> bool {
 
 fn not_upgraded(why: impl std::fmt::Display) -> TransportError {
     TransportError::unsent(TransportErrorKind::Connect, format!("the WebSocket handshake failed: {why}"))
+        .with_reason(Some(FaultReason::UpgradeRefused))
 }
 
 /// Owns the socket: sends what is queued, hands over what arrives, ends with either side.

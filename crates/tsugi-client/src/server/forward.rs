@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tsugi_protocol::answer::{Answer, Call, CallStage, Fault, FaultCode, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, CallStage, Fault, FaultCode, FaultReason, Outcome, Reply};
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::Method;
 
@@ -88,7 +88,8 @@ impl Instance {
             return fault;
         }
         let status = self.status.get();
-        self.not_running(&format!("the server is still {}", status.state), status.fault)
+        let late = self.not_running(&format!("the server is still {}", status.state), status.fault);
+        late.with_reason(FaultReason::StillStarting)
     }
 
     pub(super) fn not_running(&self, why: &str, cause: Option<Fault>) -> Fault {

@@ -1,7 +1,10 @@
 //! A failure of ours or of the way to a server, told the same way on every face.
 
+mod reason;
+
 use std::fmt;
 
+pub use reason::FaultReason;
 use serde::{Deserialize, Serialize};
 
 use crate::json::RawJson;
@@ -207,6 +210,9 @@ pub struct Fault {
     /// How the process ended, where one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessEnd>,
+    /// What exactly failed, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<FaultReason>,
     /// What to try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -235,6 +241,7 @@ impl Fault {
             server: None,
             tool: None,
             process: None,
+            reason: None,
             hint: None,
             retry_after_ms: None,
             details: None,
@@ -264,6 +271,17 @@ impl Fault {
     pub fn on_tool(mut self, tool: &str) -> Self {
         self.tool.get_or_insert_with(|| tool.to_owned());
         self
+    }
+
+    /// With the exact cause.
+    pub fn with_reason(mut self, reason: FaultReason) -> Self {
+        self.reason = Some(reason);
+        self
+    }
+
+    /// The exact cause: that of the innermost fault that has one.
+    pub fn root_reason(&self) -> Option<FaultReason> {
+        self.cause.as_deref().and_then(Fault::root_reason).or(self.reason)
     }
 
     /// With advice.
@@ -359,6 +377,19 @@ impl std::error::Error for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_of_the_innermost_fault_is_the_root() {
+        let refused = Fault::new(FaultCode::ConnectionFailed, "refused").with_reason(FaultReason::ConnectionRefused);
+        let starting = Fault::new(FaultCode::ServerNotRunning, "starting").with_reason(FaultReason::StillStarting);
+        assert_eq!(starting.root_reason(), Some(FaultReason::StillStarting));
+        let both = starting.because(Fault::new(FaultCode::InternalError, "why").because(refused));
+        assert_eq!(both.root_reason(), Some(FaultReason::ConnectionRefused));
+        let data: serde_json::Value = both.to_rpc().data().unwrap().to().unwrap();
+        assert_eq!(data["reason"], "STILL_STARTING");
+        let status = serde_json::to_value(FaultReason::HttpStatus(503)).unwrap();
+        assert_eq!(status, serde_json::json!({"HTTP_STATUS": 503}));
+    }
 
     #[test]
     fn a_fault_says_in_json_rpc_where_it_comes_from_and_whether_it_was_sent() {

@@ -1,5 +1,6 @@
 //! Requests to one HTTP server: pooled connections, custom headers, no redirect that leaves the origin.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tsugi_protocol::answer::FaultReason;
 use url::Url;
 
 use super::connector::UpstreamConnector;
@@ -17,6 +19,7 @@ use super::pool::{ConnectionPool, PoolError};
 use super::response::{HttpResponse, UpstreamBody};
 use crate::error::{TransportError, TransportErrorKind, chain};
 
+const REDIRECT_REFUSED: Option<FaultReason> = Some(FaultReason::RedirectRefused);
 /// How many redirects within the origin are followed.
 const MAX_REDIRECTS: usize = 3;
 
@@ -125,7 +128,7 @@ impl HttpClient {
         let (uri, request) = in_origin_form(request)?;
         match pool.send(&uri, request).await {
             Ok(response) => Ok(response.map(UpstreamBody::Driven)),
-            Err(PoolError::Connect(error)) => Err(connect_error(&chain(&*error), url)),
+            Err(PoolError::Connect(error)) => Err(TransportError::connect(host_of(url), &*error)),
             Err(PoolError::Unsent(error)) => Err(TransportError { may_be_sent: false, ..broke(&chain(&error), url) }),
             Err(PoolError::Broke(error)) => Err(broke(&chain(&error), url)),
         }
@@ -153,6 +156,7 @@ impl HttpClient {
 fn uri_of(url: &Url) -> Result<Uri, TransportError> {
     url.as_str().parse().map_err(|error| {
         TransportError::unsent(TransportErrorKind::Connect, format!("the address cannot be used: {error}"))
+            .with_reason(Some(FaultReason::InvalidAddress))
     })
 }
 
@@ -191,10 +195,12 @@ fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Optio
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         // The others may lead to what came of the request, so it may have been acted upon.
         let why = format!("redirect ({status}) that would change the request is not followed");
-        return Err(TransportError::sent(TransportErrorKind::Protocol, why));
+        return Err(TransportError::sent(TransportErrorKind::Protocol, why).with_reason(REDIRECT_REFUSED));
     }
-    let refuse =
-        |why: &str| Err(TransportError::unsent(TransportErrorKind::Protocol, format!("redirect ({status}) {why}")));
+    let refuse = |why: &str| {
+        let error = TransportError::unsent(TransportErrorKind::Protocol, format!("redirect ({status}) {why}"));
+        Err(error.with_reason(REDIRECT_REFUSED))
+    };
     let target = headers.get(LOCATION).and_then(|value| value.to_str().ok()).and_then(|text| from.join(text).ok());
     match target {
         Some(url) if url.origin() == from.origin() => Ok(Some(url)),
@@ -204,34 +210,18 @@ fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Optio
 }
 
 fn request_error(error: &hyper_util::client::legacy::Error, url: &Url) -> TransportError {
-    let cause = chain(error).replace("client error (Connect): ", "").replace("client error (SendRequest): ", "");
-    if error.is_connect() { connect_error(&cause, url) } else { broke(&cause, url) }
+    match error.source().filter(|_| error.is_connect()) {
+        Some(cause) => TransportError::connect(host_of(url), cause),
+        None => broke(&chain(error), url),
+    }
 }
 
-fn connect_error(cause: &str, url: &Url) -> TransportError {
-    let host = url.host_str().unwrap_or("the server");
-    let error = TransportError::unsent(TransportErrorKind::Connect, format!("cannot connect to {host}: {cause}"));
-    error.with_hint(connect_hint(cause))
+fn host_of(url: &Url) -> &str {
+    url.host_str().unwrap_or("the server")
 }
 
 fn broke(cause: &str, url: &Url) -> TransportError {
-    let host = url.host_str().unwrap_or("the server");
-    TransportError::sent(TransportErrorKind::Lost, format!("the connection to {host} broke: {cause}"))
-}
-
-fn connect_hint(cause: &str) -> Option<String> {
-    let hint = if cause.contains("refused") {
-        "is the server running, and is the port right?"
-    } else if cause.contains("certificate") || cause.contains("Certificate") {
-        "the server's certificate is not trusted; check the name in the address, or add the authority with SSL_CERT_FILE"
-    } else if cause.contains("lookup") || cause.contains("resolve") {
-        "check the host name in the address"
-    } else if cause.contains("no connection within") {
-        "nothing answers at that address; check host, port and firewall"
-    } else {
-        return None;
-    };
-    Some(hint.to_owned())
+    TransportError::sent(TransportErrorKind::Lost, format!("the connection to {} broke: {cause}", host_of(url)))
 }
 
 #[cfg(test)]

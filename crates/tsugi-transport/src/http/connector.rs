@@ -7,10 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
+use futures_util::future::MapErr;
 use http::Uri;
 use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiFuture, GaiResolver, Name};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::RootCertStore;
@@ -27,7 +30,7 @@ pub(super) type UpstreamStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// A connector for `http` and `https` that gives up after [`CONNECT_LIMIT`].
 #[derive(Debug, Clone)]
-pub(crate) struct UpstreamConnector(HttpsConnector<HttpConnector>);
+pub(crate) struct UpstreamConnector(HttpsConnector<HttpConnector<NameResolver>>);
 
 impl UpstreamConnector {
     pub(crate) fn new() -> Self {
@@ -68,8 +71,8 @@ fn https() -> HttpsConnectorBuilder<WantsProtocols1> {
     HttpsConnectorBuilder::new().with_tls_config(tls_config().as_ref().clone()).https_or_http()
 }
 
-fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+fn tcp() -> HttpConnector<NameResolver> {
+    let mut tcp = HttpConnector::new_with_resolver(NameResolver(GaiResolver::new()));
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
     // The other side may vanish without a word: it is asked after a minute of silence, three times.
@@ -77,6 +80,35 @@ fn tcp() -> HttpConnector {
     tcp.set_keepalive_interval(Some(IDLE / 6));
     tcp.set_keepalive_retries(Some(3));
     tcp
+}
+
+/// The system's name lookup, whose failures have a type of their own: hyper-util only says "dns error" in the text.
+#[derive(Debug, Clone)]
+struct NameResolver(GaiResolver);
+
+/// A host name that could not be resolved.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NameLookupError(String);
+
+impl From<io::Error> for NameLookupError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Service<Name> for NameResolver {
+    type Response = GaiAddrs;
+    type Error = NameLookupError;
+    type Future = MapErr<GaiFuture, fn(io::Error) -> NameLookupError>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NameLookupError>> {
+        self.0.poll_ready(context).map_err(NameLookupError::from)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        self.0.call(name).map_err(NameLookupError::from)
+    }
 }
 
 /// The one TLS configuration of the process: the system's certificates, ring, no client certificate.

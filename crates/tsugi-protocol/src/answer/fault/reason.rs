@@ -1,0 +1,53 @@
+//! The exact cause of a fault as a type, so that no program has to search a message for it.
+
+use serde::{Deserialize, Serialize};
+
+/// What exactly failed, where a program can act on it. [`FaultCode`](super::FaultCode) says what the failure means for
+/// the call; this says what to repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum FaultReason {
+    /// The server's program is neither a path that exists nor in `PATH`.
+    ProgramNotFound,
+    /// The server's program exists but may not be executed.
+    ProgramNotExecutable,
+    /// The server's program is a script whose interpreter does not exist.
+    InterpreterNotFound,
+    /// The server's working directory does not exist.
+    WorkingDirectoryNotFound,
+    /// The sandbox forbids reading the program or its interpreter.
+    SandboxDenied,
+    /// This machine cannot enforce the required sandbox.
+    SandboxUnavailable,
+    /// The system is short of processes, memory or file descriptors.
+    OutOfResources,
+
+    /// The address cannot be used at all.
+    InvalidAddress,
+    /// The host name has no address.
+    HostNotFound,
+    /// Nothing listens on the port.
+    ConnectionRefused,
+    /// No route leads to the host.
+    HostUnreachable,
+    /// No connection within the time limit.
+    ConnectTimeout,
+    /// The certificate is for another host name.
+    TlsWrongName,
+    /// The certificate has expired or is not valid yet.
+    TlsExpired,
+    /// No known authority has signed the certificate.
+    TlsUntrusted,
+    /// Any other failure of TLS.
+    TlsFailed,
+    /// The server answered the WebSocket upgrade with something else.
+    UpgradeRefused,
+    /// The server redirects to where requests must not follow.
+    RedirectRefused,
+    /// An HTTP status that is not an answer.
+    HttpStatus(u16),
+
+    /// The server has been started and is not ready yet.
+    StillStarting,
+}
