@@ -6,7 +6,7 @@ mod writer;
 pub use reader::PipeReader;
 pub use writer::PipeWriter;
 
-use tsugi_process::{ProcessError, JobCommand, JobOptions, SupervisedJob};
+use tsugi_process::{JobCommand, JobOptions, ProcessError, SupervisedJob};
 use tsugi_protocol::answer::FaultReason;
 use tsugi_protocol::codec::framing::FramingKind;
 

@@ -49,9 +49,10 @@ pub async fn connect(target: &HttpTarget) -> Result<Link, TransportError> {
 
 async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
     let request = upgrade_request(target)?;
-    let stream = UpstreamConnector::for_upgrades().call(beneath(target)?).await.map_err(|error| {
-        TransportError::connect(target.url.host_str().unwrap_or("the server"), &*error)
-    })?;
+    let stream = UpstreamConnector::for_upgrades()
+        .call(beneath(target)?)
+        .await
+        .map_err(|error| TransportError::connect(target.url.host_str().unwrap_or("the server"), &*error))?;
     upgrade(request, TokioIo::new(stream)).await
 }
 
