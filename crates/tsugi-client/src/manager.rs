@@ -105,7 +105,7 @@ impl Manager {
         let mut servers = self.0.servers.write();
         if servers.iter().any(|held| held.server.name() == config.name) {
             let message = format!("there is a server named {:?} already", config.name);
-            let fault = Fault::new(FaultCode::ConfigInvalid, message).on_server(&config.name);
+            let fault = Fault::new(FaultCode::ServerExists, message).on_server(&config.name);
             return Err(fault.with_hint("choose another name, or remove that server first"));
         }
         let held = self.spawn_server(config, None);

@@ -3,12 +3,14 @@
 //! `merge` makes one `HubSnapshot` out of every server's catalog, with the lists written out ready to
 //! send; `route` finds the server behind a name or an address; `watch` notices changes and tells listeners.
 
+mod access;
 mod control;
 mod directory;
 mod list;
 pub mod observe;
 pub mod page;
 pub mod presentation;
+mod resource;
 mod route;
 mod single_server;
 mod snapshot;
@@ -25,7 +27,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_client::server::roots;
 use tsugi_client::{Manager, Server};
-use tsugi_protocol::answer::{Answer, Call, CompletedResult, Fault, Outcome, Reply};
+use tsugi_protocol::answer::{Answer, Call, Caller, CompletedResult, Fault, Outcome, Reply};
 use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_protocol::rpc::RpcNotification;
@@ -37,6 +39,7 @@ use crate::dashboard::observe::ServerObserver;
 use crate::guard::AccessGuard;
 use crate::guard::permit::AccessPermit;
 use crate::telemetry::GatewayMetrics;
+use access::CallerAccess;
 use list::ListKind;
 use page::PageLimit;
 use presentation::ServerPresentation;
@@ -142,27 +145,32 @@ impl Hub {
     }
 
     /// What is shown now.
-    pub(crate) fn view(&self) -> Arc<HubSnapshot> {
+    pub(crate) fn snapshot(&self) -> Arc<HubSnapshot> {
         self.0.feed.snapshot.load_full()
     }
 
-    /// Whether every server has told what it has, or had its time to.
-    fn is_settled(&self) -> bool {
-        self.view().is_complete || Instant::now() >= self.0.settled_by
+    /// True when the lists of every server are known, or the time for them is over.
+    fn is_settled(&self, snapshot: &HubSnapshot) -> bool {
+        snapshot.is_complete || Instant::now() >= self.0.settled_by
     }
 
-    /// What is shown once every server has told what it has, or had its time to.
-    pub(crate) async fn settled_view(&self) -> Arc<HubSnapshot> {
+    /// What is shown once the lists of every server are known, or the time for them is over.
+    pub(crate) async fn settled_snapshot(&self) -> Arc<HubSnapshot> {
         let mut renewed = self.0.feed.renewed.subscribe();
-        let waiting = async { while !self.view().is_complete && renewed.changed().await.is_ok() {} };
-        // Whoever is late is announced by a change later.
+        let waiting = async { while !self.snapshot().is_complete && renewed.changed().await.is_ok() {} };
+        // A server that is late is announced by a change later.
         let _ = tokio::time::timeout_at(self.0.settled_by, waiting).await;
-        self.view()
+        self.snapshot()
     }
 
-    /// What this caller may use; `None` means everything.
-    pub fn permit(&self, caller: &tsugi_protocol::answer::Caller) -> Option<Arc<AccessPermit>> {
+    /// The permit of this caller; `None` means everything.
+    pub fn permit(&self, caller: &Caller) -> Option<Arc<AccessPermit>> {
         self.0.guard.permit(caller.principal())
+    }
+
+    /// What this caller may name.
+    fn access(&self, caller: &Caller) -> CallerAccess {
+        CallerAccess::new(self.permit(caller))
     }
 
     /// How the servers are shown now.
@@ -170,55 +178,54 @@ impl Hub {
         self.0.feed.config.load()
     }
 
-    /// Says something of what is shown, once every server has told what it has, or had its time to.
+    /// Answers from the snapshot, once the lists of every server are known or the time for them is over.
     fn reply_when_settled(
         &self,
         call: Call,
         say: impl Fn(&Hub, &HubSnapshot, &Call) -> Outcome + Send + 'static,
     ) -> Reply {
-        let view = self.view();
-        if view.is_complete || Instant::now() >= self.0.settled_by {
-            return Reply::ready(say(self, &view, &call));
+        let snapshot = self.snapshot();
+        if self.is_settled(&snapshot) {
+            return Reply::ready(say(self, &snapshot, &call));
         }
         let hub = self.clone();
         Reply::from_future(async move {
-            let view = hub.settled_view().await;
-            say(&hub, &view, &call)
+            let snapshot = hub.settled_snapshot().await;
+            say(&hub, &snapshot, &call)
         })
     }
 
-    fn list_page(&self, list: ListKind, view: &HubSnapshot, call: &Call) -> Outcome {
-        match view.page(list, call, self.permit(&call.caller).as_deref()) {
+    fn list_page(&self, list: ListKind, snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Outcome {
+        match snapshot.page(list, call, access.permit()) {
             Ok(page) => Outcome::Complete(page),
             Err(fault) => Outcome::fault(fault),
         }
     }
 
-    /// Who we are to this caller: servers of which it may use nothing are not spoken of.
-    fn discover_result(&self, view: &HubSnapshot, call: &Call) -> Outcome {
-        complete(match self.permit(&call.caller) {
-            None => view.discover.clone(),
-            Some(permit) => view.discover_for(&permit, &self.config()),
+    /// Who we are to this caller. Servers of which it may use nothing are left out.
+    fn discover_result(&self, snapshot: &HubSnapshot, access: &CallerAccess) -> Outcome {
+        complete(match access.permit() {
+            None => snapshot.discover.clone(),
+            Some(permit) => snapshot.discover_for(permit, &self.config()),
         })
     }
 
     /// Sends a call to the server it concerns, with that server's own name for its subject.
-    fn forward(&self, call: Call) -> Reply {
-        let view = self.0.feed.snapshot.load();
-        let permit = self.permit(&call.caller);
-        match route::route(&view, &call, permit.as_deref()) {
+    fn forward(&self, call: Call, access: CallerAccess) -> Reply {
+        let snapshot = self.0.feed.snapshot.load();
+        match route::route(&snapshot, &call, &access) {
             Ok(routed) => routed.answer(call),
-            Err(fault) => match route::unlisted_server(&view, &call, permit.as_deref()) {
-                Some(server) => self.forward_once_listed(call, server, fault),
-                None if view.is_complete || Instant::now() >= self.0.settled_by => self.refuse(&call, fault),
-                None => self.forward_later(call),
+            Err(fault) => match route::unlisted_server(&snapshot, &call, &access) {
+                Some(server) => self.forward_once_listed(call, access, server, fault),
+                None if self.is_settled(&snapshot) => self.refuse(&call, fault),
+                None => self.forward_later(call, access),
             },
         }
     }
 
-    /// Routes again once the server that the name begins with has told what it has. It starts when it was not
-    /// running; when it cannot, the caller hears why, and not that there is no such tool.
-    fn forward_once_listed(&self, call: Call, server: Server, unknown: Fault) -> Reply {
+    /// Routes again once the lists of the server that the name begins with are known. The server is started when it is
+    /// not running. When it cannot be started the caller gets that reason, and not that there is no such tool.
+    fn forward_once_listed(&self, call: Call, access: CallerAccess, server: Server, unknown: Fault) -> Reply {
         let hub = self.clone();
         Reply::from_pending_reply(async move {
             let limit = call.options.timeout.unwrap_or(hub.manager().options().timeout);
@@ -226,22 +233,23 @@ impl Hub {
             if let Err(fault) = server.settled(limit).await {
                 return hub.refuse(&call, fault);
             }
-            let has_told = || hub.view().servers_told.contains(server.name());
-            let waiting = async { while !has_told() && renewed.changed().await.is_ok() {} };
+            // The server has its lists, but the snapshot that we route by is made a moment later.
+            let is_listed = || hub.snapshot().servers_told.contains(server.name());
+            let waiting = async { while !is_listed() && renewed.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(limit, waiting).await;
-            match route::route(&hub.view(), &call, hub.permit(&call.caller).as_deref()) {
+            match route::route(&hub.snapshot(), &call, &access) {
                 Ok(routed) => routed.answer(call),
                 Err(_) => hub.refuse(&call, unknown),
             }
         })
     }
 
-    /// Routes again once the servers that are still starting have told what they have.
-    fn forward_later(&self, call: Call) -> Reply {
+    /// Routes again once the servers that are still starting have their lists.
+    fn forward_later(&self, call: Call, access: CallerAccess) -> Reply {
         let hub = self.clone();
         Reply::from_pending_reply(async move {
-            let view = hub.settled_view().await;
-            match route::route(&view, &call, hub.permit(&call.caller).as_deref()) {
+            let snapshot = hub.settled_snapshot().await;
+            match route::route(&snapshot, &call, &access) {
                 Ok(routed) => routed.answer(call),
                 Err(fault) => hub.refuse(&call, fault),
             }
@@ -261,16 +269,22 @@ fn complete(body: JsonObject) -> Outcome {
 
 impl Answer for Hub {
     fn answer(&self, call: Call) -> Reply {
+        // The permit is looked up once per call; lists and routes are decided by it.
+        let access = self.access(&call.caller);
         if let Some(list) = ListKind::of(&call.method) {
-            return self.reply_when_settled(call, move |hub, view, call| hub.list_page(list, view, call));
+            return self.reply_when_settled(call, move |hub, snapshot, call| {
+                hub.list_page(list, snapshot, call, &access)
+            });
         }
         match call.method {
-            Method::Discover => self.reply_when_settled(call, Hub::discover_result),
+            Method::Discover => {
+                self.reply_when_settled(call, move |hub, snapshot, _| hub.discover_result(snapshot, &access))
+            }
             Method::Listen => watch::listen(self, call),
             Method::RootsChanged if call.meta.client.capabilities.announces_roots() => {
-                roots::changed(&self.view().servers, &call)
+                roots::changed(&self.snapshot().servers, &call)
             }
-            _ => self.forward(call),
+            _ => self.forward(call, access),
         }
     }
 }

@@ -3,7 +3,7 @@
 use ::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
-use tsugi_protocol::answer::{CallFailure, Fault, FaultCode};
+use tsugi_protocol::answer::{Blame, CallFailure, CallStage, Fault, FaultCode, SentState};
 use tsugi_protocol::json::ObjectWriter;
 use tsugi_protocol::rpc::{RequestId, RpcError, code};
 
@@ -67,16 +67,51 @@ pub(crate) fn modern_error(fault: &Fault) -> RpcError {
     error.replace_data(&named.finish())
 }
 
-/// The status of an error that answers a modern request. Errors that a server returned are 200 like results,
-/// except those whose status the specification fixes; clients then read `id` and `code` in all cases.
+/// The status of an error that a server returned, or that a face found in a modern request. It is 200 like that of a
+/// result, except where the specification fixes another one; clients read `id` and `code` in all cases.
 pub(crate) fn modern_status(error: &RpcError) -> StatusCode {
-    match error.code() {
+    fixed_status(error.code())
+}
+
+fn fixed_status(number: i64) -> StatusCode {
+    match number {
         code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
         code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY | code::UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
-        code::own::OVERLOADED | code::own::DRAINING => StatusCode::SERVICE_UNAVAILABLE,
-        code::own::RATE_LIMITED => StatusCode::TOO_MANY_REQUESTS,
-        code::own::TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::OK,
+    }
+}
+
+/// The status of a failure that answers a modern request. The numbers of our own errors are not looked at: a server
+/// may use the same numbers for something else.
+pub(crate) fn failure_status(failure: &CallFailure) -> StatusCode {
+    let fault = match failure {
+        CallFailure::Upstream(error) => return modern_status(error),
+        CallFailure::Fault(fault) => fault,
+    };
+    match fault.code {
+        // Load balancers repeat a request that got 503, so only a call that was not sent may get it.
+        FaultCode::Overloaded | FaultCode::Draining if fault.sent == SentState::NotSent => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        FaultCode::RateLimitExceeded => StatusCode::TOO_MANY_REQUESTS,
+        FaultCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        // Only ours: an upstream server that refuses its key is not a matter of this caller's permits.
+        FaultCode::PermissionDenied if fault.blame == Blame::Caller && fault.stage == CallStage::Validate => {
+            StatusCode::FORBIDDEN
+        }
+        code => fixed_status(code.rpc_code()),
+    }
+}
+
+/// Takes out what a server's process wrote to its standard error. It may hold anything, secrets too, and is meant for
+/// those who run the server.
+pub(crate) fn hide_stderr(fault: &mut Fault) {
+    let mut next = Some(fault);
+    while let Some(fault) = next {
+        if let Some(process) = &mut fault.process {
+            process.stderr.clear();
+        }
+        next = fault.cause.as_deref_mut();
     }
 }
 
@@ -143,7 +178,13 @@ impl From<&Fault> for RestFault {
             (FaultCode::MaxRetriesExceeded, Some(cause)) => cause,
             _ => fault,
         };
-        let (status, code) = rest_code(cause.code);
+        let (status, code) = match rest_code(cause.code) {
+            // Load balancers repeat a request that got 503, so only a call that was not sent may get it.
+            (StatusCode::SERVICE_UNAVAILABLE, code) if fault.sent != SentState::NotSent => {
+                (StatusCode::BAD_GATEWAY, code)
+            }
+            usual => usual,
+        };
         let is_temporary = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let retry_after = fault.retry_after_ms.map(|time| time.div_ceil(1000)).or(is_temporary.then_some(1));
         let details = Some(fault.to_rpc().details());
@@ -163,6 +204,7 @@ fn rest_code(code: FaultCode) -> (StatusCode, &'static str) {
         ResourceNotFound => (StatusCode::NOT_FOUND, "RESOURCE_NOT_FOUND"),
         ExecutionFailed | MaxRetriesExceeded | Cancelled => (StatusCode::INTERNAL_SERVER_ERROR, "TOOL_EXECUTION_ERROR"),
         ServerNotFound => (StatusCode::NOT_FOUND, "SERVER_NOT_FOUND"),
+        ServerExists => (StatusCode::CONFLICT, "SERVER_EXISTS"),
         ServerNotRunning => (StatusCode::SERVICE_UNAVAILABLE, "SERVER_NOT_RUNNING"),
         ServerCrashed => (StatusCode::BAD_GATEWAY, "SERVER_CRASHED"),
         ConnectionFailed => (StatusCode::BAD_GATEWAY, "CONNECTION_FAILED"),
@@ -225,6 +267,7 @@ mod tests {
             (InvalidParams, 400, "VALIDATION_ERROR"),
             (ExecutionFailed, 500, "TOOL_EXECUTION_ERROR"),
             (ServerNotFound, 404, "SERVER_NOT_FOUND"),
+            (ServerExists, 409, "SERVER_EXISTS"),
             (ServerNotRunning, 503, "SERVER_NOT_RUNNING"),
             (ServerCrashed, 502, "SERVER_CRASHED"),
             (ConnectionFailed, 502, "CONNECTION_FAILED"),
@@ -238,8 +281,28 @@ mod tests {
             let fault = RestFault::from(&Fault::new(code, "m"));
             assert_eq!((fault.status.as_u16(), fault.code), (status, word), "{code:?}");
         }
+        let limited = Fault::new(RateLimitExceeded, "m");
+        assert_eq!(failure_status(&CallFailure::from(limited)), StatusCode::TOO_MANY_REQUESTS);
         let tried = Fault::new(MaxRetriesExceeded, "gave up").because(Fault::new(Timeout, "late"));
         assert_eq!(RestFault::from(&tried).code, "TIMEOUT_ERROR");
         assert_eq!(RestFault::from(&Fault::new(Overloaded, "m")).retry_after, Some(1));
+    }
+
+    #[test]
+    fn a_503_means_that_nothing_was_sent() {
+        use FaultCode::*;
+        for code in [Overloaded, Draining, ServerNotRunning, MaxRetriesExceeded] {
+            for sent in [SentState::NotSent, SentState::Failed, SentState::Unknown] {
+                let fault = Fault::new(code, "m").sent(sent).because(Fault::new(Overloaded, "m"));
+                let statuses = [RestFault::from(&fault).status, failure_status(&CallFailure::from(fault))];
+                let is_503 = statuses.contains(&StatusCode::SERVICE_UNAVAILABLE);
+                assert!(!is_503 || sent == SentState::NotSent, "{code:?} {sent:?}: {statuses:?}");
+            }
+        }
+        let not_sent = Fault::new(Overloaded, "m");
+        assert_eq!(failure_status(&CallFailure::from(not_sent)), StatusCode::SERVICE_UNAVAILABLE);
+        // A server's own error may have the number that ours has.
+        let upstream = RpcError::new(code::own::OVERLOADED, "busy");
+        assert_eq!(failure_status(&CallFailure::Upstream(Box::new(upstream))), StatusCode::OK);
     }
 }

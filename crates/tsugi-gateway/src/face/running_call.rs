@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
-use tsugi_protocol::answer::{Answer, Call, CallNote, Fault, FaultCode, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::answer::{Answer, Call, CallFailure, CallNote, Fault, FaultCode, Outcome, Reply, ReplyEvent};
 use tsugi_protocol::era::notification;
 use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
@@ -15,6 +15,7 @@ use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::rpc::{RequestId, RpcResponse};
 
+use super::fault;
 use super::mcp::modern;
 use crate::body::ResponseBody;
 
@@ -22,14 +23,17 @@ use crate::body::ResponseBody;
 pub(crate) struct RunningCall {
     reply: Reply,
     wanted: NotificationFilter,
+    /// Whether the caller may read what a server's process wrote to its standard error.
+    sees_stderr: bool,
 }
 
 impl RunningCall {
     /// Starts a call.
     pub(crate) fn start(answer: &dyn Answer, call: Call) -> Self {
         let wanted = NotificationFilter::of(&call.meta);
+        let sees_stderr = call.caller.is_operator();
         let reply = catch_unwind(AssertUnwindSafe(|| answer.answer(call)));
-        Self { reply: reply.unwrap_or_else(|_| Reply::ready(panicked())), wanted }
+        Self { reply: reply.unwrap_or_else(|_| Reply::ready(panicked())), wanted, sees_stderr }
     }
 
     /// The next wanted note, or the outcome.
@@ -39,6 +43,10 @@ impl RunningCall {
             let polled = catch_unwind(AssertUnwindSafe(|| reply.poll_event(context)));
             match polled.unwrap_or_else(|_| Poll::Ready(ReplyEvent::Done(panicked()))) {
                 Poll::Ready(ReplyEvent::Note(note)) if !self.wanted.wants(&note) => {}
+                Poll::Ready(ReplyEvent::Done(Outcome::Failed(CallFailure::Fault(mut fault)))) if !self.sees_stderr => {
+                    fault::hide_stderr(&mut fault);
+                    return Poll::Ready(ReplyEvent::Done(Outcome::Failed(CallFailure::Fault(fault))));
+                }
                 other => return other,
             }
         }

@@ -43,12 +43,62 @@ impl AccessPermit {
         !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
     }
 
+    /// True when nothing is denied and nothing has to be allowed.
+    pub fn allows_everything(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
+
+    /// True when this address of this server may be seen and used. Addresses that mean the same are decided alike, and
+    /// one with `.` or `..` segments is never allowed: where it leads is for the server to say.
+    pub fn allows_uri(&self, server: &str, uri: &str) -> bool {
+        canonical_uri(uri).is_some_and(|uri| self.allows(server, &uri))
+    }
+
     /// True when something of this server may be seen: a server of which nothing may be used is not shown.
     pub fn allows_some_of(&self, server: &str) -> bool {
         let is_meant = |pattern: &PermitPattern| pattern.server.is_match(server);
         let is_whole = |pattern: &PermitPattern| is_meant(pattern) && pattern.name.glob().glob() == "*";
         !self.deny.iter().any(is_whole) && (self.allow.is_empty() || self.allow.iter().any(is_meant))
     }
+}
+
+/// An address as permits read it: scheme and host in lower case, characters that need no percent-encoding without it
+/// ([RFC 3986](https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2)). `None` when it has dot segments.
+fn canonical_uri(uri: &str) -> Option<String> {
+    let decoded = decode_unreserved(uri);
+    let path = decoded.split(['?', '#']).next().unwrap_or_default();
+    // Some servers take a backslash for a slash.
+    let has_dots = path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
+    (!has_dots).then(|| with_lower_authority(&decoded))
+}
+
+/// The text with scheme and host in lower case, when it is an address.
+fn with_lower_authority(text: &str) -> String {
+    let Some(scheme) = text.find("://") else { return text.to_owned() };
+    let authority = scheme + "://".len();
+    let end = text[authority..].find(['/', '?', '#']).map_or(text.len(), |at| authority + at);
+    text[..end].to_ascii_lowercase() + &text[end..]
+}
+
+/// The text with every `%XX` decoded that stands for a letter, a digit or one of `-._~`.
+fn decode_unreserved(text: &str) -> String {
+    let mut decoded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        decoded.push_str(&rest[..at]);
+        let byte = rest.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte.filter(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte)) {
+            Some(byte) => {
+                decoded.push(char::from(byte));
+                rest = &rest[at + 3..];
+            }
+            None => {
+                decoded.push('%');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    decoded + rest
 }
 
 fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PermitPattern>, PatternError> {
@@ -63,7 +113,7 @@ impl PermitPattern {
                 .map(|glob| glob.compile_matcher())
                 .map_err(|error| PatternError { pattern: text.to_owned(), reason: error.kind().to_string() })
         };
-        Ok(Self { server: glob(server)?, name: glob(name)? })
+        Ok(Self { server: glob(server)?, name: glob(&with_lower_authority(name))? })
     }
 
     fn matches(&self, server: &str, name: &str) -> bool {
@@ -100,5 +150,26 @@ mod tests {
     #[test]
     fn a_bad_pattern_is_named() {
         assert_eq!(AccessPermit::new(&["files/[a"], &[]).unwrap_err().pattern, "files/[a");
+    }
+
+    #[test]
+    fn addresses_that_mean_the_same_are_decided_alike() {
+        let permit = AccessPermit::new(&["files/FILE:///pub/*", "web/https://Example.com/*"], &["*/*secret*"]).unwrap();
+        for (server, uri, expected) in [
+            ("files", "file:///pub/a", true),
+            ("files", "FILE:///pub/a", true),
+            ("files", "file:///pub/a%20b", true),
+            ("files", "file:///pub/..a", true),
+            ("files", "file:///pub/../etc/passwd", false),
+            ("files", "file:///pub/%2e%2E/etc/passwd", false),
+            ("files", "file:///pub/.%2e/etc/passwd", false),
+            ("files", "file:///pub/x\\..\\..\\etc", false),
+            ("files", "file:///pub/./a", false),
+            ("files", "file:///pub/%73ecret", false),
+            ("web", "https://EXAMPLE.com/x?q=../y", true),
+            ("web", "https://example.org/x", false),
+        ] {
+            assert_eq!(permit.allows_uri(server, uri), expected, "{uri}");
+        }
     }
 }

@@ -83,7 +83,7 @@ fn describe(server: &Server) -> Value {
     let catalog = server.catalog();
     let sandbox = confinement(server);
     let since = status.since.duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
-    json!({
+    let description = json!({
         "name": server.name(),
         "state": status.state.to_string(),
         "since": since,
@@ -105,7 +105,18 @@ fn describe(server: &Server) -> Value {
         "leftAlone": status.left_alone,
         "unusableTools": server.unusable_tools(),
         "fault": status.fault.or_else(|| catalog.as_ref()?.faults().next().cloned()),
-    })
+    });
+    masked(description, &|text| server.config().job.0.redact.mask(text))
+}
+
+/// The same with every secret value of the configuration masked, in whatever text it appears.
+fn masked(value: Value, mask: &dyn Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(mask(&text)),
+        Value::Array(items) => items.into_iter().map(|item| masked(item, mask)).collect(),
+        Value::Object(members) => members.into_iter().map(|(key, value)| (key, masked(value, mask))).collect(),
+        other => other,
+    }
 }
 
 fn read(definition: &Value) -> Result<ServerConfig, Fault> {
@@ -129,7 +140,11 @@ fn read(definition: &Value) -> Result<ServerConfig, Fault> {
     }
     let target =
         ConnectTarget::url(url, headers).ok_or_else(|| invalid("`url` must begin with http, https, ws or wss"))?;
-    Ok(ServerConfig::new(name, target))
+    let mut config = ServerConfig::new(name, target);
+    // The value of any header may be a secret, whatever the header is called.
+    let values = definition["headers"].as_object().into_iter().flatten().filter_map(|(_, value)| value.as_str());
+    config.job.0.redact.extend(values.map(str::to_owned));
+    Ok(config)
 }
 
 fn is_name(name: &str) -> bool {

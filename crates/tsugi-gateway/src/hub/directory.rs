@@ -5,23 +5,21 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tsugi_client::{Server, not_found};
-use tsugi_protocol::answer::{Caller, Fault, FaultCode};
+use tsugi_protocol::answer::{Caller, Fault};
 use tsugi_protocol::mcp::tool::ToolDescription;
 
 use super::Hub;
 use super::single_server::SingleServer;
+use super::access::{CallerAccess, denied};
 use super::snapshot::{HubSnapshot, NamesByServer, PublicEntry};
 use crate::backend::{FoundTool, ToolDirectory, ToolInfo};
-use crate::guard::permit::AccessPermit;
 
 impl ToolDirectory for Hub {
     fn tools<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Vec<ToolInfo>> {
         async move {
-            let view = self.settled_view().await;
-            let permit = self.permit(caller);
-            let is_allowed = |entry: &&PublicEntry| {
-                permit.as_ref().is_none_or(|permit| permit.allows(entry.server.name(), &entry.own))
-            };
+            let view = self.settled_snapshot().await;
+            let access = self.access(caller);
+            let is_allowed = |entry: &&PublicEntry| access.allows(entry.server.name(), &entry.own);
             view.tools.iter().map(|(_, entry)| entry).filter(is_allowed).filter_map(|entry| self.info(entry)).collect()
         }
         .boxed()
@@ -34,15 +32,17 @@ impl ToolDirectory for Hub {
         tool: &'a str,
     ) -> BoxFuture<'a, Result<FoundTool, Fault>> {
         async move {
-            let view = self.settled_view().await;
-            let (server, own) = match server {
-                Some(name) => self.tool_of(&view, name, tool)?,
-                None => self.only_tool(&view, tool, self.permit(caller).as_deref())?,
+            let view = self.settled_snapshot().await;
+            let access = self.access(caller);
+            let found = match server {
+                Some(name) => self.tool_of(&view, name, tool),
+                None => self.only_tool(&view, tool, &access),
             };
-            if self.permit(caller).is_some_and(|permit| !permit.allows(server.name(), &own)) {
-                let message = format!("this caller may not use {own:?}");
-                return Err(Fault::new(FaultCode::PermissionDenied, message).on_server(server.name()).on_tool(&own));
-            }
+            let (server, own) = match found {
+                Ok((server, own)) if access.allows(server.name(), &own) => (server, own),
+                Ok(_) => return Err(denied("tool", tool)),
+                Err(fault) => return Err(access.missing("tool", tool, || fault)),
+            };
             Ok(FoundTool { answer: Arc::new(SingleServer::new(self.clone(), server)), name: own })
         }
         .boxed()
@@ -86,13 +86,12 @@ impl Hub {
         &self,
         view: &HubSnapshot,
         tool: &str,
-        permit: Option<&AccessPermit>,
+        access: &CallerAccess,
     ) -> Result<(Server, String), Fault> {
         if let Some(entry) = view.tools.get(tool) {
             return Ok((entry.server.clone(), entry.own.clone()));
         }
-        let is_allowed =
-            |entry: &&PublicEntry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
+        let is_allowed = |entry: &&PublicEntry| access.allows(entry.server.name(), &entry.own);
         let called = |name: fn(&PublicEntry) -> &str| -> Vec<&PublicEntry> {
             let entries = view.tools.iter().map(|(_, entry)| entry);
             entries.filter(|entry| name(entry) == tool).filter(is_allowed).collect()

@@ -46,20 +46,24 @@ impl Hub {
         let count = |of: fn(&Catalog) -> usize| catalog.as_deref().map_or(0, of);
         let since = status.since.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
         let confinement = confinement(server);
+        let mask = |text: String| server.config().job.0.redact.mask(&text);
         let mut troubles = troubles(&status, catalog.as_deref());
         // What holds in part is told beside the word; it holds so for every server of this machine.
         if let Some(text) = server.sandbox_report().and_then(|report| report.shortcomings()) {
             let text = format!("its sandbox does not hold as asked: {text}");
             troubles.push(ServerTrouble { kind: "sandbox", text });
         }
-        let clashes = &self.view().clashes;
+        let clashes = &self.snapshot().clashes;
         let own = clashes.iter().filter(|clash| clash.server == server.name());
         troubles.extend(own.map(|clash| ServerTrouble { kind: "names", text: clash.text.clone() }));
+        for trouble in &mut troubles {
+            trouble.text = mask(std::mem::take(&mut trouble.text));
+        }
         let tools = catalog.as_deref().map_or(0, |catalog| self.shown_tools(server, catalog).count());
         ServerState {
             name: server.name().into(),
             state: status.state.as_str(),
-            reason: reason(&status),
+            reason: reason(&status).map(mask),
             era: status.version.map(|version| version.era().as_str()),
             revision: status.version.map(|version| version.as_str()),
             transport: status.transport,

@@ -57,6 +57,11 @@ impl ServerPresentation {
         self.is_silent
     }
 
+    /// True when some tools may not be shown.
+    pub(super) fn hides_tools(&self) -> bool {
+        !self.tools.allows_everything()
+    }
+
     /// True when the tool is shown at all.
     pub fn allows(&self, own: &str) -> bool {
         self.tools.allows("", own)

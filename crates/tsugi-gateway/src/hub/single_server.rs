@@ -11,6 +11,8 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::CompletionReference;
 use tsugi_schema::header_param::HeaderParams;
 
+use super::access::CallerAccess;
+use super::list::ListKind;
 use super::snapshot::{PublicEntry, describe_as};
 use super::{Hub, page};
 use crate::backend::ToolHeaders;
@@ -38,16 +40,42 @@ impl SingleServer {
         self.hub.manager().server(self.name()).unwrap_or_else(|| self.first.clone())
     }
 
-    /// True when this caller may see and use this name.
-    fn allows(&self, call: &Call, own: &str) -> bool {
-        let is_shown = call.method != Method::ToolsCall && call.method != Method::ToolsList
-            || self.hub.config().shapes.get(self.name()).is_none_or(|shape| shape.allows(own));
-        is_shown && self.hub.permit(&call.caller).is_none_or(|permit| permit.allows(self.name(), own))
+    /// True when the configuration lets this tool out.
+    fn is_presented(&self, tool: &str) -> bool {
+        self.hub.config().shapes.get(self.name()).is_none_or(|shape| shape.allows(tool))
+    }
+
+    /// True when only some of what the server has can be named in this call.
+    fn is_restricted(&self, call: &Call, access: &CallerAccess) -> bool {
+        let is_about_tools = matches!(call.method, Method::ToolsCall | Method::ToolsList);
+        access.is_restricted()
+            || is_about_tools && self.hub.config().shapes.get(self.name()).is_some_and(|shape| shape.hides_tools())
+    }
+
+    /// True when this caller may see and use what the server itself calls `own`.
+    fn allows(&self, call: &Call, own: &str, access: &CallerAccess) -> bool {
+        match subject_kind(call) {
+            SubjectKind::Tool => self.is_presented(own) && access.allows(self.name(), own),
+            SubjectKind::Prompt => access.allows(self.name(), own),
+            SubjectKind::Resource => access.allows_uri(&self.server(), own),
+        }
+    }
+
+    /// True when the server lists what a call names. The server itself may accept other spellings of it, by which a
+    /// permit could be passed.
+    fn is_listed(&self, call: &Call, own: &str) -> bool {
+        let Some(catalog) = self.server().catalog() else { return false };
+        match subject_kind(call) {
+            SubjectKind::Tool => catalog.tool(own).is_some(),
+            SubjectKind::Prompt => catalog.prompts.items.iter().any(|prompt| prompt.name() == own),
+            // The permit looks for addresses in the catalog itself, since templates count there.
+            SubjectKind::Resource => true,
+        }
     }
 
     /// Asks the server, and counts what it does.
     fn ask(&self, mut call: Call) -> Reply {
-        let other = || self.hub.view().other_meters.get(self.name()).cloned();
+        let other = || self.hub.snapshot().other_meters.get(self.name()).cloned();
         let meter = match call.method {
             Method::ToolsCall => call.subject().and_then(|tool| self.entry(&tool)?.meter).or_else(other),
             Method::PromptsGet | Method::ResourcesRead | Method::Complete => other(),
@@ -63,19 +91,21 @@ impl SingleServer {
 
     /// The tool with this name of the server's own.
     fn entry(&self, own: &str) -> Option<PublicEntry> {
-        let view = self.hub.view();
+        let view = self.hub.snapshot();
         let public = view.own_tools.get(self.name())?.get(own)?;
         view.tools.get(public).cloned()
     }
 
-    /// What of a call this caller may have: nothing of a server that is not for it, and of a subscription the
-    /// resources that are.
-    fn narrow(&self, mut call: Call) -> Result<Call, Box<(Call, Fault)>> {
+    /// The part of a call that this caller may have: nothing of a server that it may not use, and of a subscription
+    /// the resources that it may.
+    fn narrow(&self, mut call: Call, access: &CallerAccess) -> Result<Call, Box<(Call, Fault)>> {
         let name = self.name();
-        let is_for_others = self.hub.permit(&call.caller).is_some_and(|permit| !permit.allows_some_of(name));
         let denied = match subject(&call) {
-            _ if is_for_others => Some(format!("this caller may not use the server {name:?}")),
-            Some(own) if !self.allows(&call, &own) => Some(format!("this caller may not use {own:?}")),
+            _ if !access.allows_some_of(name) => Some(format!("this caller may not use the server {name:?}")),
+            // One text for both, so that a caller cannot find out names that it may not use.
+            Some(own) if !self.allows(&call, &own, access) || !self.is_listed(&call, &own) => {
+                Some(format!("this caller may not use {own:?}"))
+            }
             _ => None,
         };
         if let Some(message) = denied {
@@ -83,24 +113,48 @@ impl SingleServer {
         }
         if call.method == Method::Listen {
             let mut filter = notification::read_filter(&call.params);
-            filter.uris.retain(|uri| self.allows(&call, uri));
+            filter.uris.retain(|uri| access.allows_uri(&self.server(), uri));
             call.params = notification::listen_params(&filter);
         }
         Ok(call)
     }
 
-    fn is_restricted(&self, call: &Call) -> bool {
-        self.hub.permit(&call.caller).is_some() || self.hub.config().shapes.contains_key(self.name())
+    /// Decides once the server's lists are known. It is started when it is not running.
+    fn answer_once_listed(&self, call: Call, access: CallerAccess) -> Reply {
+        let this = self.clone();
+        Reply::from_pending_reply(async move {
+            let limit = call.options.timeout.unwrap_or(this.hub.manager().options().timeout);
+            match this.server().settled(limit).await {
+                Ok(_) => this.answer_listed(call, &access),
+                Err(fault) => this.hub.refuse(&call, fault),
+            }
+        })
+    }
+
+    fn answer_listed(&self, call: Call, access: &CallerAccess) -> Reply {
+        let is_restricted = self.is_restricted(&call, access);
+        let narrowed = if is_restricted { self.narrow(call, access) } else { Ok(call) };
+        let call = match narrowed {
+            Ok(call) => call,
+            Err(denied) => return self.hub.refuse(&denied.0, denied.1),
+        };
+        if call.method == Method::Discover && self.hub.config().is_silent(self.name()) {
+            return self.discover(call);
+        }
+        if ListKind::of(&call.method).is_some() && !self.is_whole(&call, is_restricted) {
+            return Arc::new(self.clone()).list(call, access.clone());
+        }
+        self.ask(call)
     }
 
     /// True when a list is given whole, as the server's catalog has it.
-    fn is_whole(&self, call: &Call) -> bool {
+    fn is_whole(&self, call: &Call, is_restricted: bool) -> bool {
         let limit = self.hub.config().page;
         let is_small = self.server().catalog().is_some_and(|catalog| {
             let (items, bytes) = catalog.size(&call.method);
             items <= limit.items && bytes <= limit.bytes
         });
-        is_small && !call.params.has("cursor") && !self.is_restricted(call)
+        is_small && !call.params.has("cursor") && !is_restricted && !self.is_described(call)
     }
 
     /// Who the server is, without its instructions.
@@ -117,15 +171,20 @@ impl SingleServer {
     }
 
     /// A page of the server's list, without what this caller may not see.
-    fn list(self: Arc<Self>, call: Call) -> Reply {
+    fn list(self: Arc<Self>, call: Call, access: CallerAccess) -> Reply {
         Reply::from_future(async move {
             let outcome = self.server().answer(call.clone()).outcome().await;
             let Outcome::Complete(complete) = outcome else { return outcome };
-            match self.page(&call, &complete.body) {
+            match self.page(&call, &complete.body, &access) {
                 Ok(body) => Outcome::Complete(CompletedResult { body, ..complete }),
                 Err(fault) => Outcome::fault(fault),
             }
         })
+    }
+
+    /// True when the configuration has other words for some of the server's tools.
+    fn is_described(&self, call: &Call) -> bool {
+        call.method == Method::ToolsList && self.hub.config().shapes.contains_key(self.name())
     }
 
     /// A tool with the words that the configuration has for it. Its name is the server's own here.
@@ -139,7 +198,7 @@ impl SingleServer {
         (own, item)
     }
 
-    fn page(&self, call: &Call, body: &JsonObject) -> Result<JsonObject, Fault> {
+    fn page(&self, call: &Call, body: &JsonObject, access: &CallerAccess) -> Result<JsonObject, Fault> {
         let (key, name) = match call.method {
             Method::ToolsList => ("tools", "name"),
             Method::PromptsList => ("prompts", "name"),
@@ -147,9 +206,10 @@ impl SingleServer {
             _ => ("resourceTemplates", "uriTemplate"),
         };
         let after = page::after(key, call)?;
+        let is_restricted = self.is_restricted(call, access);
         let items: Vec<RawJson> = body.get(key).and_then(|items| items.to().ok()).unwrap_or_default();
         let named = |item: &RawJson| Some((JsonObject::of(item)?.get_str(name)?.into_owned(), item.clone()));
-        let is_shown = |(own, _): &(String, RawJson)| !self.is_restricted(call) || self.allows(call, own);
+        let is_shown = |(own, _): &(String, RawJson)| !is_restricted || self.allows(call, own, access);
         // A name that comes twice would lead a cursor back.
         let mut seen = HashSet::new();
         let is_first = |(own, _): &(String, RawJson)| seen.insert(own.clone());
@@ -169,7 +229,26 @@ impl SingleServer {
     }
 }
 
-/// What a call is about.
+/// Which of the server's lists has what a call names.
+enum SubjectKind {
+    Tool,
+    Prompt,
+    Resource,
+}
+
+fn subject_kind(call: &Call) -> SubjectKind {
+    match call.method {
+        Method::ToolsCall | Method::ToolsList => SubjectKind::Tool,
+        Method::PromptsGet | Method::PromptsList => SubjectKind::Prompt,
+        Method::Complete => match CompletionReference::of(&call.params) {
+            Some(CompletionReference::Prompt(_)) => SubjectKind::Prompt,
+            _ => SubjectKind::Resource,
+        },
+        _ => SubjectKind::Resource,
+    }
+}
+
+/// What a call names.
 fn subject(call: &Call) -> Option<String> {
     match call.method {
         Method::Complete => CompletionReference::of(&call.params).map(|reference| match reference {
@@ -181,22 +260,12 @@ fn subject(call: &Call) -> Option<String> {
 
 impl Answer for SingleServer {
     fn answer(&self, call: Call) -> Reply {
-        let narrowed = if self.is_restricted(&call) { self.narrow(call) } else { Ok(call) };
-        let call = match narrowed {
-            Ok(call) => call,
-            Err(denied) => return self.hub.refuse(&denied.0, denied.1),
-        };
-        let is_list = matches!(
-            call.method,
-            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::TemplatesList
-        );
-        if call.method == Method::Discover && self.hub.config().is_silent(self.name()) {
-            return self.discover(call);
+        let access = self.hub.access(&call.caller);
+        let names_something = call.method == Method::Listen || subject(&call).is_some();
+        if names_something && self.is_restricted(&call, &access) && self.server().catalog().is_none() {
+            return self.answer_once_listed(call, access);
         }
-        if is_list && !self.is_whole(&call) {
-            return Arc::new(self.clone()).list(call);
-        }
-        self.ask(call)
+        self.answer_listed(call, &access)
     }
 }
 

@@ -106,6 +106,8 @@ pub(crate) struct HubSnapshot {
     pub(crate) prompts: PublicNames,
     /// The resources by public address.
     pub(crate) resources: PublicNames,
+    /// The first server of each address that several servers list.
+    pub(crate) shared_uris: HashMap<String, Server>,
     /// The resource templates by public pattern.
     pub(crate) templates: PublicNames,
     /// The public names of each server's tools, by server and by the server's own name.
@@ -146,6 +148,7 @@ impl HubSnapshot {
             tools,
             prompts: prompts(&known, config),
             resources: resources(&known),
+            shared_uris: shared_uris(&known),
             templates: templates(&known),
             servers: servers.to_vec(),
             other_meters: servers
@@ -194,7 +197,13 @@ impl HubSnapshot {
             let body = if era == Era::Modern { &prepared.modern } else { &prepared.legacy };
             return Ok(CompletedResult { body: body.clone(), era, server: None });
         }
-        let allows = |entry: &PublicEntry| permit.is_none_or(|permit| permit.allows(entry.server.name(), &entry.own));
+        let is_uri = matches!(list, ListKind::Resources | ListKind::Templates);
+        let allows = |entry: &PublicEntry| {
+            permit.is_none_or(|permit| match is_uri {
+                true => permit.allows_uri(entry.server.name(), &entry.own),
+                false => permit.allows(entry.server.name(), &entry.own),
+            })
+        };
         let entries = self.names(list).written(allows);
         let page = self.limit.page(list.key(), entries, after.as_deref()).ok_or_else(page::gone)?;
         let freshness = self.names(list).freshness;
@@ -310,6 +319,19 @@ fn templates(known: &KnownCatalogs<'_>) -> PublicNames {
     addresses(known, |catalog| &catalog.templates.items)
 }
 
+fn shared_uris(known: &KnownCatalogs<'_>) -> HashMap<String, Server> {
+    let (mut first, mut shared) = (HashMap::new(), HashMap::new());
+    for (server, catalog) in known {
+        for resource in &catalog.resources.items {
+            let owner: &&Server = first.entry(resource.uri()).or_insert(server);
+            if owner.name() != server.name() {
+                shared.insert(resource.uri().to_owned(), (*owner).clone());
+            }
+        }
+    }
+    shared
+}
+
 /// Addresses keep their form when only one server has them, and are wrapped otherwise.
 fn addresses(
     known: &KnownCatalogs<'_>,
@@ -329,7 +351,7 @@ fn addresses(
             let (name, shown) = match is_alone {
                 true => (resource.uri().to_owned(), resource.object().raw()),
                 false => {
-                    let wrapped = super::route::wrap(server.name(), resource.uri());
+                    let wrapped = super::resource::wrap(server.name(), resource.uri());
                     let shown = resource.with_uri(&wrapped);
                     (wrapped, shown)
                 }

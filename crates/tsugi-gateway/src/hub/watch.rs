@@ -19,7 +19,7 @@ use tsugi_protocol::mcp::subscription::SubscriptionFilter;
 use tsugi_protocol::rpc::RpcNotification;
 
 use super::list::ListKind;
-use super::route::find_resource;
+use super::resource;
 use super::snapshot::HubSnapshot;
 use super::{Hub, SnapshotFeed};
 use crate::telemetry::GatewayMetrics;
@@ -135,12 +135,12 @@ fn renew(view: Arc<HubSnapshot>, shared: &SnapshotFeed, announced: &AnnouncedCha
 /// waits: what is acknowledged is what is watched.
 pub(super) fn listen(hub: &Hub, call: Call) -> Reply {
     let listening = HubListener::new(hub, call);
-    if listening.found().len() == listening.missing.len() || hub.is_settled() {
+    if listening.found().len() == listening.missing.len() || hub.is_settled(&hub.snapshot()) {
         return Reply::from_source(listening);
     }
     let hub = hub.clone();
     Reply::from_pending_reply(async move {
-        hub.settled_view().await;
+        hub.settled_snapshot().await;
         Reply::from_source(listening)
     })
 }
@@ -213,11 +213,10 @@ impl HubListener {
 
     /// The missing addresses that a server has by now and this caller may use, with it.
     fn found(&self) -> Vec<(String, Server, String)> {
-        let (view, permit) = (self.hub.view(), self.hub.permit(&self.call.caller));
+        let (view, access) = (self.hub.snapshot(), self.hub.access(&self.call.caller));
         let found = self.missing.iter().filter_map(|uri| {
-            let (server, own) = find_resource(&view, uri)?;
-            let is_allowed = permit.as_ref().is_none_or(|permit| permit.allows(server.name(), &own));
-            is_allowed.then(|| (uri.clone(), server, own))
+            let (server, own) = resource::find(&view, uri, &access).ok()?;
+            Some((uri.clone(), server, own))
         });
         found.collect()
     }

@@ -170,7 +170,8 @@ impl GatewayMetrics {
         };
         let labels = ToolLabels { server: server.to_owned(), tool: tool.to_owned() };
         let counts = OutcomeCounters {
-            complete: counter("complete"),
+            ok: counter("ok"),
+            tool_error: counter("tool_error"),
             input_required: counter("input_required"),
             failed: counter("failed"),
             cancelled: counter("cancelled"),
@@ -227,7 +228,8 @@ pub struct ToolMeter {
 }
 
 struct OutcomeCounters {
-    complete: Counter,
+    ok: Counter,
+    tool_error: Counter,
     input_required: Counter,
     failed: Counter,
     cancelled: Counter,
@@ -240,7 +242,8 @@ impl OutcomeCounters {
         match outcome {
             Some(Outcome::Complete(complete)) => {
                 self.bytes.inc_by(complete.body.bytes().len() as u64);
-                self.complete.inc()
+                // A result with `isError` completes the protocol's exchange, but the tool failed.
+                if complete.is_tool_error() { self.tool_error.inc() } else { self.ok.inc() }
             }
             Some(Outcome::InputRequired(_)) => self.input_required.inc(),
             Some(Outcome::Failed(_)) => self.failed.inc(),

@@ -480,6 +480,8 @@ async fn servers_are_controlled_over_http_but_no_command_comes_in() {
     let command = world.post("/servers", json!({"name": "evil", "command": "sh", "args": ["-c", "id"]})).await;
     assert_eq!((command.status, command.json()["error"]["code"].clone()), (403, json!("PERMISSION_DENIED")));
     assert_eq!(world.post("/servers", json!({"name": "x y", "url": "http://localhost:1"})).await.status, 400);
+    let taken = world.post("/servers", json!({"name": "a", "url": "http://localhost:1"})).await;
+    assert_eq!((taken.status, taken.json()["error"]["code"].clone()), (409, json!("SERVER_EXISTS")), "{taken:?}");
     let removed = world.client.send("DELETE", "/servers/b", &[], "").await;
     assert_eq!(removed.status, 200);
     assert_eq!(world.get("/servers").await.json()["servers"].as_array().unwrap().len(), 1);
@@ -498,13 +500,16 @@ async fn numbers_are_told_per_server_and_tool() {
     let world = World::two().await;
     world.ask("tools/call", json!({"name": "a__echo"})).await;
     world.ask("tools/call", json!({"name": "a__fail"})).await;
+    world.ask("tools/call", json!({"name": "a__fail", "arguments": {"how": "error"}})).await;
     world.ask("tools/call", json!({"name": "made_up_by_a_caller"})).await;
     let numbers = world.get("/metrics").await.body;
     for line in [
-        r#"tsugi_calls_total{server="a",tool="echo",outcome="complete"} 1"#,
+        r#"tsugi_calls_total{server="a",tool="echo",outcome="ok"} 1"#,
+        r#"tsugi_calls_total{server="a",tool="fail",outcome="tool_error"} 1"#,
+        r#"tsugi_calls_total{server="a",tool="fail",outcome="ok"} 0"#,
         r#"tsugi_calls_total{server="a",tool="fail",outcome="failed"} 1"#,
         r#"tsugi_server_up{server="a"} 1"#,
-        r#"tsugi_http_requests_total{route="/mcp",status="200"} 3"#,
+        r#"tsugi_http_requests_total{route="/mcp",status="200"} 4"#,
     ] {
         assert!(numbers.contains(line), "{line}\n{numbers}");
     }

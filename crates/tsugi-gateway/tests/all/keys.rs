@@ -30,13 +30,17 @@ fn server(drops: Drops) -> Arc<dyn Answer> {
     script(move |call: Call| match call.method {
         Method::Discover => complete(json!({
             "resultType": "complete", "supportedVersions": ["2026-07-28"], "instructions": "the words of a server",
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {}, "resources": {}},
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
         })),
         Method::ToolsList => complete(json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public", "tools": [
             {"name": "echo", "inputSchema": {"type": "object"}}, {"name": "secret", "inputSchema": {"type": "object"}},
             {"name": "never", "inputSchema": {"type": "object"}}
         ]})),
+        Method::ResourcesList => complete(json!({
+            "resultType": "complete", "ttlMs": 0, "cacheScope": "public",
+            "resources": [{"uri": "x://open", "name": "open"}, {"uri": "x://secret", "name": "secret"}]
+        })),
         Method::ToolsCall if call.subject().as_deref() == Some("never") => {
             Reply::from_source(Events(VecDeque::new(), Some(drops.guard())))
         }

@@ -10,5 +10,6 @@ mod instances;
 mod keys;
 mod legacy;
 mod modern;
+mod restricted;
 mod wires;
 mod world;

@@ -34,6 +34,8 @@ pub enum FaultCode {
     CannotExecute,
     /// No such server.
     ServerNotFound,
+    /// A server of this name exists already.
+    ServerExists,
     /// The server is stopped, failed or left alone.
     ServerNotRunning,
     /// The server died while it had the call.
@@ -83,6 +85,7 @@ impl FaultCode {
             ExecutionFailed => "EXECUTION_FAILED",
             CannotExecute => "CANNOT_EXECUTE",
             ServerNotFound => "SERVER_NOT_FOUND",
+            ServerExists => "SERVER_EXISTS",
             ServerNotRunning => "SERVER_NOT_RUNNING",
             ServerCrashed => "SERVER_CRASHED",
             ConnectionFailed => "CONNECTION_FAILED",
@@ -111,7 +114,7 @@ impl FaultCode {
             ToolNotFound | ResourceNotFound | InvalidParams | StateRejected | CannotExecute | InputRequired => {
                 code::INVALID_PARAMS
             }
-            ServerNotFound => code::INVALID_PARAMS,
+            ServerNotFound | ServerExists => code::INVALID_PARAMS,
             MissingCapability => code::MISSING_CLIENT_CAPABILITY,
             ServerNotRunning | ConnectionFailed | ConfigInvalid => code::own::UPSTREAM_UNAVAILABLE,
             ServerCrashed | ConnectionLost => code::own::UPSTREAM_LOST,
@@ -337,7 +340,7 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
     match code {
         ConfigInvalid => (CallStage::Config, Blame::Caller, false, NotSent),
         InvalidParams | InvalidRequest | ToolNotFound | ResourceNotFound | MethodNotFound | ServerNotFound
-        | CannotExecute | StateRejected | MissingCapability | InputRequired | TooLarge => {
+        | ServerExists | CannotExecute | StateRejected | MissingCapability | InputRequired | TooLarge => {
             (CallStage::Validate, Blame::Caller, false, NotSent)
         }
         PermissionDenied => (CallStage::Validate, Blame::Caller, false, NotSent),

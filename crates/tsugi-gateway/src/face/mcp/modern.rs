@@ -178,7 +178,11 @@ fn done(id: &RequestId, method: &Method, outcome: &Outcome) -> Response<Response
     match outcome_of(method, outcome) {
         Ok(result) => http::json(StatusCode::OK, around(id, &result)),
         Err(error) => {
-            let mut response = fault::rpc_error(fault::modern_status(&error), Some(id), &error);
+            let status = match outcome {
+                Outcome::Failed(failure) => fault::failure_status(failure),
+                _ => StatusCode::OK,
+            };
+            let mut response = fault::rpc_error(status, Some(id), &error);
             if let Outcome::Failed(CallFailure::Fault(fault)) = outcome {
                 fault::set_retry_after(&mut response, fault.retry_after_ms);
             }

@@ -20,7 +20,7 @@ It needs an admin key where keys are configured; `gateway.metrics: off` takes it
 
 const LABELS: &str = "
 - `server` is the name in the configuration, `tool` the server's own name of the tool. The first 2,000 tools are counted by name, any more under `other`.
-- `outcome` is `complete` (also when the tool itself says that it failed), `input_required`, `failed` or `cancelled`.
+- `outcome` of a call is `ok`, `tool_error` (the tool returned a result with `isError`), `input_required`, `failed` or `cancelled`.
 - `route` is the route as it is written in [http.md](http.md), never the address that was asked for, so that callers cannot multiply it.
 - A histogram has `_bucket`, `_sum` and `_count`; its limits are in seconds.
 ";

@@ -1,0 +1,139 @@
+//! Which server an address belongs to: by name, by list, by template, or because only one server has resources.
+
+use tsugi_client::{Server, not_found};
+use tsugi_protocol::answer::{Fault, FaultCode};
+
+use super::access::CallerAccess;
+use super::snapshot::HubSnapshot;
+
+/// What wrapped addresses begin with; the server's name and its own address follow.
+const WRAPPER: &str = "tsugi://";
+
+/// An address that names its server. Templates can be wrapped too: expanding and unwrapping commute.
+pub(crate) fn wrap(server: &str, uri: &str) -> String {
+    format!("{WRAPPER}{server}/{uri}")
+}
+
+/// The server and its own address inside a wrapped one.
+pub(crate) fn unwrap(uri: &str) -> Option<(&str, &str)> {
+    uri.strip_prefix(WRAPPER)?.split_once('/')
+}
+
+/// The server that has an address, and the address as that server knows it.
+pub(crate) fn find(
+    snapshot: &HubSnapshot,
+    uri: &str,
+    access: &CallerAccess,
+) -> Result<(Server, String), Fault> {
+    let unknown = || access.missing("resource", uri, || not_found::resource(uri));
+    let (server, own) = match find_owner(snapshot, uri, access)? {
+        Some(found) => found,
+        None => return Err(unknown()),
+    };
+    match access.allows_uri(&server, &own) {
+        true => Ok((server, own)),
+        false => Err(super::access::denied("resource", uri)),
+    }
+}
+
+fn find_owner(
+    snapshot: &HubSnapshot,
+    uri: &str,
+    access: &CallerAccess,
+) -> Result<Option<(Server, String)>, Fault> {
+    if let Some((name, own)) = unwrap(uri)
+        && let Some(server) = snapshot.servers.iter().find(|server| server.name() == name)
+    {
+        return Ok(Some((server.clone(), own.to_owned())));
+    }
+    let listed = snapshot.resources.get(uri).map(|entry| &entry.server);
+    // A second server that lists the same address must not take it over from the first.
+    if let Some(server) = listed.or_else(|| snapshot.shared_uris.get(uri)) {
+        return Ok(Some((server.clone(), uri.to_owned())));
+    }
+    if let Some(server) = find_by_template(snapshot, uri, access)? {
+        return Ok(Some((server, uri.to_owned())));
+    }
+    let has_resources =
+        |server: &&Server| server.catalog().is_none_or(|catalog| catalog.identity.capabilities.has("resources"));
+    let mut able = snapshot.servers.iter().filter(has_resources);
+    Ok(match (able.next(), able.next()) {
+        (Some(only), None) => Some((only.clone(), uri.to_owned())),
+        _ => None,
+    })
+}
+
+/// The only server that has a template for an address. A longer template does not win over another server's: whoever
+/// adds a server could then read along what is meant for another one.
+fn find_by_template(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<Option<Server>, Fault> {
+    let mut owners: Vec<&Server> = Vec::new();
+    for (_, entry) in snapshot.templates.iter().filter(|(_, entry)| fits(&entry.own, uri)) {
+        // Servers that this caller may not use must not show in an error either.
+        let is_new = owners.iter().all(|known| known.name() != entry.server.name());
+        if is_new && access.allows_uri(&entry.server, uri) {
+            owners.push(&entry.server);
+        }
+    }
+    match owners.as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some((*only).clone())),
+        [first, second, ..] => {
+            let message = format!(
+                "the resource {uri:?} fits templates of the servers {:?} and {:?}",
+                first.name(),
+                second.name()
+            );
+            let hint = format!("name the server: {}", wrap(first.name(), uri));
+            Err(Fault::new(FaultCode::InvalidParams, message).with_hint(hint))
+        }
+    }
+}
+
+/// True when an address could have been made from a template: its literal parts occur in order.
+pub(super) fn fits(template: &str, uri: &str) -> bool {
+    let parts = literals(template);
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return false };
+    let Some(mut rest) = uri.strip_prefix(first) else { return false };
+    if parts.len() == 1 {
+        return rest.is_empty();
+    }
+    for part in &parts[1..parts.len() - 1] {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+fn literals(template: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        let Some(close) = rest[open..].find('}') else { break };
+        parts.push(&rest[..open]);
+        rest = &rest[open + close + 1..];
+    }
+    parts.push(rest);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_fits_a_template_by_its_literal_parts() {
+        for (template, uri, expected) in [
+            ("test://template/{id}/data", "test://template/123/data", true),
+            ("test://template/{id}/data", "test://template/123/other", false),
+            ("test://template/{id}/data", "test://other/123/data", false),
+            ("file:///{+path}", "file:///a/b/c", true),
+            ("db://{table}/{row}", "db://users/7", true),
+            ("db://{table}/{row}", "db://users", false),
+            ("plain://x", "plain://x", true),
+            ("plain://x", "plain://x/y", false),
+        ] {
+            assert_eq!(fits(template, uri), expected, "{template} {uri}");
+        }
+        assert_eq!(unwrap(&wrap("files", "test://a/b?c#d")), Some(("files", "test://a/b?c#d")));
+    }
+}
