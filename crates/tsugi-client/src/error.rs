@@ -29,7 +29,9 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
         TransportErrorKind::Lost => Fault::new(FaultCode::ConnectionLost, &error.message),
         TransportErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
         TransportErrorKind::TooLarge => Fault::new(FaultCode::InvalidResponse, &error.message),
-        TransportErrorKind::Status { status, .. } => Fault::new(status_code(*status), &error.message).at(CallStage::Call),
+        TransportErrorKind::Status { status, .. } => {
+            Fault::new(status_code(*status), &error.message).at(CallStage::Call)
+        }
     };
     let sent = if error.may_be_sent { SentState::Unknown } else { SentState::NotSent };
     with_wire(fault.sent(sent_for(&error.kind, sent)), error)

@@ -272,9 +272,8 @@ impl Answer for Hub {
         // The permit is looked up once per call; lists and routes are decided by it.
         let access = self.access(&call.caller);
         if let Some(list) = ListKind::of(&call.method) {
-            return self.reply_when_settled(call, move |hub, snapshot, call| {
-                hub.list_page(list, snapshot, call, &access)
-            });
+            return self
+                .reply_when_settled(call, move |hub, snapshot, call| hub.list_page(list, snapshot, call, &access));
         }
         match call.method {
             Method::Discover => {

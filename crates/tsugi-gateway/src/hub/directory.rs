@@ -9,8 +9,8 @@ use tsugi_protocol::answer::{Caller, Fault};
 use tsugi_protocol::mcp::tool::ToolDescription;
 
 use super::Hub;
-use super::single_server::SingleServer;
 use super::access::{CallerAccess, denied};
+use super::single_server::SingleServer;
 use super::snapshot::{HubSnapshot, NamesByServer, PublicEntry};
 use crate::backend::{FoundTool, ToolDirectory, ToolInfo};
 
@@ -82,12 +82,7 @@ impl Hub {
     }
 
     /// The only tool with this name, be it the one it is shown under or else the server's own, that the caller may use.
-    fn only_tool(
-        &self,
-        view: &HubSnapshot,
-        tool: &str,
-        access: &CallerAccess,
-    ) -> Result<(Server, String), Fault> {
+    fn only_tool(&self, view: &HubSnapshot, tool: &str, access: &CallerAccess) -> Result<(Server, String), Fault> {
         if let Some(entry) = view.tools.get(tool) {
             return Ok((entry.server.clone(), entry.own.clone()));
         }

@@ -20,11 +20,7 @@ pub(crate) fn unwrap(uri: &str) -> Option<(&str, &str)> {
 }
 
 /// The server that has an address, and the address as that server knows it.
-pub(crate) fn find(
-    snapshot: &HubSnapshot,
-    uri: &str,
-    access: &CallerAccess,
-) -> Result<(Server, String), Fault> {
+pub(crate) fn find(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<(Server, String), Fault> {
     let unknown = || access.missing("resource", uri, || not_found::resource(uri));
     let (server, own) = match find_owner(snapshot, uri, access)? {
         Some(found) => found,
@@ -36,11 +32,7 @@ pub(crate) fn find(
     }
 }
 
-fn find_owner(
-    snapshot: &HubSnapshot,
-    uri: &str,
-    access: &CallerAccess,
-) -> Result<Option<(Server, String)>, Fault> {
+fn find_owner(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<Option<(Server, String)>, Fault> {
     if let Some((name, own)) = unwrap(uri)
         && let Some(server) = snapshot.servers.iter().find(|server| server.name() == name)
     {

@@ -72,8 +72,7 @@ impl World {
         let (secret, key) = ApiKey::generate("ann");
         let (admin, root) = ApiKey::generate("root");
         let key = key.with_permit(AccessPermit::new(&[], deny).unwrap());
-        let config =
-            GatewayConfig { keys: vec![key, root.with_role(KeyRole::Admin)], ..GatewayConfig::on_free_port() };
+        let config = GatewayConfig { keys: vec![key, root.with_role(KeyRole::Admin)], ..GatewayConfig::on_free_port() };
         let manager = Manager::new(ManagerOptions::default());
         let ran = Ran::default();
         let mut server = ServerConfig::new("lenient", ConnectTarget::InProcess(lenient_server(ran.clone())));
@@ -125,10 +124,8 @@ impl World {
 
 /// Another way to write a name, which a lenient server may understand.
 fn spelling(name: &str, random: &mut StdRng) -> String {
-    let mut spelled: String = name
-        .chars()
-        .map(|letter| if random.random_bool(0.5) { letter.to_ascii_uppercase() } else { letter })
-        .collect();
+    let mut spelled: String =
+        name.chars().map(|letter| if random.random_bool(0.5) { letter.to_ascii_uppercase() } else { letter }).collect();
     let around = ["", "", " ", "\t", "\u{a0}", "\u{3000}", "\n"];
     spelled.insert_str(0, around[random.random_range(0..around.len())]);
     spelled.push_str(["", "", ".", "..", " ", "\u{2003}", ". "][random.random_range(0..7)]);

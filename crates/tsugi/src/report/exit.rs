@@ -92,7 +92,9 @@ impl CommandExit {
         use FaultCode::*;
         match fault.code {
             ConfigInvalid | InvalidRequest | MethodNotFound | ToolNotFound | ResourceNotFound | InvalidParams
-            | CannotExecute | ServerNotFound | ServerExists | MissingCapability | StateRejected | TooLarge => CommandExit::Usage,
+            | CannotExecute | ServerNotFound | ServerExists | MissingCapability | StateRejected | TooLarge => {
+                CommandExit::Usage
+            }
             ServerNotRunning | ServerCrashed | ConnectionFailed | ConnectionLost => CommandExit::Unreachable,
             Timeout => CommandExit::Timeout,
             PermissionDenied | RateLimitExceeded | Overloaded | Draining => CommandExit::Refused,
