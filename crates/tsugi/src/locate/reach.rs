@@ -19,8 +19,8 @@ use crate::failure::CommandFailure;
 use crate::output::progress::ProgressLine;
 use crate::report::{self, exit::CommandExit};
 
-/// How long servers that are still connecting may take once one is known to have what is asked for. They might
-/// have it too; but one that hangs must not hold up the others.
+/// How long servers that may also have the thing can take once one is known to have it. One that hangs must not hold
+/// up the others.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A server that answered, or did not.
@@ -32,8 +32,10 @@ pub(crate) struct ReachedServer {
 
 type ConnectResult = Option<(Result<Arc<Catalog>, Fault>, Duration)>;
 
-/// Waits for these servers, and gives them in their order. Once `is_enough` holds for one, the others have only
-/// [`GRACE`] left.
+/// Waits for these servers and returns them in their order.
+///
+/// Once `is_enough` holds for one, only those servers are waited for, and for [`GRACE`] at most, that could have the
+/// thing too. One whose remembered catalog lacks it could not, and is returned with that catalog.
 pub(crate) async fn reach(
     app: &App,
     servers: Vec<Server>,
@@ -50,15 +52,23 @@ pub(crate) async fn reach(
     let mut waiting: FuturesUnordered<_> = servers.iter().enumerate().map(ready).collect();
     let mut arrivals: Vec<ConnectResult> = servers.iter().map(|_| None).collect();
     show_waiting(&progress, &servers, &arrivals);
+    let mut is_found = false;
     while let Ok(Some((index, catalog, took))) = timeout_at(deadline, waiting.next()).await {
         if catalog.as_ref().is_ok_and(|catalog| is_enough(servers[index].name(), catalog)) {
             deadline = deadline.min(Instant::now() + GRACE);
+            is_found = true;
         }
         arrivals[index] = Some((catalog, took));
+        if is_found && pending(&servers, &arrivals).all(|server| lacking(server, &is_enough).is_some()) {
+            break;
+        }
         show_waiting(&progress, &servers, &arrivals);
     }
     let finish = |(server, arrival): (Server, ConnectResult)| {
-        let (catalog, took) = arrival.unwrap_or_else(|| (Err(late_fault(&server)), started.elapsed()));
+        let (catalog, took) = arrival.unwrap_or_else(|| {
+            let known = if is_found { lacking(&server, &is_enough) } else { None };
+            (known.ok_or_else(|| late_fault(&server)), started.elapsed())
+        });
         let catalog = catalog.map_err(|fault| with_doctor_hint(app, with_silence_hint(&server, fault)));
         ReachedServer { server, catalog, took }
     };
@@ -87,10 +97,19 @@ async fn broken(server: &Server) -> Fault {
     }
 }
 
-/// Says whom we still wait for.
+/// The servers that have neither connected nor failed.
+fn pending<'a>(servers: &'a [Server], arrivals: &'a [ConnectResult]) -> impl Iterator<Item = &'a Server> {
+    servers.iter().zip(arrivals).filter(|(_, arrival)| arrival.is_none()).map(|(server, _)| server)
+}
+
+/// What the server had the last time, if the thing was not in it.
+fn lacking(server: &Server, is_enough: &impl Fn(&str, &Catalog) -> bool) -> Option<Arc<Catalog>> {
+    server.catalog().filter(|catalog| !is_enough(server.name(), catalog))
+}
+
+/// Shows which servers are still being waited for.
 fn show_waiting(progress: &ProgressLine, servers: &[Server], arrivals: &[ConnectResult]) {
-    let missing = servers.iter().zip(arrivals).filter(|(_, arrival)| arrival.is_none());
-    let names: Vec<&str> = missing.map(|(server, _)| server.name()).collect();
+    let names: Vec<&str> = pending(servers, arrivals).map(Server::name).collect();
     if names.is_empty() {
         return;
     }

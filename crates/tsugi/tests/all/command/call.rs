@@ -211,6 +211,20 @@ fn a_tool_that_a_server_had_the_last_time_counts_although_it_is_not_up_yet() {
 }
 
 #[test]
+fn a_slow_server_that_never_had_the_tool_is_not_waited_for() {
+    let slow = json!({"start_delay_ms": 600_000});
+    let (shop, slow) = (
+        Scripted::new(Script { tools: vec![order()], ..Script::modern() }),
+        Scripted::new(Script { launches: vec![json!({}), slow], ..Script::modern() }),
+    );
+    let world = World::with_servers(json!([entry("shop", &shop), entry("slow", &slow)]));
+    world.run(&["tools"]).expect(0);
+    let ran = world.run(&["call", "order", "item=tea", "count=1"]).expect(0);
+    assert_eq!(ran.stderr, "", "the slow server is not spoken of, since nothing was expected of it");
+    assert_eq!(slow.journal().launches(), 2, "it was started, and is the one that is slow");
+}
+
+#[test]
 fn a_tool_that_the_configuration_keeps_back_is_neither_listed_nor_called() {
     let scripted = Scripted::new(Script::modern());
     let mut server = entry("s", &scripted);
