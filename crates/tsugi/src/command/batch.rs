@@ -32,7 +32,7 @@ Examples:
 
 /// Call many tools at once
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct BatchArgs {
     /// A file with the calls, as a JSON array or one per line; `-` is stdin
     file: String,
@@ -42,7 +42,7 @@ pub(crate) struct BatchArgs {
     /// How many run at the same time; `options.maxParallel` if absent
     #[arg(long, value_name = "COUNT")]
     max_parallel: Option<std::num::NonZeroUsize>,
-    /// How long each server may be silent, such as 90s, 5m or 500 (milliseconds)
+    /// How long each server may be silent, such as 90s, 5m or 500ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<std::time::Duration>,
 }
@@ -152,7 +152,16 @@ impl BatchWorker<'_> {
 
     async fn outcome(&self, one: &ReachedServer, word: &str, arguments: Option<&RawJson>) -> Outcome {
         let server = &one.server;
-        let own = one.catalog.as_ref().ok().and_then(|catalog| own_name(self.loaded, server.name(), catalog, word));
+        let own = match &one.catalog {
+            Ok(catalog) => match own_name(self.loaded, server.name(), catalog, word) {
+                // A list that could not be fetched says nothing about what is not in it.
+                None if catalog.tools.fault.is_none() => {
+                    return Outcome::fault(not_found::tool(word).on_server(server.name()));
+                }
+                own => own,
+            },
+            Err(_) => None,
+        };
         let tool = own.as_deref().unwrap_or(word);
         if let Err(fault) = offers(self.loaded, server.name(), tool) {
             return Outcome::fault(fault);

@@ -40,6 +40,17 @@ fn results_keep_the_order_of_the_calls_and_a_failure_stops_no_other() {
 }
 
 #[test]
+fn an_unknown_tool_of_a_named_server_is_not_sent_and_ends_like_a_call() {
+    let (scripted, world) = world();
+    for calls in [r#"{"server":"s","tool":"nope"}"#, r#"{"tool":"s/nope"}"#] {
+        let ran = world.run_reading(calls, &["batch", "-"]).expect(2);
+        assert_eq!(ran.json()["error"]["code"], "TOOL_NOT_FOUND", "{}", ran.stdout);
+    }
+    assert_eq!(scripted.journal().received("tools/call").len(), 0);
+    world.run(&["call", "s/nope"]).expect(2);
+}
+
+#[test]
 fn calls_line_by_line_give_results_line_by_line() {
     let (_scripted, world) = world();
     let lines = "{\"tool\":\"s/echo\",\"arguments\":{\"message\":\"a\"}}\n{\"tool\":\"s/echo\",\"arguments\":{\"message\":\"b\"}}\n";
