@@ -1,6 +1,6 @@
-//! The command line: flags that every subcommand knows, and the list of subcommands.
+//! The command line: global flags and the list of subcommands.
 //!
-//! A subcommand is one file in `command/` with its own `Args` and its own `run`; it appears here once, in [`CliCommand`].
+//! A subcommand is one file in `command/` with its arguments and its `run`. It appears here once, in [`CliCommand`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,15 +22,29 @@ Examples:
   tsugi call --url https://example.com/mcp search query=tsugi
   MCP_URLS=http://one:8000/sse,http://two:8000/mcp tsugi servers
 
-Without --config, --command or --url, tsugi takes MCP_URLS, then tsugi.yaml here (or
-mcp.config.yaml, config.yaml), then ~/.config/tsugi/tsugi.yaml, and else its built-in servers.
-Data goes to stdout and talk to stderr.
-Exit codes: 0 well, 1 failed, 2 cannot be used, 3 unreachable, 4 too late, 5 refused,
-6 needs input, 130 interrupted.";
+Without --config, --command or --url, tsugi uses MCP_URLS, then tsugi.yaml in this directory (or
+mcp.config.yaml, config.yaml), then ~/.config/tsugi/tsugi.yaml, then its built-in servers.
+Data goes to stdout, messages go to stderr.
+Exit codes: 0 success, 1 failed, 2 usage error, 3 server unreachable, 4 timeout, 5 refused,
+6 input required, 130 interrupted.";
+
+const SHORT_HELP_END: &str = "\
+`tsugi --help` shows examples, global options and exit codes; `tsugi COMMAND --help` shows one command.";
+
+/// The heading of the flags that choose servers. [`NoServerFlags`] finds them by it.
+const SERVER_SELECTION: &str = "Server selection";
+const OUTPUT: &str = "Output";
 
 /// Join any MCP client to any MCP server.
 #[derive(Debug, Parser)]
-#[command(name = "tsugi", version, after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "tsugi",
+    version,
+    after_help = SHORT_HELP_END,
+    after_long_help = EXAMPLES,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct CommandLine {
     #[command(flatten)]
     pub(crate) common: GlobalFlags,
@@ -38,98 +52,122 @@ pub(crate) struct CommandLine {
     pub(crate) command: CliCommand,
 }
 
-/// Flags that every subcommand knows.
+/// Flags that every subcommand accepts. Only the two most used appear in `-h`: the others would fill its screen.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct GlobalFlags {
     /// The configuration file
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Which servers")]
+    #[arg(long, value_name = "FILE", global = true, help_heading = SERVER_SELECTION)]
     pub(crate) config: Option<PathBuf>,
-    /// A server on the spot: a program and its arguments, split as a shell would, without a shell
-    #[arg(id = "spot", long = "command", value_name = "LINE", global = true, help_heading = "Which servers")]
+    /// Ad-hoc server: a program and its arguments, split like a shell command but run without a shell
+    #[arg(
+        id = "ad_hoc",
+        long = "command",
+        value_name = "LINE",
+        global = true,
+        help_heading = SERVER_SELECTION,
+        hide_short_help = true
+    )]
     pub(crate) command: Option<String>,
-    /// A server on the spot: its address (http, https, ws or wss)
-    #[arg(long, value_name = "URL", global = true, help_heading = "Which servers", conflicts_with = "spot")]
+    /// Ad-hoc server: its address (http, https, ws or wss)
+    #[arg(
+        long,
+        value_name = "URL",
+        global = true,
+        help_heading = SERVER_SELECTION,
+        hide_short_help = true,
+        conflicts_with = "ad_hoc"
+    )]
     pub(crate) url: Option<String>,
-    /// A header of every request to --url, such as "Authorization: Bearer …"; may be repeated
-    #[arg(long = "header", value_name = "NAME: VALUE", global = true, help_heading = "Which servers")]
+    /// Header for every request to --url, such as "Authorization: Bearer …"; repeatable
+    #[arg(
+        long = "header",
+        value_name = "NAME: VALUE",
+        global = true,
+        help_heading = SERVER_SELECTION,
+        hide_short_help = true
+    )]
     pub(crate) headers: Vec<String>,
-    /// A variable for the program of --command: NAME=VALUE, or NAME to pass on our own; may be repeated
-    #[arg(long = "env", value_name = "NAME[=VALUE]", global = true, help_heading = "Which servers")]
+    /// Variable for the program of --command: NAME=VALUE, or NAME to pass on the current value; repeatable
+    #[arg(
+        long = "env",
+        value_name = "NAME[=VALUE]",
+        global = true,
+        help_heading = SERVER_SELECTION,
+        hide_short_help = true
+    )]
     pub(crate) env: Vec<String>,
-    /// Only this server; may be repeated. With --command or --url, the name it gets
-    #[arg(long = "server", value_name = "NAME", global = true, help_heading = "Which servers")]
+    /// Use only this server; repeatable. With --command or --url, the name of that server
+    #[arg(long = "server", value_name = "NAME", global = true, help_heading = SERVER_SELECTION)]
     pub(crate) servers: Vec<String>,
-    /// Say more: -v for every call, -vv for details
-    #[arg(short, long, action = ArgAction::Count, global = true, help_heading = "Talk")]
+    /// Show more: -v logs every call, -vv details
+    #[arg(short, long, action = ArgAction::Count, global = true, help_heading = OUTPUT, hide_short_help = true)]
     pub(crate) verbose: u8,
-    /// Say nothing but errors
-    #[arg(short, long, global = true, help_heading = "Talk", conflicts_with = "verbose")]
+    /// Show only errors
+    #[arg(short, long, global = true, help_heading = OUTPUT, hide_short_help = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// What log lines look like; TSUGI_LOG_FORMAT says it too
-    #[arg(long, value_name = "FORMAT", global = true, help_heading = "Talk")]
+    /// Format of log lines; also set by TSUGI_LOG_FORMAT
+    #[arg(long, value_name = "FORMAT", global = true, help_heading = OUTPUT, hide_short_help = true)]
     pub(crate) log_format: Option<LogFormat>,
-    /// Never ask anything, even on a terminal
-    #[arg(long, global = true, help_heading = "Talk")]
+    /// Never prompt, even on a terminal
+    #[arg(long, global = true, help_heading = OUTPUT, hide_short_help = true)]
     pub(crate) no_input: bool,
 }
 
-/// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Offer the servers to MCP clients, REST callers and agents at one address
+    /// Serve the configured servers to MCP clients, REST callers and agents at one address
     Serve(command::serve::ServeArgs),
-    /// Offer the servers over standard input and output
+    /// Serve the configured servers over standard input and output
     Stdio(command::stdio::StdioArgs),
-    /// Show how the servers of a running gateway stand
+    /// Show the servers of a running gateway
     Status(command::status::StatusArgs),
-    /// Show what a server of a running gateway wrote to its standard error
+    /// Show the standard error of a server of a running gateway
     Logs(command::logs::LogsArgs),
-    /// Stop a server of a running gateway and start it again
+    /// Restart a server of a running gateway
     Restart(command::restart::RestartArgs),
-    /// Make, list and revoke the keys with which callers come in
+    /// Create, list and revoke the API keys of callers
     Key(command::key::KeyArgs),
-    /// List the tools of the servers, also in the words of a model provider
+    /// List tools, optionally in the format of a model provider
     Tools(command::tools::ToolsArgs),
     /// Call a tool
     Call(command::call::CallArgs),
     /// Call many tools at once
     Batch(command::batch::BatchArgs),
-    /// List the prompts of the servers
+    /// List prompts
     Prompts(command::prompts::PromptsArgs),
     /// Render a prompt, like a slash command
     Prompt(command::prompt::PromptArgs),
-    /// List the resources and resource templates of the servers
+    /// List resources and resource templates
     Resources(command::resources::ResourcesArgs),
     /// Read a resource
     Read(command::read::ReadArgs),
-    /// Connect to the servers and show how they stand
+    /// Connect to the servers and show their state
     Servers(command::servers::ServersArgs),
     /// Check the configuration, and with --connect the servers
     Check(command::check::CheckArgs),
-    /// Try every server, name the cause of what is wrong, and say what to do
+    /// Try every server, name the cause of each failure and suggest a fix
     Doctor(command::doctor::DoctorArgs),
-    /// Find the servers of other programs and write one tsugi.yaml
+    /// Import the servers of other programs into one tsugi.yaml
     Init(command::init::InitArgs),
-    /// Bring back the files of other programs that `tsugi init --write-clients` changed
-    Restore(command::restore::RestoreArgs),
+    /// Undo the changes that `tsugi init --write-clients` made to other programs' files
+    UndoInit(command::undo_init::RestoreArgs),
     /// Add a server to the configuration
     Add(command::add::AddArgs),
     /// Remove a server from the configuration
     Remove(command::remove::RemoveArgs),
-    /// Turn another program's configuration into a tsugi.yaml
+    /// Convert another program's configuration to a tsugi.yaml
     Import(command::import::ImportArgs),
     /// Write the configured servers as another program's file
     Export(command::export::ExportArgs),
     /// Share projects, tasks, context and handoffs between agents
     Pm(command::pm::PmArgs),
-    /// Write the completions for a shell
+    /// Print shell completions
     Completions(command::completions::CompletionsArgs),
-    /// Write the manual page, or one for each command
+    /// Print the manual page, or write one for each command
     Man(command::completions::ManArgs),
 }
 
 impl CliCommand {
-    /// How data is to be printed.
     pub(crate) fn form(&self) -> OutputFormat {
         let is_json = match self {
             CliCommand::Tools(args) => args.json,
@@ -151,16 +189,16 @@ impl CliCommand {
             CliCommand::Import(args) => args.json,
             CliCommand::Export(args) => args.json,
             CliCommand::Init(args) => args.json,
-            CliCommand::Restore(args) => args.json,
+            CliCommand::UndoInit(args) => args.json,
             CliCommand::Serve(args) => args.json,
             CliCommand::Batch(_) => true,
-            // What these write is for a program already.
+            // Their output is machine-readable without a flag.
             CliCommand::Stdio(_) | CliCommand::Completions(_) | CliCommand::Man(_) => false,
         };
         if is_json { OutputFormat::Json } else { OutputFormat::Text }
     }
 
-    /// Whether it runs until someone ends it: such a command minds signals itself, and uses the whole machine.
+    /// Whether it runs until it is stopped. A service handles signals itself and uses all cores.
     pub(crate) fn is_service(&self) -> bool {
         match self {
             CliCommand::Serve(_) | CliCommand::Stdio(_) => true,
@@ -170,13 +208,13 @@ impl CliCommand {
     }
 }
 
-/// Reads the command line of this process; ends it for `--help` and for what cannot be understood.
+/// Parses the command line of this process. `--help` and usage errors end the process.
 pub(crate) fn parse() -> CommandLine {
     let words = with_joined_json(std::env::args_os());
     CommandLine::try_parse_from(&words).unwrap_or_else(|error| with_advice(error, &words).exit())
 }
 
-/// Who leaves out the two dashes of `tsugi add` is told where they go.
+/// Adds a hint to `tsugi add NAME PROGRAM …` without the two dashes before the program.
 fn with_advice(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let mut words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let is_add = words.get(1).is_some_and(|word| word == "add") && words.len() > 3;
@@ -189,18 +227,18 @@ fn with_advice(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     error
 }
 
-/// Stands in a command that has no use for servers: the flags that choose them are not shown there, and refused.
+/// Flattened into a command that starts no servers: hides the flags that choose servers, and refuses them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoServerFlags;
 
 impl NoServerFlags {
-    /// The flags in question, hidden. A command's own flag stands before a global one of the same name.
+    /// The flags to refuse, hidden. A command's own flag takes precedence over a global one with the same name.
     fn flags() -> impl Iterator<Item = clap::Arg> {
         let common = <GlobalFlags as clap::Args>::augment_args(clap::Command::new("common"));
         let flags: Vec<clap::Arg> = common.get_arguments().cloned().collect();
         flags
             .into_iter()
-            .filter(|flag| flag.get_help_heading() == Some("Which servers") && flag.get_id() != "config")
+            .filter(|flag| flag.get_help_heading() == Some(SERVER_SELECTION) && flag.get_id() != "config")
             .map(|flag| flag.hide(true))
     }
 }
@@ -219,13 +257,14 @@ impl clap::FromArgMatches for NoServerFlags {
     fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
         let given =
             Self::flags().find(|flag| matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine));
-        match given.as_ref().and_then(clap::Arg::get_long) {
-            None => Ok(NoServerFlags),
-            Some(flag) => Err(clap::Error::raw(
-                ErrorKind::UnknownArgument,
-                format!("--{flag} means nothing here: this command uses no servers\n"),
-            )),
-        }
+        let Some(flag) = given.as_ref().and_then(clap::Arg::get_long) else { return Ok(NoServerFlags) };
+        // Commands that talk to a running gateway define --gateway, which is probably what was meant.
+        let hint = match matches.try_contains_id("gateway") {
+            Ok(_) => "\n\n  tip: name the running gateway with --gateway URL\n",
+            Err(_) => "\n",
+        };
+        let message = format!("--{flag} has no effect here: this command does not start servers{hint}");
+        Err(clap::Error::raw(ErrorKind::UnknownArgument, message))
     }
 
     fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
@@ -233,8 +272,8 @@ impl clap::FromArgMatches for NoServerFlags {
     }
 }
 
-/// Joins `--json {…}` to `--json={…}`: the flag has a value only where an object follows it, so that it can
-/// stand anywhere without swallowing the next word.
+/// Joins `--json {…}` to `--json={…}`. The flag takes a value only when an object follows, so that it can stand
+/// anywhere without consuming the next word.
 fn with_joined_json(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     for word in words {
@@ -260,9 +299,14 @@ mod tests {
         CommandLine::command().debug_assert();
     }
 
-    /// The help of a command and of those below it, as sections of a page. What is shared stands at the top only.
+    /// The help of a command and its subcommands as sections of a page, complete but in the compact layout of `-h`.
+    /// Global flags appear at the top only.
     fn sections(command: &clap::Command, name: &str, page: &mut String) {
         let mut alone = command.clone().bin_name(name).term_width(100).disable_help_subcommand(true);
+        alone = alone.mut_args(|arg| arg.hide_short_help(false));
+        if let Some(end) = command.get_after_long_help().cloned() {
+            alone = alone.after_help(end);
+        }
         let help = alone.render_help().to_string();
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
         page.push_str(&format!("\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end()));
@@ -273,16 +317,16 @@ mod tests {
 
     #[test]
     fn the_reference_page_is_fresh() {
-        let mut page = "# The command line\n\n<!-- Generated from `crates/tsugi/src/args.rs` and `command/`. \
-                        `UPDATE_GOLDEN=1 cargo nextest run -p tsugi` writes it anew. -->\n\n\
-                        The flags of `tsugi` itself may stand after every command too.\n"
+        let mut page = "# The command line\n\n<!-- Generated from `crates/tsugi/src/cli.rs` and `command/`. \
+                        `UPDATE_GOLDEN=1 cargo nextest run -p tsugi` updates it. -->\n\n\
+                        The flags of `tsugi` itself may also follow a command.\n"
             .to_owned();
         sections(&CommandLine::command(), "tsugi", &mut page);
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/command-line.md");
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(&path, &page).unwrap();
         }
-        assert_eq!(page, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 writes it anew");
+        assert_eq!(page, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 updates it");
     }
 
     fn call(words: &[&str]) -> command::call::CallArgs {

@@ -18,12 +18,12 @@ pub(crate) mod read;
 pub(crate) mod remove;
 pub(crate) mod resources;
 pub(crate) mod restart;
-pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod status;
 pub(crate) mod stdio;
 pub(crate) mod tools;
+pub(crate) mod undo_init;
 
 mod input;
 mod result_text;
@@ -55,7 +55,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Import(args) => import::run(app, &args),
         CliCommand::Export(args) => export::run(app, &args),
         CliCommand::Init(args) => init::run(app, &args),
-        CliCommand::Restore(args) => restore::run(app, &args),
+        CliCommand::UndoInit(args) => undo_init::run(app, &args),
         CliCommand::Add(args) => add::run(app, &args),
         CliCommand::Remove(args) => remove::run(app, &args),
         CliCommand::Pm(args) => pm::run(app, args).await,

@@ -1,57 +1,86 @@
-//! A running gateway seen from another process: where it is, and what it says when asked.
+//! A client for a running gateway: finds the right one and calls its control API.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_transport::http::{HttpClient, HttpResponse, HttpTarget};
 use url::Url;
 
 use crate::app::App;
+use crate::cli::NoServerFlags;
 use crate::config::env::{TSUGI_GATEWAY, TSUGI_KEY};
-use crate::config::layer;
+use crate::config::layer::{self, ConfigOrigin, LoadedConfig};
 use crate::failure::CommandFailure;
+use crate::gateway_record::{self, GatewayRecord};
+use crate::output::OutputFormat;
 
-/// How long the gateway may take: restarting a server waits for the old process.
+/// How long the gateway may take to answer. Restarting a server waits for the old process.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which gateway, and with which key.
+const GATEWAY_SELECTION: &str = "Gateway selection";
+
+/// Which gateway to ask, and with which key.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct GatewayFlags {
-    /// The gateway's address, such as http://127.0.0.1:7600; otherwise TSUGI_GATEWAY, then `gateway.listen`
-    #[arg(long, value_name = "URL", help_heading = "Which gateway")]
+    #[command(flatten)]
+    _no_servers: NoServerFlags,
+    /// The gateway's address, such as http://127.0.0.1:7600 [default: TSUGI_GATEWAY, then the running gateway of this
+    /// configuration or directory, then `gateway.listen`]
+    #[arg(long, value_name = "URL", help_heading = GATEWAY_SELECTION)]
     gateway: Option<String>,
-    /// An admin key, where the gateway asks for one; otherwise TSUGI_KEY
-    #[arg(long, value_name = "KEY", help_heading = "Which gateway")]
+    /// An admin key, if the gateway requires one [default: TSUGI_KEY]
+    #[arg(long, value_name = "KEY", help_heading = GATEWAY_SELECTION)]
     key: Option<String>,
 }
 
 /// A gateway to ask.
 pub(crate) struct GatewayClient {
     base: Url,
+    /// How messages name this gateway.
+    description: String,
     client: HttpClient,
+    /// Other gateways that run, to suggest when this one does not answer.
+    others: Vec<GatewayRecord>,
 }
 
 impl GatewayClient {
-    /// The gateway that is meant. It is not asked anything yet.
+    /// Finds the gateway without contacting it.
     pub(crate) fn of(app: &App, which: &GatewayFlags) -> Result<Self, CommandFailure> {
-        let base = base(app, which)?;
-        let target = HttpTarget { url: base.clone(), headers: credentials(app, which)? };
-        Ok(GatewayClient { client: HttpClient::new(target), base })
+        let headers = credentials(app, which)?;
+        let running = app.state_directory().map(|state| gateway_record::running(&state)).unwrap_or_default();
+        let (base, record) = match named(app, which)? {
+            Some(base) => (base, None),
+            None => found(app, &running)?,
+        };
+        let record = record.or_else(|| running.iter().find(|record| is_same_address(record, &base)).cloned());
+        let description = record.as_ref().map_or_else(|| shown(&base), GatewayRecord::describe);
+        let others = running.into_iter().filter(|record| !is_same_address(record, &base)).collect();
+        let target = HttpTarget { url: base.clone(), headers };
+        Ok(GatewayClient { client: HttpClient::new(target), base, description, others })
     }
 
-    /// Asks for something.
+    /// Says which gateway answered: as a message for people, as a member of the answer for programs.
+    pub(crate) fn identify(&self, app: &App, answer: &mut Value) {
+        match app.output.form() {
+            OutputFormat::Json => answer["gateway"] = json!(shown(&self.base)),
+            OutputFormat::Text if app.common.quiet => {}
+            OutputFormat::Text => app.output.message(|paint| paint.faint(format!("gateway {}", self.description))),
+        }
+    }
+
     pub(crate) async fn get(&self, path: &[&str], query: &str) -> Result<Value, CommandFailure> {
         let client = self.at(path, query);
         let answer = self.wait(client.get(HeaderMap::new())).await;
         self.with_names(path, answer).await
     }
 
-    /// Who names a server that is not there is told which are.
+    /// Adds the names of the servers to a not-found error.
     async fn with_names(&self, path: &[&str], answer: Result<Value, CommandFailure>) -> Result<Value, CommandFailure> {
         let Err(CommandFailure::Fault(fault)) = answer else { return answer };
         if fault.code != FaultCode::ServerNotFound || path.first() != Some(&"servers") {
@@ -63,7 +92,6 @@ impl GatewayClient {
         Err(fault.with_hint(format!("there are {}", names.join(", "))).into())
     }
 
-    /// Tells it to do something.
     pub(crate) async fn post(&self, path: &[&str]) -> Result<Value, CommandFailure> {
         let client = self.at(path, "");
         let answer = self.wait(client.post(Bytes::from_static(b"{}"), HeaderMap::new())).await;
@@ -96,31 +124,126 @@ impl GatewayClient {
     }
 
     fn unreachable(&self, error: &dyn std::fmt::Display) -> CommandFailure {
-        let message = format!("no gateway answers at {}: {error}", self.base);
-        let hint = "start one with `tsugi serve`, or say where it is with --gateway URL";
+        let message = format!("no gateway answers at {}: {error}", shown(&self.base));
+        let hint = match self.others.as_slice() {
+            [] => "start one with `tsugi serve`, or name it with --gateway URL".to_owned(),
+            others => format!("start one with `tsugi serve`, or choose a running one with --gateway: {}", list(others)),
+        };
         Fault::new(FaultCode::ConnectionFailed, message).with_hint(hint).into()
     }
 }
 
-/// What was said on the command line, in the environment, or in the configuration.
-fn base(app: &App, which: &GatewayFlags) -> Result<Url, CommandFailure> {
+/// The gateway of `--gateway` or `TSUGI_GATEWAY`.
+fn named(app: &App, which: &GatewayFlags) -> Result<Option<Url>, CommandFailure> {
     let environment = &app.context.environment;
-    let said = which.gateway.as_deref().or_else(|| environment.filled(TSUGI_GATEWAY.name));
-    let Some(text) = said else { return Ok(configured(app)?) };
+    let named = which.gateway.as_deref().or_else(|| environment.filled(TSUGI_GATEWAY.name));
+    let Some(text) = named else { return Ok(None) };
     let address = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     match Url::parse(&address) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Some(url)),
         _ => Err(CommandFailure::usage(format!("`{text}` is not the address of a gateway"))
             .with_hint("write it as http://127.0.0.1:7600")),
     }
 }
 
-fn configured(app: &App) -> Result<Url, crate::config::problem::ConfigProblems> {
-    let mut listen = layer::load(&app.wish(), &app.context)?.settings.gateway.listen;
-    if listen.ip().is_unspecified() {
-        listen.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+/// Where a command looks for its gateway.
+struct SearchPlace {
+    /// The configuration file that holds here.
+    config: Option<PathBuf>,
+    /// Whether that file was named or lies here, and is not merely the user's default.
+    is_own: bool,
+    directory: PathBuf,
+    /// The address of `gateway.listen`.
+    listen: Url,
+}
+
+/// What a search among the running gateways found.
+#[derive(Debug, PartialEq)]
+enum SearchResult<'a> {
+    Found(&'a GatewayRecord),
+    Several(Vec<&'a GatewayRecord>),
+    /// The configured address belongs to the gateway of another configuration.
+    Foreign(&'a GatewayRecord),
+    /// No running gateway is known to match; the configured address is all there is.
+    Unknown,
+}
+
+fn found(app: &App, running: &[GatewayRecord]) -> Result<(Url, Option<GatewayRecord>), CommandFailure> {
+    let place = SearchPlace::of(app)?;
+    match place.search(running) {
+        SearchResult::Found(record) => {
+            let url = Url::parse(&record.url).map_err(|_| several(&[record]))?;
+            Ok((url, Some(record.clone())))
+        }
+        SearchResult::Unknown => Ok((place.listen, None)),
+        SearchResult::Several(records) => Err(several(&records)),
+        SearchResult::Foreign(record) => {
+            let here = place.config.unwrap_or_default();
+            let message = format!("the gateway at {} does not serve {}", record.describe(), here.display());
+            let hint = format!("start one with `tsugi serve`, or use that one with --gateway {}", record.url);
+            Err(CommandFailure::usage(message).with_hint(hint))
+        }
     }
-    Ok(Url::parse(&format!("http://{listen}")).expect("a socket address makes an address"))
+}
+
+fn several(records: &[&GatewayRecord]) -> CommandFailure {
+    let records: Vec<GatewayRecord> = records.iter().map(|record| (*record).clone()).collect();
+    CommandFailure::usage(format!("several gateways are running: {}", list(&records)))
+        .with_hint("choose one with --gateway URL")
+}
+
+fn list(records: &[GatewayRecord]) -> String {
+    records.iter().map(GatewayRecord::describe).collect::<Vec<_>>().join(", ")
+}
+
+impl SearchPlace {
+    fn of(app: &App) -> Result<Self, CommandFailure> {
+        let LoadedConfig { settings, origin, .. } = layer::load(&app.wish(), &app.context)?;
+        let mut listen = settings.gateway.listen;
+        if listen.ip().is_unspecified() {
+            listen.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+        let is_own = matches!(origin, ConfigOrigin::Named(_) | ConfigOrigin::WorkingDirectory(_));
+        Ok(SearchPlace {
+            config: origin.path().map(gateway_record::canonical),
+            is_own,
+            directory: gateway_record::canonical(&app.context.directory),
+            listen: Url::parse(&format!("http://{listen}")).expect("a socket address makes an address"),
+        })
+    }
+
+    /// The gateway of this configuration, else of this directory, else the only one there is.
+    fn search<'a>(&self, running: &'a [GatewayRecord]) -> SearchResult<'a> {
+        let of_config = |record: &&GatewayRecord| self.config.is_some() && record.config == self.config;
+        let of_directory = |record: &&GatewayRecord| !self.is_own && record.directory == self.directory;
+        for matches in [&of_config as &dyn Fn(&&GatewayRecord) -> bool, &of_directory] {
+            match running.iter().filter(matches).collect::<Vec<_>>().as_slice() {
+                [] => {}
+                [one] => return SearchResult::Found(one),
+                several => return SearchResult::Several(several.to_vec()),
+            }
+        }
+        match running.iter().find(|record| is_same_address(record, &self.listen)) {
+            // A file that lies here would be ignored silently.
+            Some(record) if self.is_own => return SearchResult::Foreign(record),
+            Some(record) => return SearchResult::Found(record),
+            None => {}
+        }
+        match running {
+            [one] if self.config.is_none() => SearchResult::Found(one),
+            [_, _, ..] if self.config.is_none() => SearchResult::Several(running.iter().collect()),
+            _ => SearchResult::Unknown,
+        }
+    }
+}
+
+fn is_same_address(record: &GatewayRecord, url: &Url) -> bool {
+    Url::parse(&record.url).is_ok_and(|known| known.origin() == url.origin())
+}
+
+/// An address as `tsugi serve` prints it.
+fn shown(url: &Url) -> String {
+    url.as_str().trim_end_matches('/').to_owned()
 }
 
 fn credentials(app: &App, which: &GatewayFlags) -> Result<HeaderMap, CommandFailure> {
@@ -132,7 +255,7 @@ fn credentials(app: &App, which: &GatewayFlags) -> Result<HeaderMap, CommandFail
     Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
 }
 
-/// The answer, or the gateway's own words for why there is none.
+/// The answer, or the error that the gateway reports.
 fn read(status: StatusCode, body: &[u8]) -> Result<Value, CommandFailure> {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     if status.is_success() {
@@ -148,4 +271,44 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Value, CommandFailure> {
         _ => Fault::new(FaultCode::ExecutionFailed, message),
     }
     .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(port: u16, config: Option<&str>, directory: &str) -> GatewayRecord {
+        let url = format!("http://127.0.0.1:{port}");
+        GatewayRecord { url, pid: 7, config: config.map(PathBuf::from), directory: directory.into() }
+    }
+
+    fn place(config: Option<&str>, is_own: bool) -> SearchPlace {
+        let listen = Url::parse("http://127.0.0.1:7600").unwrap();
+        SearchPlace { config: config.map(PathBuf::from), is_own, directory: "/a".into(), listen }
+    }
+
+    #[test]
+    fn the_gateway_of_the_own_configuration_is_found_wherever_it_listens() {
+        let running = [record(7600, Some("/b/tsugi.yaml"), "/b"), record(9, Some("/a/tsugi.yaml"), "/elsewhere")];
+        assert_eq!(place(Some("/a/tsugi.yaml"), true).search(&running), SearchResult::Found(&running[1]));
+    }
+
+    #[test]
+    fn a_gateway_of_another_configuration_at_the_configured_address_is_refused() {
+        let running = [record(7600, Some("/b/tsugi.yaml"), "/b")];
+        assert_eq!(place(Some("/a/tsugi.yaml"), true).search(&running), SearchResult::Foreign(&running[0]));
+        // Without a file of its own, this directory has no claim to another gateway.
+        assert_eq!(place(None, false).search(&running), SearchResult::Found(&running[0]));
+    }
+
+    #[test]
+    fn without_a_file_the_directory_counts_and_then_the_only_gateway() {
+        let (here, there) = (record(1, Some("/x/team.yaml"), "/a"), record(2, None, "/b"));
+        let both = [here.clone(), there.clone()];
+        assert_eq!(place(None, false).search(&both), SearchResult::Found(&both[0]));
+        assert_eq!(place(None, false).search(&both[1..]), SearchResult::Found(&both[1]));
+        let strangers = [there, record(3, None, "/c")];
+        assert_eq!(place(None, false).search(&strangers), SearchResult::Several(strangers.iter().collect()));
+        assert_eq!(place(Some("/a/tsugi.yaml"), true).search(&strangers), SearchResult::Unknown);
+    }
 }

@@ -14,6 +14,7 @@ mod config;
 mod doctor;
 mod failure;
 mod gateway_client;
+mod gateway_record;
 mod interactive_call;
 mod key_file;
 mod locate;

@@ -27,7 +27,7 @@ Examples:
 
 /// Add a server to the configuration
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct AddArgs {
     /// What the server is to be called
     name: String,

@@ -35,7 +35,7 @@ Examples:
 
 /// Call a tool
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct CallArgs {
     /// The tool: its name, or server/name
     pub(crate) tool: String,

@@ -14,7 +14,7 @@ use crate::report::{self, exit::CommandExit};
 
 /// Check the configuration, and with --connect the servers
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tsugi check\n  tsugi check --config other.yaml --connect")]
+#[command(after_long_help = "Examples:\n  tsugi check\n  tsugi check --config other.yaml --connect")]
 pub(crate) struct CheckArgs {
     /// Also connect to each server
     #[arg(long)]

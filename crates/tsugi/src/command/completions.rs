@@ -15,7 +15,7 @@ use crate::report::exit::CommandExit;
 /// Write the completions for a shell
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  tsugi completions bash > ~/.local/share/bash-completion/completions/tsugi\n  tsugi completions zsh > ~/.zfunc/_tsugi\n  tsugi completions fish > ~/.config/fish/completions/tsugi.fish"
+    after_long_help = "Examples:\n  tsugi completions bash > ~/.local/share/bash-completion/completions/tsugi\n  tsugi completions zsh > ~/.zfunc/_tsugi\n  tsugi completions fish > ~/.config/fish/completions/tsugi.fish"
 )]
 pub(crate) struct CompletionsArgs {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) fn run(app: &App, args: &CompletionsArgs) -> Result<CommandExit, Comm
 /// Write the manual page, or one for each command
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  tsugi man | man -l -\n  tsugi man --directory ~/.local/share/man/man1      then: man tsugi-serve"
+    after_long_help = "Examples:\n  tsugi man | man -l -\n  tsugi man --directory ~/.local/share/man/man1      then: man tsugi-serve"
 )]
 pub(crate) struct ManArgs {
     #[command(flatten)]

@@ -36,7 +36,7 @@ const WORDS: usize = 8;
 
 /// Try every server, name the cause of what is wrong, and say what to do
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
     /// Only these servers
     #[arg(value_name = "SERVER")]

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::add::place;
 use crate::app::App;
 use crate::atomic_file;
+use crate::cli::NoServerFlags;
 use crate::config::adapter::ClientProgram;
 use crate::config::adapter::export::export;
 use crate::config::file;
@@ -25,8 +26,10 @@ Examples:
 
 /// Write the configured servers as another program's file
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    _no_servers: NoServerFlags,
     /// The program
     #[arg(value_name = "PROGRAM", value_parser = clap::builder::PossibleValuesParser::new(ClientProgram::ALL.map(ClientProgram::word)))]
     client: String,

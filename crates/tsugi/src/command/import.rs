@@ -28,7 +28,7 @@ Examples:
 
 /// Turn another program's configuration into a tsugi.yaml
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     _no_servers: NoServerFlags,

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::import::{self, ImportFiles, save, tell};
-use super::restore::backups;
+use super::undo_init::backups;
 use crate::app::App;
+use crate::cli::NoServerFlags;
 use crate::config::adapter::tsugi_entry::{TsugiEntry, entry, point};
 use crate::config::adapter::write::{DraftVerdict, ImportOutput, write_judged};
 use crate::config::adapter::{self, ClientProgram, ImportedFile};
@@ -22,7 +23,7 @@ Looks for the files of Claude Desktop, Claude Code, Cursor, VS Code, Gemini CLI,
 Zed here and in the home directory, and writes their servers as one tsugi.yaml. What has no equivalent
 is said and stands as a comment in the file; servers whose variables are not set are switched off.
 With --write-clients those programs get tsugi in place of their servers. What they had is kept, and
-`tsugi restore` brings it back byte for byte.
+`tsugi undo-init` brings it back byte for byte.
 
 Examples:
   tsugi init --dry-run           look at what there is
@@ -50,8 +51,10 @@ const ENDING: &str = "
 
 /// Find the servers of other programs and write one tsugi.yaml
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct InitArgs {
+    #[command(flatten)]
+    _no_servers: NoServerFlags,
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "tsugi.yaml")]
     output: PathBuf,
@@ -61,7 +64,7 @@ pub(crate) struct InitArgs {
     /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Point the programs that were found at tsugi; `tsugi restore` undoes it
+    /// Point the programs that were found at tsugi; `tsugi undo-init` undoes it
     #[arg(long)]
     write_clients: bool,
     /// With --write-clients: at a gateway that runs (`tsugi serve`), instead of having each program start tsugi
@@ -207,7 +210,7 @@ fn write_clients(
     }
     if !imports.is_empty() && !args.dry_run {
         app.output.message(|paint| {
-            paint.faint("`tsugi restore` brings back what they had; restart the programs to have them read it")
+            paint.faint("`tsugi undo-init` brings back what they had; restart the programs to have them read it")
         });
     }
     Ok(clients)

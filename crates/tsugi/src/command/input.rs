@@ -18,7 +18,7 @@ pub(crate) struct CallFlags {
     /// Print the raw MCP result and nothing else; an object that follows is taken as the arguments
     #[arg(long, value_name = "OBJECT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) json: Vec<String>,
-    /// How long the server may be silent, such as 90s, 5m or 500 (milliseconds); progress starts it again
+    /// How long the server may be silent, such as 90s, 5m or 500ms; progress restarts the clock
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Tell a server that asks for roots this directory; the current one if none is given
@@ -67,8 +67,12 @@ pub(crate) fn read_stdin() -> Result<String, CommandFailure> {
     }
 }
 
-/// A duration as it is written in the configuration.
+/// A duration with its unit. The configuration takes a bare number as milliseconds; people who type `--timeout 30` mean
+/// seconds, so the command line takes neither.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    if text.parse::<f64>().is_ok() {
+        return Err(format!("expected a unit, such as {text}s or {text}ms"));
+    }
     parse::positive_duration(text).map_err(|expected| format!("expected {}", expected.what))
 }
 

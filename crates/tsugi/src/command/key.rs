@@ -27,7 +27,7 @@ As soon as there is a key, every caller of `tsugi serve` needs one; a running ga
 
 /// Make, list and revoke the keys with which callers come in
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct KeyArgs {
     #[command(flatten)]
     _no_servers: NoServerFlags,

@@ -25,7 +25,7 @@ Examples:
 
 /// Show what a server of a running gateway wrote to its standard error
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct LogsArgs {
     /// The server
     #[arg(value_name = "SERVER")]
@@ -48,7 +48,8 @@ pub(crate) async fn run(app: &App, args: &LogsArgs) -> Result<CommandExit, Comma
     if args.follow {
         return follow(app, args, &remote).await;
     }
-    let answer = ask(&remote, args, args.lines).await?;
+    let mut answer = ask(&remote, args, args.lines).await?;
+    remote.identify(app, &mut answer);
     match app.output.form() {
         OutputFormat::Json => app.output.json(&answer)?,
         OutputFormat::Text => {
@@ -71,7 +72,9 @@ fn lines(answer: &Value) -> Vec<String> {
 }
 
 async fn follow(app: &App, args: &LogsArgs, remote: &GatewayClient) -> Result<CommandExit, CommandFailure> {
-    let mut seen = lines(&ask(remote, args, WINDOW.max(args.lines)).await?);
+    let mut first = ask(remote, args, WINDOW.max(args.lines)).await?;
+    remote.identify(app, &mut first);
+    let mut seen = lines(&first);
     print(app, &seen[seen.len().saturating_sub(args.lines)..])?;
     loop {
         tokio::time::sleep(INTERVAL).await;

@@ -41,7 +41,7 @@ Exit codes: 0 well, 1 failed, 2 cannot be used, 3 not found, 4 conflict, 5 denie
 
 /// Share projects, tasks, context and handoffs between agents
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct PmArgs {
     #[command(flatten)]
     _no_servers: NoServerFlags,

@@ -20,7 +20,7 @@ use crate::tool_arguments::{ArgumentObject, ArgumentValue, MissingArgument, Tool
 /// Render a prompt, like a slash command
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  tsugi prompt demo/explain-bmi bmi=22.86\n  tsugi prompt explain-bmi bmi=31 reader=\"a child\" --json"
+    after_long_help = "Examples:\n  tsugi prompt demo/explain-bmi bmi=22.86\n  tsugi prompt explain-bmi bmi=31 reader=\"a child\" --json"
 )]
 pub(crate) struct PromptArgs {
     /// The prompt: its name, or server/name

@@ -13,7 +13,7 @@ use crate::report::exit::CommandExit;
 
 /// List the prompts of the servers
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tsugi prompts\n  tsugi prompt demo/explain-bmi bmi=22.86")]
+#[command(after_long_help = "Examples:\n  tsugi prompts\n  tsugi prompt demo/explain-bmi bmi=22.86")]
 pub(crate) struct PromptsArgs {
     /// Print data only
     #[arg(long)]

@@ -21,7 +21,7 @@ use crate::report::exit::CommandExit;
 /// Read a resource
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Binary contents are written as they are into a pipe or a file, and only named on a terminal.\n\nExamples:\n  tsugi read demo://about\n  tsugi read --server files file:///tmp/picture.png > picture.png"
+    after_long_help = "Binary contents are written as they are into a pipe or a file, and only named on a terminal.\n\nExamples:\n  tsugi read demo://about\n  tsugi read --server files file:///tmp/picture.png > picture.png"
 )]
 pub(crate) struct ReadArgs {
     /// Its address
@@ -29,7 +29,7 @@ pub(crate) struct ReadArgs {
     /// Print the raw MCP result and nothing else
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long the server may be silent, such as 90s, 5m or 500 (milliseconds)
+    /// How long the server may be silent, such as 90s, 5m or 500ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<std::time::Duration>,
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::add::place;
 use crate::app::App;
 use crate::atomic_file;
+use crate::cli::NoServerFlags;
 use crate::config::{edit, file};
 use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
@@ -12,8 +13,10 @@ use crate::report::exit::CommandExit;
 
 /// Remove a server from the configuration
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Comments and the order of the file stay.\n\nExamples:\n  tsugi remove files")]
+#[command(after_long_help = "Comments and the order of the file stay.\n\nExamples:\n  tsugi remove files")]
 pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    _no_servers: NoServerFlags,
     /// The server
     name: String,
     /// Print data only

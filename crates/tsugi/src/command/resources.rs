@@ -14,7 +14,7 @@ use crate::report::exit::CommandExit;
 /// List the resources and resource templates of the servers
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Addresses with {braces} are templates: fill them in to read one.\n\nExamples:\n  tsugi resources\n  tsugi read demo://about\n  tsugi read demo://bmi/70/1.75"
+    after_long_help = "Addresses with {braces} are templates: fill them in to read one.\n\nExamples:\n  tsugi resources\n  tsugi read demo://about\n  tsugi read demo://bmi/70/1.75"
 )]
 pub(crate) struct ResourcesArgs {
     /// Print data only

@@ -12,7 +12,7 @@ use crate::report::exit::CommandExit;
 
 /// Stop a server of a running gateway and start it again
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tsugi restart files")]
+#[command(after_long_help = "Examples:\n  tsugi restart files")]
 pub(crate) struct RestartArgs {
     /// The server
     #[arg(value_name = "SERVER")]
@@ -30,6 +30,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) async fn run(app: &App, args: &RestartArgs) -> Result<CommandExit, CommandFailure> {
     let remote = GatewayClient::of(app, &args.which)?;
     let mut answer = remote.post(&["servers", &args.name, "restart"]).await?;
+    remote.identify(app, &mut answer);
     let server = settled(&remote, &args.name, answer["server"].take()).await?;
     let state = server["state"].as_str().unwrap_or_default().to_owned();
     let why = server["fault"]["message"].as_str().map(|why| format!(": {}", printable(why)));

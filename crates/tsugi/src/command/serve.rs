@@ -32,6 +32,7 @@ use crate::config::layer::LoadedConfig;
 use crate::config::parse;
 use crate::config::problem::ConfigProblem;
 use crate::failure::{CommandFailure, warning};
+use crate::gateway_record::{self, GatewayRecord, RecordLock};
 use crate::output::OutputFormat;
 use crate::report;
 use crate::report::exit::CommandExit;
@@ -52,10 +53,10 @@ Examples:
 
 /// Offer the servers to MCP clients, REST callers and agents at one address
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// Where to listen, such as 127.0.0.1:7600 or 7600; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, alias = "port", value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Listen where others can reach it, although nobody has to say who they are
     #[arg(long)]
@@ -114,6 +115,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
     let mut running = RunningGateway::start(app, args, args.over(loaded)).await?;
     // Processes that an earlier run left when it was killed with its guardians.
     tokio::task::spawn_blocking(tsugi_process::sweep_strays);
+    let _record = publish_record(app, &running);
     running.print_welcome();
     running.print_address()?;
     running.manager.let_start();
@@ -297,6 +299,18 @@ fn is_still_starting(server: &Server) -> bool {
 
 fn stopping(grace: Duration) -> String {
     format!("stopping; running calls have {} s, another signal ends them", grace.as_secs())
+}
+
+/// Lets `tsugi status`, `logs` and `restart` find this gateway. It serves without a record too.
+fn publish_record(app: &App, running: &RunningGateway<'_>) -> Option<RecordLock> {
+    let record = GatewayRecord {
+        url: running.handle.url(),
+        pid: std::process::id(),
+        config: running.loaded.origin.path().map(gateway_record::canonical),
+        directory: gateway_record::canonical(&app.context.directory),
+    };
+    let published = record.publish(&app.state_directory()?);
+    published.inspect_err(|error| tracing::debug!(%error, "the gateway's record cannot be written")).ok()
 }
 
 /// A server that is to be connected at once; nobody waits for the others.

@@ -19,7 +19,7 @@ use crate::report::{self, exit::CommandExit};
 
 /// Connect to the servers and show how they stand
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tsugi servers\n  tsugi servers --server files --json")]
+#[command(after_long_help = "Examples:\n  tsugi servers\n  tsugi servers --server files --json")]
 pub(crate) struct ServersArgs {
     /// Print data only
     #[arg(long)]

@@ -28,7 +28,7 @@ Examples:
 
 /// Show how the servers of a running gateway stand
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     which: GatewayFlags,
@@ -45,7 +45,8 @@ pub(crate) struct StatusArgs {
 
 pub(crate) async fn run(app: &App, args: &StatusArgs) -> Result<CommandExit, CommandFailure> {
     let remote = GatewayClient::of(app, &args.which)?;
-    let answer = remote.get(&["servers"], "").await?;
+    let mut answer = remote.get(&["servers"], "").await?;
+    remote.identify(app, &mut answer);
     if args.watch {
         return watch(app, args, &remote, answer).await;
     }

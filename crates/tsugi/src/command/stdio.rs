@@ -32,7 +32,7 @@ Examples:
 
 /// Offer the servers over standard input and output
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct StdioArgs {}
 
 pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, CommandFailure> {

@@ -29,7 +29,7 @@ Examples:
 
 /// List the tools of the servers, also in the words of a model provider
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct ToolsArgs {
     /// Print data only
     #[arg(long)]

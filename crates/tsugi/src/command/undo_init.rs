@@ -1,17 +1,22 @@
-//! `tsugi restore`: other programs' files as they were before `tsugi init --write-clients`.
+//! `tsugi undo-init`: other programs' files as they were before `tsugi init --write-clients`.
 
 use serde_json::json;
 
 use crate::app::App;
 use crate::backup::{ClientBackup, ClientBackups, RestoreOutcome};
+use crate::cli::NoServerFlags;
 use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
 use crate::report::exit::CommandExit;
 
 /// Bring back the files of other programs that `tsugi init --write-clients` changed
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Each file comes back byte for byte.\n\nExamples:\n  tsugi restore\n  tsugi restore --list")]
+#[command(
+    after_long_help = "Each file comes back byte for byte.\n\nExamples:\n  tsugi undo-init\n  tsugi undo-init --list"
+)]
 pub(crate) struct RestoreArgs {
+    #[command(flatten)]
+    _no_servers: NoServerFlags,
     /// Only show what would be brought back
     #[arg(long)]
     list: bool,

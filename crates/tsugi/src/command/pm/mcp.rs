@@ -45,7 +45,7 @@ An unknown agent ends it with code 78 and one line of JSON on stderr; --create-a
 
 /// Serve one agent over standard input and output
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct PmServerArgs {
     /// The database: a file, or postgres://…
     #[arg(long, value_name = "PATH", env = "TSUGI_PM_DB")]

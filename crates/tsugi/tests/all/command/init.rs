@@ -89,11 +89,11 @@ fn programs_are_pointed_at_tsugi_and_brought_back_byte_for_byte() {
     let config = std::fs::read_to_string(world.work().join("tsugi.yaml")).unwrap();
     assert!(!config.contains("name: tsugi"), "{config}");
 
-    let listed = world.run(&["restore", "--list"]).expect(0).stdout;
+    let listed = world.run(&["undo-init", "--list"]).expect(0).stdout;
     assert_eq!(listed.lines().count(), 8, "{listed}");
-    world.run(&["restore"]).expect(0);
+    world.run(&["undo-init"]).expect(0);
     assert_eq!(contents(&world), before);
-    assert!(world.run(&["restore"]).expect(0).stderr.contains("nothing to bring back"));
+    assert!(world.run(&["undo-init"]).expect(0).stderr.contains("nothing to bring back"));
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn a_file_that_was_changed_meanwhile_is_not_brought_back_unasked() {
     let file = world.write(".mcp.json", r#"{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}"#);
     world.run(&["init", "--write-clients"]).expect(0);
     std::fs::write(&file, "{}").unwrap();
-    let ran = world.run(&["restore"]).expect(1);
+    let ran = world.run(&["undo-init"]).expect(1);
     assert!(ran.stderr.contains("was changed since") && ran.stderr.contains("--force"), "{}", ran.stderr);
-    world.run(&["restore", "--force"]).expect(0);
+    world.run(&["undo-init", "--force"]).expect(0);
     assert!(std::fs::read_to_string(file).unwrap().contains("mcp-server-git"));
 }
 
@@ -212,6 +212,6 @@ fn servers_that_claude_code_keeps_for_this_directory_are_taken_and_those_of_othe
         (&before["projects"]["/elsewhere"], &json!(7))
     );
     assert_eq!(after["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["tsugi"]);
-    world.run(&["restore"]).expect(0);
+    world.run(&["undo-init"]).expect(0);
     assert_eq!(std::fs::read_to_string(file).unwrap(), before.to_string());
 }

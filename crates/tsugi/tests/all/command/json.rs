@@ -49,7 +49,7 @@ fn what_init_wrote_and_what_restore_brought_back_is_told() {
     let done = world.run(&["init", "--write-clients", "--json"]).expect(0).json();
     assert!(is_file(&done["file"], "tsugi.yaml"), "{done}");
     assert_eq!((&done["clients"][0]["program"], &done["clients"][0]["pointed"]), (&json!("claude"), &json!(true)));
-    let state = |args: &[&str]| world.run(&[&["restore", "--json"], args].concat()).expect(0).json()["files"].clone();
+    let state = |args: &[&str]| world.run(&[&["undo-init", "--json"], args].concat()).expect(0).json()["files"].clone();
     assert_eq!(state(&["--list"])[0]["state"], "kept");
     let back = state(&[]);
     assert!(back[0]["state"] == "restored" && is_file(&back[0]["file"], ".mcp.json"), "{back}");

@@ -27,14 +27,32 @@ fn the_two_dashes_before_a_program_are_asked_for_where_they_go() {
 #[test]
 fn commands_without_servers_neither_show_nor_take_the_flags_that_choose_them() {
     let world = World::new();
-    for words in [&["pm", "board"][..], &["key", "list"], &["import"], &["man"], &["completions", "bash"]] {
+    for words in [
+        &["pm", "board"][..],
+        &["key", "list"],
+        &["import"],
+        &["man"],
+        &["completions", "bash"],
+        &["status"],
+        &["logs", "x"],
+        &["restart", "x"],
+        &["init"],
+        &["undo-init"],
+        &["remove", "x"],
+        &["export", "claude"],
+    ] {
         let help = world.run(&[words, &["--help"]].concat()).expect(0).stdout;
         assert!(!help.contains("--header") && help.contains("--verbose"), "{words:?}: {help}");
-        let ran = world.run(&[words, &["--url", "http://x"]].concat()).expect(2);
-        assert!(ran.stderr.contains("--url means nothing here"), "{words:?}: {}", ran.stderr);
+        for flag in [["--url", "http://x"], ["--command", "x"], ["--header", "A: b"], ["--env", "A=b"]] {
+            let ran = world.run(&[words, &flag].concat()).expect(2);
+            let refused = format!("{} has no effect here", flag[0]);
+            assert!(ran.stderr.contains(&refused), "{words:?}: {}", ran.stderr);
+            let is_gateway = matches!(words[0], "status" | "logs" | "restart");
+            assert_eq!(ran.stderr.contains("--gateway URL"), is_gateway, "{words:?}: {}", ran.stderr);
+        }
     }
     let ran = world.run(&["--server", "x", "pm", "board"]).expect(2);
-    assert!(ran.stderr.contains("--server means nothing here"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--server has no effect here"), "{}", ran.stderr);
     assert!(world.run(&["tools", "--help"]).expect(0).stdout.contains("--header"));
 }
 
@@ -70,6 +88,60 @@ fn a_server_that_was_switched_off_is_spoken_of_where_one_looks_how_things_stand(
 }
 
 #[test]
+fn a_duration_without_its_unit_is_refused() {
+    let world = World::new();
+    let ran = world.run(&["call", "demo/echo", "message=x", "--timeout", "30"]).expect(2);
+    assert!(ran.stderr.contains("expected a unit, such as 30s or 30ms"), "{}", ran.stderr);
+    world.run(&["call", "demo/echo", "message=x", "--timeout", "30s"]).expect(0);
+}
+
+#[test]
+fn a_short_help_leaves_out_what_the_long_one_says() {
+    let world = World::new();
+    let (short, long) =
+        (world.run(&["tools", "-h"]).expect(0).stdout, world.run(&["tools", "--help"]).expect(0).stdout);
+    for word in ["--header", "Examples:", "--log-format"] {
+        assert!(!short.contains(word) && long.contains(word), "{word}: {short}");
+    }
+    assert!(short.contains("--config") && short.contains("--json") && short.lines().count() < 25, "{short}");
+}
+
+#[test]
+fn a_gateway_at_another_address_is_found_from_its_own_directory() {
+    let world = world::World::new();
+    let said = |words: &[&str]| {
+        let output = world.run(words);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    world.write("tsugi.yaml", "servers: [{name: here, builtin: demo}]\n");
+    let other = world.write("other.yaml", "servers: [{name: there, builtin: demo}]\n");
+    let serving = world.serve(&[]);
+    let second = world.serve(&["--config", other.to_str().unwrap()]);
+    serving.connected("here");
+    second.connected("there");
+    for (words, gateway, name) in
+        [(&["status"][..], &serving, "here"), (&["status", "--config", "other.yaml"], &second, "there")]
+    {
+        let (code, table, which) = said(words);
+        assert!(code == Some(0) && table.contains(name), "{words:?}: {table}{which}");
+        assert!(which.contains(&format!("gateway {} (pid {}", gateway.url, gateway.child.id())), "{which}");
+    }
+    let (_, answer, _) = said(&["status", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["gateway"], serving.url);
+    assert_eq!(said(&["restart", "here"]).0, Some(0));
+    // The gateway of this file is gone, and the other one is not taken for it, although it runs.
+    world::until(
+        || {
+            serving.signal(rustix::process::Signal::KILL);
+            said(&["status"]).0 == Some(3)
+        },
+        || format!("{:?}", said(&["status"])),
+    );
+    assert!(said(&["status"]).2.contains(&second.url), "what runs is suggested: {:?}", said(&["status"]));
+}
+
+#[test]
 fn whoever_orders_a_running_gateway_hears_what_came_of_it() {
     let world = world::World::new();
     let config = "servers: [{name: demo, builtin: demo}, {name: broken, command: no-such}]\n";
@@ -86,8 +158,10 @@ fn whoever_orders_a_running_gateway_hears_what_came_of_it() {
     let (code, said) = run(&["restart", "broken"]);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("program not found: no-such"), "{said}");
-    assert_eq!(run(&["restart", "demo"]), (Some(0), "demo: connected\n".to_owned()));
-    assert_eq!(run(&["logs", "demo"]), (Some(0), "demo has written nothing to its standard error\n".to_owned()));
+    let (code, said) = run(&["restart", "demo"]);
+    assert!(code == Some(0) && said.ends_with("demo: connected\n"), "{said}");
+    let (code, said) = run(&["logs", "demo"]);
+    assert!(code == Some(0) && said.ends_with("demo has written nothing to its standard error\n"), "{said}");
     for words in [["logs", "nosuch"], ["restart", "nosuch"]] {
         let (code, said) = run(&words);
         assert!(code == Some(2) && said.contains("demo") && said.contains("broken"), "{words:?}: {code:?} {said}");
