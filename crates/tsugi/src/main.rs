@@ -31,6 +31,9 @@ use std::process::ExitCode;
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
+    if command::pm::mcp::is_called_by_name() {
+        return command::pm::mcp::main();
+    }
     let cli = cli::parse();
     logging::start(&cli);
     let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -1,32 +1,25 @@
-//! The project-management server under the name that clients of the first design start.
+//! Starts `tsugi` under the name `mcp-server-pm`, as which it is the project-management server.
+//!
+//! A second program with the same code would double what is built and installed, so this one only finds its neighbour.
 
-#[path = "../command/pm/mcp.rs"]
-mod mcp;
-
-use std::process::ExitCode;
-
-use clap::Parser;
-
-/// Projects, tasks, context and handoffs for agents, over standard input and output.
-#[derive(Debug, Parser)]
-#[command(name = "mcp-server-pm", version)]
-struct PmServerCli {
-    #[command(flatten)]
-    args: mcp::PmServerArgs,
-}
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    let cli = PmServerCli::parse();
-    // One agent does one thing at a time, and waking another thread for it costs more than it gains.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(_) => return ExitCode::FAILURE,
+    // Resolves symbolic links, so a link to this program elsewhere still finds its neighbour.
+    let neighbour =
+        std::env::current_exe().and_then(|path| path.canonicalize()).map(|path| path.with_file_name("tsugi"));
+    let error = match neighbour {
+        // `exec` returns only when it fails. The process keeps its id, so signals and supervisors see one program.
+        Ok(tsugi) => {
+            let error = Command::new(&tsugi).arg0("mcp-server-pm").args(std::env::args_os().skip(1)).exec();
+            format!("cannot start {}: {error}", tsugi.display())
+        }
+        Err(error) => format!("cannot find the directory of this program: {error}"),
     };
-    let served = runtime.block_on(mcp::run(&cli.args));
-    // A thread still waits for input that will not come.
-    runtime.shutdown_background();
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(mcp::ServerStartError) => ExitCode::from(mcp::ServerStartError::CODE),
+    #[expect(clippy::print_stderr, reason = "this program has no other way to report")]
+    {
+        eprintln!("mcp-server-pm: {error}\nhint: install `tsugi` beside it");
     }
+    ExitCode::FAILURE
 }

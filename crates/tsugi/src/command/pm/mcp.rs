@@ -1,8 +1,7 @@
 //! `tsugi pm mcp` and `mcp-server-pm`: the project-management server over our own standard streams, for one agent.
-//!
-//! This file stands alone: both programs are made of it.
 
 use std::io::Write as _;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
@@ -68,6 +67,39 @@ pub(crate) struct PmServerArgs {
     /// Use a file on a network file system all the same
     #[arg(long)]
     i_know: bool,
+}
+
+/// The name under which this program is the project-management server and nothing else.
+const NAME: &str = "mcp-server-pm";
+
+/// Whether the program was started as `mcp-server-pm`.
+pub(crate) fn is_called_by_name() -> bool {
+    let called = std::env::args_os().next();
+    called.as_deref().map(std::path::Path::new).and_then(|path| path.file_stem()).is_some_and(|name| name == NAME)
+}
+
+/// Projects, tasks, context and handoffs for agents, over standard input and output.
+#[derive(Debug, clap::Parser)]
+#[command(name = NAME, version)]
+struct PmServerCli {
+    #[command(flatten)]
+    args: PmServerArgs,
+}
+
+/// The program `mcp-server-pm`.
+pub(crate) fn main() -> ExitCode {
+    let cli = <PmServerCli as clap::Parser>::parse();
+    // One agent does one thing at a time, so a second thread would cost more than it gains.
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return ExitCode::FAILURE;
+    };
+    let served = runtime.block_on(run(&cli.args));
+    // A thread still waits for input that will not come.
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ServerStartError) => ExitCode::from(ServerStartError::CODE),
+    }
 }
 
 /// Serves until the client closes its end, a signal comes or whoever started us is gone.
