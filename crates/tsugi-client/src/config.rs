@@ -40,9 +40,11 @@ pub struct ManagerOptions {
     pub legacy_version: ProtocolVersion,
     /// How long a server's question waits for its answer.
     pub input_lifetime: Duration,
-    /// How long it waits from when another caller is kept out by it: a legacy server on a shared stream that asks serves
-    /// one caller at a time.
+    /// How long it waits once another call is kept out by it: calls to a legacy server that asks on a shared stream take
+    /// turns.
     pub input_patience: Duration,
+    /// How many calls of one server may wait for answers at once. Further questions are refused.
+    pub max_parked: usize,
     /// Where to remember what was found out about servers; nowhere when absent.
     pub state_dir: Option<PathBuf>,
     /// Who we are and what a legacy server may ask us for.
@@ -71,7 +73,8 @@ impl Default for ManagerOptions {
             probe_timeout: Duration::from_secs(10),
             legacy_version: ProtocolVersion::LATEST_LEGACY,
             input_lifetime: Duration::from_secs(600),
-            input_patience: Duration::from_secs(30),
+            input_patience: Duration::from_secs(5),
+            max_parked: 1024,
             state_dir: None,
             profile: Arc::new(own_profile(ClientCapabilities::all())),
             roots: None,

@@ -1,7 +1,8 @@
-//! Our living relation to one server: a wire, an agreed revision, and the calls in flight on it.
+//! A connection to one server: a wire, an agreed revision, and the calls in flight on it.
 //!
-//! Legacy MCP exists here and in the legacy faces, nowhere between. A connection takes modern calls,
-//! speaks whatever its server speaks, and gives modern outcomes back.
+//! Legacy MCP exists here and in the legacy faces, nowhere between. A connection takes modern calls, speaks the revision
+//! of its server, and returns modern outcomes. Stream and HTTP wires share the table of calls in flight ([`in_flight`]),
+//! the reply ([`reply`]), the router of questions ([`question_router`]) and the parser ([`parse_response`]).
 
 pub mod backoff;
 pub(crate) mod batch;
@@ -9,12 +10,16 @@ pub(crate) mod context;
 pub(crate) mod era_cache;
 pub(crate) mod handshake;
 pub(crate) mod http;
+pub(crate) mod in_flight;
 pub(crate) mod in_process;
 pub(crate) mod notice;
 pub(crate) mod parked;
 pub(crate) mod parse_response;
-pub(crate) mod question;
 pub(crate) mod question_batch;
+pub(crate) mod question_ledger;
+pub(crate) mod question_owner;
+pub(crate) mod question_router;
+pub(crate) mod reply;
 pub mod state;
 pub(crate) mod stream;
 pub(crate) mod turnstile;
@@ -36,45 +41,44 @@ use stream::StreamConnection;
 #[derive(Clone)]
 pub(crate) enum ServerConnection {
     /// Over a shared stream: stdio, WebSocket, HTTP+SSE.
-    Mux(Arc<StreamConnection>),
+    Stream(Arc<StreamConnection>),
     /// Over HTTP, an exchange per call.
-    Exchange(Arc<HttpConnection>),
+    Http(Arc<HttpConnection>),
     /// With a server in this process.
     InProcess(Arc<InProcessConnection>),
 }
 
 impl ServerConnection {
-    /// Who answers.
     pub(crate) fn identity(&self) -> Arc<ServerIdentity> {
         match self {
-            ServerConnection::Mux(mux) => mux.identity(),
-            ServerConnection::Exchange(exchange) => exchange.identity(),
+            ServerConnection::Stream(stream) => stream.identity(),
+            ServerConnection::Http(http) => http.identity(),
             ServerConnection::InProcess(server) => server.identity(),
         }
     }
 
-    /// The server's process, when we started one.
+    /// The server's process, if we started one.
     pub(crate) fn job(&self) -> Option<&SupervisedJob> {
         match self {
-            ServerConnection::Mux(mux) => mux.job(),
+            ServerConnection::Stream(stream) => stream.job(),
             _ => None,
         }
     }
 
-    /// What was found out about the server, for the next time.
+    /// What the handshake found out, for the next start.
     pub(crate) fn known(&self) -> KnownEra {
         let framing = match self {
-            ServerConnection::Mux(mux) => mux.framing(),
-            ServerConnection::Exchange(..) | ServerConnection::InProcess(..) => FramingKind::Line,
+            ServerConnection::Stream(stream) => stream.framing(),
+            ServerConnection::Http(..) | ServerConnection::InProcess(..) => FramingKind::Line,
         };
         KnownEra { era: self.identity().version.era(), framing }
     }
 
-    /// Waits until the connection is gone and says why.
+    /// Waits until the connection is gone and returns the reason.
     pub(crate) async fn lost(&self) -> Arc<Fault> {
         match self {
-            ServerConnection::Mux(mux) => mux.lost().await,
-            ServerConnection::Exchange(exchange) => exchange.lost().await,
+            ServerConnection::Stream(stream) => stream.lost().await,
+            ServerConnection::Http(http) => http.lost().await,
             ServerConnection::InProcess(..) => std::future::pending().await,
         }
     }
@@ -82,30 +86,29 @@ impl ServerConnection {
     /// True when no call should be made on it any more: it is about to end, or has.
     pub(crate) fn is_ending(&self) -> bool {
         match self {
-            ServerConnection::Mux(mux) => mux.is_ending(),
-            ServerConnection::Exchange(exchange) => exchange.is_ending(),
+            ServerConnection::Stream(stream) => stream.is_ending(),
+            ServerConnection::Http(http) => http.is_ending(),
             ServerConnection::InProcess(..) => false,
         }
     }
 
-    /// Tells a legacy server that its client's roots have changed. The modern era has no word for it.
+    /// Notifies a legacy server that its client's roots have changed. The modern era has no such notification.
     pub(crate) fn roots_changed(&self) {
         if self.identity().version.era() == Era::Modern {
             return;
         }
         let notification = RpcNotification::new(Method::RootsChanged, None);
         match self {
-            ServerConnection::Mux(mux) => mux.notify(&notification),
-            ServerConnection::Exchange(exchange) => exchange.notify(&notification),
+            ServerConnection::Stream(stream) => stream.notify(&notification),
+            ServerConnection::Http(http) => http.notify(&notification),
             ServerConnection::InProcess(..) => {}
         }
     }
 
-    /// How many calls are in flight.
     pub(crate) fn in_flight(&self) -> usize {
         match self {
-            ServerConnection::Mux(mux) => mux.in_flight(),
-            ServerConnection::Exchange(exchange) => exchange.in_flight(),
+            ServerConnection::Stream(stream) => stream.in_flight(),
+            ServerConnection::Http(http) => http.in_flight(),
             ServerConnection::InProcess(..) => 0,
         }
     }
@@ -113,8 +116,8 @@ impl ServerConnection {
     /// Ends the connection: the wire is closed and the process stopped, with everything it started.
     pub(crate) async fn close(&self) {
         match self {
-            ServerConnection::Mux(mux) => mux.close().await,
-            ServerConnection::Exchange(exchange) => exchange.close().await,
+            ServerConnection::Stream(stream) => stream.close().await,
+            ServerConnection::Http(http) => http.close().await,
             ServerConnection::InProcess(..) => {}
         }
     }
@@ -123,8 +126,8 @@ impl ServerConnection {
 impl Answer for ServerConnection {
     fn answer(&self, call: Call) -> Reply {
         match self {
-            ServerConnection::Mux(mux) => mux.answer(call),
-            ServerConnection::Exchange(exchange) => exchange.answer(call),
+            ServerConnection::Stream(stream) => stream.answer(call),
+            ServerConnection::Http(http) => http.answer(call),
             ServerConnection::InProcess(server) => server.answer(call),
         }
     }

@@ -1,4 +1,4 @@
-//! State that leaves us and comes back: sealed, bound to its caller and call, and good for a while only.
+//! Seals state that callers bring back: encrypted, bound to its caller and call, and valid for a limited time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,10 +23,10 @@ impl std::fmt::Debug for StateSealer {
     }
 }
 
-/// What is inside a sealed state.
+/// The plain text of a sealed state.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 struct SealedEnvelope {
-    /// The caller.
+    /// The caller's principal.
     c: String,
     /// The server.
     s: String,
@@ -38,35 +38,31 @@ struct SealedEnvelope {
     v: SealedState,
 }
 
-/// What a sealed state stands for.
+/// The content of a sealed state.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SealedState {
-    /// A modern server's own state, to be given back to it.
+    /// A modern server's own state, to be sent back to it.
     State(String),
-    /// A call of a legacy server that waits for an answer, by number.
+    /// The number of a parked call.
     Parked(u64),
 }
 
-/// Why a state is not accepted. The outside hears only that it was not.
+/// Why a state is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SealRejection {
-    /// Not sealed by us, or changed.
     #[error("the request state was not made here or was changed")]
     Forged,
-    /// Too old.
     #[error("the request state has expired")]
     Expired,
-    /// Another caller's.
     #[error("the request state belongs to another caller")]
     OtherCaller,
-    /// Another call's.
     #[error("the request state belongs to another request")]
     OtherCall,
 }
 
 impl StateSealer {
-    /// With a key that nobody else has and that ends with the process.
+    /// With a random key that ends with the process.
     pub fn random() -> Self {
         let random = SystemRandom::new();
         let mut key = [0; 32];
@@ -80,7 +76,7 @@ impl StateSealer {
         Self { key: LessSafeKey::new(key), random: SystemRandom::new() }
     }
 
-    /// Seals `held` for the caller and the call, for `lifetime`.
+    /// Seals `held` for this caller and call, for `lifetime`.
     pub(crate) fn seal(&self, server: &str, call: &Call, held: SealedState, lifetime: Duration) -> String {
         self.seal_until(server, call, held, now_ms().saturating_add(lifetime.as_millis() as u64))
     }
@@ -94,11 +90,13 @@ impl StateSealer {
             v: held,
         };
         let mut bytes = serde_json::to_vec(&sealed).expect("a sealed state is always JSON");
+        // A random nonce: replicas share the key, so a counter would repeat.
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).expect("the system gives random bytes");
         self.key
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut bytes)
             .expect("sealing a small buffer does not fail");
+        // The nonce is no secret, and opening needs it.
         let mut whole = nonce.to_vec();
         whole.extend_from_slice(&bytes);
         URL_SAFE_NO_PAD.encode(whole)
@@ -111,6 +109,7 @@ impl StateSealer {
 
     fn open_at(&self, server: &str, call: &Call, state: &str, now: u64) -> Result<SealedState, SealRejection> {
         let sealed = self.decrypt(state).ok_or(SealRejection::Forged)?;
+        // Checked before the expiry, so that another caller learns nothing about it.
         if sealed.c != call.caller.principal() {
             return Err(SealRejection::OtherCaller);
         }
@@ -129,6 +128,7 @@ impl StateSealer {
             return None;
         }
         let mut sealed = whole.split_off(NONCE_LEN);
+        // The tag is checked before anything inside is read.
         let nonce = Nonce::try_assume_unique_for_key(&whole).ok()?;
         let opened = self.key.open_in_place(nonce, Aad::empty(), &mut sealed).ok()?;
         serde_json::from_slice(opened).ok()
@@ -139,8 +139,8 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Method and parameters without what a retry adds. Keys are sorted first: a client may write the same
-/// arguments in another order the second time.
+/// A digest of method and parameters, without the members that a retry adds. Keys are sorted first: a client may write
+/// the same arguments in another order the second time.
 fn digest_of(call: &Call) -> String {
     let mut params = ObjectWriter::with_capacity(call.params.bytes().len());
     params.members(&call.params, |key| key != "inputResponses" && key != "requestState");
@@ -203,7 +203,7 @@ mod tests {
         for earlier in [now - hour, 0] {
             assert_eq!(open_at(&call("{}"), earlier), Ok(SealedState::Parked(7)), "back");
             let bob = call("{}").from_caller(Caller::new("bob"));
-            assert_eq!(open_at(&bob, earlier), Err(SealRejection::OtherCaller), "and it opens to nobody else");
+            assert_eq!(open_at(&bob, earlier), Err(SealRejection::OtherCaller), "and it opens for no other caller");
         }
         let late = sealer.seal_until("s", &call("{}"), SealedState::Parked(7), u64::MAX);
         assert_eq!(sealer.open_at("s", &call("{}"), &late, u64::MAX), Ok(SealedState::Parked(7)), "nothing overflows");

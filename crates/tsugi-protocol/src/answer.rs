@@ -9,7 +9,8 @@ pub mod timeline;
 pub use call::{Call, CallOptions, CallParts, Caller};
 pub use fault::{Blame, CallStage, Fault, FaultCode, FaultReason, ProcessEnd, SentState};
 pub use reply::{
-    CallFailure, CallNote, CompletedResult, InputRequired, NoteSink, Outcome, Reply, ReplyEvent, ReplySource,
+    CallFailure, CallNote, CompletedResult, InputRelease, InputRequired, NoteSink, Outcome, Reply, ReplyEvent,
+    ReplySource,
 };
 pub use session_lifetime::SessionLifetime;
 pub use timeline::CallTimeline;

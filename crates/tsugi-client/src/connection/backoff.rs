@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt, and when to stop trying.
+//! Decides how long to wait before the next attempt to connect, and when to stop.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use rand::RngExt;
 use tokio::time::Instant;
 
-/// The waiting times: doubling from the first to the longest, with full jitter.
+/// Waiting times that double from the first to the longest, with full jitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackoffPolicy {
     /// The longest wait before the second attempt.
     pub first: Duration,
     /// The longest wait ever.
     pub longest: Duration,
-    /// How many failures within `window` count as a crash loop.
+    /// How many failures within `window` are a crash loop.
     pub burst: usize,
     /// The time in which failures are counted.
     pub window: Duration,
@@ -39,7 +39,7 @@ impl Default for BackoffPolicy {
     }
 }
 
-/// Remembers failures and says what to do next.
+/// Counts failures and decides what to do next.
 #[derive(Debug)]
 pub struct Backoff {
     policy: BackoffPolicy,
@@ -60,27 +60,28 @@ pub enum BackoffVerdict {
 }
 
 impl Backoff {
-    /// Without a past.
     pub fn new(policy: BackoffPolicy) -> Self {
         Self { policy, failures: 0, recent: VecDeque::new(), connected_at: None }
     }
 
-    /// The connection stands.
     pub fn connected(&mut self, now: Instant) {
         self.connected_at = Some(now);
     }
 
     /// The attempt failed, or the connection broke.
     pub fn failed(&mut self, now: Instant) -> BackoffVerdict {
+        // A connection that held for a while shows that the earlier failures are over.
         if self.connected_at.take().is_some_and(|since| now.duration_since(since) >= self.policy.healthy_after) {
             self.failures = 0;
             self.recent.clear();
         }
         self.failures += 1;
+        // Only failures within the window count towards a crash loop.
         self.recent.push_back(now);
         while self.recent.front().is_some_and(|first| now.duration_since(*first) > self.policy.window) {
             self.recent.pop_front();
         }
+        // Giving up comes before the crash loop: a pause would hide that no attempt is left.
         if self.policy.max_retries.is_some_and(|most| self.failures > most) {
             return BackoffVerdict::GiveUp;
         }
@@ -90,13 +91,13 @@ impl Backoff {
         BackoffVerdict::RetryAfter(self.jittered())
     }
 
-    /// Forgets the past: somebody asked for a fresh start.
+    /// Forgets all failures, because a fresh start was asked for.
     pub fn reset(&mut self) {
         self.failures = 0;
         self.recent.clear();
     }
 
-    /// How many failures in a row there were.
+    /// The number of failures in a row.
     pub fn failures(&self) -> u32 {
         self.failures
     }

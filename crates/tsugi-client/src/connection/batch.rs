@@ -1,11 +1,11 @@
-//! Several messages in one: what servers of 2025-03-26 may send
-//! ([Batching](https://modelcontextprotocol.io/specification/2025-03-26/basic#batching)), taken apart.
+//! Splits batches: several messages in one, which servers of 2025-03-26 may send
+//! ([Batching](https://modelcontextprotocol.io/specification/2025-03-26/basic#batching)).
 
 use bytes::Bytes;
 use tsugi_protocol::json::RawJson;
 
-/// The messages of a batch; `None` when the text is none, such as a single message or `[info] ready`.
-/// A batch within a batch is not taken apart.
+/// The messages of a batch; `None` when the text is not a batch, such as a single message or `[info] ready`. A batch
+/// within a batch is not split.
 pub(crate) fn messages(text: &Bytes) -> Option<Vec<Bytes>> {
     if text.first() != Some(&b'[') {
         return None;
@@ -17,7 +17,7 @@ pub(crate) fn messages(text: &Bytes) -> Option<Vec<Bytes>> {
     })
 }
 
-/// The same; what is no batch is one message.
+/// The same; any other text is one message.
 pub(crate) fn messages_or_one(text: Bytes) -> Vec<Bytes> {
     messages(&text).unwrap_or_else(|| vec![text])
 }

@@ -1,4 +1,4 @@
-//! Which era each server speaks, and how, remembered on disk so that the next start need not ask.
+//! The era and framing of each server, cached on disk so that the next start need not find out.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use tsugi_protocol::mcp::Era;
 use crate::config::ConnectTarget;
 
 const FILE: &str = "eras.json";
-/// How many servers are remembered; the one that was found out longest ago makes room.
+/// How many servers are remembered. The oldest entry makes room.
 const MOST: usize = 200;
 
-/// What was found out about a server.
+/// What a handshake found out about a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KnownEra {
     pub(crate) era: Era,
@@ -23,7 +23,7 @@ pub(crate) struct KnownEra {
 }
 
 impl KnownEra {
-    /// One that speaks in lines, or not over a stream at all.
+    /// A server that frames messages as lines, or has no stream.
     pub(crate) fn of(era: Era) -> Self {
         Self { era, framing: FramingKind::Line }
     }
@@ -46,38 +46,39 @@ impl KnownEra {
     }
 }
 
-/// The memory. Without a directory it lasts as long as the process.
+/// The cache. Without a directory it lasts as long as the process.
 #[derive(Debug)]
 pub(crate) struct EraCache {
     file: Option<PathBuf>,
-    /// Fingerprints and what was found out, in the order they were found out.
+    /// Fingerprints and what was found out, oldest first.
     known: Mutex<Vec<(String, String)>>,
 }
 
 impl EraCache {
-    /// Reads what is there; a file that cannot be read is an empty memory.
+    /// Reads the cache. A file that cannot be read counts as empty.
     pub(crate) fn open(state_dir: Option<&PathBuf>) -> Self {
         let file = state_dir.map(|dir| dir.join(FILE));
         let text = file.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
         Self { file, known: Mutex::new(serde_json::from_slice(&text).unwrap_or_default()) }
     }
 
-    /// What is known about this server.
     pub(crate) fn get(&self, target: &ConnectTarget) -> Option<KnownEra> {
         let key = fingerprint(target)?;
         let known = self.known.lock();
         KnownEra::parse(&known.iter().find(|(known, _)| *known == key)?.1)
     }
 
-    /// Remembers. What cannot be written is asked again next time.
+    /// Remembers an entry. If it cannot be written, the next start finds out again.
     pub(crate) fn set(&self, target: &ConnectTarget, known: KnownEra) {
         let Some(key) = fingerprint(target) else { return };
         let fresh = (key, known.text());
         let text = {
             let mut known = self.known.lock();
+            // Spares the disk at every start.
             if known.contains(&fresh) {
                 return;
             }
+            // Moves the entry to the end, since the oldest makes room.
             known.retain(|(key, _)| *key != fresh.0);
             known.push(fresh);
             let too_many = known.len().saturating_sub(MOST);
@@ -87,7 +88,7 @@ impl EraCache {
         self.write(&text);
     }
 
-    /// Forgets: the memory proved wrong.
+    /// Removes an entry that proved wrong.
     pub(crate) fn forget(&self, target: &ConnectTarget) {
         if let Some(key) = fingerprint(target) {
             self.known.lock().retain(|(known, _)| *known != key);
@@ -96,22 +97,23 @@ impl EraCache {
 
     fn write(&self, text: &[u8]) {
         let Some(file) = &self.file else { return };
+        // Renamed at the end, so that a reader never sees half of it.
         let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
         let written = std::fs::create_dir_all(file.parent().unwrap_or(file))
             .and_then(|()| std::fs::write(&temporary, text))
             .and_then(|()| std::fs::rename(&temporary, file));
         if let Err(error) = written {
-            tracing::debug!(%error, "what was found out about servers could not be written");
+            tracing::debug!(%error, "the cache of eras could not be written");
         }
     }
 }
 
-/// A digest of what makes it the same server for every account, so that no secret is written down.
+/// A digest of the program or address, so that no secret is written to disk. It is the same for every account.
 fn fingerprint(target: &ConnectTarget) -> Option<String> {
     place(target).map(|place| hidden(&place))
 }
 
-/// The same with the account: its variables or headers hold the token, and with another one it may offer other things.
+/// The same with the account: variables and headers hold the token, and another account may offer other tools.
 pub(crate) fn fingerprint_of_account(target: &ConnectTarget) -> Option<String> {
     let account = match target {
         ConnectTarget::Stdio(command) => format!("{:?}", command.env),
@@ -119,7 +121,7 @@ pub(crate) fn fingerprint_of_account(target: &ConnectTarget) -> Option<String> {
         | ConnectTarget::StreamableHttp(http)
         | ConnectTarget::Sse(http)
         | ConnectTarget::WebSocket(http) => {
-            // Headers that are marked as secret would all read the same.
+            // As bytes: headers that are marked as secret all print the same.
             let headers = http.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
             format!("{:?}", headers.collect::<Vec<_>>())
         }
@@ -128,7 +130,6 @@ pub(crate) fn fingerprint_of_account(target: &ConnectTarget) -> Option<String> {
     place(target).map(|place| hidden(&format!("{place}\n{account}")))
 }
 
-/// Which program or address it is.
 fn place(target: &ConnectTarget) -> Option<String> {
     match target {
         ConnectTarget::Stdio(command) => Some(format!("{:?}\n{:?}\n{:?}", command.program, command.args, command.cwd)),

@@ -1,4 +1,4 @@
-//! Finding out which era a server speaks and agreeing on a revision, over a stream.
+//! The handshake over a stream: finds out which era a server speaks and agrees on a revision.
 //!
 //! The rules are those of [stdio: Backward Compatibility](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility):
 //! ask `server/discover` first; a result or a modern error means modern, anything else or silence means legacy.
@@ -20,19 +20,18 @@ use super::era_cache::KnownEra;
 use super::stream::StreamConnection;
 use crate::config::EraChoice;
 
-/// How long a server may say nothing to `initialize` before it is greeted with `Content-Length` too.
+/// How long a server may be silent after `initialize` before it gets a second one with `Content-Length`.
 const COUNTED_AFTER: Duration = Duration::from_secs(3);
-/// How long a server may take that died of lines, and is tried with `Content-Length`.
+/// How long the handshake may take with a server that exited when it read lines, and is tried with `Content-Length`.
 const GUESS_LIMIT: Duration = Duration::from_secs(10);
 
-/// What is known before the first message.
+/// What is known about a server before the first message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandshakeTerms {
-    /// What the user chose.
     pub(crate) choice: EraChoice,
-    /// What was found out last time.
+    /// The era that the server spoke last time.
     pub(crate) remembered: Option<Era>,
-    /// How messages are sent to a child until it has shown how it sends its own.
+    /// How messages are framed until the server has shown how it frames its own.
     pub(crate) framing: FramingKind,
 }
 
@@ -42,12 +41,12 @@ impl HandshakeTerms {
         Self { choice, remembered: known.map(|known| known.era), framing }
     }
 
-    /// True when it is only tried whether the server wants to be spoken to in this way.
+    /// True when this framing is only a guess.
     fn is_guess(self) -> bool {
         self.framing == FramingKind::ContentLength && self.remembered.is_none()
     }
 
-    /// The era to open with; `None` means to ask.
+    /// The era to open with; `None` means to find out.
     pub(crate) fn opening(self) -> Option<Era> {
         match self.choice {
             EraChoice::Modern => Some(Era::Modern),
@@ -57,7 +56,7 @@ impl HandshakeTerms {
     }
 }
 
-/// Agrees with a server on a stream. The whole of it is bounded by the handshake timeout.
+/// Agrees with a server on a stream, within the handshake timeout.
 pub(crate) async fn over_stream(
     context: &ConnectionContext,
     mux: &StreamConnection,
@@ -71,12 +70,12 @@ pub(crate) async fn over_stream(
         Err(_) => Err(context
             .fault(FaultCode::Timeout, format!("no answer to the handshake within {} s", limit.as_secs()))
             .at(CallStage::Handshake)
-            .with_hint("does the program speak MCP on its standard output? run it by hand and look")),
+            .with_hint("does the program speak MCP on its standard output? run it by hand to see")),
     }
 }
 
-/// Agrees. A server that has read everything and says nothing may be one that waits for `Content-Length`: it is
-/// greeted once more, in that way, and the first answer counts. Nothing is taken from one that is only slow.
+/// Agrees. A server that has read everything and is silent may wait for `Content-Length`: it gets a second `initialize`
+/// in that framing, and the first answer counts. A server that is only slow loses nothing.
 async fn agree_in_lines_or_counted(
     context: &ConnectionContext,
     mux: &StreamConnection,
@@ -85,6 +84,7 @@ async fn agree_in_lines_or_counted(
 ) -> Result<ServerIdentity, Fault> {
     let mut agreeing = pin!(agree(context, mux, terms, end));
     let options = &context.options;
+    // Half of the time is left for the second framing.
     let silence = (options.probe_timeout + COUNTED_AFTER).min(options.handshake_timeout / 2);
     if let Ok(agreed) = tokio::time::timeout(silence, &mut agreeing).await {
         return agreed;
@@ -93,6 +93,7 @@ async fn agree_in_lines_or_counted(
         return agreeing.await;
     }
     tokio::select! {
+        // The first handshake is preferred: its framing is the one that almost every server has.
         biased;
         agreed = &mut agreeing => agreed,
         initialized = initialize(context, mux) => initialized,
@@ -119,10 +120,10 @@ async fn agree(
 pub(crate) fn not_modern(context: &ConnectionContext) -> Fault {
     context
         .fault(FaultCode::ConnectionFailed, "the server does not speak a modern revision")
-        .with_hint("leave `era` out to let tsugi find out")
+        .with_hint("leave `era` out, and tsugi finds out")
 }
 
-/// Asks; after the probe's own limit the legacy handshake begins beside it, and the first good answer wins.
+/// Probes. After the probe's own limit the legacy handshake begins beside it, and the first good answer wins.
 async fn find_out(context: &ConnectionContext, mux: &StreamConnection, end: Instant) -> Result<ServerIdentity, Fault> {
     let mut probing = pin!(probe(context, mux));
     match tokio::time::timeout(context.options.probe_timeout, &mut probing).await {
@@ -144,7 +145,7 @@ async fn find_out(context: &ConnectionContext, mux: &StreamConnection, end: Inst
             Err(refusal) => refusal,
         },
     };
-    // A slow modern server refuses `initialize`, in words of its own, and may still answer the probe
+    // A slow modern server refuses `initialize` with any error, and may still answer the probe
     // ([Compatibility Matrix](https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#compatibility-matrix)).
     match tokio::time::timeout_at(end, probing).await {
         Ok(Ok(StreamProbe::Agreed(identity))) => Ok(*identity),
@@ -162,7 +163,9 @@ async fn probe(context: &ConnectionContext, mux: &StreamConnection) -> Result<St
     match detect::of_probe(&body) {
         detect::EraVerdict::Modern(identity) => Ok(StreamProbe::Agreed(Box::new(identity))),
         detect::EraVerdict::Legacy => Ok(StreamProbe::Legacy),
+        // It speaks a modern revision that we do not know, and perhaps a legacy one too.
         detect::EraVerdict::ModernOther { supported } if has_legacy(&supported) => Ok(StreamProbe::Legacy),
+        // It speaks a modern revision that we do not know, and perhaps a legacy one too.
         detect::EraVerdict::ModernOther { supported } => Err(no_common_version(context, &supported)),
     }
 }
@@ -172,11 +175,10 @@ pub(crate) fn has_legacy(supported: &[String]) -> bool {
 }
 
 pub(crate) fn no_common_version(context: &ConnectionContext, supported: &[String]) -> Fault {
-    let theirs = if supported.is_empty() { "none that it names".to_owned() } else { supported.join(", ") };
+    let theirs = if supported.is_empty() { "no revision that it names".to_owned() } else { supported.join(", ") };
     context.fault(FaultCode::ConnectionFailed, format!("no protocol revision in common; the server speaks {theirs}"))
 }
 
-/// The parameters of `server/discover`.
 pub(crate) fn discover_params(context: &ConnectionContext) -> RawJson {
     let mut params = ObjectWriter::with_capacity(256);
     let own = RequestMeta::of_client(context.options.profile.clone());
@@ -184,7 +186,6 @@ pub(crate) fn discover_params(context: &ConnectionContext) -> RawJson {
     params.finish()
 }
 
-/// The legacy handshake.
 async fn initialize(context: &ConnectionContext, mux: &StreamConnection) -> Result<ServerIdentity, Fault> {
     let params = session::initialize_params(&context.options.profile, context.options.legacy_version);
     let body = mux.request(&Method::Initialize, Some(&params)).await?;
@@ -217,7 +218,7 @@ pub(crate) fn read_initialized(context: &ConnectionContext, body: &ResponsePaylo
 fn refused(context: &ConnectionContext, body: &ResponsePayload) -> Fault {
     let why = match body {
         ResponsePayload::Error(error) => format!("{} ({})", error.message(), error.code()),
-        ResponsePayload::Result(_) => "an answer that is none".to_owned(),
+        ResponsePayload::Result(_) => "an unexpected answer".to_owned(),
     };
     context.fault(FaultCode::ConnectionFailed, format!("the server refused the handshake: {why}"))
 }

@@ -1,4 +1,4 @@
-//! A connection with a server in this process: no wire, but the same care for state that leaves us.
+//! A connection to a server in this process: it has no wire, but seals the states that callers bring back.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use tsugi_protocol::mcp::ServerIdentity;
 
 use super::context::ConnectionContext;
 
-/// A server in this process.
 pub(crate) struct InProcessConnection {
     context: Arc<ConnectionContext>,
     server: Arc<dyn Answer>,
@@ -27,7 +26,7 @@ impl InProcessConnection {
 }
 
 impl Answer for InProcessConnection {
-    /// State is sealed on its way out and opened on its way back, as that of any other server.
+    /// Seals the state of an answer, and opens the state that a call brings back, as for any other server.
     fn answer(&self, call: Call) -> Reply {
         if !call.method.may_ask() {
             return self.server.answer(call);

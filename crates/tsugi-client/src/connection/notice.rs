@@ -1,4 +1,4 @@
-//! What a server told outside any call, until somebody looks: bounded, and nothing of it is lost.
+//! Changes that a server reported outside any call, until they are handled: bounded, and none is lost.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,22 @@ use tsugi_protocol::rpc::RpcNotification;
 /// How many changed resources are remembered by name.
 const MAX_UPDATED: usize = 1024;
 
-/// Something a server told outside any call.
+/// A change that a server reported outside any call.
 #[derive(Debug, Clone)]
 pub(crate) enum ServerNotice {
-    /// Its tools changed.
     Tools,
-    /// Its prompts changed.
     Prompts,
-    /// Its resources changed.
     Resources,
     /// One resource changed.
     Updated(String),
-    /// It forgot our session and has a new one: what it was asked to tell is forgotten too.
+    /// The server forgot our session and has a new one, without the old one's subscriptions.
     Renewed,
-    /// It could not tell anything for a while.
+    /// The stream of changes was interrupted.
     Missed,
 }
 
 impl ServerNotice {
-    /// What a notification tells, when it is a change.
+    /// The change that a notification reports, if it does.
     pub(crate) fn of(notification: &RpcNotification) -> Option<Self> {
         Some(match notification.method {
             Method::ToolsChanged => ServerNotice::Tools,
@@ -40,14 +37,14 @@ impl ServerNotice {
     }
 }
 
-/// All that was told since somebody looked.
+/// All changes since they were taken last.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingNotices {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
     pub(crate) updated: BTreeSet<String>,
-    /// So many resources changed that any may have.
+    /// More resources changed than are remembered by name: any may have.
     pub(crate) any_updated: bool,
     pub(crate) is_renewed: bool,
     pub(crate) is_missed: bool,
@@ -67,7 +64,7 @@ impl PendingNotices {
     }
 }
 
-/// What servers told and one task looks at. What is told twice before that is looked at once.
+/// Changes that connections publish and one task takes. A change that is published twice before that is taken once.
 #[derive(Debug, Default)]
 pub(crate) struct NoticeInbox {
     told: Mutex<PendingNotices>,
@@ -80,7 +77,7 @@ impl NoticeInbox {
         self.added.notify_one();
     }
 
-    /// Waits until something was told, and takes all of it. Dropping the future loses nothing.
+    /// Waits for changes and takes all of them. Dropping the future loses nothing.
     pub(crate) async fn take(&self) -> PendingNotices {
         loop {
             let told = std::mem::take(&mut *self.told.lock());

@@ -1,4 +1,4 @@
-//! Calls of legacy servers that wait for an answer to the server's own question.
+//! Calls of legacy servers that wait for their caller's answer to the server's question.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -8,32 +8,29 @@ use parking_lot::Mutex;
 use rand::RngExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tsugi_protocol::answer::Reply;
+use tsugi_protocol::answer::{Call, Caller, Reply};
 use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::rpc::{RequestId, RpcError, RpcRequest, RpcResponse, code};
 
-/// How many calls of one server may wait at once.
-const MAX_PARKED: usize = 1024;
+use super::in_flight::ConnectionId;
 
-/// What remains of a call that was parked.
+/// The rest of a call that was parked.
 pub(crate) trait ParkedRest: Send {
-    /// The call's number, on a connection where it may turn out that the question was another call's.
-    fn key(&self) -> Option<u64> {
-        None
-    }
+    /// The connection that the call is on. Ids of questions are unique on one connection only.
+    fn connection(&self) -> ConnectionId;
 
-    /// Which connection it is on: its address in memory, for as long as it is there.
-    fn connection(&self) -> usize;
+    /// True when other calls wait for their turn until this one has ended.
+    fn holds_turn(&self) -> bool;
 
-    /// The server has taken its questions back: the call no longer waits for its caller.
+    /// The server has withdrawn its questions: the call no longer waits for its caller.
     fn withdrawn(&mut self);
 
-    /// Answers the server's questions and goes on with the call. What its caller left unanswered is asked again; without
-    /// any of both it only goes on.
-    fn resume(self: Box<Self>, answers: Vec<RpcResponse>, unanswered: Vec<OpenQuestion>) -> Reply;
+    /// Answers the server's questions and goes on with the call, whose caller has made it again as `call`. Questions
+    /// without an answer are asked again.
+    fn resume(self: Box<Self>, call: &Call, answers: Vec<RpcResponse>, unanswered: Vec<OpenQuestion>) -> Reply;
 
-    /// Tells the server that nobody will answer, and gives the call up.
+    /// Sends the server these errors instead of answers, and cancels the call.
     fn abandon(self: Box<Self>, refusals: Vec<RpcResponse>);
 }
 
@@ -44,13 +41,12 @@ pub(crate) struct OpenQuestion {
     pub(crate) question: Question,
     /// As the server asked.
     pub(crate) request: RpcRequest,
-    /// True when the wire does not say whose it is.
-    pub(crate) is_guess: bool,
 }
 
 /// A call that waits. Dropping it abandons the call.
 pub(crate) struct ParkedCall {
-    /// Its open questions; those that turned out to be another call's, or were taken back, are gone.
+    caller: Caller,
+    /// Its questions, except those that were withdrawn.
     asked: Vec<OpenQuestion>,
     rest: Option<Box<dyn ParkedRest>>,
     expires: Instant,
@@ -63,17 +59,21 @@ impl std::fmt::Debug for ParkedCall {
 }
 
 impl ParkedCall {
-    pub(crate) fn new(asked: Vec<OpenQuestion>, rest: Box<dyn ParkedRest>, lifetime: Duration) -> Self {
-        Self { asked, rest: Some(rest), expires: Instant::now() + lifetime }
+    pub(crate) fn new(
+        caller: &Caller,
+        asked: Vec<OpenQuestion>,
+        rest: Box<dyn ParkedRest>,
+        lifetime: Duration,
+    ) -> Self {
+        Self { caller: caller.clone(), asked, rest: Some(rest), expires: Instant::now() + lifetime }
     }
 
-    /// What its caller is asked.
     pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
         self.asked.iter().map(|asked| &asked.question)
     }
 
-    /// Forgets the question with this id of the server's, if it is this call's. Nobody answers it any more.
-    fn withdraw(&mut self, connection: usize, id: &RequestId) -> bool {
+    /// Removes the question with this id, if it is this call's. It must not be answered any more.
+    fn withdraw(&mut self, connection: ConnectionId, id: &RequestId) -> bool {
         let Some(rest) = self.rest.as_mut().filter(|rest| rest.connection() == connection) else { return false };
         let Some(index) = self.asked.iter().position(|asked| asked.request.id == *id) else { return false };
         self.asked.remove(index);
@@ -83,13 +83,13 @@ impl ParkedCall {
         true
     }
 
-    /// True when the call waits for an answer of its caller, false when it only has to be fetched.
+    /// True when the call waits for answers, false when only its outcome has to be fetched.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// Goes on with the call; `answers` is what its caller says to the questions.
-    pub(crate) fn resume(mut self, answers: &JsonObject) -> Reply {
+    /// Goes on with the call, with its caller's answers.
+    pub(crate) fn resume(mut self, call: &Call, answers: &JsonObject) -> Reply {
         let rest = self.rest.take().expect("a parked call is resumed once");
         let (mut responses, mut unanswered) = (Vec::new(), Vec::new());
         for asked in std::mem::take(&mut self.asked) {
@@ -98,20 +98,21 @@ impl ParkedCall {
                 None => unanswered.push(asked),
             }
         }
-        rest.resume(responses, unanswered)
+        rest.resume(call, responses, unanswered)
     }
 }
 
 impl Drop for ParkedCall {
     fn drop(&mut self) {
+        // Resumed calls have given their rest away.
         let Some(rest) = self.rest.take() else { return };
-        let refusal = RpcError::new(code::INTERNAL_ERROR, "nobody answered in time");
+        let refusal = RpcError::new(code::INTERNAL_ERROR, "the client did not answer in time");
         let asked = std::mem::take(&mut self.asked).into_iter();
         rest.abandon(asked.map(|asked| RpcResponse::error(Some(asked.request.id), refusal.clone())).collect());
     }
 }
 
-/// The calls of one server that wait, by a number that cannot be guessed.
+/// The parked calls of one server, by a number that cannot be guessed.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedCalls {
     calls: Mutex<HashMap<u64, ParkedCall>>,
@@ -119,42 +120,35 @@ pub(crate) struct ParkedCalls {
 }
 
 impl ParkedCalls {
-    /// Keeps a call; `None` when too many wait, which abandons it.
-    pub(crate) fn insert(&self, call: ParkedCall) -> Option<u64> {
+    /// Adds a call and returns the number under which it waits.
+    pub(crate) fn insert(&self, call: ParkedCall) -> u64 {
+        // Random, since it is all that a state names: numbers in a row could be guessed.
         let number = rand::rng().random();
-        let mut calls = self.calls.lock();
-        let refused = if calls.len() < MAX_PARKED { calls.insert(number, call) } else { Some(call) };
-        drop(calls);
+        let replaced = self.calls.lock().insert(number, call);
+        drop(replaced);
         self.added.notify_one();
-        refused.is_none().then_some(number)
+        number
     }
 
-    /// Takes a call out; the second to ask gets nothing.
+    /// Takes a call out. Of two callers with the same state the second gets `None`.
     pub(crate) fn take(&self, number: u64) -> Option<ParkedCall> {
         let call = self.calls.lock().remove(&number)?;
+        // The sweep may be late; an expired call is abandoned here, by dropping it.
         (call.expires > Instant::now()).then_some(call)
     }
 
-    /// Whether a call with this number waits here.
     pub(crate) fn has(&self, number: u64) -> bool {
         self.calls.lock().contains_key(&number)
     }
 
-    /// The questions of the call with this number on its connection, which turned out to be another call's.
-    pub(crate) fn misplaced(&self, key: u64) -> Vec<OpenQuestion> {
-        let mut calls = self.calls.lock();
-        let is_it = |call: &&mut ParkedCall| call.rest.as_ref().is_some_and(|rest| rest.key() == Some(key));
-        calls.values_mut().find(is_it).map(|call| std::mem::take(&mut call.asked)).unwrap_or_default()
-    }
-
-    /// The server on this connection has taken back the question with this id. Its call goes on: whoever comes back
-    /// for it gets what the server makes of it, and the answer to the question is not sent
+    /// The server on this connection has withdrawn the question with this id. Its call goes on: the caller that comes
+    /// back gets its outcome, and the answer to the question is not sent
     /// ([Cancellation](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation)).
-    pub(crate) fn withdraw(&self, connection: usize, id: &RequestId) {
+    pub(crate) fn withdraw(&self, connection: ConnectionId, id: &RequestId) {
         self.calls.lock().values_mut().any(|call| call.withdraw(connection, id));
     }
 
-    /// Abandons calls that waited too long, as long as it is polled.
+    /// Abandons calls when they expire, for as long as it is polled.
     pub(crate) async fn keep_sweeping(&self) -> Infallible {
         loop {
             match self.sweep() {
@@ -167,35 +161,48 @@ impl ParkedCalls {
         }
     }
 
-    /// Abandons calls that waited too long, and says when the next one will have.
+    /// Abandons calls that have expired, and returns when the next one does.
     fn sweep(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut calls = self.calls.lock();
         let late: Vec<u64> = calls.iter().filter(|(_, call)| call.expires <= now).map(|(number, _)| *number).collect();
         let expired: Vec<ParkedCall> = late.iter().filter_map(|number| calls.remove(number)).collect();
         let next = calls.values().map(|call| call.expires).min();
+        // Abandoning sends messages and passes turns on: not under the lock.
         drop(calls);
         drop(expired);
         next
     }
 
-    /// Somebody waits for the calls that wait here on a shared stream: they expire after `patience` at the latest.
-    pub(crate) fn hurry(&self, patience: Duration) {
+    /// Another call waits for a turn that calls of this connection hold while they wait here: they expire after
+    /// `patience` at the latest.
+    pub(crate) fn hurry(&self, connection: ConnectionId, patience: Duration) {
         let latest = Instant::now() + patience;
-        let is_in_the_way = |call: &&mut ParkedCall| call.rest.as_ref().is_some_and(|rest| rest.key().is_some());
-        for call in self.calls.lock().values_mut().filter(is_in_the_way) {
-            call.expires = call.expires.min(latest);
+        for call in self.calls.lock().values_mut() {
+            let rest = call.rest.as_ref();
+            if rest.is_some_and(|rest| rest.connection() == connection && rest.holds_turn()) {
+                call.expires = call.expires.min(latest);
+            }
         }
         self.added.notify_one();
     }
 
-    /// Abandons all.
+    /// Abandons the calls of a session that has ended.
+    pub(crate) fn abandon_session(&self, caller: &Caller) {
+        let is_of = |call: &ParkedCall| {
+            call.caller.session() == caller.session() && call.caller.principal() == caller.principal()
+        };
+        let abandoned: Vec<ParkedCall> =
+            self.calls.lock().extract_if(|_, call| is_of(call)).map(|(_, call)| call).collect();
+        // Dropped outside the lock: a call that ends may let another one park.
+        drop(abandoned);
+    }
+
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.calls.lock());
         drop(all);
     }
 
-    /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.calls.lock().len()
     }

@@ -1,4 +1,4 @@
-//! Reading a server's answer: the proof that the line is a response, and what it means.
+//! Parses a server's answer: validates that the line is a response and turns it into an outcome.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tsugi_protocol::rpc::{ResponsePayload, RpcError, RpcResponse};
 
 use super::context::ConnectionContext;
 
-/// Reads the line that was routed to a call. The id is checked again here, on the proved text.
+/// Parses the line that was routed to a call. The id is checked again here, on validated text.
 pub(crate) fn answer(
     context: &ConnectionContext,
     identity: &Arc<ServerIdentity>,
@@ -49,7 +49,7 @@ pub(crate) fn answer(
     }
 }
 
-/// The member with the entries, where the answer is a list.
+/// The member with the entries, if the answer is a list.
 fn list_key(method: &Method) -> Option<&'static str> {
     match method {
         Method::ToolsList => Some("tools"),
@@ -60,7 +60,7 @@ fn list_key(method: &Method) -> Option<&'static str> {
     }
 }
 
-/// Reads a list. An entry that is nested too deeply costs itself, and not the others.
+/// Parses a list. An entry that is nested too deeply is dropped, and the others are kept.
 fn parse_list(line: Bytes, key: &str) -> Result<(JsonObject, Option<JsonObject>), ScanError> {
     JsonObject::parse_nested(line.clone(), "result").or_else(|error| match lenient::without_deep_entries(&line, key) {
         Some(rest) if error.kind == ScanErrorKind::TooDeep => JsonObject::parse_nested(rest, "result"),
@@ -68,7 +68,7 @@ fn parse_list(line: Bytes, key: &str) -> Result<(JsonObject, Option<JsonObject>)
     })
 }
 
-/// What a response's body means for a call.
+/// The outcome of a call with this response.
 pub(crate) fn of_body(
     context: &ConnectionContext,
     identity: &Arc<ServerIdentity>,
@@ -92,7 +92,7 @@ fn of_result(context: &ConnectionContext, identity: &Arc<ServerIdentity>, call: 
     }
     match InputRequired::from_result(&result) {
         Some(asked) => Outcome::InputRequired(context.seal_state(call, asked)),
-        None => unacceptable(context, "the server asks for input but says neither for what nor keeps state"),
+        None => unacceptable(context, "the server asks for input without a question and without a state"),
     }
 }
 

@@ -2,31 +2,30 @@
 
 use std::fmt;
 
-/// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConnectionState {
-    /// Not connected, and nobody wants it to be.
+    /// Not connected, and not wanted.
     Disconnected,
-    /// The wire is being made.
+    /// The wire is being opened.
     Connecting,
-    /// The wire is there; revision and capabilities are being settled.
+    /// The wire is open; revision and capabilities are being agreed on.
     Initializing,
     /// Calls can be made.
     Connected,
-    /// The wire is gone; the next attempt waits for its time.
+    /// The wire is gone; the next attempt waits for the backoff.
     Reconnecting,
     /// No new calls; those in flight may end.
     Draining,
-    /// Given up, until somebody asks again or the pause ends.
+    /// Given up, until a call or an operator asks again or the pause ends.
     Failed,
 }
 
 /// What can happen to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConnectionEvent {
-    /// Somebody wants it connected.
+    /// A call or an operator wants it connected.
     Wanted,
-    /// The wire stands.
+    /// The wire is open.
     WireUp,
     /// The handshake succeeded.
     Agreed,
@@ -34,7 +33,7 @@ pub enum ConnectionEvent {
     Broke,
     /// The attempt, the handshake or the wire failed for good.
     GaveUp,
-    /// It is to be closed once idle.
+    /// It is to be closed when idle.
     Drain,
     /// It is closed.
     Closed,
@@ -60,7 +59,7 @@ impl ConnectionState {
         })
     }
 
-    /// The word for people and for JSON.
+    /// The name in JSON and in output for people.
     pub fn as_str(self) -> &'static str {
         match self {
             ConnectionState::Disconnected => "disconnected",
@@ -90,7 +89,7 @@ mod tests {
         [Disconnected, Connecting, Initializing, Connected, Reconnecting, Draining, Failed];
     const HAPPENINGS: [ConnectionEvent; 7] = [Wanted, WireUp, Agreed, Broke, GaveUp, Drain, Closed];
 
-    /// Every legal move. What is not here cannot happen.
+    /// Every legal move. No other can happen.
     const MOVES: &[(ConnectionState, ConnectionEvent, ConnectionState)] = &[
         (Disconnected, Wanted, Connecting),
         (Disconnected, Closed, Disconnected),

@@ -147,7 +147,7 @@ impl ConnectAttempt<'_> {
         match self.unless_given_up(handshake::over_stream(&self.inner.context, &mux, self.terms)).await {
             Ok(identity) => {
                 mux.agree(identity);
-                Ok(ServerConnection::Mux(Arc::new(mux)))
+                Ok(ServerConnection::Stream(Arc::new(mux)))
             }
             Err(fault) => {
                 let fault = with_last_words(fault, &mux, &self.inner.context);
@@ -171,7 +171,7 @@ impl ConnectAttempt<'_> {
         let opened = http::open(self.inner.context.clone(), target.clone(), self.terms).await?;
         self.inner.wire_up();
         match opened {
-            HttpOpening::Exchange(exchange) => Ok(ServerConnection::Exchange(Arc::new(*exchange))),
+            HttpOpening::Exchange(exchange) => Ok(ServerConnection::Http(Arc::new(*exchange))),
             HttpOpening::MaybeSse(fault) if !may_be_sse => Err(fault),
             // What the first wire said explains more than that the second one failed too.
             HttpOpening::MaybeSse(fault) => self.over_sse(target).await.map_err(|_| fault),

@@ -24,11 +24,11 @@ pub(super) async fn refresh(
     let old = inner.catalog.load_full();
     let identity = connection.identity();
     let wire = match connection {
-        ServerConnection::Exchange(_) if identity.version.era() == Era::Modern => ListWire::ModernHttp,
+        ServerConnection::Http(_) if identity.version.era() == Era::Modern => ListWire::ModernHttp,
         _ => ListWire::Other,
     };
     let catalog = fetch(&source, &inner.options.profile, old.as_deref(), identity, lists, wire).await;
-    if let ServerConnection::Exchange(exchange) = connection {
+    if let ServerConnection::Http(exchange) = connection {
         exchange.set_header_params(catalog.header_params());
     }
     let failed = catalog.failed(lists);

@@ -3,6 +3,7 @@
 mod calls;
 mod cell;
 mod in_process;
+mod ownership;
 mod questions;
 mod roots;
 mod sessions;

@@ -84,6 +84,30 @@ pub struct InputRequired {
     pub state: Option<String>,
     /// Further members of the result, such as `_meta`.
     pub rest: Box<JsonObject>,
+    /// Gives the call up at once, where it waits on our side for the answers.
+    pub release: Option<InputRelease>,
+}
+
+/// Gives up a call that waits for input. For faces that know that no answer will come, because the client cancelled the
+/// request or is gone: without it the call would wait until its state expires.
+#[derive(Clone)]
+pub struct InputRelease(Arc<dyn Fn() + Send + Sync>);
+
+impl InputRelease {
+    pub fn new(release: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(release))
+    }
+
+    /// Gives the call up. A call that was answered, or given up before, is left alone.
+    pub fn release(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for InputRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InputRelease")
+    }
 }
 
 /// Why a call failed.

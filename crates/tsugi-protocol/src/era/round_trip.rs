@@ -144,6 +144,7 @@ pub fn url_required(error: &RpcError) -> Option<InputRequired> {
         requests: Some(Box::new(requests.finish_object())),
         state: None,
         rest: Box::new(JsonObject::empty()),
+        release: None,
     })
 }
 

@@ -43,7 +43,12 @@ impl InputRequired {
         for question in questions {
             requests.raw(&question.key, &question.to_raw());
         }
-        Self { requests: Some(Box::new(requests.finish_object())), state, rest: Box::new(JsonObject::empty()) }
+        Self {
+            requests: Some(Box::new(requests.finish_object())),
+            state,
+            rest: Box::new(JsonObject::empty()),
+            release: None,
+        }
     }
 
     /// Reads a result with `resultType: "input_required"`. `None` when it asks nothing and keeps no state,
@@ -56,7 +61,7 @@ impl InputRequired {
         }
         let mut rest = ObjectWriter::with_capacity(64);
         rest.members(result, |key| !matches!(key, "resultType" | "inputRequests" | "requestState"));
-        Some(Self { requests, state, rest: Box::new(rest.finish_object()) })
+        Some(Self { requests, state, rest: Box::new(rest.finish_object()), release: None })
     }
 
     /// The result as a modern server writes it.

@@ -88,6 +88,7 @@ impl NeedInput {
             requests: (!is_bare).then(|| Box::new(requests.finish_object())),
             state,
             rest: Box::new(JsonObject::empty()),
+            release: None,
         }
     }
 }

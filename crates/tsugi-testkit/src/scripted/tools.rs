@@ -151,8 +151,9 @@ fn about(turn: &Turn, variable: Option<&str>) -> Body {
     ))
 }
 
-/// The questions of one of the tools that ask, in the order in which they are put.
-fn questions(name: &str) -> Vec<(&'static str, &'static str, Value)> {
+/// The questions of one of the tools that ask, in the order in which they are put. `ask` asks with the secret of its
+/// arguments, if there is one.
+fn questions(name: &str, secret: Option<&str>) -> Vec<(&'static str, &'static str, Value)> {
     let form = |message: &str| {
         let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
         json!({"mode": "form", "message": message, "requestedSchema": schema})
@@ -171,7 +172,7 @@ fn questions(name: &str) -> Vec<(&'static str, &'static str, Value)> {
             vec![("model", "sampling/createMessage", json!({"messages": messages, "maxTokens": 100}))]
         }
         "roots" => vec![("roots", "roots/list", json!({}))],
-        _ => vec![("who", "elicitation/create", form("Who are you?"))],
+        _ => vec![("who", "elicitation/create", form(secret.unwrap_or("Who are you?")))],
     }
 }
 
@@ -184,7 +185,8 @@ fn capability(method: &str) -> &'static str {
 }
 
 fn ask(turn: &Turn, name: &str) -> Option<Body> {
-    let questions = questions(name);
+    let arguments = &turn.request.params["arguments"];
+    let questions = questions(name, arguments["secret"].as_str());
     if let Some((_, method, _)) = questions.iter().find(|(_, method, _)| !turn.client_can(capability(method))) {
         return Some(match turn.is_modern() {
             true => Body::Error(json!({"code": -32021, "message": "Missing required client capability",
@@ -197,19 +199,24 @@ fn ask(turn: &Turn, name: &str) -> Option<Body> {
     if turn.is_modern() { Some(ask_by_result(turn, &questions)) } else { ask_in_mid_call(turn, &questions) }
 }
 
-/// Legacy: one request after the other while the call is open.
+/// Legacy: one request after the other while the call is open, `ms` after it began. With `steps`, progress follows.
 fn ask_in_mid_call(turn: &Turn, questions: &[(&str, &str, Value)]) -> Option<Body> {
+    let arguments = &turn.request.params["arguments"];
+    if !turn.work_for(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0))) {
+        return None;
+    }
     let mut answers = Vec::new();
     for (_, method, params) in questions {
         let answer = turn.ask(method, params, true)?;
         answers.push(answer.get("result").or(answer.get("error")).cloned().unwrap_or_default());
     }
+    progress(turn, arguments["steps"].as_u64().unwrap_or(0) as usize, 0)?;
     Some(text(turn, Value::Array(answers).to_string()))
 }
 
 /// Legacy: both requests at the same time.
 fn ask_both(turn: &Turn) -> Option<Body> {
-    let answers = turn.ask_at_once(&questions("ask_twice"))?;
+    let answers = turn.ask_at_once(&questions("ask_twice", None))?;
     let answers =
         answers.iter().map(|answer| answer.get("result").or(answer.get("error")).cloned().unwrap_or_default());
     Some(text(turn, Value::Array(answers.collect()).to_string()))

@@ -100,11 +100,13 @@ impl Turn {
         self.voice.note(&outgoing(None, "notifications/progress", &params));
     }
 
-    /// Sends a request to the client; its answer when it is waited for and comes.
+    /// Sends a request to the client, with the argument `aside` outside of the call's own stream; its answer when it is
+    /// waited for and comes.
     pub(super) fn ask(&self, method: &str, params: &Value, wait: bool) -> Option<Value> {
         let (id, answers) = self.server.new_ask();
         self.server.journal.write("asked", json!({"id": id, "method": method}));
-        self.voice.note(&outgoing(Some(id), method, params));
+        let aside = self.session.voice.lock().clone().filter(|_| self.request.params["arguments"]["aside"] == true);
+        aside.as_ref().unwrap_or(&self.voice).note(&outgoing(Some(id), method, params));
         if wait { self.answer_from(&answers) } else { None }
     }
 

@@ -1,4 +1,4 @@
-//! Finding out what an HTTP server speaks: a modern request first, then `initialize`, then the older wire.
+//! Opens a connection over HTTP: a modern request first, then `initialize`, then the two-endpoint wire.
 
 use std::sync::Arc;
 
@@ -22,9 +22,8 @@ use super::{HttpConnection, HttpCore, HttpSession, modern_headers_of};
 use crate::config::EraChoice;
 use crate::error::connect_fault;
 
-/// What opening an HTTP address led to.
+/// The result of opening an HTTP address.
 pub(crate) enum HttpOpening {
-    /// A connection.
     Exchange(Box<HttpConnection>),
     /// The address does not speak streamable HTTP; the two-endpoint wire may be tried.
     MaybeSse(Fault),
@@ -66,7 +65,8 @@ async fn find_out(
     match initialize(&context, &client).await? {
         InitializeReply::Agreed(session) => {
             let mut exchange = HttpConnection::new(context, client, *session);
-            exchange.shared.notify_in_order().await;
+            // Before the listener: servers refuse other requests until they are initialized.
+            exchange.core.notify_in_order().await;
             exchange.listen().await;
             Ok(HttpOpening::Exchange(Box::new(exchange)))
         }
@@ -106,10 +106,12 @@ async fn initialize(context: &Arc<ConnectionContext>, client: &HttpClient) -> Re
     let params = session::initialize_params(&context.options.profile, context.options.legacy_version);
     let message = write_numbered(0, Method::Initialize.as_str(), Some(&params));
     let response = client.post(message, HeaderMap::new()).await.map_err(|error| connect_fault(&error))?;
+    // Made before the body is read, which takes the response.
     let refusal = connect_fault(&response.status_error()).at(CallStage::Handshake);
     let status = response.status;
     let id = response.headers.get(headers::SESSION_ID).cloned();
     let body = read_body(response).await;
+    // Servers of 2024-11-05 accept no POST at this address.
     if matches!(status.as_u16(), 400 | 404 | 405) {
         return Ok(InitializeReply::NotHere(refusal));
     }
@@ -118,12 +120,12 @@ async fn initialize(context: &Arc<ConnectionContext>, client: &HttpClient) -> Re
     }
     let body = body.map_err(|error| connect_fault(&error).at(CallStage::Handshake))?;
     let body =
-        body.ok_or_else(|| context.fault(FaultCode::InvalidResponse, "the answer to initialize is no message"))?;
+        body.ok_or_else(|| context.fault(FaultCode::InvalidResponse, "the answer to initialize is not a message"))?;
     let identity = read_initialized(context, &body).map_err(|fault| fault.at(CallStage::Handshake))?;
     Ok(InitializeReply::Agreed(Box::new(HttpSession { identity: Arc::new(identity), id })))
 }
 
-/// The body of the one response that an answer carries, as JSON or as the first response of an event stream.
+/// The body of the response in an answer: as JSON, or as the first response of an event stream.
 async fn read_body(response: HttpResponse) -> Result<Option<ResponsePayload>, TransportError> {
     if response.kind() == BodyKind::Events {
         let mut events = response.events()?;
@@ -146,7 +148,7 @@ fn response_in(text: Bytes) -> Option<ResponsePayload> {
 }
 
 impl HttpCore {
-    /// Says that the client is ready, and waits until the server has taken it: calls come after it.
+    /// Sends `notifications/initialized` and waits until the server has accepted it: calls come after it.
     async fn notify_in_order(&self) {
         let message = RpcNotification::new(Method::Initialized, None).to_bytes();
         let headers = self.legacy_headers(&self.session());
@@ -155,37 +157,38 @@ impl HttpCore {
         }
     }
 
-    /// Agrees anew after the server forgot the session. It is done in a task of its own, since the caller who noticed
-    /// may go away in the middle, and a session that is half agreed is of no use to anybody.
+    /// Opens a new session after the server forgot the old one. This runs in its own task: the caller that noticed may
+    /// go away in the middle, and a half-open session is of no use.
     pub(super) async fn reopen(self: &Arc<Self>, forgotten: &HttpSession) -> Result<(), Fault> {
-        let (shared, forgotten) = (self.clone(), forgotten.clone());
+        let (core, forgotten) = (self.clone(), forgotten.clone());
         let reopening = tokio::spawn(async move {
-            let limit = shared.context.options.handshake_timeout;
+            let limit = core.table.context.options.handshake_timeout;
             tokio::select! {
-                reopened = tokio::time::timeout(limit, shared.agree_anew(&forgotten)) => reopened.unwrap_or_else(|_| {
+                reopened = tokio::time::timeout(limit, core.agree_anew(&forgotten)) => reopened.unwrap_or_else(|_| {
                     let message = format!("no answer to the handshake within {} s", limit.as_secs());
-                    Err(shared.context.fault(FaultCode::ConnectionFailed, message).at(CallStage::Handshake))
+                    Err(core.table.context.fault(FaultCode::ConnectionFailed, message).at(CallStage::Handshake))
                 }),
-                () = shared.closed.cancelled() => Err(shared.stopped().sent(SentState::NotSent)),
+                () = core.closed.cancelled() => Err(core.stopped().sent(SentState::NotSent)),
             }
         });
         reopening.await.unwrap_or_else(|_| Err(self.stopped().sent(SentState::NotSent)))
     }
 
-    /// Of many callers that notice, one does it.
+    /// Opens the new session, once for all callers that noticed.
     async fn agree_anew(&self, forgotten: &HttpSession) -> Result<(), Fault> {
         let _one = self.reopening.lock().await;
+        // Another caller has opened the new session while this one waited.
         if self.session().id != forgotten.id {
             return Ok(());
         }
-        match initialize(&self.context, &self.client).await? {
+        match initialize(&self.table.context, &self.client).await? {
             InitializeReply::Agreed(session) => {
                 *self.session.lock() = *session;
-                *self.level.lock() = None;
+                self.table.forget_level();
                 self.notify_in_order().await;
-                // What the old session was asked to tell, the new one must be asked again.
+                // The new session has none of the old one's subscriptions.
                 self.renewals.send_modify(|count| *count += 1);
-                self.context.publish(ServerNotice::Renewed);
+                self.table.context.publish(ServerNotice::Renewed);
                 Ok(())
             }
             InitializeReply::NotHere(fault) => Err(fault),

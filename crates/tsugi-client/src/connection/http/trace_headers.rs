@@ -1,5 +1,4 @@
-//! The trace of a call as headers, so that what stands before an HTTP server sees it too: `_meta` is read by the server
-//! itself at best.
+//! The trace of a call as HTTP headers, for proxies in front of a server: they do not read `_meta`.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tsugi_protocol::answer::Call;
@@ -8,7 +7,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
-/// Longer values are not sent: servers refuse long heads.
+/// Longer values are not sent: servers refuse large headers.
 const LONGEST: usize = 4096;
 
 /// Adds what `_meta` says about the trace, in the form of the [W3C](https://www.w3.org/TR/trace-context/). What has
@@ -20,7 +19,7 @@ pub(super) fn add(headers: &mut HeaderMap, call: &Call) {
     }
     if let Some(parent) = meta.get_str("traceparent").filter(|parent| is_parent(parent)) {
         insert(headers, TRACEPARENT, &parent);
-        // Without its parent a state means nothing.
+        // A `tracestate` without its `traceparent` means nothing.
         if let Some(state) = meta.get_str("tracestate") {
             insert(headers, TRACESTATE, &state);
         }
@@ -37,8 +36,8 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {
     }
 }
 
-/// `version-trace-parent-flags`, all in lower-case hexadecimal digits, neither id all zeros; only a later version than
-/// ours may have more.
+/// `version-trace-parent-flags`, all in lower-case hexadecimal digits, neither id all zeros. Only a later version than
+/// ours may have more parts.
 fn is_parent(text: &str) -> bool {
     let is_hex = |part: &str, length: usize| {
         part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -48,6 +48,7 @@ impl Answer for Shared {
                     requests: None,
                     state: None,
                     rest: Box::new(JsonObject::empty()),
+                    release: None,
                 });
             }
             Outcome::complete(JsonObject::from(body))

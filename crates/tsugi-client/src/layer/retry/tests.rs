@@ -55,6 +55,7 @@ impl Answer for Scripted {
                 requests: None,
                 state: Some("s".into()),
                 rest: Box::new(JsonObject::empty()),
+                release: None,
             }),
             Act::Error => Outcome::error(RpcError::new(-32000, "own error")),
             Act::Good => Outcome::complete(JsonObject::empty()),

@@ -1,8 +1,9 @@
 //! Servers that ask: elicitation, sampling and roots end the call's turn with a question and go on with its answer.
 
 use serde_json::{Value, json};
+use tsugi_client::ManagerOptions;
 use tsugi_client::config::own_profile;
-use tsugi_protocol::answer::{Call, CallFailure, Outcome};
+use tsugi_protocol::answer::{Answer, Call, CallFailure, Outcome};
 use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -10,8 +11,8 @@ use tsugi_protocol::mcp::{ClientCapabilities, Era, Method};
 use tsugi_testkit::script::Script;
 
 use super::cell::Cell;
-use crate::outcome::{asked, text};
-use crate::world::{Bench, call};
+use crate::outcome::{asked, notes_of, text};
+use crate::world::{Bench, LIMIT, call, options};
 
 /// The call again, with this answer to the one question that was asked.
 pub(super) fn answered(call: Call, outcome: &Outcome, answer: Value) -> Call {
@@ -167,6 +168,35 @@ async fn a_caller_that_cannot_be_asked_is_not_and_the_server_hears_why() {
                 assert!(text(&outcome).contains(expected), "{}: {}", cell.name, text(&outcome));
             }
         }
+        cell.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn progress_after_an_input_round_carries_the_token_of_the_request_that_is_answered() {
+    for cell in Cell::legacy(&options()).await {
+        let with_token = |mut call: Call, token: &str| {
+            call.meta.progress_token = Some(RawJson::string(token));
+            call
+        };
+        let asking = call("ask", json!({"steps": 3}));
+        let first = cell.outcome(with_token(asking.clone(), "p1")).await;
+        let again = with_token(answered(asking, &first, form("Ann")), "p2");
+        let (notes, outcome) = notes_of(cell.server.answer(again), LIMIT).await.expect("the call ends");
+        assert!(text(&outcome).contains("Ann"), "{}: {outcome:?}", cell.name);
+        let tokens: Vec<Value> =
+            notes.iter().map(|note| note.params_object().get("progressToken").unwrap().to().unwrap()).collect();
+        assert_eq!(tokens, vec![json!("p2"); 3], "{}", cell.name);
+        cell.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn when_too_many_calls_wait_for_input_the_question_is_refused_and_not_the_call_that_was_sent() {
+    let full = ManagerOptions { max_parked: 0, ..options() };
+    for cell in Cell::legacy(&full).await {
+        let outcome = cell.outcome(call("ask", json!({}))).await;
+        assert!(text(&outcome).contains("too many calls wait for input"), "{}: {outcome:?}", cell.name);
         cell.finish().await;
     }
 }

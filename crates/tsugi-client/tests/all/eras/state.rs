@@ -10,6 +10,7 @@ use tsugi_testkit::wait;
 
 use super::cell::Cell;
 use super::questions::{answered, form};
+use super::turns::unaskable;
 use crate::outcome::{asked, fault, text};
 use crate::world::{call, options};
 
@@ -66,7 +67,11 @@ async fn a_question_that_the_server_takes_back_is_not_answered_and_its_call_ends
         let asking = call("ask", json!({}));
         let first = cell.outcome(asking.clone()).await;
         let answer = answered(asking, &first, form("too late"));
-        assert_eq!(text(&cell.outcome(call("withdraw", json!({}))).await), "withdrawn", "{}", cell.name);
+        // On a shared stream a call that may be asked would wait for its turn.
+        let is_shared = cell.name != "legacy streamable HTTP";
+        let withdraw = call("withdraw", json!({}));
+        let withdraw = if is_shared { unaskable(withdraw) } else { withdraw };
+        assert_eq!(text(&cell.outcome(withdraw).await), "withdrawn", "{}", cell.name);
         assert_eq!(text(&cell.outcome(answer.clone()).await), r#"["withdrawn"]"#, "{}", cell.name);
         assert!(cell.told().is_empty(), "{}: nobody may answer it any more", cell.name);
         check_rejected(&cell.outcome(answer).await, cell.name);

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tsugi_client::ConnectTarget;
-use tsugi_protocol::answer::{Answer, Call, Outcome};
+use tsugi_client::config::own_profile;
+use tsugi_protocol::answer::{Answer, Call, Caller, Outcome};
 use tsugi_protocol::json::RawJson;
-use tsugi_protocol::mcp::Era;
 use tsugi_protocol::mcp::input::InputResponses;
+use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, ProtocolVersion};
 use tsugi_testkit::fake::{Fake, Recorded, Step, Steps, reply};
 use tsugi_testkit::wait;
 
@@ -135,8 +137,12 @@ async fn begin(bench: &Bench<Talkative>, label: &str) -> tokio::task::JoinHandle
     calling
 }
 
+/// A call of one legacy session: its calls are one client's.
 fn labelled(label: &str) -> Call {
-    call("count", json!({"label": label}))
+    let profile = ClientProfile { version: ProtocolVersion::LATEST_LEGACY, ..own_profile(ClientCapabilities::all()) };
+    let mut call = call("count", json!({"label": label})).from_caller(Caller::new("key").in_session("s"));
+    call.meta = RequestMeta::of_client(Arc::new(profile));
+    call
 }
 
 /// Answers what a call asks until it ends.

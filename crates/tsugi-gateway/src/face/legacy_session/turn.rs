@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
-use tsugi_protocol::answer::{CallFailure, Fault, FaultCode, InputRequired, Outcome, ReplyEvent};
+use tsugi_protocol::answer::{CallFailure, Fault, FaultCode, InputRelease, InputRequired, Outcome, ReplyEvent};
 use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::input::{InputResponses, Question};
@@ -47,6 +47,8 @@ struct OpenQuestions {
     answers: InputResponses,
     has_answers: bool,
     state: Option<String>,
+    /// Gives the call up when the client will not answer.
+    release: Option<InputRelease>,
     deadline: Pin<Box<Sleep>>,
 }
 
@@ -160,13 +162,20 @@ impl LegacyTurn {
     /// Puts a server's questions to the client as requests of ours.
     fn ask(&mut self, input: InputRequired) {
         self.rounds += 1;
-        if self.rounds > self.conversation.rounds {
+        let release = input.release.clone();
+        let asking = if self.rounds > self.conversation.rounds {
             let message = format!("the server asked for input more than {} times", self.conversation.rounds);
-            return self.fail(Fault::new(FaultCode::InvalidResponse, message));
-        }
-        match self.questions(input) {
+            Err(Fault::new(FaultCode::InvalidResponse, message))
+        } else {
+            self.questions(input)
+        };
+        match asking {
             Ok(asking) => self.state = TurnState::Asking(asking),
-            Err(fault) => self.fail(fault),
+            Err(fault) => {
+                // The server must not wait for answers that will not come.
+                release.iter().for_each(InputRelease::release);
+                self.fail(fault);
+            }
         }
     }
 
@@ -196,6 +205,7 @@ impl LegacyTurn {
             answers: InputResponses::default(),
             has_answers: false,
             state: input.state,
+            release: input.release,
             deadline,
         })
     }
@@ -223,6 +233,8 @@ impl LegacyTurn {
             params.number("requestId", id).string("reason", "nobody waits for the answer any more");
             self.outgoing.push_back(RpcNotification::new(Method::Cancelled, Some(params.finish())).to_bytes());
         }
+        // The server's call ends now, so that other callers do not wait for it.
+        asking.release.iter().for_each(InputRelease::release);
         self.state = TurnState::Over;
     }
 

@@ -1,5 +1,9 @@
 //! What is kept of streams, and what a client is told that comes back or no longer has to answer.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tsugi_protocol::answer::InputRelease;
+
 use super::*;
 
 /// The id of the last event of a stream, and everything that came on it.
@@ -85,6 +89,29 @@ async fn a_question_of_a_call_that_its_client_cancels_is_withdrawn_too() {
     stream.read_until("notifications/cancelled").await;
 }
 
+#[tokio::test]
+async fn a_call_whose_client_cancels_it_while_it_is_asked_is_given_up_at_once() {
+    let released = Arc::new(AtomicUsize::new(0));
+    let counted = released.clone();
+    let server = script(move |call| match call.method {
+        Method::ToolsCall => {
+            let counted = counted.clone();
+            let params = RawJson::from(json!({"message": "who?"}));
+            let mut input = InputRequired::one("who", &Method::Elicit, Some(&params), Some("s".into()));
+            input.release = Some(InputRelease::new(move || _ = counted.fetch_add(1, Ordering::SeqCst)));
+            Reply::ready(Outcome::InputRequired(input))
+        }
+        _ => answer(call),
+    });
+    let handle = serve(server).await;
+    let session = Session::open(&handle, "2025-11-25").await;
+    let mut stream = session.open_post(&request(json!(7), "tools/call", json!({"name": "ask"}))).await;
+    stream.read_until("elicitation/create").await;
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    assert_eq!(session.post(&cancelled.to_string()).await.status, 202);
+    until(|| released.load(Ordering::SeqCst) == 1).await;
+}
+
 /// Begins a call that never ends, and leaves it; gives the place on its stream.
 async fn leave_a_call(session: &Session) -> String {
     let mut stream = session.open_post(&request(json!(1), "tools/call", json!({"name": "never"}))).await;
@@ -105,7 +132,7 @@ async fn calls_that_never_end_and_whose_client_is_gone_are_bounded_and_the_oldes
     let handle = serve_with(config, server).await;
     let session = Session::open(&handle, "2025-11-25").await;
     let first = leave_a_call(&session).await;
-    let is_one_given_up = || drops.0.load(std::sync::atomic::Ordering::SeqCst) > 0;
+    let is_one_given_up = || drops.0.load(Ordering::SeqCst) > 0;
     // That a client is gone is noticed a little later, so there may be a few more.
     let mut last = String::new();
     for begun in 1.. {
