@@ -150,10 +150,12 @@ pub(crate) fn cancel<W: CallWire>(wire: &Arc<W>, key: u64, call: &Call, was_park
     }
     let suspect_until = now + if barrier.is_some() { PING_LIMIT } else { CANCEL_GRACE };
     let doubt_until = suspect_until.max(now + table.context.limits.idle_for(call).min(LONGEST_DOUBT));
+    // The server got an error for the question of a parked call, and the next call comes after the ping: it may have the
+    // turn at once. Any other call keeps its turn while a question of the next one could be taken for its own.
+    let lingers = !(was_parked && barrier.is_some());
     let call = call.clone();
     table.ledger.cancel(CancelledCall { key, call, was_parked, barrier, suspect_until, doubt_until });
-    // The server got an error for the question of a parked call, so the next call may have the turn at once.
-    if let (Some(turn), false, Ok(runtime)) = (turn, was_parked, Handle::try_current()) {
+    if let (true, Some(turn), Ok(runtime)) = (lingers, turn, Handle::try_current()) {
         let wire = wire.clone();
         runtime.spawn(async move {
             while wire.table().ledger.suspect_until(key).is_some() {
