@@ -6,7 +6,7 @@ use crate::cli::GlobalFlags;
 use crate::config::env::Environment;
 use crate::config::layer::{ConfigOrigin, LoadedConfig};
 use crate::config::parse;
-use crate::config::secret::{MaskedText, is_secret_name, is_secret_value};
+use crate::config::secret::{MaskedText, header_secrets, is_secret_name, is_secret_value, is_secret_variable};
 use crate::config::settings::{CommandTarget, RemoteTarget, ServerTarget};
 use crate::failure::CommandFailure;
 
@@ -51,8 +51,7 @@ fn add_headers(loaded: &mut LoadedConfig, headers: &[String]) -> Result<(), Comm
             .with_hint("use it with --url; the headers of other servers stand in the configuration"));
     }
     remotes.for_each(|remote| remote.headers.extend(pairs.iter().cloned()));
-    let secrets = pairs.iter().flat_map(|(_, value)| value.secrets().cloned()).collect::<Vec<_>>();
-    loaded.settings.secrets.extend(secrets);
+    loaded.settings.secrets.extend(pairs.iter().flat_map(|(name, value)| header_secrets(name, &value.expose())));
     Ok(())
 }
 
@@ -71,7 +70,7 @@ fn read_header(header: &str) -> Result<(String, MaskedText), CommandFailure> {
         let hint = "write it as --header \"Name: value\"";
         return Err(CommandFailure::usage("this is not a header").with_hint(hint));
     }
-    Ok((name.to_owned(), hidden(name, value)))
+    Ok((name.to_owned(), MaskedText::plain(value).into_secret()))
 }
 
 fn add_variables(loaded: &mut LoadedConfig, words: &[String], environment: &Environment) -> Result<(), CommandFailure> {
@@ -99,9 +98,14 @@ fn spot_command(loaded: &mut LoadedConfig) -> Option<&mut CommandTarget> {
 fn variable(word: &str, environment: &Environment) -> Result<(String, MaskedText), CommandFailure> {
     let (name, value) = match word.split_once('=') {
         Some((name, value)) => (name, value),
+        // A value from the environment is masked as in a file. One that was typed is masked only if it looks secret.
         None => {
-            let own = environment.get(word);
-            (word, own.ok_or_else(|| CommandFailure::usage(format!("the variable `{word}` of --env is not set")))?)
+            let value = environment
+                .get(word)
+                .ok_or_else(|| CommandFailure::usage(format!("the variable `{word}` of --env is not set")))?;
+            let text = MaskedText::plain(value);
+            let text = if is_secret_variable(word, value) { text.into_secret() } else { text };
+            return Ok((word.to_owned(), text));
         }
     };
     if name.is_empty() {

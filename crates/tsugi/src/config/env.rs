@@ -5,6 +5,7 @@ mod dotenv;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::problem::ProblemReason;
 use super::secret::{self, MaskedText, Secret};
 
 /// The variables that a configuration may use. Tests make their own.
@@ -105,6 +106,7 @@ pub(crate) struct UnresolvedReference {
     pub(crate) reference: String,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    pub(crate) reason: ProblemReason,
 }
 
 /// Defaults may hold references, but not without end.
@@ -189,8 +191,7 @@ impl VariableExpander {
         &self.directory
     }
 
-    /// The text with every reference replaced. What came from a file, or from a variable whose name
-    /// sounds secret, stays marked as secret.
+    /// The text with every reference replaced. What came from a file or a variable stays marked as secret.
     pub(crate) fn expand(&self, text: &str) -> Result<MaskedText, Vec<UnresolvedReference>> {
         let mut faults = Vec::new();
         let expanded = self.expand_at(text, 0, &mut faults);
@@ -239,11 +240,11 @@ impl VariableExpander {
             return Err(fault(reference, format!("`{reference}` does not name a variable")));
         }
         match (self.environment.get(name), operator.get(..2), operator.get(2..)) {
-            (Some(value), None, _) if operator.is_empty() => Ok(marked(name, MaskedText::plain(value))),
+            (Some(value), None, _) if operator.is_empty() => Ok(of_variable(name, value)),
             (None, None, _) if operator.is_empty() => Err(self.missing(reference, name)),
-            (Some(value), Some(":-" | ":?"), _) if !value.is_empty() => Ok(marked(name, MaskedText::plain(value))),
+            (Some(value), Some(":-" | ":?"), _) if !value.is_empty() => Ok(of_variable(name, value)),
             (_, Some(":-"), Some(default)) if depth < DEEPEST => {
-                Ok(marked(name, self.expand_at(default, depth + 1, faults)))
+                Ok(of_default(name, self.expand_at(default, depth + 1, faults)))
             }
             (_, Some(":?"), Some(message)) => Err(required(reference, name, message)),
             _ => Err(unknown_form(reference)),
@@ -255,7 +256,7 @@ impl VariableExpander {
             Some(near) => format!("did you mean `{near}`? a default is written ${{{name}:-value}}"),
             None => format!("set {name}, or give a default: ${{{name}:-value}}"),
         };
-        UnresolvedReference { hint: Some(hint), ..fault(reference, format!("the variable `{name}` is not set")) }
+        UnresolvedReference { hint: Some(hint), ..unset(reference, format!("the variable `{name}` is not set")) }
     }
 
     fn file(&self, reference: &str, path: &str) -> Result<MaskedText, UnresolvedReference> {
@@ -297,18 +298,29 @@ fn split_name(body: &str) -> (&str, &str) {
     body.split_at(end)
 }
 
-fn marked(name: &str, value: MaskedText) -> MaskedText {
+/// The value of a variable, which is secret unless it cannot be.
+fn of_variable(name: &str, value: &str) -> MaskedText {
+    let text = MaskedText::plain(value);
+    if secret::is_secret_variable(name, value) { text.into_secret() } else { text }
+}
+
+/// The default of a reference. It stands in the file for everyone to read, so it is secret only if it looks so.
+fn of_default(name: &str, value: MaskedText) -> MaskedText {
     let is_secret = secret::is_secret_name(name) || secret::is_secret_value(&value.expose());
     if is_secret { value.into_secret() } else { value }
 }
 
 fn fault(reference: &str, message: String) -> UnresolvedReference {
-    UnresolvedReference { reference: reference.to_owned(), message, hint: None }
+    UnresolvedReference { reference: reference.to_owned(), message, hint: None, reason: ProblemReason::Other }
+}
+
+fn unset(reference: &str, message: String) -> UnresolvedReference {
+    UnresolvedReference { reason: ProblemReason::UnsetVariable, ..fault(reference, message) }
 }
 
 fn required(reference: &str, name: &str, message: &str) -> UnresolvedReference {
     let message = if message.is_empty() { "is required and not set" } else { message };
-    fault(reference, format!("the variable `{name}` is not set: {message}"))
+    unset(reference, format!("the variable `{name}` is not set: {message}"))
 }
 
 fn unclosed(text: &str) -> UnresolvedReference {

@@ -163,14 +163,14 @@ mod tests {
         let named = || ConfigSelection { config: Some("a.yaml".into()), ..ConfigSelection::default() };
         let urls = ("MCP_URLS", "http://x");
         let user = "home/.config/tsugi/tsugi.yaml";
-        assert_eq!(check(spot(), &["tsugi.yaml"], &[urls]), "Spot");
+        assert_eq!(check(spot(), &["tsugi.yaml"], &[urls]), "AdHoc");
         assert_eq!(check(named(), &["tsugi.yaml"], &[urls, ("TSUGI_CONFIG", "b.yaml")]), "Named(\"/a.yaml\")");
         assert_eq!(
             check(ConfigSelection::default(), &["tsugi.yaml"], &[urls, ("TSUGI_CONFIG", "b.yaml")]),
             "Named(\"/b.yaml\")"
         );
         assert_eq!(check(ConfigSelection::default(), &["tsugi.yaml", user], &[urls]), "Variable");
-        assert_eq!(check(ConfigSelection::default(), &["tsugi.yaml", user], &[]), "Here(\"/tsugi.yaml\")");
+        assert_eq!(check(ConfigSelection::default(), &["tsugi.yaml", user], &[]), "WorkingDirectory(\"/tsugi.yaml\")");
         assert_eq!(check(ConfigSelection::default(), &[user], &[]), "User(\"/home/.config/tsugi/tsugi.yaml\")");
         assert_eq!(check(ConfigSelection::default(), &[], &[("MCP_URLS", "")]), "Nothing");
     }

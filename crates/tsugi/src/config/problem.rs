@@ -14,6 +14,16 @@ pub(crate) struct ConfigProblem {
     pub(crate) place: Option<SourcePosition>,
     /// What to try.
     pub(crate) hint: Option<String>,
+    pub(crate) reason: ProblemReason,
+}
+
+/// What kind of problem it is, for code that treats some of them differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ProblemReason {
+    #[default]
+    Other,
+    /// A reference to a variable that is not set. Setting it is all it takes.
+    UnsetVariable,
 }
 
 /// A place in a file, with the line that stands there.
@@ -42,7 +52,12 @@ const AROUND: usize = 60;
 impl ConfigProblem {
     /// A problem that is not in a file, unless [`ConfigProblem::at`] says where.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        ConfigProblem { message: secret::printable(&message.into()), place: None, hint: None }
+        ConfigProblem {
+            message: secret::printable(&message.into()),
+            place: None,
+            hint: None,
+            reason: ProblemReason::Other,
+        }
     }
 
     /// At this place.
@@ -59,7 +74,7 @@ impl ConfigProblem {
 
     /// Whether setting a variable is all it takes.
     pub(crate) fn is_unset_variable(&self) -> bool {
-        self.message.contains("the variable `") && self.message.contains("` is not set")
+        self.reason == ProblemReason::UnsetVariable
     }
 
     /// Masks these values wherever they appear.

@@ -50,12 +50,14 @@ pub(crate) fn resolve(document: &ConfigDocument, environment: &Environment) -> R
 ///
 /// No variable of ours is expanded and no file of ours is read for it, so that nobody can fetch them
 /// this way; a `command` is refused unless the configuration allows it. What it leaves out comes from `options`.
+/// Relative paths are meant from `directory`, as in the file that the entry will be written to.
 pub(crate) fn resolve_posted(
     document: &ConfigDocument,
     allow_commands: bool,
     options: &OptionSettings,
+    directory: &Path,
 ) -> Result<ServerSettings, ConfigProblems> {
-    let expander = VariableExpander::new(Environment::default(), Path::new(""));
+    let expander = VariableExpander::new(Environment::default(), directory);
     let mut reader = SettingsReader::new(&document.source, expander, EntryTrust::Posted { allow_commands });
     let server = server::read(&mut reader, &document.root, None, options);
     let SettingsReader { mut problems, secrets, .. } = reader;

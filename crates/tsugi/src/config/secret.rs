@@ -191,9 +191,60 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     words(name).iter().any(|word| WORDS.contains(&word.as_str())) || PARTS.iter().any(|part| lower.contains(part))
 }
 
-/// Whether a value looks secret whatever its name: a well-known service's token, or an address with a password.
+/// Whether a value looks secret whatever its name: a well-known service's token, or an address with a password or a
+/// token in it.
 pub(crate) fn is_secret_value(value: &str) -> bool {
     is_token(value) || (value.contains("://") && conceal(value) != value)
+}
+
+/// Whether a word could be a token of an unknown service: long, and of letters and digits in no order that a person
+/// would choose. Used for segments of addresses, where some services keep a whole credential.
+pub(crate) fn looks_like_token(word: &str) -> bool {
+    if is_token(word) || is_uuid(word) {
+        return true;
+    }
+    // A name such as `my-server-2025` consists of short runs. A token has a long one.
+    let longest = word.split(['-', '_', '.', '~', '=']).max_by_key(|run| run.len()).unwrap_or_default();
+    let digits = longest.chars().filter(char::is_ascii_digit).count();
+    let letters = longest.chars().filter(char::is_ascii_alphabetic).count();
+    let is_plain = longest.chars().all(|character| character.is_ascii_alphanumeric());
+    let is_mixed = longest.chars().any(|c| c.is_ascii_lowercase()) && longest.chars().any(|c| c.is_ascii_uppercase());
+    is_plain && longest.len() >= SHORTEST_TOKEN && digits > 0 && letters > 0 && (digits > 2 || is_mixed)
+}
+
+/// Shorter words occur as names.
+const SHORTEST_TOKEN: usize = 16;
+
+fn is_uuid(word: &str) -> bool {
+    let lengths = word.split('-').map(str::len);
+    lengths.eq([8, 4, 4, 4, 12]) && word.chars().all(|character| character == '-' || character.is_ascii_hexdigit())
+}
+
+/// Variables that say where and as whom a program runs. Their values are no secrets, and occur in every other message.
+const ORDINARY_VARIABLES: [&str; 12] =
+    ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "USERNAME"];
+
+/// Whether the value of a variable is masked: always, except where it cannot be a secret. A path is not one unless a part
+/// of it looks like a token; masking paths would make most error messages useless.
+pub(crate) fn is_secret_variable(name: &str, value: &str) -> bool {
+    if is_secret_name(name) || is_secret_value(value) {
+        return true;
+    }
+    let is_path = value.starts_with('/') && !value.split('/').any(looks_like_token);
+    !is_path && !ORDINARY_VARIABLES.contains(&name) && !name.starts_with("XDG_")
+}
+
+/// Headers that describe a request. Their values are not shown, but not searched for either: `application/json` occurs
+/// in ordinary text.
+const ORDINARY_HEADERS: [&str; 5] = ["accept", "accept-encoding", "accept-language", "content-type", "user-agent"];
+
+/// Secrets of a header's value: the whole of it, and what follows a scheme such as `Bearer`, which may appear alone.
+pub(crate) fn header_secrets(name: &str, value: &str) -> Vec<Secret> {
+    if ORDINARY_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+        return Vec::new();
+    }
+    let credential = value.split_once(' ').map(|(_, credential)| credential.trim());
+    std::iter::once(value).chain(credential).map(Secret::new).collect()
 }
 
 fn is_token(value: &str) -> bool {
@@ -244,6 +295,7 @@ pub(crate) fn conceal(line: &str) -> String {
             continue;
         } else if word.contains("://") || characters[end..].starts_with(&[':', '/', '/']) {
             hide_password(&characters, end, &mut hidden);
+            hide_segments(&characters, end, &mut hidden);
         }
         index = end;
     }
@@ -309,6 +361,21 @@ fn hide_password(characters: &[char], end: usize, hidden: &mut [bool]) {
     let is_address = authority.first() == Some(&'[');
     if colon < until && !is_port && !is_address {
         hidden[start + colon + 1..start + until].fill(true);
+    }
+}
+
+/// Hides the segments of an address's path that look like tokens.
+fn hide_segments(characters: &[char], end: usize, hidden: &mut [bool]) {
+    let start = (end + 3).min(characters.len());
+    let is_end = |c: &char| matches!(c, '?' | '#' | '"' | '\'' | ' ' | ',' | '}' | ']');
+    let length = characters[start..].iter().take_while(|c| !is_end(c)).count();
+    let mut from = start;
+    for (index, segment) in characters[start..start + length].split(|character| *character == '/').enumerate() {
+        // The first one is the host.
+        if index > 0 && looks_like_token(&segment.iter().collect::<String>()) {
+            hidden[from..from + segment.len()].fill(true);
+        }
+        from += segment.len() + 1;
     }
 }
 
@@ -380,8 +447,37 @@ mod tests {
             ("url: http://host:8080/x http://[::1]:80/", "url: http://host:8080/x http://[::1]:80/"),
             ("name: ghp_0123456789abcdef", "name: ********************"),
             ("timeout: 30000", "timeout: 30000"),
+            ("url: https://h/s/aB3dE5fG7hJ9kL1m/mcp", "url: https://h/s/****************/mcp"),
+            ("url: https://h/api/v2/my-server-2025/mcp", "url: https://h/api/v2/my-server-2025/mcp"),
         ] {
             assert_eq!(conceal(line), shown);
+        }
+    }
+
+    #[test]
+    fn words_that_look_like_tokens_are_told_from_names() {
+        for token in [
+            "NTk4YjA1NmUtZDcw",
+            "123e4567-e89b-12d3-a456-426614174000",
+            "9f86d081884c7d659a2feaa0c55ad015",
+            "ghp_0123456789abcdef",
+        ] {
+            assert!(looks_like_token(token), "{token}");
+        }
+        for name in ["mcp", "server-filesystem", "my-server-2025-11-25", "internationalization", "v1", "2026-07-28"] {
+            assert!(!looks_like_token(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_of_variables_are_secret_unless_they_cannot_be() {
+        for (name, value) in
+            [("PLAIN", "canary"), ("REGION", "eu-west"), ("ROOT", "/srv/9f86d081884c7d659a2feaa0c55ad015")]
+        {
+            assert!(is_secret_variable(name, value), "{name}");
+        }
+        for (name, value) in [("HOME", "/home/me"), ("USER", "me"), ("ROOT", "/srv/project"), ("XDG_DATA_HOME", "x")] {
+            assert!(!is_secret_variable(name, value), "{name}");
         }
     }
 

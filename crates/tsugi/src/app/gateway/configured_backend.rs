@@ -159,7 +159,9 @@ impl ConfiguredBackend {
         }
         let parsed = ConfigDocument::parse(Path::new("(request)"), definition.to_string(), DocumentFormat::Json)
             .map_err(ConfigProblems);
-        let read = parsed.and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options));
+        let directory = self.keeper.directory();
+        let read = parsed
+            .and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options, directory));
         read.map_err(|problems| unfit(&problems))
     }
 

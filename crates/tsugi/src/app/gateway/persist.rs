@@ -58,6 +58,11 @@ impl ServerPersistence {
         ServerPersistence { place, only_here: Mutex::default(), turn: Mutex::default() }
     }
 
+    /// The directory of the file; empty if there is none.
+    pub(crate) fn directory(&self) -> &Path {
+        self.path().ok().and_then(Path::parent).unwrap_or(Path::new(""))
+    }
+
     /// Writes down a server that was posted, as it was posted.
     pub(crate) fn add(&self, settings: &ServerSettings, definition: &Value, has_secrets: bool) -> PersistResult {
         let _turn = self.turn.lock();
@@ -193,13 +198,14 @@ fn is_open(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
 }
 
-/// Whether a posted server brings something that nobody else should read.
+/// Whether a posted server brings a secret, which others must not be able to read.
 pub(super) fn has_secrets(definition: &Value) -> bool {
     let pairs = ["env", "headers"].into_iter().filter_map(|key| definition[key].as_object()).flatten();
     let is_secret = |name: &str, value: &str| secret::is_secret_name(name) || secret::is_secret_value(value);
+    let in_url = definition["url"].as_str().is_some_and(secret::is_secret_value);
     let in_pairs = pairs.into_iter().any(|(name, value)| is_secret(name, value.as_str().unwrap_or_default()));
     let words = definition["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    in_pairs || words.into_iter().any(|word| is_secret(word, word))
+    in_url || in_pairs || words.into_iter().any(|word| is_secret(word, word))
 }
 
 #[cfg(test)]
@@ -212,7 +218,7 @@ mod tests {
         ServerPersistence { place, only_here: Mutex::default(), turn: Mutex::default() }
     }
 
-    fn posted(definition: &Value) -> ServerSettings {
+    fn posted(definition: &Value, directory: &Path) -> ServerSettings {
         let document = ConfigDocument::parse(
             Path::new("(request)"),
             definition.to_string(),
@@ -220,7 +226,7 @@ mod tests {
         )
         .unwrap();
         let options = crate::config::resolve::resolve_nothing(&Default::default()).unwrap().settings.options;
-        crate::config::resolve::resolve_posted(&document, true, &options).unwrap()
+        crate::config::resolve::resolve_posted(&document, true, &options, directory).unwrap()
     }
 
     #[test]
@@ -231,7 +237,7 @@ mod tests {
         let keeper = keeper(PersistTarget::File(path.clone()));
         let definition = json!({"name": "b", "command": "y", "args": ["$HOME", "a b"],
             "env": {"LEVEL": "2"}, "sandbox": {"net": "none", "required": false}, "tools": {"t": {"hidden": true}}});
-        let settings = posted(&definition);
+        let settings = posted(&definition, folder.path());
         let kept = keeper.add(&settings, &definition, false);
         assert_eq!(kept.file.as_deref(), path.to_str());
         let text = std::fs::read_to_string(&path).unwrap();
@@ -247,13 +253,13 @@ mod tests {
     fn without_a_file_one_is_begun_with_the_built_in_servers_that_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tsugi.yaml");
-        let builtin = posted(&json!({"name": "demo", "builtin": "demo"}));
+        let builtin = posted(&json!({"name": "demo", "builtin": "demo"}), folder.path());
         let keeper = keeper(PersistTarget::New(path.clone(), vec![builtin.clone()]));
         let definition = json!({"name": "far", "url": "http://h/mcp"});
-        keeper.add(&posted(&definition), &definition, false);
+        keeper.add(&posted(&definition, folder.path()), &definition, false);
         let document = file::read(&path).unwrap();
         let servers = crate::config::resolve::resolve(&document, &Default::default()).unwrap().settings.servers;
-        assert_eq!(servers, [builtin, posted(&definition)]);
+        assert_eq!(servers, [builtin, posted(&definition, folder.path())]);
     }
 
     #[test]
@@ -264,7 +270,7 @@ mod tests {
         let keeper = keeper(PersistTarget::File(path.clone()));
         let definition = json!({"name": "far", "url": "http://h/mcp", "headers": {"Authorization": "Bearer canary"}});
         assert!(has_secrets(&definition));
-        let kept = keeper.add(&posted(&definition), &definition, true);
+        let kept = keeper.add(&posted(&definition, folder.path()), &definition, true);
         assert!(kept.why_not.unwrap().contains("chmod 600") && kept.file.is_none());
         assert!(!std::fs::read_to_string(&path).unwrap().contains("canary"));
         let resolved = crate::config::resolve::resolve(&file::read(&path).unwrap(), &Default::default()).unwrap();

@@ -120,8 +120,15 @@ impl<'a> SettingsReader<'a> {
         self.warnings.push(warning);
     }
 
-    /// A single value with its references replaced.
+    /// A free text with its references replaced. Its secret parts are masked from now on, wherever they appear.
     pub(super) fn text(&mut self, node: &ConfigNode) -> Option<MaskedText> {
+        let text = self.expanded(node)?;
+        self.secrets.extend(text.secrets().cloned());
+        Some(text)
+    }
+
+    /// A single value with its references replaced.
+    fn expanded(&mut self, node: &ConfigNode) -> Option<MaskedText> {
         let Some(text) = node.text() else {
             self.problem(node, format!("a single value is expected here, but this is {}", node.kind()));
             return None;
@@ -130,14 +137,12 @@ impl<'a> SettingsReader<'a> {
             return self.unexpanded(node, text);
         }
         match self.expander.expand(text) {
-            Ok(text) => {
-                self.secrets.extend(text.secrets().cloned());
-                Some(text)
-            }
+            Ok(text) => Some(text),
             Err(faults) => {
                 for fault in faults {
                     let mut problem = self.source.problem(self.find(node.span, &fault.reference), fault.message);
                     problem.hint = fault.hint;
+                    problem.reason = fault.reason;
                     self.unresolved.push(problem);
                 }
                 None
@@ -183,10 +188,13 @@ impl<'a> SettingsReader<'a> {
         node: &ConfigNode,
         parse: impl Fn(&str) -> ParseResult<T>,
     ) -> Option<T> {
-        let text = self.text(node)?;
+        // A number, a switch or a name is not a secret, even if it comes from a variable. It is hidden in the complaint
+        // all the same, since a wrong value may be anything.
+        let text = self.expanded(node)?;
         match parse(&text.expose()) {
             Ok(value) => Some(value),
             Err(expected) => {
+                self.secrets.extend(text.secrets().cloned());
                 self.unexpected(name, node, &text, expected);
                 None
             }
@@ -262,6 +270,13 @@ impl<'a> SettingsReader<'a> {
             _ => self.named_text(&entry.key, &entry.node)?,
         };
         Some((entry.key.clone(), value))
+    }
+
+    /// The directory that programs are started in: that of the configuration, so that a relative argument means the same
+    /// whoever starts tsugi and from where. Servers without a file are started in the caller's directory.
+    pub(super) fn working_directory(&self) -> Option<PathBuf> {
+        let directory = self.expander.directory();
+        (!directory.as_os_str().is_empty()).then(|| directory.to_owned())
     }
 
     /// A path, meant from the directory of the configuration.

@@ -355,7 +355,7 @@ const CANARIES: &str = "servers:\n\
     - name: a\n  command: c\n  args: [--token, canary-flag, --api-key=canary-joined, '${API_KEY}', ghp_canarycanarycanary]\n  \
     env: {GITHUB_TOKEN: canary-env, PLAIN: '${API_KEY}', DATABASE_URL: 'postgres://me:canary-db@h/x'}\n\
     - name: b\n  url: https://me:canary-password@h/x?api_key=canary-query&page=2\n  \
-    headers: {Authorization: Bearer canary-header, X-Plain: visible}\n\
+    headers: {Authorization: Bearer canary-header, X-Plain: invisible-header}\n\
     gateway: {auth: {keys: [{name: k, key: canary-gateway}], adminKey: canary-admin}}\n";
 
 #[test]
@@ -363,9 +363,37 @@ fn no_secret_appears_in_what_settings_print() {
     let settings = load(CANARIES);
     let shown = format!("{settings:?} {}", serde_json::to_string(&settings).unwrap());
     assert!(!shown.contains("canary"), "{shown}");
-    assert!(shown.contains("visible") && shown.contains("page=2"), "{shown}");
+    assert!(shown.contains("page=2") && !shown.contains("invisible"), "{shown}");
     assert_eq!(command(&settings.servers[0]).args[1].expose(), "canary-flag");
-    assert_eq!(settings.secrets.len(), 11, "each secret is collected once");
+    assert_eq!(settings.secrets.len(), 13, "each secret is collected once");
+}
+
+#[test]
+fn what_came_through_a_variable_or_a_header_is_masked_whatever_its_name() {
+    let environment = Environment::from_pairs([("PLAIN", "canary-plain"), ("HOME", "/home/me"), ("PORT", "7601")]);
+    let text = "servers:\n\
+        - {name: a, command: c, args: ['${PLAIN}', '${HOME}/x'], env: {COLOUR: '${PLAIN}'}}\n\
+        - {name: b, url: 'https://h/s/canaryB3dE5fG7hJ9kL/mcp', headers: {X-Team: canary-blue, X-Two: Token canary-two}}\n\
+        gateway: {listen: '127.0.0.1:${PORT}'}\n";
+    let document = ConfigDocument::parse(Path::new("tsugi.yaml"), text.to_owned(), DocumentFormat::Yaml).unwrap();
+    let settings = resolve(&document, &environment).unwrap().settings;
+    let shown = format!("{settings:?} {}", serde_json::to_string(&settings).unwrap());
+    assert!(!shown.contains("canary"), "{shown}");
+    assert!(shown.contains("/home/me/x") && shown.contains("https://h/s/***/mcp"), "{shown}");
+    let mut secrets: Vec<&str> = settings.secrets.iter().map(Secret::expose).collect();
+    secrets.sort_unstable();
+    assert_eq!(secrets, ["Token canary-two", "canary-blue", "canary-plain", "canary-two", "canaryB3dE5fG7hJ9kL"]);
+}
+
+#[test]
+fn a_program_is_started_in_the_directory_of_the_configuration() {
+    let directory = |lines: &str| command(&load(&with_server(lines)).servers[0]).cwd.clone();
+    assert_eq!(directory("command: c"), Some("dir".into()));
+    assert_eq!(directory("command: c\ncwd: sub"), Some("dir/sub".into()));
+    assert_eq!(directory("command: c\ncwd: /srv"), Some("/srv".into()));
+    let alone = ConfigDocument::parse(Path::new("--command"), with_server("command: c"), DocumentFormat::Yaml).unwrap();
+    let settings = resolve(&alone, &environment()).unwrap().settings;
+    assert_eq!(command(&settings.servers[0]).cwd, None, "an ad-hoc server keeps the caller's directory");
 }
 
 #[test]
@@ -417,7 +445,7 @@ fn a_file_cut_off_anywhere_neither_panics_nor_leaks() {
 fn posted(text: &str, allow_commands: bool) -> Result<ServerSettings, ConfigProblems> {
     let document =
         ConfigDocument::parse(Path::new("(request)"), text.to_owned(), DocumentFormat::Json).map_err(ConfigProblems)?;
-    resolve_posted(&document, allow_commands, &load("servers: []").options)
+    resolve_posted(&document, allow_commands, &load("servers: []").options, Path::new(""))
 }
 
 #[test]
@@ -425,7 +453,7 @@ fn what_an_entry_from_the_network_leaves_out_comes_from_the_options() {
     let options = load("options: {timeout: 7s, cache: on, validate: off, retryPolicy: {maxRetries: 1}}").options;
     let text = r#"{"name": "a", "url": "http://h/", "validate": {"results": "enforce"}}"#;
     let document = ConfigDocument::parse(Path::new("(request)"), text.to_owned(), DocumentFormat::Json).unwrap();
-    let server = resolve_posted(&document, false, &options).unwrap();
+    let server = resolve_posted(&document, false, &options, Path::new("")).unwrap();
     assert_eq!((server.timeout, server.cache.enabled, server.retry.max_retries), (Duration::from_secs(7), true, 1));
     assert_eq!((server.validate.arguments, server.validate.results), (Strictness::Off, Strictness::Enforce));
 }

@@ -122,3 +122,14 @@ fn lists_and_reads_do_not_wait_for_a_server_that_hangs_and_name_it() {
     let read = world.run(&["read", "demo://about"]).expect(0);
     assert!(!read.stdout.is_empty() && read.stderr.contains(hung), "{}", read.shown());
 }
+
+#[test]
+fn a_server_starts_in_the_directory_of_its_configuration() {
+    let world = World::new();
+    let config = "servers: [{name: a, command: sh, args: [-c, 'pwd > here.txt']}]\n";
+    world.write("sub/tsugi.yaml", config);
+    world.run(&["tools", "--config", "sub/tsugi.yaml"]);
+    assert!(world.work().join("sub/here.txt").is_file() && !world.work().join("here.txt").exists());
+    world.run(&["tools", "--command", "sh -c 'pwd > here.txt'"]);
+    assert!(world.work().join("here.txt").is_file(), "an ad-hoc server starts where the caller is");
+}

@@ -24,7 +24,7 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     Some(CommandTarget {
         args: args(reader, section),
         env: variables(reader, section),
-        cwd: section.get(&server::CWD).and_then(|node| reader.path(node)),
+        cwd: section.get(&server::CWD).and_then(|node| reader.path(node)).or_else(|| reader.working_directory()),
         sandbox: sandbox(reader, section),
         program: program?,
     })
@@ -113,12 +113,10 @@ fn file_variables(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>
     }
 }
 
-/// What stands in an environment file is not shown. Masked elsewhere it is only if it sounds secret:
-/// `production` is a value too.
+/// Every value of an environment file is secret: that is what people keep them for.
 fn hide_variable(reader: &mut SettingsReader<'_>, name: String, value: String) -> (String, MaskedText) {
-    let is_secret = secret::is_secret_name(&name) || secret::is_secret_value(&value);
-    let text = MaskedText::plain(value);
-    let text = if is_secret { reader.hide(text) } else { text.into_secret() };
+    let text = MaskedText::plain(&value);
+    let text = if secret::is_secret_variable(&name, &value) { reader.hide(text) } else { text.into_secret() };
     (name, text)
 }
 

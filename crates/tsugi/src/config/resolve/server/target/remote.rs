@@ -62,7 +62,11 @@ fn headers(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Ve
             reader.problems.push(problem);
         }
     }
-    let pairs = reader.pairs("headers", node);
+    let pairs: Vec<(String, MaskedText)> =
+        reader.pairs("headers", node).into_iter().map(|(name, value)| (name, value.into_secret())).collect();
+    for (name, value) in &pairs {
+        reader.secrets.extend(secret::header_secrets(name, &value.expose()));
+    }
     // A line break would let a value add headers of its own.
     if pairs.iter().any(|(_, value)| value.expose().contains(['\r', '\n', '\0'])) {
         reader.problem(node, "a header's value must be a single line");
@@ -70,12 +74,14 @@ fn headers(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Ve
     pairs
 }
 
-/// The address without its password, without the values of secret parameters, and without what came
-/// from secret variables. What is left out is remembered as secret.
+/// The address without its password, the values of secret parameters, segments that look like tokens, and what came from
+/// variables. What is left out is masked everywhere else too.
 fn showable(reader: &mut SettingsReader<'_>, text: &MaskedText, url: &Url) -> String {
     reader.secrets.extend(url.password().map(Secret::new));
     let parameters = url.query_pairs().filter(|(name, value)| is_hidden(name, value));
     reader.secrets.extend(parameters.map(|(_, value)| Secret::new(value)));
+    let segments = url.path_segments().into_iter().flatten().filter(|segment| secret::looks_like_token(segment));
+    reader.secrets.extend(segments.map(Secret::new));
     match Url::parse(&text.to_string()) {
         Ok(shown) => masked(shown).to_string(),
         Err(_) => secret::conceal(&text.to_string()),
@@ -87,6 +93,9 @@ fn is_hidden(name: &str, value: &str) -> bool {
 }
 
 fn masked(mut url: Url) -> Url {
+    let segments = url.path().split('/').map(|segment| if secret::looks_like_token(segment) { MASK } else { segment });
+    let path = segments.collect::<Vec<_>>().join("/");
+    url.set_path(&path);
     if url.password().is_some() {
         url.set_password(Some(MASK)).expect("an address with a password can have another one");
     }
