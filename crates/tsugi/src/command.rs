@@ -54,7 +54,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Doctor(args) => doctor::run(app, &args).await,
         CliCommand::Import(args) => import::run(app, &args),
         CliCommand::Export(args) => export::run(app, &args),
-        CliCommand::Init(args) => init::run(app, &args),
+        CliCommand::Init(args) => init::run(app, &args).await,
         CliCommand::UndoInit(args) => undo_init::run(app, &args),
         CliCommand::Add(args) => add::run(app, &args),
         CliCommand::Remove(args) => remove::run(app, &args),

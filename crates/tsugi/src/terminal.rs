@@ -70,6 +70,13 @@ pub(crate) fn visit(server: &str, message: &str, url: &str) -> io::Result<UserRe
     prompt.consent("go on")
 }
 
+/// A question of our own; `accept` is the word for yes.
+pub(crate) fn confirm(question: &str, accept: &str) -> io::Result<UserReaction> {
+    let prompt = TerminalPrompt::new();
+    prompt.say(question)?;
+    prompt.consent(accept)
+}
+
 /// Values of the fields, asked one by one.
 pub(crate) fn ask(fields: &[FormField]) -> io::Result<Map<String, Value>> {
     TerminalPrompt::new().fields(fields)

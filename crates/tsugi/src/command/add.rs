@@ -128,7 +128,8 @@ fn warn(app: &App, path: &std::path::Path, text: &str) -> Result<(), CommandFail
         app.output.message(|paint| report::warnings(&problems.0, paint));
     }
     let is_secret = |(name, value): (String, String)| {
-        (secret::is_secret_name(&name) || secret::is_secret_value(&value)) && !value.contains("${") && !value.is_empty()
+        let has_reference = value.split_once("${").is_some_and(|(_, rest)| rest.contains('}'));
+        (secret::is_secret_name(&name) || secret::is_secret_value(&value)) && !has_reference && !value.is_empty()
     };
     let env = app.common.env.iter().map(|word| variable(word));
     if env.chain(app.common.headers.iter().map(|word| header(word))).any(is_secret) {

@@ -1,19 +1,24 @@
 //! `tsugi import`: the servers of other programs, as one configuration of ours.
 
-use std::io::Write;
+mod git_ignore;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::cli::NoServerFlags;
-use crate::config::adapter::write::{ImportOutput, SECRETS_FILE, write};
-use crate::config::adapter::{self, ClientProgram, ImportedFile};
+use crate::config::adapter::write::{ExistingServers, ImportOutput, SECRETS_FILE, write};
+use crate::config::adapter::{self, ClientProgram, ImportContext, ImportedFile};
+use crate::config::document::{ConfigDocument, ConfigNode};
+use crate::config::key::root;
 use crate::config::problem::ConfigProblem;
-use crate::config::secret::Secret;
+use crate::config::{env, file as config_file};
 use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
 use crate::report::exit::CommandExit;
+use crate::{atomic_file, backup};
+use git_ignore::IgnoreOutcome;
 
 const EXAMPLES: &str = "\
 Known programs: claude, claude-desktop, cursor, vscode, gemini, codex, windsurf, zed.
@@ -49,28 +54,35 @@ pub(crate) struct ImportArgs {
     pub(crate) json: bool,
 }
 
-/// What was written.
+/// The files that were written.
 pub(super) struct ImportFiles {
     pub(super) file: PathBuf,
     pub(super) secrets: Option<PathBuf>,
 }
 
 pub(crate) fn run(app: &App, args: &ImportArgs) -> Result<CommandExit, CommandFailure> {
+    let context = context(app);
     let mut imports = Vec::new();
     for (client, path) in sources(app, args)? {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| ConfigProblem::new(format!("`{}` cannot be read: {error}", path.display())))?;
-        imports.push(adapter::import(&path, text, client, Some(&app.context.directory))?);
+        imports.extend(adapter::import(&path, text, client, &context)?);
     }
-    let written = write(&imports);
-    tell(app, &imports);
-    let saved = args.output.as_ref().map(|path| save(app, path, &written, args.force)).transpose()?;
+    let output = write(&imports);
+    report_imports(app, &imports);
+    let saved = args.output.as_ref().map(|path| write_file(app, path, &output, args.force)).transpose()?;
     match (app.output.form(), &saved) {
-        (OutputFormat::Json, _) => app.output.json(&report(&imports, &written, saved.as_ref()))?,
+        (OutputFormat::Json, _) => app.output.json(&report(&imports, &output, saved.as_ref()))?,
         (OutputFormat::Text, Some(_)) => {}
-        (OutputFormat::Text, None) => print(app, &written)?,
+        (OutputFormat::Text, None) => print(app, &output)?,
     }
     Ok(CommandExit::Success)
+}
+
+/// Where files are imported from.
+pub(super) fn context(app: &App) -> ImportContext {
+    let home = app.context.environment.filled("HOME").map(PathBuf::from);
+    ImportContext { home, directory: Some(app.context.directory.clone()) }
 }
 
 /// For programs: where what was found is now, and the text itself where it is in no file. Secrets are in neither.
@@ -141,7 +153,7 @@ fn nothing() -> CommandFailure {
 }
 
 /// Says what was found, and what got lost.
-pub(super) fn tell(app: &App, imports: &[ImportedFile]) {
+pub(super) fn report_imports(app: &App, imports: &[ImportedFile]) {
     if app.common.quiet {
         return;
     }
@@ -155,9 +167,9 @@ pub(super) fn tell(app: &App, imports: &[ImportedFile]) {
     }
 }
 
-fn print(app: &App, written: &ImportOutput) -> Result<(), CommandFailure> {
-    app.output.data(&written.yaml)?;
-    if written.secrets.is_some() {
+fn print(app: &App, output: &ImportOutput) -> Result<(), CommandFailure> {
+    app.output.data(&output.yaml)?;
+    if !output.secrets.is_empty() {
         app.output.message(|paint| {
             format!(
                 "{}: secrets are not shown; with -o they are written to {SECRETS_FILE} beside it",
@@ -168,42 +180,78 @@ fn print(app: &App, written: &ImportOutput) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Writes the configuration, and its secrets beside it.
-pub(super) fn save(app: &App, path: &Path, written: &ImportOutput, force: bool) -> Result<ImportFiles, CommandFailure> {
+/// Writes the configuration to a file that is not there, or that may be replaced.
+fn write_file(app: &App, path: &Path, output: &ImportOutput, force: bool) -> Result<ImportFiles, CommandFailure> {
     let path = app.context.directory.join(path);
     let secrets = path.with_file_name(SECRETS_FILE);
     if !force {
         refuse_existing(&path)?;
-        written.secrets.iter().try_for_each(|_| refuse_existing(&secrets))?;
+        output.secrets.iter().take(1).try_for_each(|_| refuse_existing(&secrets))?;
+    } else if let Ok(document) = config_file::read(&path) {
+        refuse_smaller(&path, existing(&document).count(), output.servers.len())?;
     }
-    if let Some(content) = &written.secrets {
-        save_secrets(&secrets, content).map_err(|error| unwritable(&secrets, &error))?;
+    save(app, &path, &output.yaml, output)
+}
+
+/// The servers of a configuration, with the variables that stand in its environment file.
+pub(super) fn existing(document: &ConfigDocument) -> ExistingServers {
+    let named = document.root.get(root::ENV_FILE.name).and_then(ConfigNode::text).unwrap_or(SECRETS_FILE);
+    let text = std::fs::read_to_string(document.source.path.with_file_name(named)).unwrap_or_default();
+    ExistingServers::of(document, env::read_file(&text).unwrap_or_default())
+}
+
+/// Writes a configuration and its secrets beside it. A file that is replaced is kept as a `.bak`.
+pub(super) fn save(app: &App, path: &Path, text: &str, output: &ImportOutput) -> Result<ImportFiles, CommandFailure> {
+    let unwritable = |path: &Path| {
+        let path = path.to_owned();
+        move |error: std::io::Error| atomic_file::unwritable(&path, &error)
+    };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(unwritable(directory))?;
+    }
+    let secrets = path.with_file_name(SECRETS_FILE);
+    if let Some(content) = output.secrets_text() {
+        atomic_file::write_private(&secrets, content.expose().as_bytes()).map_err(unwritable(&secrets))?;
         app.output.message(|paint| paint.faint(format!("wrote {} (readable by you alone)", secrets.display())));
+        report_ignored(app, &secrets);
     }
-    std::fs::write(&path, &written.yaml).map_err(|error| unwritable(&path, &error))?;
+    if let Ok(old) = std::fs::read(path) {
+        let copy = backup::beside(path);
+        atomic_file::replace(&copy, &old).map_err(unwritable(&copy))?;
+        app.output.message(|paint| paint.faint(format!("kept the old file as {}", copy.display())));
+    }
+    atomic_file::replace(path, text.as_bytes()).map_err(unwritable(path))?;
     app.output.message(|paint| paint.faint(format!("wrote {}", path.display())));
-    Ok(ImportFiles { file: path, secrets: written.secrets.as_ref().map(|_| secrets) })
+    Ok(ImportFiles { file: path.to_owned(), secrets: (!output.secrets.is_empty()).then_some(secrets) })
+}
+
+/// Keeps the secrets out of a repository, and says so.
+fn report_ignored(app: &App, secrets: &Path) {
+    match git_ignore::ignore(secrets) {
+        IgnoreOutcome::Unneeded => {}
+        IgnoreOutcome::Added(path) => {
+            app.output.message(|paint| paint.faint(format!("added {SECRETS_FILE} to {}", path.display())));
+        }
+        IgnoreOutcome::Failed(path, error) => app.output.message(|paint| {
+            let label = paint.warning("warning");
+            format!("{label}: {} cannot be written: {error}; do not commit {SECRETS_FILE}", path.display())
+        }),
+    }
 }
 
 fn refuse_existing(path: &Path) -> Result<(), CommandFailure> {
     match path.exists() {
         true => Err(CommandFailure::usage(format!("`{}` is there already", path.display()))
-            .with_hint("write over it with --force")),
+            .with_hint("replace it with --force; the old one is kept as a .bak")),
         false => Ok(()),
     }
 }
 
-/// A new file, so that the mode of an old one does not stay.
-fn save_secrets(path: &Path, content: &Secret) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+/// A file with more servers than were found is somebody's work, and is not replaced.
+pub(super) fn refuse_smaller(path: &Path, old: usize, new: usize) -> Result<(), CommandFailure> {
+    if old <= new {
+        return Ok(());
     }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(content.expose().as_bytes())
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> CommandFailure {
-    CommandFailure::usage(format!("`{}` cannot be written: {error}", path.display()))
+    let message = format!("`{}` has {old} servers, and only {new} were found; it was not replaced", path.display());
+    Err(CommandFailure::usage(message).with_hint("`tsugi init --merge` adds what is missing; or move the file away"))
 }

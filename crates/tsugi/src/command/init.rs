@@ -1,46 +1,53 @@
-//! `tsugi init`: from the files of the programs that are there to one configuration, and on request back into them.
+//! `tsugi init`: turns the files of installed programs into configurations, and on request points the programs at tsugi.
+//!
+//! Project files and user files are kept apart: servers of a project go into the project's configuration, servers of the
+//! user into the user's own. A program loses a server only if tsugi serves it from now on.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::import::{self, ImportFiles, save, tell};
+use super::import::{self, report_imports, save};
 use super::undo_init::backups;
 use crate::app::App;
 use crate::cli::NoServerFlags;
-use crate::config::adapter::tsugi_entry::{TsugiEntry, entry, point};
-use crate::config::adapter::write::{DraftVerdict, ImportOutput, write_judged};
-use crate::config::adapter::{self, ClientProgram, ImportedFile};
+use crate::config::adapter::tsugi_entry::{PointedFile, TsugiEntry, entry_json, point};
+use crate::config::adapter::write::{DraftVerdict, ImportOutput, TakeOver, write_judged};
+use crate::config::adapter::{self, ClientProgram, ClientScope, ImportedFile};
 use crate::config::document::{ConfigDocument, DocumentFormat};
 use crate::config::problem::{ConfigProblem, ConfigProblems};
-use crate::config::{layer, resolve};
+use crate::config::{file, layer, resolve};
 use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
 use crate::report::{self, exit::CommandExit};
+use crate::terminal::{self, UserReaction};
 
 const EXAMPLES: &str = "\
 Looks for the files of Claude Desktop, Claude Code, Cursor, VS Code, Gemini CLI, Codex, Windsurf and
-Zed here and in the home directory, and writes their servers as one tsugi.yaml. What has no equivalent
-is said and stands as a comment in the file; servers whose variables are not set are switched off.
-With --write-clients those programs get tsugi in place of their servers. What they had is kept, and
-`tsugi undo-init` brings it back byte for byte.
+Zed. Servers of files in this directory go into ./tsugi.yaml, servers of files in the home directory
+into ~/.config/tsugi/tsugi.yaml. What has no equivalent is reported and stands as a comment in the
+file. Servers whose variables are not set, or that may need a sign-in, are switched off.
+
+With --write-clients each program gets an entry for tsugi in place of the servers that tsugi took
+over. All other servers stay where they are. `tsugi undo-init` puts the servers back.
 
 Examples:
-  tsugi init --dry-run           look at what there is
+  tsugi init --dry-run           show what would be written
   tsugi init
-  tsugi init --write-clients     and have every program use tsugi";
+  tsugi init --write-clients     and have the programs use tsugi
+  tsugi init --merge             add what is missing to files that exist";
 
-/// What a new configuration begins with where nothing was found.
+/// A new configuration where nothing was found.
 const STARTER: &str = "\
 # The servers of tsugi. `tsugi add NAME -- PROGRAM ARGUMENTS…` adds one, `tsugi doctor` tries them all.
 servers:
 
-  # A few honest tools to try things with.
+  # A few tools to try things with.
   - name: demo
     builtin: demo
 ";
 
-/// What every new configuration ends with.
+/// The end of every new configuration.
 const ENDING: &str = "
 # More to switch on:
 #  - name: pm            # tasks, context and handoffs, shared by all agents
@@ -49,16 +56,19 @@ const ENDING: &str = "
 #   listen: 127.0.0.1:7600
 ";
 
-/// Find the servers of other programs and write one tsugi.yaml
+/// Find the servers of other programs and write them as tsugi.yaml
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct InitArgs {
     #[command(flatten)]
     _no_servers: NoServerFlags,
-    /// The file to write
+    /// The project's file; servers of the user go into ~/.config/tsugi/tsugi.yaml
     #[arg(short, long, value_name = "FILE", default_value = "tsugi.yaml")]
     output: PathBuf,
-    /// Write over a file that is there
+    /// Add missing servers to a file that exists, and leave the rest of it alone
+    #[arg(long, conflicts_with = "force")]
+    merge: bool,
+    /// Replace a file that exists, unless it has more servers; the old one is kept as FILE.bak
     #[arg(long)]
     force: bool,
     /// Show what would be done, and do nothing
@@ -67,7 +77,10 @@ pub(crate) struct InitArgs {
     /// Point the programs that were found at tsugi; `tsugi undo-init` undoes it
     #[arg(long)]
     write_clients: bool,
-    /// With --write-clients: at a gateway that runs (`tsugi serve`), instead of having each program start tsugi
+    /// With --write-clients: do not ask about each program
+    #[arg(short, long, requires = "write_clients")]
+    yes: bool,
+    /// With --write-clients: point them at a running gateway (`tsugi serve`) instead of having each start tsugi
     #[arg(long, requires = "write_clients")]
     http: bool,
     /// Print data only
@@ -75,67 +88,129 @@ pub(crate) struct InitArgs {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run(app: &App, args: &InitArgs) -> Result<CommandExit, CommandFailure> {
-    let path = app.context.directory.join(&args.output);
-    let imports = find(app);
-    tell(app, &imports);
-    if imports.is_empty() {
+/// The configuration of one scope: where it goes, what goes into it, and how.
+struct ScopePlan {
+    path: PathBuf,
+    files: Vec<ImportedFile>,
+    output: ImportOutput,
+    write: ConfigWrite,
+}
+
+/// How a configuration file comes about.
+enum ConfigWrite {
+    /// There is none yet, or it is replaced.
+    Whole,
+    /// The missing servers are added to this one.
+    Merge(Box<ConfigDocument>),
+    /// It has everything already.
+    Keep,
+}
+
+pub(crate) async fn run(app: &App, args: &InitArgs) -> Result<CommandExit, CommandFailure> {
+    let found = find(app);
+    report_imports(app, &found);
+    if found.is_empty() {
         app.output
-            .message(|paint| paint.faint("no file of another program was found; beginning with the built-in server"));
+            .message(|paint| paint.faint("no file of another program was found; starting with the built-in server"));
     }
-    let written = compose(app, &path, &imports);
-    for (name, why) in &written.switched_off {
-        app.output.message(|paint| {
-            format!("{} {name} is switched off: {why}; set it and take out `disabled: true`", paint.warning("warning:"))
-        });
-    }
+    // Every plan is made before anything is written, so that a problem with one leaves all files alone.
+    let plans = plans(app, args, found)?;
+    plans.iter().for_each(|plan| report_outcomes(app, plan));
     let is_json = app.output.form() == OutputFormat::Json;
-    let mut saved = None;
-    if args.dry_run && !is_json {
-        app.output.data(&written.yaml)?;
-    } else if !args.dry_run && !is_there_already(app, args, &path, &imports)? {
-        saved = Some(save(app, &path, &written, args.force)?);
+    let mut reports = Vec::new();
+    for plan in &plans {
+        let saved = match (args.dry_run, is_json) {
+            (true, false) => {
+                app.output.message(|paint| paint.faint(format!("would write {}", plan.path.display())));
+                app.output.data(&plan.output.yaml)?;
+                None
+            }
+            (true, true) => None,
+            (false, _) => Some(plan.save(app)?),
+        };
+        reports.push(import::report(&plan.files, &plan.output, saved.as_ref()));
     }
-    let clients = if args.write_clients { write_clients(app, args, &path, &imports)? } else { Vec::new() };
+    let clients = if args.write_clients { write_clients(app, args, &plans).await? } else { Vec::new() };
     if !args.dry_run {
-        advise(app, &path);
+        advise(app, &plans);
     }
     if is_json {
-        // A file that has everything already is where it was.
-        let stays = || ImportFiles { file: path.clone(), secrets: None };
-        let saved = if args.dry_run { None } else { Some(saved.unwrap_or_else(stays)) };
-        let mut report = import::report(&imports, &written, saved.as_ref());
-        report["clients"] = clients.into();
-        app.output.json(&report)?;
+        app.output.json(&json!({"configurations": reports, "clients": clients}))?;
     }
     Ok(CommandExit::Success)
 }
 
 /// Every file that is found and can be read.
 fn find(app: &App) -> Vec<ImportedFile> {
-    let home = app.context.environment.filled("HOME").map(PathBuf::from);
-    let files = ClientProgram::find(&app.context.directory, home.as_deref());
+    let context = import::context(app);
     let mut imports = Vec::new();
-    for (client, path) in files {
+    for (client, path) in ClientProgram::find(&app.context.directory, context.home.as_deref()) {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| ConfigProblem::new(format!("`{}` cannot be read: {error}", path.display())).into());
-        match text.and_then(|text| adapter::import(&path, text, Some(client), Some(&app.context.directory))) {
-            Ok(imported) => imports.push(imported),
+        // A program that was installed and never set up leaves an empty file.
+        if text.as_ref().is_ok_and(|text: &String| text.trim().is_empty()) {
+            continue;
+        }
+        match text.and_then(|text| adapter::import(&path, text, Some(client), &context)) {
+            Ok(imported) => imports.extend(imported),
             Err(problems) => app.output.message(|paint| report::warnings(&problems.0, paint)),
         }
     }
     imports
 }
 
-/// The new configuration, in which every server that is switched on can be used.
-fn compose(app: &App, path: &Path, imports: &[ImportedFile]) -> ImportOutput {
-    let judge = |server: &str, secrets: &str| judge(app, path, server, secrets);
-    let mut written = write_judged(imports, &judge);
-    if imports.iter().all(|imported| imported.count() == 0) {
-        written.yaml = STARTER.to_owned();
+/// One plan for each scope that has files; a starter where there is none at all.
+fn plans(app: &App, args: &InitArgs, found: Vec<ImportedFile>) -> Result<Vec<ScopePlan>, CommandFailure> {
+    let project = app.context.directory.join(&args.output);
+    if found.is_empty() {
+        return Ok(vec![plan(app, args, project, found)?]);
     }
-    written.yaml = written.yaml.replacen("`tsugi import`", "`tsugi init`", 1) + ENDING;
-    written
+    let (of_user, of_project): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|imported| imported.scope == ClientScope::User);
+    let mut plans = Vec::new();
+    if !of_project.is_empty() {
+        plans.push(plan(app, args, project, of_project)?);
+    }
+    if !of_user.is_empty() {
+        let directory = app.context.user_directory().ok_or_else(|| {
+            CommandFailure::usage("there is no directory for the user's configuration")
+                .with_hint("set HOME or XDG_CONFIG_HOME")
+        })?;
+        let path = file::find_in(&directory).unwrap_or_else(|| directory.join(file::NAMES[0]));
+        plans.push(plan(app, args, path, of_user)?);
+    }
+    Ok(plans)
+}
+
+fn plan(app: &App, args: &InitArgs, path: PathBuf, files: Vec<ImportedFile>) -> Result<ScopePlan, CommandFailure> {
+    let document = if path.exists() { Some(file::read(&path)?) } else { None };
+    let existing = document.as_ref().map(|document| import::existing(document)).unwrap_or_default();
+    let count = existing.count();
+    // A file that is replaced counts for nothing, except that the variables in its environment file are not lost.
+    let existing = if args.force { existing.without_servers() } else { existing };
+    let mut output = write_judged(&files, &existing, &|server, secrets| judge(app, &path, server, secrets));
+    if files.iter().all(|imported| imported.count() == 0) {
+        output.yaml = STARTER.to_owned();
+    }
+    output.yaml = output.yaml.replacen("`tsugi import`", "`tsugi init`", 1) + ENDING;
+    let missing = output.missing();
+    let write = match document {
+        None => ConfigWrite::Whole,
+        Some(_) if args.force => {
+            import::refuse_smaller(&path, count, output.servers.len())?;
+            ConfigWrite::Whole
+        }
+        Some(_) if missing.is_empty() && (args.write_clients || args.merge) => ConfigWrite::Keep,
+        Some(document) if args.merge => ConfigWrite::Merge(Box::new(document)),
+        Some(_) => return Err(is_there(&path, &missing)),
+    };
+    Ok(ScopePlan { path, files, output, write })
+}
+
+fn is_there(path: &Path, missing: &[&str]) -> CommandFailure {
+    let without = if missing.is_empty() { String::new() } else { format!(", without {}", missing.join(", ")) };
+    CommandFailure::usage(format!("`{}` is there already{without}", path.display()))
+        .with_hint("--merge adds what is missing; --force replaces the file and keeps the old one as a .bak")
 }
 
 /// Whether a server can be used as it is written, with the variables that are set now.
@@ -157,91 +232,157 @@ fn judge(app: &App, path: &Path, server: &str, secrets: &str) -> DraftVerdict {
     }
 }
 
-/// Whether the file is there and has all that was found: then it stays, and only programs are pointed at it.
-fn is_there_already(app: &App, args: &InitArgs, path: &Path, imports: &[ImportedFile]) -> Result<bool, CommandFailure> {
-    if !args.write_clients || args.force || !path.exists() {
-        return Ok(false);
+/// Reports the servers that tsugi will not serve.
+fn report_outcomes(app: &App, plan: &ScopePlan) {
+    for server in &plan.output.servers {
+        let name = &server.name;
+        let line = match &server.outcome {
+            TakeOver::Taken => continue,
+            TakeOver::SwitchedOff(why) => {
+                format!("{name} is switched off: {why}; once that is solved, take out `disabled: true`")
+            }
+            TakeOver::LeftOut(why) => format!("{name} was left out: {why}"),
+        };
+        app.output.message(|paint| format!("{} {line}", paint.warning("warning:")));
     }
-    let known = layer::read(path, &app.context.environment)?.settings.servers;
-    let is_known =
-        |name: &&str| known.iter().any(|server| server.name == **name || server.name.starts_with(&format!("{name}-")));
-    let missing: Vec<&str> = imports.iter().flat_map(ImportedFile::names).filter(|name| !is_known(name)).collect();
-    match missing.is_empty() {
-        true => Ok(true),
-        false => {
-            Err(CommandFailure::usage(format!("`{}` is there already, without {}", path.display(), missing.join(", ")))
-                .with_hint("add them with `tsugi add`, or write the file anew with --force"))
+}
+
+impl ScopePlan {
+    fn save(&self, app: &App) -> Result<import::ImportFiles, CommandFailure> {
+        match &self.write {
+            ConfigWrite::Whole => save(app, &self.path, &self.output.yaml, &self.output),
+            ConfigWrite::Merge(document) => save(app, &self.path, &self.output.merged_into(document)?, &self.output),
+            ConfigWrite::Keep => Ok(import::ImportFiles { file: self.path.clone(), secrets: None }),
         }
     }
 }
 
-/// Puts tsugi into each program's file, and gives what came of each. One that cannot be changed is said and left alone.
-fn write_clients(
-    app: &App,
-    args: &InitArgs,
-    config: &Path,
-    imports: &[ImportedFile],
-) -> Result<Vec<Value>, CommandFailure> {
+/// Puts tsugi into each program's file and reports the result of each. A file that cannot be changed is left alone.
+async fn write_clients(app: &App, args: &InitArgs, plans: &[ScopePlan]) -> Result<Vec<Value>, CommandFailure> {
     let backups = backups(app)?;
     let mut clients = Vec::new();
-    for imported in imports {
-        let way = way(app, args, config, imported.client);
-        let (program, path) = (imported.client.name(), &imported.path);
-        let changed = pointed(imported, &way).and_then(|(old, new)| match args.dry_run || old == new {
-            true => Ok(()),
-            false => backups
-                .change(path, program, &old, &new)
-                .map_err(|error| ConfigProblem::new(format!("`{}` cannot be changed: {error}", path.display()))),
-        });
-        let is_pointed = changed.is_ok() && !args.dry_run;
-        clients.push(json!({"program": imported.client.word(), "file": path, "pointed": is_pointed}));
-        match changed {
-            Ok(()) => app.output.message(|paint| {
-                let verb = if args.dry_run { "would point" } else { "pointed" };
-                format!(
-                    "{} {program} at tsugi in {}: {}",
-                    paint.good(verb),
-                    path.display(),
-                    entry(imported.client, &way)
-                )
-            }),
-            Err(problem) => app.output.message(|paint| report::warnings(&[problem], paint)),
+    for plan in plans {
+        for (index, imported) in plan.files.iter().enumerate() {
+            let entry = entry(app, args, plan, imported);
+            let taken = plan.output.taken(index);
+            let program = imported.client.name();
+            let is_wanted = args.dry_run || args.yes || is_wanted(app, imported, &taken).await?;
+            let changed = match is_wanted {
+                true => pointed(imported, &taken, &entry).and_then(|(old, new)| {
+                    if args.dry_run || old == new.text {
+                        return Ok(());
+                    }
+                    let path = &imported.path;
+                    backups
+                        .change(path, imported.client, old.as_bytes(), &imported.section, new)
+                        .map_err(|error| ConfigProblem::new(format!("`{}` cannot be changed: {error}", path.display())))
+                }),
+                false => {
+                    clients.push(client_report(imported, plan, index, false));
+                    continue;
+                }
+            };
+            clients.push(client_report(imported, plan, index, changed.is_ok() && !args.dry_run));
+            match changed {
+                Ok(()) => app.output.message(|paint| {
+                    let verb = if args.dry_run { "would point" } else { "pointed" };
+                    let path = imported.path.display();
+                    format!(
+                        "{} {program} at tsugi in {path}: {}",
+                        paint.good(verb),
+                        entry_json(imported.client, &entry)
+                    )
+                }),
+                Err(problem) => app.output.message(|paint| report::warnings(&[problem], paint)),
+            }
+            report_staying(app, plan, index);
         }
     }
-    if !imports.is_empty() && !args.dry_run {
+    if !clients.is_empty() && !args.dry_run {
         app.output.message(|paint| {
-            paint.faint("`tsugi undo-init` brings back what they had; restart the programs to have them read it")
+            paint.faint("`tsugi undo-init` puts their servers back; restart the programs to have them read the change")
         });
     }
     Ok(clients)
 }
 
+fn client_report(imported: &ImportedFile, plan: &ScopePlan, index: usize, is_pointed: bool) -> Value {
+    let staying = plan.output.staying(index);
+    let staying: Vec<Value> = staying.iter().map(|(key, why)| json!({"server": key, "reason": why})).collect();
+    json!({
+        "program": imported.client.word(), "file": imported.path, "pointed": is_pointed,
+        "moved": if is_pointed { plan.output.taken(index) } else { Vec::new() }, "stays": staying,
+    })
+}
+
+/// Reports the servers that the program keeps, since it alone can use them.
+fn report_staying(app: &App, plan: &ScopePlan, index: usize) {
+    let program = plan.files[index].client.name();
+    let keys: Vec<&str> = plan.output.staying(index).into_iter().map(|(key, _)| key).collect();
+    if !keys.is_empty() {
+        app.output.message(|paint| paint.faint(format!("  stays in {program}: {}", keys.join(", "))));
+    }
+}
+
+/// Asks the person at the terminal about one program. Without a terminal the flag is the answer.
+async fn is_wanted(app: &App, imported: &ImportedFile, taken: &[&str]) -> Result<bool, CommandFailure> {
+    if !app.is_interactive() {
+        return Ok(true);
+    }
+    let moves = if taken.is_empty() { "no server moves".to_owned() } else { format!("moves {}", taken.join(", ")) };
+    let question = format!("Point {} at tsugi in {}? ({moves})", imported.client.name(), imported.path.display());
+    let reaction = terminal::blocking(move || terminal::confirm(&question, "yes")).await?;
+    match reaction {
+        UserReaction::Accept(_) => Ok(true),
+        UserReaction::Decline => Ok(false),
+        UserReaction::Cancel => Err(CommandFailure::Interrupted),
+    }
+}
+
 /// A program's file before and after.
-fn pointed(imported: &ImportedFile, way: &TsugiEntry) -> Result<(Vec<u8>, Vec<u8>), ConfigProblem> {
+fn pointed(
+    imported: &ImportedFile,
+    taken: &[&str],
+    entry: &TsugiEntry,
+) -> Result<(String, PointedFile), ConfigProblem> {
     let path = &imported.path;
     let unreadable = |why: String| ConfigProblem::new(format!("`{}` cannot be read: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    let document = ConfigDocument::parse(path, text.clone(), imported.client.format());
-    let document = document.map_err(|problems| unreadable(ConfigProblems(problems).to_string()))?;
-    Ok((text.into_bytes(), point(&document, imported, way)?.into_bytes()))
+    let document = ConfigDocument::parse_foreign(path, text.clone(), imported.client.format());
+    let (document, _) = document.map_err(|problems| unreadable(ConfigProblems(problems).to_string()))?;
+    let pointed = point(&document, imported, taken, entry)?;
+    Ok((text, pointed))
 }
 
-/// How a program is to reach us. One of them can only start programs.
-fn way(app: &App, args: &InitArgs, config: &Path, client: ClientProgram) -> TsugiEntry {
-    if args.http && client != ClientProgram::ClaudeDesktop {
+/// How a program is to reach us. Claude Desktop can only start programs.
+fn entry(app: &App, args: &InitArgs, plan: &ScopePlan, imported: &ImportedFile) -> TsugiEntry {
+    let config = &plan.path;
+    if args.http && imported.client != ClientProgram::ClaudeDesktop {
         let settings = layer::read(config, &app.context.environment).map(|resolved| resolved.settings);
         let listen =
             settings.map_or_else(|_| "127.0.0.1:7600".to_owned(), |settings| settings.gateway.listen.to_string());
         return TsugiEntry::Http(format!("http://{listen}/mcp"));
     }
+    let stdio = |program: String, config: &Path| {
+        TsugiEntry::Stdio(program, vec!["stdio".to_owned(), "--config".to_owned(), config.display().to_string()])
+    };
+    // A file inside the project is shared with people whose tsugi and whose clone lie elsewhere.
+    if imported.path.starts_with(&app.context.directory)
+        && imported.scope == ClientScope::Project
+        && let Ok(relative) = config.strip_prefix(&app.context.directory)
+    {
+        return stdio("tsugi".to_owned(), relative);
+    }
     // Programs with windows do not know the search path of a shell.
     let program = std::env::current_exe().map_or_else(|_| "tsugi".to_owned(), |path| path.display().to_string());
-    TsugiEntry::Stdio(program, vec!["stdio".to_owned(), "--config".to_owned(), config.display().to_string()])
+    stdio(program, config)
 }
 
-fn advise(app: &App, path: &Path) {
-    if let Err(problems) = layer::read(path, &app.context.environment) {
-        app.output.message(|paint| report::warnings(&problems.0, paint));
+fn advise(app: &App, plans: &[ScopePlan]) {
+    for plan in plans {
+        if let Err(problems) = layer::read(&plan.path, &app.context.environment) {
+            app.output.message(|paint| report::warnings(&problems.0, paint));
+        }
     }
     app.output.message(|paint| {
         paint.faint("next: `tsugi doctor` tries every server, `tsugi serve` offers them all at one address")

@@ -36,15 +36,35 @@ pub(crate) enum ClientProgram {
     Zed,
 }
 
-/// What an imported file means.
+/// Whose servers a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientScope {
+    /// Those of one project.
+    Project,
+    /// Those of the user, in every project.
+    User,
+}
+
+/// Where files are imported from, which decides what they mean.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ImportContext {
+    pub(crate) home: Option<PathBuf>,
+    /// The project. Claude Code keeps servers of many projects in one file.
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// The servers of one map in a program's file. A file with two such maps is imported as two of these.
 #[derive(Debug)]
 pub(crate) struct ImportedFile {
     pub(crate) client: ClientProgram,
     pub(crate) path: PathBuf,
+    pub(crate) scope: ClientScope,
+    /// The keys that lead to the map.
+    pub(crate) section: Vec<String>,
+    /// The project.
+    directory: Option<PathBuf>,
     servers: Vec<ServerDraft>,
-    /// The directory whose own servers are taken too, of a program that keeps them in one file for all directories.
-    here: Option<PathBuf>,
-    /// What is to be said about the file as a whole.
+    /// Warnings about the file as a whole.
     notes: Vec<String>,
 }
 
@@ -147,31 +167,56 @@ impl ClientProgram {
         by_place.or_else(by_content)
     }
 
+    /// Whether a file of this program is a project's or the user's.
+    fn scope(self, path: &Path, context: &ImportContext) -> ClientScope {
+        let (_, far) = self.places();
+        let is_of_user = |home: &PathBuf| far.iter().any(|place| home.join(place) == path);
+        if context.home.as_ref().is_some_and(is_of_user) { ClientScope::User } else { ClientScope::Project }
+    }
+
+    /// The key of the map of servers.
+    fn servers_key(self) -> &'static str {
+        match self {
+            ClientProgram::VsCode => "servers",
+            ClientProgram::Zed => "context_servers",
+            ClientProgram::Codex => "mcp_servers",
+            _ => "mcpServers",
+        }
+    }
+
     /// How its files are written.
     pub(crate) fn format(self) -> DocumentFormat {
         if self == ClientProgram::Codex { DocumentFormat::Toml } else { DocumentFormat::Json }
     }
 }
 
-/// Reads a program's file; without a `client`, it is recognised. Of a file that knows the servers of many directories,
-/// those of `here` are taken.
+/// Reads a program's file. Without a `client`, the program is recognised by the file.
 pub(crate) fn import(
     path: &Path,
     text: String,
     client: Option<ClientProgram>,
-    here: Option<&Path>,
-) -> Result<ImportedFile, ConfigProblems> {
+    context: &ImportContext,
+) -> Result<Vec<ImportedFile>, ConfigProblems> {
     let format = client.map_or_else(|| foreign_format(path), ClientProgram::format);
-    let document = ConfigDocument::parse(path, text, format).map_err(ConfigProblems)?;
+    let (document, warnings) = ConfigDocument::parse_foreign(path, text, format).map_err(ConfigProblems)?;
     let Some(client) = client.or_else(|| ClientProgram::guess(path, &document)) else {
         let words = ClientProgram::ALL.map(ClientProgram::word).join(", ");
-        let problem = ConfigProblem::new(format!("it is not clear whose file `{}` is", path.display()));
+        let problem = ConfigProblem::new(format!("it is not clear which program `{}` belongs to", path.display()));
         return Err(problem.with_hint(format!("say it: one of {words}")).into());
     };
-    let here = here.map(Path::to_owned);
-    let mut imported = ImportedFile { client, path: path.to_owned(), servers: Vec::new(), here, notes: Vec::new() };
+    let mut imported = ImportedFile {
+        client,
+        path: path.to_owned(),
+        scope: client.scope(path, context),
+        section: vec![client.servers_key().to_owned()],
+        directory: context.directory.clone(),
+        servers: Vec::new(),
+        notes: warnings.into_iter().map(|warning| warning.message).collect(),
+    };
     match client {
-        ClientProgram::ClaudeDesktop | ClientProgram::ClaudeCode => claude::read(&document, &mut imported),
+        ClientProgram::ClaudeDesktop | ClientProgram::ClaudeCode => {
+            return Ok(claude::read(&document, imported, context));
+        }
         ClientProgram::Cursor => cursor::read(&document, &mut imported),
         ClientProgram::VsCode => vscode::read(&document, &mut imported),
         ClientProgram::Gemini => gemini::read(&document, &mut imported),
@@ -179,7 +224,7 @@ pub(crate) fn import(
         ClientProgram::Windsurf => windsurf::read(&document, &mut imported),
         ClientProgram::Zed => zed::read(&document, &mut imported),
     }
-    Ok(imported)
+    Ok(vec![imported])
 }
 
 /// The programs write JSON with comments, except one; YAML is ours.
@@ -201,21 +246,22 @@ impl ImportedFile {
         self.servers.iter().map(|draft| draft.name.as_str())
     }
 
-    /// Everything that is to be said, about the file and about each server.
+    /// Warnings about the file and about each server.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let of_server =
-            |draft: &ServerDraft| draft.notes.iter().map(|note| format!("{}: {note}", draft.name)).collect::<Vec<_>>();
+            |draft: &ServerDraft| draft.notes.all().map(|note| format!("{}: {note}", draft.name)).collect::<Vec<_>>();
         self.notes.iter().cloned().chain(self.servers.iter().flat_map(of_server)).collect()
     }
 
-    /// Whether a key of a map of directories is the directory whose servers are taken.
-    fn is_here(&self, key: &str) -> bool {
-        self.here.as_deref() == Some(Path::new(key))
+    /// Its path as it is written into a configuration, which other people may read: relative within the project.
+    fn shown_path(&self) -> &Path {
+        let relative = self.directory.as_deref().and_then(|directory| self.path.strip_prefix(directory).ok());
+        relative.unwrap_or(&self.path)
     }
 
-    /// The directory that the program would call the workspace, where the file lies in one.
+    /// The directory that the program would call the workspace. A user's file is used in every workspace, so it has none.
     fn workspace(&self) -> Option<&Path> {
-        let folder = self.path.parent()?;
+        let folder = self.path.parent().filter(|_| self.scope == ClientScope::Project)?;
         let is_project = [".vscode", ".cursor", ".zed", ".gemini", ".codex"].iter().any(|name| folder.ends_with(name));
         if is_project { folder.parent() } else { Some(folder) }
     }

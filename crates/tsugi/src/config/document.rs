@@ -103,6 +103,48 @@ impl ConfigDocument {
     }
 }
 
+/// A tree, and warnings about it.
+type ForeignDocument = (ConfigDocument, Vec<ConfigProblem>);
+
+impl ConfigDocument {
+    /// Reads a file of another program. A key that stands twice is a warning there: those programs take the last one.
+    pub(crate) fn parse_foreign(
+        path: &Path,
+        text: String,
+        format: DocumentFormat,
+    ) -> Result<ForeignDocument, Vec<ConfigProblem>> {
+        if format != DocumentFormat::Json {
+            return ConfigDocument::parse(path, text, format).map(|document| (document, Vec::new()));
+        }
+        let source = SourceText { path: path.to_owned(), text: text.trim_start_matches('\u{feff}').to_owned() };
+        let (mut root, duplicates) = json::parse_lenient(&source)?;
+        keep_last(&mut root);
+        let warn = |problem: ConfigProblem| ConfigProblem {
+            message: format!("{}; the last one counts", problem.message),
+            ..problem
+        };
+        let warnings = duplicates.into_iter().map(warn).collect();
+        Ok((ConfigDocument { source, root }, warnings))
+    }
+}
+
+/// Drops every entry of a map that a later one of the same key replaces.
+fn keep_last(node: &mut ConfigNode) {
+    match &mut node.value {
+        NodeValue::Map(entries) => {
+            let keys: Vec<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+            let mut index = 0;
+            entries.retain(|entry| {
+                index += 1;
+                !keys[index..].contains(&entry.key)
+            });
+            entries.iter_mut().for_each(|entry| keep_last(&mut entry.node));
+        }
+        NodeValue::List(items) => items.iter_mut().for_each(keep_last),
+        NodeValue::Empty | NodeValue::Scalar(_) => {}
+    }
+}
+
 fn empty(path: &Path) -> ConfigProblem {
     ConfigProblem::new(format!("`{}` is empty", path.display()))
         .with_hint("a smallest configuration is: servers: [{ name: demo, builtin: demo }]")
@@ -157,6 +199,16 @@ impl ConfigNode {
         match &self.value {
             NodeValue::List(items) => Some(items),
             _ => None,
+        }
+    }
+
+    /// The tree without its places; every scalar is text.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            NodeValue::Empty => serde_json::Value::Null,
+            NodeValue::Scalar(text) => text.as_str().into(),
+            NodeValue::List(items) => items.iter().map(ConfigNode::to_json).collect(),
+            NodeValue::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect(),
         }
     }
 

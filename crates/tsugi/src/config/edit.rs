@@ -92,6 +92,27 @@ pub(crate) fn pass_variable(document: &ConfigDocument, server: &str, variable: &
     edited.filter(is_good).ok_or_else(|| by_hand(document, &format!("env: {{{variable}: \"${{{variable}}}\"}}\n")))
 }
 
+/// The text of a configuration with one more key at its beginning, whose value is a text.
+pub(crate) fn set_root_key(document: &ConfigDocument, key: &str, value: &str) -> EditResult {
+    let text = &document.source.text;
+    let edited = match is_json(document) {
+        true => text.find('{').map(|at| format!("{}\n  {key:?}: {value:?},{}", &text[..=at], &text[at + 1..])),
+        // Comments at the top describe the file, so the key goes below them.
+        false => document.root.entries().and_then(|entries| entries.first()).map(|first| {
+            let at = text[..first.key_span.start].rfind('\n').map_or(0, |newline| newline + 1);
+            format!("{}{key}: {}\n{}", &text[..at], super::yaml_text::scalar(value), &text[at..])
+        }),
+    };
+    let path = &document.source.path;
+    let is_good = |text: &String| {
+        let Ok(after) = ConfigDocument::parse(path, text.clone(), DocumentFormat::of(path)) else { return false };
+        let mut expected = document.root.to_json();
+        expected[key] = value.into();
+        after.root.to_json() == expected
+    };
+    edited.filter(is_good).ok_or_else(|| by_hand(document, &format!("{key}: {value}\n")))
+}
+
 /// The key under which the servers stand.
 fn servers(document: &ConfigDocument) -> Option<&NodeEntry> {
     document.root.entries()?.iter().find(|entry| root::SERVERS.is_called(&entry.key))
@@ -126,7 +147,7 @@ fn proven(before: &ConfigDocument, edited: Option<String>, expected: &[String]) 
         let entries = document.root.entries().unwrap_or_default().iter();
         entries
             .filter(|entry| !root::SERVERS.is_called(&entry.key))
-            .map(|entry| (entry.key.clone(), plain(&entry.node)))
+            .map(|entry| (entry.key.clone(), entry.node.to_json()))
             .collect()
     };
     let kept = |document: &ConfigDocument| -> Vec<_> {
@@ -146,17 +167,7 @@ fn each(servers: Option<&ConfigNode>) -> Vec<(String, serde_json::Value)> {
         Some(NodeValue::Map(entries)) => entries.iter().map(|entry| &entry.node).collect(),
         _ => Vec::new(),
     };
-    names.into_iter().zip(nodes.into_iter().map(plain)).collect()
-}
-
-/// A tree without its places.
-fn plain(node: &ConfigNode) -> serde_json::Value {
-    match &node.value {
-        NodeValue::Empty => serde_json::Value::Null,
-        NodeValue::Scalar(text) => text.as_str().into(),
-        NodeValue::List(items) => items.iter().map(plain).collect(),
-        NodeValue::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), plain(&entry.node))).collect(),
-    }
+    names.into_iter().zip(nodes.into_iter().map(ConfigNode::to_json)).collect()
 }
 
 fn by_hand(document: &ConfigDocument, snippet: &str) -> ConfigProblems {

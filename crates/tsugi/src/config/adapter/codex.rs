@@ -1,7 +1,7 @@
 //! Codex (`~/.codex/config.toml`): `[mcp_servers.NAME]`, where variables are named, never written in.
 
 use super::ImportedFile;
-use super::draft::{ClientDialect, ServerDraft, read_all, strings};
+use super::draft::{ClientDialect, DraftNotes, ServerDraft, read_all, strings};
 use super::translate::literal;
 use crate::config::document::{ConfigDocument, ConfigNode};
 
@@ -15,7 +15,7 @@ pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
 struct CodexDialect;
 
 impl ClientDialect for CodexDialect {
-    fn translate(&self, text: &str, _: &mut Vec<String>) -> String {
+    fn translate(&self, text: &str, _: &mut DraftNotes) -> String {
         literal(text)
     }
 

@@ -1,7 +1,7 @@
 //! Cursor (`.cursor/mcp.json`).
 
 use super::ImportedFile;
-use super::draft::{ClientDialect, ServerDraft, read_all};
+use super::draft::{ClientDialect, DraftNotes, ServerDraft, read_all};
 use super::translate::references;
 use super::vscode::EditorVariables;
 use crate::config::document::{ConfigDocument, ConfigNode};
@@ -17,7 +17,7 @@ pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
 struct CursorDialect(EditorVariables);
 
 impl ClientDialect for CursorDialect {
-    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
+    fn translate(&self, text: &str, notes: &mut DraftNotes) -> String {
         references(text, false, |body| match body.strip_prefix("env:") {
             Some(name) => Some(format!("${{{name}}}")),
             None => self.0.reference(body, notes),
@@ -26,7 +26,7 @@ impl ClientDialect for CursorDialect {
 
     fn field(&self, draft: &mut ServerDraft, key: &str, _: &ConfigNode) -> bool {
         if key == "auth" {
-            draft.note("`auth` was left out: tsugi finds the authorization server by itself, see `tsugi login`");
+            draft.note("`auth` was left out: tsugi cannot sign in with OAuth yet");
         }
         key == "auth"
     }

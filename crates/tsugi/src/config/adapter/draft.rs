@@ -1,7 +1,7 @@
 //! A server on its way from another program's file into ours.
 
 use super::ImportedFile;
-use super::translate::variable_name;
+use super::translate::{literal, variable_name};
 use super::tsugi_entry::is_ours;
 use crate::config::document::{ConfigNode, NodeEntry, NodeValue};
 use crate::config::parse::tidy_name;
@@ -10,14 +10,47 @@ use crate::config::secret::{self, Secret};
 /// A server in our words, still as text.
 #[derive(Debug)]
 pub(super) struct ServerDraft {
+    /// Its name in the program's file.
+    pub(super) key: String,
     pub(super) name: String,
     pub(super) fields: Vec<(&'static str, DraftField)>,
     /// What is worth knowing, and no loss.
     pub(super) remarks: Vec<String>,
-    /// What got lost or changed.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: DraftNotes,
+    /// Why the person does not want it, where the program says so elsewhere than in the entry.
+    pub(super) refusal: Option<String>,
     /// Secrets that stood in the file, by the variable that stands for them now.
     pub(super) secrets: Vec<(String, Secret)>,
+}
+
+/// What got lost or changed on the way, and what keeps the server from working here at all.
+#[derive(Debug, Default)]
+pub(super) struct DraftNotes {
+    lost: Vec<String>,
+    obstacle: Option<String>,
+}
+
+impl DraftNotes {
+    /// Adds a note, once: the same variable may stand in several values.
+    pub(super) fn push(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.lost.contains(&note) {
+            self.lost.push(note);
+        }
+    }
+
+    /// Says why the server cannot be taken over.
+    pub(super) fn block(&mut self, obstacle: impl Into<String>) {
+        self.obstacle.get_or_insert(obstacle.into());
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+        self.lost.iter().map(String::as_str)
+    }
+
+    pub(super) fn obstacle(&self) -> Option<&str> {
+        self.obstacle.as_deref()
+    }
 }
 
 /// The value of a key, in our syntax.
@@ -33,7 +66,12 @@ pub(super) enum DraftField {
 /// What differs between programs: how variables are written, and what their own keys mean.
 pub(super) trait ClientDialect {
     /// A text in our syntax; what gets lost goes into `notes`.
-    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String;
+    fn translate(&self, text: &str, notes: &mut DraftNotes) -> String;
+
+    /// Whether the program would replace a part of the text. A dollar sign alone does not make a reference.
+    fn has_reference(&self, text: &str) -> bool {
+        self.translate(text, &mut DraftNotes::default()) != literal(text)
+    }
 
     /// Reads a key in this program's own way; `false` leaves it to the common way.
     fn field(&self, draft: &mut ServerDraft, key: &str, node: &ConfigNode) -> bool;
@@ -47,8 +85,12 @@ pub(super) fn read_all(servers: &ConfigNode, dialect: &dyn ClientDialect, import
             continue;
         }
         let draft = ServerDraft::read(entry, dialect);
-        if draft.get("command").is_none() && draft.get("url").is_none() {
-            let why = draft.notes.join("; ");
+        let has = |key: &str| draft.get(key).is_some();
+        if has("command") && has("url") {
+            let why = "it has both a command and an address";
+            imported.notes.push(format!("the server `{}` was left out: {why}", entry.key));
+        } else if !has("command") && !has("url") {
+            let why = draft.notes.all().collect::<Vec<_>>().join("; ");
             let why = if why.is_empty() { "it has neither a command nor an address".to_owned() } else { why };
             imported.notes.push(format!("the server `{}` was left out: {why}", entry.key));
         } else {
@@ -61,7 +103,15 @@ impl ServerDraft {
     fn read(entry: &NodeEntry, dialect: &dyn ClientDialect) -> Self {
         let name = tidy_name(&entry.key);
         let remarks = (name != entry.key).then(|| format!("called `{}` there", entry.key)).into_iter().collect();
-        let mut draft = ServerDraft { name, fields: Vec::new(), remarks, notes: Vec::new(), secrets: Vec::new() };
+        let mut draft = ServerDraft {
+            key: entry.key.clone(),
+            name,
+            fields: Vec::new(),
+            remarks,
+            notes: DraftNotes::default(),
+            refusal: None,
+            secrets: Vec::new(),
+        };
         for field in entry.node.entries().unwrap_or_default() {
             let read =
                 dialect.field(&mut draft, &field.key, &field.node) || draft.common(dialect, &field.key, &field.node);
@@ -69,9 +119,6 @@ impl ServerDraft {
                 draft.lost(&field.key);
             }
         }
-        // The same variable may stand in several values.
-        let mut seen = std::collections::HashSet::new();
-        draft.notes.retain(|note| seen.insert(note.clone()));
         draft
     }
 
@@ -127,6 +174,35 @@ impl ServerDraft {
         }
     }
 
+    /// Whether the program does not use it.
+    pub(super) fn is_switched_off(&self) -> bool {
+        matches!(self.get("disabled"), Some(DraftField::Text(text)) if text == "true")
+    }
+
+    /// Why only the program may be able to connect: a remote server for which the file has no key is usually one that
+    /// the program has signed in to.
+    pub(super) fn sign_in(&self) -> Option<&'static str> {
+        let Some(DraftField::Text(url)) = self.get("url") else { return None };
+        // An address that was hidden as a whole holds its own key.
+        let host = url::Url::parse(url).ok()?.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase();
+        let is_local = host == "localhost"
+            || host.ends_with(".localhost")
+            || host.ends_with(".local")
+            || !host.contains(['.', ':'])
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| match address {
+                std::net::IpAddr::V4(address) => {
+                    address.is_loopback() || address.is_private() || address.is_unspecified()
+                }
+                std::net::IpAddr::V6(address) => address.is_loopback() || address.is_unspecified(),
+            });
+        let has_key = match self.get("headers") {
+            Some(DraftField::Map(pairs)) => pairs.iter().any(|(name, _)| secret::is_secret_name(name)),
+            _ => false,
+        };
+        let why = "it has no key here, so it may need a sign-in in the browser (OAuth), which tsugi cannot do yet";
+        (!is_local && !has_key).then_some(why)
+    }
+
     pub(super) fn transport(&mut self, node: &ConfigNode) {
         match node.text() {
             Some("stdio") | None => {}
@@ -146,7 +222,7 @@ impl ServerDraft {
             let scheme = text.split(':').next().unwrap_or_default().to_owned();
             return self.note(format!("addresses that begin with `{scheme}:` are not supported"));
         }
-        let is_secret = secret::conceal(text) != text && !text.contains('$');
+        let is_secret = secret::conceal(text) != text && !dialect.has_reference(text);
         let ours = if is_secret { self.hide("URL", text) } else { dialect.translate(text, &mut self.notes) };
         self.set("url", DraftField::Text(ours));
     }
@@ -156,13 +232,11 @@ impl ServerDraft {
         for text in strings(node) {
             let flag = args.last().filter(|last| last.starts_with('-') && secret::is_secret_name(last)).cloned();
             let argument = match (flag, text.split_once('=')) {
-                (Some(flag), _) if is_literal(text) => self.hide(flag.trim_start_matches('-'), text),
-                (_, Some((flag, value)))
-                    if flag.starts_with('-') && secret::is_secret_name(flag) && is_literal(value) =>
-                {
-                    format!("{flag}={}", self.hide(flag.trim_start_matches('-'), value))
+                (Some(flag), _) => self.secret_value(flag.trim_start_matches('-'), text, dialect),
+                (_, Some((flag, value))) if flag.starts_with('-') && secret::is_secret_name(flag) => {
+                    format!("{flag}={}", self.secret_value(flag.trim_start_matches('-'), value, dialect))
                 }
-                _ if secret::is_secret_value(text) => self.hide("ARGUMENT", text),
+                _ if secret::is_secret_value(text) => self.secret_value("ARGUMENT", text, dialect),
                 _ => dialect.translate(text, &mut self.notes),
             };
             args.push(argument);
@@ -170,15 +244,55 @@ impl ServerDraft {
         self.set("args", DraftField::List(args));
     }
 
-    /// A map of variables or headers; secrets that stand there become variables of their own.
+    /// A map of variables or headers; secrets that stand there become variables.
     pub(super) fn map(&mut self, key: &'static str, dialect: &dyn ClientDialect, node: &ConfigNode) {
         for entry in node.entries().unwrap_or_default() {
             let text = entry.node.text().unwrap_or_default();
             let is_secret = secret::is_secret_name(&entry.key) || secret::is_secret_value(text);
-            let hidden = is_secret && is_literal(text) && !text.is_empty();
-            let value = if hidden { self.hide(&entry.key, text) } else { dialect.translate(text, &mut self.notes) };
+            let value = match is_secret {
+                true => self.secret_value(&entry.key, text, dialect),
+                false => dialect.translate(text, &mut self.notes),
+            };
             self.add_pair(key, &entry.key, value);
         }
+    }
+
+    /// A value that is secret as far as it is written out. `Bearer ${TOKEN}` stays as it is. In `abc123…${SUFFIX}` only
+    /// the part that looks like a token is taken out.
+    fn secret_value(&mut self, name: &str, text: &str, dialect: &dyn ClientDialect) -> String {
+        if text.is_empty() {
+            return String::new();
+        }
+        if !dialect.has_reference(text) {
+            return self.hide(name, text);
+        }
+        let ours = dialect.translate(text, &mut self.notes);
+        let (mut result, mut rest) = (String::new(), ours.as_str());
+        while !rest.is_empty() {
+            // A reference is copied; text between references is looked at word by word.
+            let length = match rest.strip_prefix("${").and_then(|inner| inner.find('}')) {
+                Some(end) => end + 3,
+                None => rest
+                    .char_indices()
+                    .skip(1)
+                    .find(|(at, _)| rest[*at..].starts_with("${"))
+                    .map_or(rest.len(), |(at, _)| at),
+            };
+            let (piece, after) = rest.split_at(length);
+            if piece.starts_with("${") {
+                result.push_str(piece);
+            } else {
+                for word in piece.split_inclusive(' ') {
+                    let bare = word.trim_end();
+                    match secret::looks_like_token(bare) {
+                        true => result.push_str(&word.replace(bare, &self.hide(name, bare))),
+                        false => result.push_str(word),
+                    }
+                }
+            }
+            rest = after;
+        }
+        result
     }
 
     pub(super) fn add_pair(&mut self, key: &'static str, name: &str, value: String) {
@@ -212,11 +326,6 @@ impl ServerDraft {
         self.secrets.push((variable, Secret::new(value)));
         reference
     }
-}
-
-/// Without a reference of any program: a value that is written out.
-fn is_literal(text: &str) -> bool {
-    !text.contains('$')
 }
 
 /// The single values of a list; one value alone is a list of one.

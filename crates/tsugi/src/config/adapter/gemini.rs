@@ -1,7 +1,7 @@
 //! Gemini CLI (`.gemini/settings.json`).
 
 use super::ImportedFile;
-use super::draft::{ClientDialect, DraftField, ServerDraft, read_all, strings};
+use super::draft::{ClientDialect, DraftField, DraftNotes, ServerDraft, read_all, strings};
 use super::translate::{is_name, references};
 use crate::config::document::{ConfigDocument, ConfigNode};
 
@@ -30,11 +30,11 @@ struct GeminiDialect;
 
 impl ClientDialect for GeminiDialect {
     /// What is not set is empty there.
-    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
+    fn translate(&self, text: &str, notes: &mut DraftNotes) -> String {
         references(text, true, |body| {
             let (name, rest) = body.split_once(":-").unwrap_or((body, ""));
             if !is_name(name) {
-                notes.push(format!("`${{{body}}}` is no variable and was kept as text"));
+                notes.push(format!("`${{{body}}}` is not a variable and was kept as text"));
                 return None;
             }
             Some(format!("${{{name}:-{rest}}}"))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::write::{ImportOutput, SECRETS_FILE, write};
+use super::write::{DraftVerdict, ExistingServers, ImportOutput, SECRETS_FILE, TakeOver, write, write_judged};
 use super::*;
 use crate::config::env::Environment;
 use crate::config::layer;
@@ -30,7 +30,13 @@ fn golden(name: &str) -> PathBuf {
 
 fn import_file(place: &str, file: &str) -> ImportedFile {
     let text = std::fs::read_to_string(golden(file)).unwrap();
-    import(&Path::new("/home/me").join(place), text, None, None).unwrap()
+    let context = ImportContext { home: Some("/home/me".into()), directory: None };
+    import(&Path::new("/home/me").join(place), text, None, &context).unwrap().remove(0)
+}
+
+/// One file of a program, read as if it lay in the current project.
+fn import_text(client: ClientProgram, text: &str) -> ImportedFile {
+    import(Path::new("mcp.json"), text.to_owned(), Some(client), &ImportContext::default()).unwrap().remove(0)
 }
 
 /// Compares with a golden file, or writes it with `UPDATE_GOLDEN=1`.
@@ -50,7 +56,7 @@ fn load(written: &ImportOutput) -> CheckedSettings {
         written.yaml.replace("/home/me", directory.path().to_str().unwrap()),
     )
     .unwrap();
-    let secrets = written.secrets.as_ref().map(|secrets| secrets.expose()).unwrap_or_default();
+    let secrets = written.secrets_text().map(|secrets| secrets.expose().to_owned()).unwrap_or_default();
     std::fs::write(directory.path().join(SECRETS_FILE), secrets).unwrap();
     std::fs::create_dir_all(directory.path().join("project")).unwrap();
     std::fs::write(directory.path().join("project/.env"), "FROM_FILE=1\n").unwrap();
@@ -126,8 +132,8 @@ fn all_programs_together_become_one_configuration_without_a_clash() {
 #[test]
 fn a_server_that_two_programs_share_appears_once() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "canary-same"}}}}"#;
-    let one = import(Path::new(".mcp.json"), text.to_owned(), None, None).unwrap();
-    let other = import(Path::new("mcp.json"), text.to_owned(), Some(ClientProgram::Cursor), None).unwrap();
+    let one = import_text(ClientProgram::ClaudeCode, text);
+    let other = import_text(ClientProgram::Cursor, text);
     assert_eq!(load(&write(&[one, other])).servers.len(), 1);
 }
 
@@ -147,15 +153,73 @@ fn the_files_of_a_home_directory_are_found() {
 
 #[test]
 fn a_broken_file_is_pointed_at_and_an_unknown_one_is_asked_about() {
-    let broken = import(Path::new(".mcp.json"), "{\"mcpServers\": {".to_owned(), None, None).unwrap_err();
+    let broken =
+        import(Path::new(".mcp.json"), "{\"mcpServers\": {".to_owned(), None, &ImportContext::default()).unwrap_err();
     assert!(broken.to_string().contains(".mcp.json:1:"), "{broken}");
-    let unknown = import(Path::new("x.json"), "{\"a\": 1}".to_owned(), None, None).unwrap_err();
+    let unknown = import(Path::new("x.json"), "{\"a\": 1}".to_owned(), None, &ImportContext::default()).unwrap_err();
     assert!(unknown.to_string().contains("one of claude-desktop, claude"), "{unknown}");
 }
 
 #[test]
 fn names_of_servers_and_values_cannot_break_out_of_the_yaml() {
     let text = r#"{"mcpServers": {"a\n  - name: evil": {"command": "x\"\n  - name: evil", "args": ["\n- b"], "note\nservers": 1}}}"#;
-    let written = write(&[import(Path::new(".mcp.json"), text.to_owned(), None, None).unwrap()]);
+    let written = write(&[import_text(ClientProgram::ClaudeCode, text)]);
     assert_eq!(load(&written).servers.len(), 1, "{}", written.yaml);
+}
+
+#[test]
+fn a_secret_with_a_dollar_sign_in_it_is_a_secret() {
+    for client in [ClientProgram::ClaudeCode, ClientProgram::Cursor, ClientProgram::VsCode, ClientProgram::Windsurf] {
+        let entry = r#"{"a": {"command": "x", "args": ["--token", "canary$1", "--key=canary$2"], "env": {"API_KEY": "sk-canary-abc$def0123456789"}}, "b": {"url": "https://h/?api_key=canary$3"}}"#;
+        let text = format!("{{{:?}: {entry}}}", client.servers_key());
+        let written = write(&[import_text(client, &text)]);
+        assert!(!written.yaml.contains("canary"), "{client:?}: {}", written.yaml);
+        let settings = load(&written);
+        let exposed: Vec<String> = settings.secrets.iter().map(|secret| secret.expose().to_owned()).collect();
+        for secret in ["canary$1", "canary$2", "sk-canary-abc$def0123456789"] {
+            assert!(exposed.contains(&secret.to_owned()), "{client:?}: {secret} in {exposed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reference_stays_readable_and_the_token_beside_it_does_not() {
+    let text = r#"{"mcpServers": {"a": {"url": "https://h/", "headers": {"Authorization": "Bearer ${env:TOKEN}", "X-Api-Key": "canary0123456789abcdef${env:SUFFIX}"}}}}"#;
+    let yaml = write(&[import_text(ClientProgram::Cursor, text)]).yaml;
+    assert!(yaml.contains("Bearer ${TOKEN}") && yaml.contains("${SUFFIX}") && !yaml.contains("canary"), "{yaml}");
+}
+
+#[test]
+fn a_key_that_stands_twice_is_a_warning_and_the_last_one_counts() {
+    let text = r#"{"mcpServers": {"a": {"command": "first"}, "b": {"command": "x"}, "a": {"command": "last"}}}"#;
+    let imported = import_text(ClientProgram::Cursor, text);
+    assert!(imported.warnings()[0].contains("`a` stands here a second time"), "{:?}", imported.warnings());
+    let yaml = write(&[imported]).yaml;
+    assert!(yaml.contains("command: last") && yaml.contains("name: b") && !yaml.contains("first"), "{yaml}");
+}
+
+/// The outcome of the server `a` in a user's file of Cursor.
+fn outcome(entry: &str) -> TakeOver {
+    let text = format!("{{\"mcpServers\": {{\"a\": {entry}}}}}");
+    let context = ImportContext { home: Some("/home/me".into()), directory: Some("/home/me/project".into()) };
+    let imports = import(Path::new("/home/me/.cursor/mcp.json"), text, Some(ClientProgram::Cursor), &context).unwrap();
+    write_judged(&imports, &ExistingServers::default(), &|_, _| DraftVerdict::Usable).servers.remove(0).outcome
+}
+
+#[test]
+fn only_servers_that_will_work_are_taken_over() {
+    for entry in [
+        r#"{"command": "uvx", "args": ["mcp-server-time"]}"#,
+        r#"{"url": "https://h.example/mcp", "headers": {"Authorization": "Bearer ${env:T}"}}"#,
+        r#"{"url": "https://h.example/mcp?api_key=canary-key"}"#,
+        r#"{"url": "http://localhost:3000/mcp"}"#,
+        r#"{"url": "http://192.168.1.7/mcp"}"#,
+    ] {
+        assert_eq!(outcome(entry), TakeOver::Taken, "{entry}");
+    }
+    let is_off = |entry: &str| matches!(outcome(entry), TakeOver::SwitchedOff(_));
+    assert!(is_off(r#"{"url": "https://mcp.sentry.dev/mcp"}"#), "it wants a sign-in");
+    assert!(is_off(r#"{"command": "x", "disabled": true}"#));
+    let home = r#"{"command": "server-filesystem", "args": ["${workspaceFolder}"]}"#;
+    assert!(matches!(outcome(home), TakeOver::LeftOut(why) if why.contains("workspace")));
 }

@@ -1,23 +1,49 @@
-//! Points another program at tsugi: one entry of ours in its file, in place of the servers that were imported.
+//! Puts tsugi's own entry into another program's file in place of the servers it took over, and puts those back.
+//!
+//! Every edit is checked before it is returned: the new text must parse, and apart from the moved servers and our entry
+//! it must mean exactly what the old text meant. Otherwise the file is left alone.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::{ClientProgram, ImportedFile};
+use super::{ClientProgram, ClientScope, ImportedFile};
 use crate::config::document::{ConfigDocument, ConfigNode, NodeEntry};
-use crate::config::parse::tidy_name;
 use crate::config::problem::ConfigProblem;
 use crate::config::yaml_text::quoted;
-
-/// The name of our entry in every program's file.
-pub(crate) const NAME: &str = "tsugi";
 
 /// How a program reaches tsugi.
 #[derive(Debug, Clone)]
 pub(crate) enum TsugiEntry {
-    /// It starts us: the program and its arguments.
+    /// The program starts us: the command and its arguments.
     Stdio(String, Vec<String>),
-    /// It asks a gateway that runs: its address.
+    /// The program connects to a running gateway at this address.
     Http(String),
+}
+
+/// A server that was taken out of a program's file, with the text that puts it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MovedServer {
+    /// The keys that lead to the map it stood in.
+    section: Vec<String>,
+    key: String,
+    /// Its entry as it was written: `"key": {…}` in JSON, whole tables in TOML.
+    text: String,
+}
+
+/// An edited file, and what was taken out of it.
+#[derive(Debug)]
+pub(crate) struct PointedFile {
+    pub(crate) text: String,
+    pub(crate) moved: Vec<MovedServer>,
+}
+
+/// The name of our entry. A project's file and a user's file need different names: a program that reads both would
+/// otherwise use only one of the two entries, and the servers behind the other would be gone.
+pub(crate) fn entry_name(scope: ClientScope) -> &'static str {
+    match scope {
+        ClientScope::User => "tsugi",
+        ClientScope::Project => "tsugi-project",
+    }
 }
 
 /// Whether an entry of a program's file is ours.
@@ -27,49 +53,66 @@ pub(super) fn is_ours(entry: &NodeEntry) -> bool {
     let is_started = program == Some("tsugi")
         && entry.node.get("args").and_then(ConfigNode::items).and_then(|args| args.first()).and_then(ConfigNode::text)
             == Some("stdio");
+    let is_our_name = [ClientScope::User, ClientScope::Project].map(entry_name).contains(&entry.key.as_str());
     let address = ["url", "httpUrl", "serverUrl"].into_iter().find_map(text);
-    is_started || entry.key == NAME && address.is_some_and(|address| address.ends_with("/mcp"))
+    is_started || is_our_name && address.is_some_and(|address| address.ends_with("/mcp"))
 }
 
-/// The text of a program's file with tsugi in place of the imported servers; what could not be imported stays.
+/// The text of a program's file with tsugi in place of the servers in `taken`. Every other server stays.
 pub(crate) fn point(
     document: &ConfigDocument,
     imported: &ImportedFile,
-    way: &TsugiEntry,
-) -> Result<String, ConfigProblem> {
+    taken: &[&str],
+    entry: &TsugiEntry,
+) -> Result<PointedFile, ConfigProblem> {
+    let name = entry_name(imported.scope);
     let edited = match imported.client {
-        ClientProgram::Codex => codex(document, imported, way),
-        _ => json_file(document, imported, way),
+        ClientProgram::Codex => point_codex(document, taken, name, entry),
+        _ => point_json(document, imported, taken, name, entry),
     };
-    let proven = edited.filter(|text| is_proven(document, imported, text));
-    proven.ok_or_else(|| {
+    let checked = edited.filter(|pointed| is_pointed(document, imported, taken, name, &pointed.text));
+    checked.ok_or_else(|| {
         ConfigProblem::new(format!(
             "`{}` is written in a way that cannot be edited safely; it was left alone",
             document.source.path.display()
         ))
-        .with_hint(format!("put this into it by hand: {}", entry(imported.client, way)))
+        .with_hint(format!("put this into it by hand: {}", entry_json(imported.client, entry)))
     })
 }
 
-/// The entries that stay: those that were not imported, and are not ours.
-fn kept<'a>(servers: Option<&'a ConfigNode>, imported: &ImportedFile) -> Vec<&'a NodeEntry> {
-    let is_imported = |entry: &&NodeEntry| imported.servers.iter().any(|draft| draft.name == tidy_name(&entry.key));
-    let entries = servers.and_then(ConfigNode::entries).unwrap_or_default().iter();
-    entries.filter(|entry| !is_ours(entry) && !is_imported(entry)).collect()
-}
-
-fn key(client: ClientProgram) -> &'static str {
-    match client {
-        ClientProgram::VsCode => "servers",
-        ClientProgram::Zed => "context_servers",
-        ClientProgram::Codex => "mcp_servers",
-        _ => "mcpServers",
+/// The text of a program's file with the moved servers back in it and without our entries; `None` if the file cannot be
+/// edited safely. A server that has been added again under the same name stays as it is now.
+pub(crate) fn put_back(
+    document: &ConfigDocument,
+    client: ClientProgram,
+    sections: &[Vec<String>],
+    moved: &[MovedServer],
+) -> Option<String> {
+    let edited = match client {
+        ClientProgram::Codex => put_back_codex(document, moved),
+        _ => put_back_json(document, sections, moved)?,
+    };
+    let after = ConfigDocument::parse(&document.source.path, edited.clone(), client.format()).ok()?;
+    let is_there = |server: &MovedServer| descend(&after.root, &server.section)?.get(&server.key);
+    moved.iter().all(|server| is_there(server).is_some()).then_some(())?;
+    // Apart from the moved servers and our entries, nothing may differ.
+    let mut before_rest = document.root.to_json();
+    let mut after_rest = after.root.to_json();
+    for section in sections {
+        let keys: Vec<&str> =
+            moved.iter().filter(|server| server.section == *section).map(|s| s.key.as_str()).collect();
+        for (rest, document) in [(&mut before_rest, document), (&mut after_rest, &after)] {
+            let ours = entries(&document.root, section).iter().filter(|entry| is_ours(entry));
+            let ours: Vec<&str> = ours.map(|entry| entry.key.as_str()).collect();
+            remove_keys(rest, section, &[&keys[..], &ours[..]].concat());
+        }
     }
+    (before_rest == after_rest).then_some(edited)
 }
 
 /// Our entry in the words of a program.
-pub(crate) fn entry(client: ClientProgram, way: &TsugiEntry) -> Json {
-    match (client, way) {
+pub(crate) fn entry_json(client: ClientProgram, entry: &TsugiEntry) -> Json {
+    match (client, entry) {
         (ClientProgram::ClaudeCode | ClientProgram::VsCode, TsugiEntry::Stdio(program, args)) => {
             json!({"type": "stdio", "command": program, "args": args})
         }
@@ -86,95 +129,164 @@ pub(crate) fn entry(client: ClientProgram, way: &TsugiEntry) -> Json {
     }
 }
 
-fn json_file(document: &ConfigDocument, imported: &ImportedFile, way: &TsugiEntry) -> Option<String> {
-    let key = key(imported.client);
+fn point_json(
+    document: &ConfigDocument,
+    imported: &ImportedFile,
+    taken: &[&str],
+    name: &str,
+    entry: &TsugiEntry,
+) -> Option<PointedFile> {
+    let (text, section) = (&document.source.text, &imported.section);
+    let is_moved = |entry: &&NodeEntry| taken.contains(&entry.key.as_str());
+    let moved = entries(&document.root, section).iter().filter(is_moved).map(|entry| {
+        let text = text.get(entry.key_span.start..entry.node.span.end)?.to_owned();
+        Some(MovedServer { section: section.clone(), key: entry.key.clone(), text })
+    });
+    let moved = moved.collect::<Option<Vec<_>>>()?;
+    let ours = format!("{}: {}", json!(name), entry_json(imported.client, entry));
+    let stays = |entry: &NodeEntry| !taken.contains(&entry.key.as_str()) && entry.key != name;
+    Some(PointedFile { text: rewrite_section(document, section, vec![ours], &stays)?, moved })
+}
+
+fn put_back_json(document: &ConfigDocument, sections: &[Vec<String>], moved: &[MovedServer]) -> Option<String> {
+    let mut current = document.clone();
+    for section in sections {
+        let present: Vec<String> = entries(&current.root, section).iter().map(|entry| entry.key.clone()).collect();
+        let is_missing = |server: &&MovedServer| server.section == *section && !present.contains(&server.key);
+        let added = moved.iter().filter(is_missing).map(|server| server.text.clone()).collect();
+        let text = rewrite_section(&current, section, added, &|entry| !is_ours(entry))?;
+        // The spans of the next section are those of the new text.
+        current = ConfigDocument::parse(&document.source.path, text, ClientProgram::ClaudeCode.format()).ok()?;
+    }
+    Some(current.source.text)
+}
+
+/// The text with the map at `section` rebuilt: the added entries, then every entry that stays, word for word.
+fn rewrite_section(
+    document: &ConfigDocument,
+    section: &[String],
+    added: Vec<String>,
+    stays: &dyn Fn(&NodeEntry) -> bool,
+) -> Option<String> {
     let text = &document.source.text;
-    let ours = format!("{}: {}", json!(NAME), entry(imported.client, way));
-    let servers = document.root.get(key);
-    let object_with_ours = object(text, imported, servers, Some(ours))?;
-    let mut edits = vec![match servers {
-        Some(node) => (node.span.start, node.span.end, object_with_ours),
+    let kept = entries(&document.root, section).iter().filter(|entry| stays(entry));
+    let kept = kept.map(|entry| text.get(entry.key_span.start..entry.node.span.end).map(str::to_owned));
+    let all: Vec<String> = added.into_iter().map(Some).chain(kept).collect::<Option<_>>()?;
+    let object = if all.is_empty() { "{}".to_owned() } else { format!("{{\n    {}\n  }}", all.join(",\n    ")) };
+    let (start, end, new) = match descend(&document.root, section) {
+        Some(node) => (node.span.start, node.span.end, object),
+        // The map does not exist yet: it becomes the first member of its parent.
         None => {
-            let at = document.root.span.start + 1;
-            let comma = if document.root.entries()?.is_empty() { "\n" } else { "," };
-            (at, at, format!("\n  {}: {object_with_ours}{comma}", json!(key)))
+            let (last, parents) = section.split_last()?;
+            let parent = descend(&document.root, parents)?;
+            let at = parent.span.start + 1;
+            let comma = if parent.entries()?.is_empty() { "\n" } else { "," };
+            (at, at, format!("\n  {}: {object}{comma}", json!(last)))
         }
-    }];
-    if let Some(node) = project_servers(document, imported) {
-        edits.push((node.span.start, node.span.end, object(text, imported, Some(node), None)?));
-    }
-    // The last one first, so that the places of the others stay right.
-    edits.sort_by_key(|(start, _, _)| std::cmp::Reverse(*start));
-    let mut edited = text.clone();
-    for (start, end, new) in edits {
-        edited = format!("{}{new}{}", edited.get(..start)?, edited.get(end..)?);
-    }
-    Some(edited)
+    };
+    Some(format!("{}{new}{}", text.get(..start)?, text.get(end..)?))
 }
 
-/// The map of servers that is to stand there: ours, if it is to be in it, and what stays, word for word.
-fn object(text: &str, imported: &ImportedFile, servers: Option<&ConfigNode>, ours: Option<String>) -> Option<String> {
-    let stays = |entry: &&NodeEntry| text.get(entry.key_span.start..entry.node.span.end).map(str::to_owned);
-    let others: Vec<String> = kept(servers, imported).iter().map(stays).collect::<Option<_>>()?;
-    let all: Vec<String> = ours.into_iter().chain(others).collect();
-    Some(if all.is_empty() { "{}".to_owned() } else { format!("{{\n    {}\n  }}", all.join(",\n    ")) })
-}
-
-/// The servers of the current directory, in a file that has those of many.
-fn project_servers<'a>(document: &'a ConfigDocument, imported: &ImportedFile) -> Option<&'a ConfigNode> {
-    let projects = document.root.get("projects")?.entries()?;
-    projects.iter().find(|project| imported.is_here(&project.key))?.node.get("mcpServers")
-}
-
-/// Drops the tables of imported servers and appends ours.
-fn codex(document: &ConfigDocument, imported: &ImportedFile, way: &TsugiEntry) -> Option<String> {
-    let stays: Vec<&str> =
-        kept(document.root.get("mcp_servers"), imported).iter().map(|entry| entry.key.as_str()).collect();
-    let mut is_dropped = false;
-    let mut text = String::new();
-    for line in document.source.text.split_inclusive('\n') {
-        if let Some(header) = line.trim_start().strip_prefix('[') {
-            let mut parts =
-                header.trim_start_matches('[').split([']', '.']).map(|part| part.trim().trim_matches(['"', '\'']));
-            is_dropped = parts.next() == Some("mcp_servers") && parts.next().is_some_and(|name| !stays.contains(&name));
+/// Codex keeps each server in TOML tables of its own, so whole tables move.
+fn point_codex(document: &ConfigDocument, taken: &[&str], name: &str, entry: &TsugiEntry) -> Option<PointedFile> {
+    let mut moved: Vec<MovedServer> = Vec::new();
+    let text = without_tables(&document.source.text, &mut |server, line| {
+        if !taken.contains(&server) {
+            return server == name;
         }
-        if !is_dropped {
-            text.push_str(line);
+        match moved.iter_mut().find(|moved| moved.key == server) {
+            Some(moved) => moved.text.push_str(line),
+            None => moved.push(MovedServer {
+                section: vec![CODEX_SECTION.to_owned()],
+                key: server.to_owned(),
+                text: line.to_owned(),
+            }),
         }
-    }
+        true
+    });
     let list = |args: &[String]| args.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(", ");
-    let ours = match way {
+    let fields = match entry {
         TsugiEntry::Stdio(program, args) => format!("command = {}\nargs = [{}]\n", quoted(program), list(args)),
         TsugiEntry::Http(url) => format!("url = {}\n", quoted(url)),
     };
+    Some(PointedFile { text: append_table(text, &format!("[{CODEX_SECTION}.{name}]\n{fields}")), moved })
+}
+
+const CODEX_SECTION: &str = "mcp_servers";
+
+fn put_back_codex(document: &ConfigDocument, moved: &[MovedServer]) -> String {
+    let section = [CODEX_SECTION.to_owned()];
+    let present = entries(&document.root, &section);
+    let ours: Vec<&str> = present.iter().filter(|entry| is_ours(entry)).map(|entry| entry.key.as_str()).collect();
+    let text = without_tables(&document.source.text, &mut |server, _| ours.contains(&server));
+    let missing = moved.iter().filter(|server| present.iter().all(|entry| entry.key != server.key));
+    missing.fold(text, |text, server| append_table(text, &server.text))
+}
+
+/// The text without the lines of the servers' tables for which `drops` says so. It is asked for every such line.
+fn without_tables(text: &str, drops: &mut dyn FnMut(&str, &str) -> bool) -> String {
+    let mut server: Option<String> = None;
+    let mut rest = String::new();
+    for line in text.split_inclusive('\n') {
+        if let Some(header) = line.trim_start().strip_prefix('[') {
+            let mut parts =
+                header.trim_start_matches('[').split([']', '.']).map(|part| part.trim().trim_matches(['"', '\'']));
+            let is_server = parts.next() == Some(CODEX_SECTION);
+            server = parts.next().filter(|_| is_server).map(str::to_owned);
+        }
+        let is_dropped = server.as_deref().is_some_and(|server| drops(server, line));
+        if !is_dropped {
+            rest.push_str(line);
+        }
+    }
+    rest
+}
+
+fn append_table(text: String, table: &str) -> String {
     let gap = match text.as_str() {
         text if text.trim().is_empty() || text.ends_with("\n\n") => "",
         text if text.ends_with('\n') => "\n",
         _ => "\n\n",
     };
-    Some(format!("{text}{gap}[mcp_servers.{NAME}]\n{ours}"))
+    format!("{text}{gap}{table}")
 }
 
-/// The new text says what it should, and the rest of the file what it said.
-fn is_proven(before: &ConfigDocument, imported: &ImportedFile, text: &str) -> bool {
+/// Whether the new text has our entry, lacks the taken servers, and otherwise means what the old text meant.
+fn is_pointed(before: &ConfigDocument, imported: &ImportedFile, taken: &[&str], name: &str, text: &str) -> bool {
     let parsed = ConfigDocument::parse(&before.source.path, text.to_owned(), imported.client.format());
     let Ok(after) = parsed else { return false };
-    let key = key(imported.client);
-    let names = |servers: Option<&ConfigNode>| -> Vec<String> {
-        servers.and_then(ConfigNode::entries).unwrap_or_default().iter().map(|entry| entry.key.clone()).collect()
+    let found = entries(&after.root, &imported.section);
+    let has_ours = found.iter().any(|entry| entry.key == name && is_ours(entry));
+    let is_clean = found.iter().all(|entry| !taken.contains(&entry.key.as_str()));
+    let rest = |document: &ConfigDocument| {
+        let mut json = document.root.to_json();
+        remove_keys(&mut json, &imported.section, &[taken, &[name]].concat());
+        json
     };
-    let others = |document: &ConfigDocument| -> Vec<String> {
-        names(Some(&document.root)).into_iter().filter(|name| name != key).collect()
+    has_ours && is_clean && rest(before) == rest(&after)
+}
+
+/// Removes members of the map at `section`, and the map itself once it is empty, so that a file which had no such map
+/// compares equal to one in which it is empty.
+fn remove_keys(json: &mut Json, section: &[String], keys: &[&str]) {
+    let Some((first, rest)) = section.split_first() else {
+        if let Some(members) = json.as_object_mut() {
+            keys.iter().for_each(|key| _ = members.remove(*key));
+        }
+        return;
     };
-    let mut expected: Vec<String> =
-        kept(before.root.get(key), imported).iter().map(|entry| entry.key.clone()).collect();
-    expected.push(NAME.to_owned());
-    let mut found = names(after.root.get(key));
-    expected.sort();
-    found.sort();
-    let own = |document: &ConfigDocument| names(project_servers(document, imported));
-    let own_kept: Vec<String> =
-        kept(project_servers(before, imported), imported).iter().map(|entry| entry.key.clone()).collect();
-    let has_ours = after.root.get(key).and_then(ConfigNode::entries).is_some_and(|entries| entries.iter().any(is_ours));
-    expected == found && others(before) == others(&after) && own(&after) == own_kept && has_ours
+    let Some(inner) = json.get_mut(first) else { return };
+    remove_keys(inner, rest, keys);
+    let is_empty = inner.as_object().is_some_and(serde_json::Map::is_empty);
+    if is_empty && let Some(members) = json.as_object_mut() {
+        members.remove(first);
+    }
+}
+
+fn descend<'a>(root: &'a ConfigNode, section: &[String]) -> Option<&'a ConfigNode> {
+    section.iter().try_fold(root, |node, key| node.get(key))
+}
+
+fn entries<'a>(root: &'a ConfigNode, section: &[String]) -> &'a [NodeEntry] {
+    descend(root, section).and_then(ConfigNode::entries).unwrap_or_default()
 }

@@ -1,13 +1,18 @@
 //! VS Code (`.vscode/mcp.json`): `servers`, with `inputs` that it would ask for.
 
+use std::path::PathBuf;
+
 use super::ImportedFile;
-use super::draft::{ClientDialect, DraftField, ServerDraft, read_all, strings};
+use super::draft::{ClientDialect, DraftField, DraftNotes, ServerDraft, read_all, strings};
 use super::translate::{references, variable_name};
 use crate::config::document::{ConfigDocument, ConfigNode};
 
-/// Reads `servers`, also where older versions keep them in `settings.json`.
+/// Reads `servers`, even from `settings.json`, where older versions keep them below `mcp`.
 pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
     let root = document.root.get("mcp").unwrap_or(&document.root);
+    if document.root.get("mcp").is_some() {
+        imported.section.insert(0, "mcp".to_owned());
+    }
     let inputs = root.get("inputs").and_then(ConfigNode::items).unwrap_or_default();
     let describe = |input: &ConfigNode| {
         let text = |key: &str| input.get(key).and_then(ConfigNode::text).unwrap_or_default().to_owned();
@@ -21,25 +26,36 @@ pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
 
 /// The variables that editors of this family share.
 pub(super) struct EditorVariables {
-    workspace: String,
+    /// The workspace, and how it is written in our configuration; `None` for a file that is used in every workspace.
+    workspace: Option<(PathBuf, String)>,
 }
 
 impl EditorVariables {
     pub(super) fn of(imported: &ImportedFile) -> Self {
-        let workspace = imported.workspace().map(|path| path.display().to_string()).unwrap_or_default();
-        EditorVariables { workspace: if workspace.is_empty() { ".".to_owned() } else { workspace } }
+        let workspace = imported.workspace().map(|path| {
+            // A project's configuration lies in the project, and may be shared with people whose clone lies elsewhere.
+            let is_here = imported.directory.as_deref() == Some(path) || path.as_os_str().is_empty();
+            (path.to_owned(), if is_here { ".".to_owned() } else { path.display().to_string() })
+        });
+        EditorVariables { workspace }
     }
 
-    /// What a reference of an editor is in our words.
-    pub(super) fn reference(&self, body: &str, notes: &mut Vec<String>) -> Option<String> {
-        match body {
-            "userHome" => Some("${HOME}".to_owned()),
-            "pathSeparator" | "/" => Some("/".to_owned()),
-            "workspaceFolder" => {
-                notes.push(format!("the workspace folder is taken to be `{}`", self.workspace));
-                Some(self.workspace.clone())
+    /// A reference of an editor in our words.
+    pub(super) fn reference(&self, body: &str, notes: &mut DraftNotes) -> Option<String> {
+        match (body, &self.workspace) {
+            ("userHome", _) => Some("${HOME}".to_owned()),
+            ("pathSeparator" | "/", _) => Some("/".to_owned()),
+            ("workspaceFolder", Some((_, written))) => {
+                notes.push(format!("the workspace folder is taken to be `{written}`"));
+                Some(written.clone())
             }
-            "workspaceFolderBasename" => Some(self.workspace.rsplit('/').next().unwrap_or_default().to_owned()),
+            ("workspaceFolderBasename", Some((path, _))) => {
+                Some(path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+            }
+            ("workspaceFolder" | "workspaceFolderBasename", None) => {
+                notes.block(format!("`${{{body}}}` differs from workspace to workspace, and tsugi has none"));
+                None
+            }
             _ => {
                 notes.push(format!("`${{{body}}}` is not known and was kept as text"));
                 None
@@ -55,8 +71,8 @@ struct VsCodeDialect {
 }
 
 impl VsCodeDialect {
-    /// Nobody is there to be asked, so an input becomes a variable that must be set.
-    fn input(&self, id: &str, notes: &mut Vec<String>) -> String {
+    /// A server starts without a person at hand, so an input becomes a variable that must be set.
+    fn input(&self, id: &str, notes: &mut DraftNotes) -> String {
         let name = variable_name(id);
         let described = self.inputs.iter().find(|(known, _)| known == id).map(|(_, description)| description.as_str());
         let description = described.unwrap_or_default().replace(['{', '}', '$'], "");
@@ -66,7 +82,7 @@ impl VsCodeDialect {
 }
 
 impl ClientDialect for VsCodeDialect {
-    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
+    fn translate(&self, text: &str, notes: &mut DraftNotes) -> String {
         references(text, false, |body| match body.split_once(':') {
             Some(("env", name)) => Some(format!("${{{name}:-}}")),
             Some(("input", id)) => Some(self.input(id, notes)),

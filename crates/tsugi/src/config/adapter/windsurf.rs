@@ -1,7 +1,7 @@
 //! Windsurf (`~/.codeium/windsurf/mcp_config.json`).
 
 use super::ImportedFile;
-use super::draft::{ClientDialect, ServerDraft, read_all};
+use super::draft::{ClientDialect, DraftNotes, ServerDraft, read_all};
 use super::translate::references;
 use crate::config::document::{ConfigDocument, ConfigNode};
 
@@ -15,7 +15,7 @@ pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
 struct WindsurfDialect;
 
 impl ClientDialect for WindsurfDialect {
-    fn translate(&self, text: &str, notes: &mut Vec<String>) -> String {
+    fn translate(&self, text: &str, notes: &mut DraftNotes) -> String {
         references(text, false, |body| match body.split_once(':') {
             Some(("env", name)) => Some(format!("${{{name}}}")),
             Some(("file", _)) => Some(format!("${{{body}}}")),

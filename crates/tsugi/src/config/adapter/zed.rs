@@ -1,7 +1,7 @@
 //! Zed (`settings.json`): `context_servers`.
 
 use super::ImportedFile;
-use super::draft::{ClientDialect, ServerDraft, read_all};
+use super::draft::{ClientDialect, DraftNotes, ServerDraft, read_all};
 use super::translate::literal;
 use crate::config::document::{ConfigDocument, ConfigNode};
 
@@ -15,7 +15,7 @@ pub(super) fn read(document: &ConfigDocument, imported: &mut ImportedFile) {
 struct ZedDialect;
 
 impl ClientDialect for ZedDialect {
-    fn translate(&self, text: &str, _: &mut Vec<String>) -> String {
+    fn translate(&self, text: &str, _: &mut DraftNotes) -> String {
         literal(text)
     }
 

@@ -9,17 +9,23 @@ use crate::config::problem::ConfigProblem;
 
 /// Reads JSON, or says what is wrong with it.
 pub(super) fn parse(source: &SourceText) -> Result<ConfigNode, Vec<ConfigProblem>> {
+    let (node, duplicates) = parse_lenient(source)?;
+    if duplicates.is_empty() { Ok(node) } else { Err(duplicates) }
+}
+
+/// Reads JSON; keys that stand twice are returned beside the tree, which has all of them.
+pub(super) fn parse_lenient(source: &SourceText) -> Result<(ConfigNode, Vec<ConfigProblem>), Vec<ConfigProblem>> {
     let result = jsonc_parser::parse_to_ast(&source.text, &CollectOptions::default(), &options());
     let parsed = result.map_err(|error| {
         let message = format!("this is not valid JSON: {}", error.kind().to_string().to_lowercase());
         vec![source.problem(span(error.range()), message)]
     })?;
     let Some(value) = parsed.value else {
-        return Ok(ConfigNode { span: SourceSpan::default(), value: NodeValue::Empty });
+        return Ok((ConfigNode { span: SourceSpan::default(), value: NodeValue::Empty }, Vec::new()));
     };
-    let mut problems = Vec::new();
-    let node = node(source, value, &mut problems);
-    if problems.is_empty() { Ok(node) } else { Err(problems) }
+    let mut duplicates = Vec::new();
+    let node = node(source, value, &mut duplicates);
+    Ok((node, duplicates))
 }
 
 /// What VS Code and Zed accept in their own files, and no more.

@@ -50,5 +50,5 @@ fn what_is_not_there_is_said_with_what_could_be() {
     assert!(world.run(&["import", "cursr"]).expect(2).stderr.contains("did you mean `cursor`?"));
     assert!(world.run(&["import", "cursor"]).expect(2).stderr.contains("no file of Cursor was found"));
     world.write("odd.json", "{}");
-    assert!(world.run(&["import", "odd.json"]).expect(2).stderr.contains("not clear whose file"));
+    assert!(world.run(&["import", "odd.json"]).expect(2).stderr.contains("not clear which program"));
 }

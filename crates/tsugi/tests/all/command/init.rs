@@ -1,4 +1,4 @@
-//! From seven programs' files to one configuration, into the programs, and back.
+//! From eight programs' files to configurations of ours, into the programs, and back.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,35 @@ fn contents(world: &World) -> BTreeMap<PathBuf, Vec<u8>> {
     places(world).into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
+/// The configuration that servers of the user go into.
+fn user_config(world: &World) -> PathBuf {
+    world.home().join(".config/tsugi/tsugi.yaml")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path.as_ref()).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
+}
+
+fn read_json(path: impl AsRef<Path>) -> Value {
+    serde_json::from_str(&read(path)).unwrap()
+}
+
+fn keys(map: &Value) -> Vec<String> {
+    let mut keys: Vec<String> = map.as_object().unwrap().keys().cloned().collect();
+    keys.sort();
+    keys
+}
+
+/// Writes a file below the home directory.
+fn write_home(world: &World, place: &str, content: &Value) -> PathBuf {
+    let path = world.home().join(place);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, content.to_string()).unwrap();
+    path
+}
+
 #[test]
-fn seven_programs_become_one_configuration_that_check_accepts() {
+fn eight_programs_become_two_configurations_that_check_accepts() {
     let world = world();
     let ran = world.run(&["init"]).expect(0);
     for found in [
@@ -56,10 +83,14 @@ fn seven_programs_become_one_configuration_that_check_accepts() {
         assert!(ran.stderr.contains(found), "{found} in {}", ran.stderr);
     }
     assert!(ran.stderr.contains("warning: ") && !ran.stderr.contains("canary"), "{}", ran.stderr);
-    let written = std::fs::read_to_string(world.work().join("tsugi.yaml")).unwrap();
-    assert!(!written.contains("canary"), "{written}");
-    golden().check("init.tsugi.yaml", &world.plain(&written));
-    world.run(&["check"]).expect(0);
+    for (path, name) in
+        [(world.work().join("tsugi.yaml"), "init.project.yaml"), (user_config(&world), "init.user.yaml")]
+    {
+        let written = read(&path);
+        assert!(!written.contains("canary"), "{written}");
+        golden().check(name, &world.plain(&written));
+        world.run(&["check", "--config", path.to_str().unwrap()]).expect(0);
+    }
 }
 
 #[test]
@@ -68,44 +99,157 @@ fn programs_are_pointed_at_tsugi_and_brought_back_byte_for_byte() {
     let before = contents(&world);
     world.run(&["init", "--write-clients"]).expect(0);
     for (path, old) in &before {
-        let new = std::fs::read_to_string(path).unwrap();
+        let new = read(path);
         assert_ne!(new.as_bytes(), old, "{}", path.display());
         assert!(new.contains("tsugi") && new.contains("stdio") && !new.contains("mcp-server-fetch"), "{new}");
     }
-    let zed = std::fs::read_to_string(world.home().join(".config/zed/settings.json")).unwrap();
+    let zed = read(world.home().join(".config/zed/settings.json"));
     assert!(zed.starts_with("// Zed settings\n{\n  \"ui_font_size\": 16") && zed.contains("\"extension\""), "{zed}");
-    let codex = std::fs::read_to_string(world.home().join(".codex/config.toml")).unwrap();
+    let codex = read(world.home().join(".codex/config.toml"));
     assert!(codex.starts_with("model = \"gpt-5\" # not ours\n") && codex.contains("[mcp_servers.tsugi]"), "{codex}");
-    let claude: Value = serde_json::from_slice(&std::fs::read(world.work().join(".mcp.json")).unwrap()).unwrap();
-    let ours = &claude["mcpServers"]["tsugi"];
-    assert_eq!(claude["mcpServers"].as_object().unwrap().len(), 1);
-    assert_eq!(ours["args"][0], "stdio");
-    assert!(Path::new(ours["args"][2].as_str().unwrap()).is_file(), "{ours}");
+    let claude = read_json(world.work().join(".mcp.json"));
+    assert_eq!(keys(&claude["mcpServers"]), ["asana", "plugin", "sentry", "tsugi-project"]);
 
     // Once more changes nothing, and does not take tsugi for a server.
     let again = contents(&world);
     world.run(&["init", "--write-clients"]).expect(0);
     assert_eq!(contents(&world), again);
-    let config = std::fs::read_to_string(world.work().join("tsugi.yaml")).unwrap();
-    assert!(!config.contains("name: tsugi"), "{config}");
+    assert!(!read(world.work().join("tsugi.yaml")).contains("name: tsugi"));
 
     let listed = world.run(&["undo-init", "--list"]).expect(0).stdout;
     assert_eq!(listed.lines().count(), 8, "{listed}");
     world.run(&["undo-init"]).expect(0);
     assert_eq!(contents(&world), before);
-    assert!(world.run(&["undo-init"]).expect(0).stderr.contains("nothing to bring back"));
+    assert!(world.run(&["undo-init"]).expect(0).stderr.contains("nothing to restore"));
 }
 
 #[test]
-fn a_file_that_was_changed_meanwhile_is_not_brought_back_unasked() {
+fn a_file_that_was_changed_since_gets_its_servers_back_and_keeps_the_changes() {
     let world = World::new();
     let file = world.write(".mcp.json", r#"{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}"#);
     world.run(&["init", "--write-clients"]).expect(0);
-    std::fs::write(&file, "{}").unwrap();
-    let ran = world.run(&["undo-init"]).expect(1);
-    assert!(ran.stderr.contains("was changed since") && ran.stderr.contains("--force"), "{}", ran.stderr);
-    world.run(&["undo-init", "--force"]).expect(0);
-    assert!(std::fs::read_to_string(file).unwrap().contains("mcp-server-git"));
+    let mut changed = read_json(&file);
+    changed["mine"] = json!(7);
+    changed["mcpServers"]["late"] = json!({"command": "late"});
+    std::fs::write(&file, changed.to_string()).unwrap();
+    let ran = world.run(&["undo-init"]).expect(0);
+    assert!(ran.stderr.contains("other changes to the file stay"), "{}", ran.stderr);
+    let restored = read_json(&file);
+    assert_eq!((keys(&restored["mcpServers"]), &restored["mine"]), (vec!["git".into(), "late".into()], &json!(7)));
+}
+
+#[test]
+fn what_tsugi_cannot_serve_stays_in_the_program() {
+    let world = World::new();
+    let here = std::fs::canonicalize(world.work()).unwrap();
+    let local = json!({"command": "uvx", "args": ["mcp-server-time"]});
+    let cursor = write_home(
+        &world,
+        ".cursor/mcp.json",
+        &json!({"mcpServers": {
+            "time": local,
+            "off": {"command": "x", "disabled": true},
+            "unset": {"command": "x", "env": {"API_KEY": "${env:NOT_SET}"}},
+            "no-file": {"command": "x", "envFile": "/no/such/file.env"},
+            "both": {"command": "x", "url": "http://localhost/"},
+            "oauth": {"url": "https://mcp.sentry.dev/mcp"},
+            "anywhere": {"command": "server-filesystem", "args": ["${workspaceFolder}"]},
+        }}),
+    );
+    write_home(
+        &world,
+        ".claude.json",
+        &json!({"projects": {here.to_str().unwrap(): {"disabledMcpjsonServers": ["refused"]}}}),
+    );
+    let claude = world.write(".mcp.json", &json!({"mcpServers": {"refused": local, "wanted": local}}).to_string());
+    let ran = world.run(&["init", "--write-clients"]).expect(0);
+    let left = keys(&read_json(&cursor)["mcpServers"]);
+    assert_eq!(left, ["anywhere", "both", "no-file", "oauth", "off", "tsugi", "unset"], "{}", ran.stderr);
+    assert_eq!(keys(&read_json(&claude)["mcpServers"]), ["refused", "tsugi-project"]);
+    let user = read(user_config(&world));
+    assert!(user.contains("# left out: `${workspaceFolder}` differs"), "{user}");
+    let running = world.run(&["check", "--json", "--config", "tsugi.yaml"]).expect(0).json();
+    let state = |name: &str| running["servers"].as_array().unwrap().iter().find(|s| s["name"] == name).unwrap().clone();
+    assert_eq!((&state("refused")["enabled"], &state("wanted")["enabled"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn a_project_and_a_user_have_configurations_of_their_own() {
+    let world = World::new();
+    let server = |name: &str| json!({"mcpServers": {name: {"command": "uvx", "args": [name]}}});
+    let of_user = write_home(&world, ".cursor/mcp.json", &server("of-user"));
+    let of_project = world.write(".mcp.json", &server("of-project").to_string());
+    world.run(&["init", "--write-clients"]).expect(0);
+    let (project, user) = (read(world.work().join("tsugi.yaml")), read(user_config(&world)));
+    assert!(project.contains("name: of-project") && !project.contains("of-user"), "{project}");
+    assert!(user.contains("name: of-user") && !user.contains("of-project"), "{user}");
+    // A project's file is shared with other people, so it holds no path of this machine.
+    let shared = &read_json(of_project)["mcpServers"]["tsugi-project"];
+    assert_eq!(shared["command"], "tsugi");
+    assert_eq!(shared["args"], json!(["stdio", "--config", "tsugi.yaml"]));
+    let own = &read_json(of_user)["mcpServers"]["tsugi"];
+    assert!(Path::new(own["command"].as_str().unwrap()).is_absolute(), "{own}");
+    assert_eq!(own["args"][2], user_config(&world).to_str().unwrap());
+}
+
+#[test]
+fn force_keeps_a_copy_and_never_replaces_a_larger_file() {
+    let world = World::new();
+    let path = world.work().join("tsugi.yaml");
+    world.write(".mcp.json", r#"{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}"#);
+    world.run(&["init", "--force", "--write-clients"]).expect(0);
+    let first = read(&path);
+    // The program has only tsugi now, so a second run finds nothing.
+    let ran = world.run(&["init", "--force", "--write-clients"]).expect(2);
+    assert!(ran.stderr.contains("was not replaced") && ran.stderr.contains("--merge"), "{}", ran.stderr);
+    assert_eq!(read(&path), first);
+    let mine = "servers: [{name: mine, command: x}]\n";
+    std::fs::write(&path, mine).unwrap();
+    world.run(&["undo-init"]).expect(0);
+    world.run(&["init", "--force"]).expect(0);
+    assert!(read(&path).contains("name: git"));
+    assert_eq!(read(path.with_file_name("tsugi.yaml.bak")), mine);
+}
+
+#[test]
+fn merge_adds_what_is_missing_and_leaves_the_rest_as_it_was_written() {
+    let world = World::new();
+    let mine = "# mine\nservers:\n  - name: git # not theirs\n    command: my-git\n";
+    let path = world.write("tsugi.yaml", mine);
+    world.write("tsugi.secrets.env", "MINE=\"canary-mine\"\n");
+    let text =
+        r#"{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"], "env": {"GIT_TOKEN": "canary-1"}}}}"#;
+    let file = world.write(".mcp.json", text);
+    let refused = world.run(&["init", "--write-clients"]).expect(2);
+    assert!(refused.stderr.contains("without git-claude") && refused.stderr.contains("--merge"), "{}", refused.stderr);
+    assert_eq!(read(&file), text, "nothing is taken that was not taken over");
+    world.run(&["init", "--merge", "--write-clients"]).expect(0);
+    let merged = read(&path);
+    assert!(merged.contains("  - name: git # not theirs\n    command: my-git\n"), "{merged}");
+    assert!(merged.contains("- name: git-claude\n    command: uvx") && !merged.contains("canary"), "{merged}");
+    let secrets = read(world.work().join("tsugi.secrets.env"));
+    assert!(secrets.contains("canary-mine") && secrets.contains("canary-1"), "{secrets}");
+    assert_eq!(keys(&read_json(&file)["mcpServers"]), ["tsugi-project"]);
+    world.run(&["check"]).expect(0);
+    world.run(&["init", "--merge"]).expect(0);
+    assert_eq!(read(&path), merged, "a second time adds nothing");
+}
+
+#[test]
+fn secrets_with_a_dollar_sign_stay_off_stdout_and_out_of_the_repository() {
+    let world = World::new();
+    std::fs::create_dir(world.work().join(".git")).unwrap();
+    world.write(
+        ".mcp.json",
+        r#"{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "sk-proj-canary$def0123456789"}}}}"#,
+    );
+    for words in [&["import"][..], &["import", "--json"], &["init", "--dry-run"], &["init"], &["check"]] {
+        let ran = world.run(words).expect(0);
+        assert!(!ran.stdout.contains("canary") && !ran.stderr.contains("canary"), "{words:?}: {ran:?}");
+    }
+    assert!(!read(world.work().join("tsugi.yaml")).contains("canary"));
+    assert!(read(world.work().join("tsugi.secrets.env")).contains("canary"));
+    assert_eq!(read(world.work().join(".gitignore")), "/tsugi.secrets.env\n");
 }
 
 #[test]
@@ -200,18 +344,23 @@ fn servers_that_claude_code_keeps_for_this_directory_are_taken_and_those_of_othe
     std::fs::write(&file, before.to_string()).unwrap();
     let ran = world.run(&["init", "--write-clients"]).expect(0);
     assert!(ran.stderr.contains("/elsewhere were left out: theirs"), "{}", ran.stderr);
-    let written = std::fs::read_to_string(world.work().join("tsugi.yaml")).unwrap();
-    assert!(
-        written.contains("name: all") && written.contains("name: mine") && !written.contains("name: theirs"),
-        "{written}"
-    );
-    let after: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    assert_eq!(after["projects"][here.to_str().unwrap()], json!({"allowedTools": [], "mcpServers": {}}));
+    let (project, user) = (read(world.work().join("tsugi.yaml")), read(user_config(&world)));
+    assert!(project.contains("name: mine") && !project.contains("name: all"), "{project}");
+    assert!(user.contains("name: all") && !user.contains("name: theirs"), "{user}");
+    let after = read_json(&file);
+    let own = &after["projects"][here.to_str().unwrap()];
+    assert_eq!((&own["allowedTools"], keys(&own["mcpServers"])), (&json!([]), vec!["tsugi-project".to_owned()]));
     assert_eq!(
         (&after["projects"]["/elsewhere"], &after["numStartups"]),
         (&before["projects"]["/elsewhere"], &json!(7))
     );
-    assert_eq!(after["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["tsugi"]);
+    assert_eq!(keys(&after["mcpServers"]), ["tsugi"]);
+    // Claude Code rewrites this file all the time. The servers come back, and what it wrote stays.
+    let mut changed = after.clone();
+    changed["numStartups"] = json!(8);
+    std::fs::write(&file, changed.to_string()).unwrap();
     world.run(&["undo-init"]).expect(0);
-    assert_eq!(std::fs::read_to_string(file).unwrap(), before.to_string());
+    let mut expected = before.clone();
+    expected["numStartups"] = json!(8);
+    assert_eq!(read_json(&file), expected);
 }

@@ -45,12 +45,13 @@ fn what_is_imported_is_told_without_its_secrets() {
 fn what_init_wrote_and_what_restore_brought_back_is_told() {
     let world = world();
     let dry = world.run(&["init", "--dry-run", "--json"]).expect(0).json();
-    assert!(dry["yaml"].is_string() && dry.get("file").is_none(), "{dry}");
+    let planned = &dry["configurations"][0];
+    assert!(planned["yaml"].is_string() && planned.get("file").is_none(), "{dry}");
     let done = world.run(&["init", "--write-clients", "--json"]).expect(0).json();
-    assert!(is_file(&done["file"], "tsugi.yaml"), "{done}");
+    assert!(is_file(&done["configurations"][0]["file"], "tsugi.yaml"), "{done}");
     assert_eq!((&done["clients"][0]["program"], &done["clients"][0]["pointed"]), (&json!("claude"), &json!(true)));
     let state = |args: &[&str]| world.run(&[&["undo-init", "--json"], args].concat()).expect(0).json()["files"].clone();
-    assert_eq!(state(&["--list"])[0]["state"], "kept");
+    assert_eq!(state(&["--list"])[0]["state"], "changed");
     let back = state(&[]);
     assert!(back[0]["state"] == "restored" && is_file(&back[0]["file"], ".mcp.json"), "{back}");
     assert_eq!(state(&[]), json!([]));

@@ -71,7 +71,7 @@ fn a_server_that_was_switched_off_is_spoken_of_where_one_looks_how_things_stand(
                                        "demo": {"command": "true"}}});
     world.write(".cursor/mcp.json", &server.to_string());
     let ran = world.run(&["init"]).expect(0);
-    let told = "a is switched off: the variable `SECRET` is not set; set it and take out `disabled: true`";
+    let told = "a is switched off: the variable `SECRET` is not set; once that is solved, take out `disabled: true`";
     assert!(ran.stderr.contains(told), "{}", ran.stderr);
     let told = "a is switched off: the variable `SECRET` is not set";
     for words in [&["check"][..], &["doctor", "--timeout", "1s"]] {

@@ -175,3 +175,16 @@ fn nobody_is_asked_who_does_not_want_to_be() {
     let Some(played) = play(&World::new(), &["call", "--no-input", "greet"], &[]) else { return };
     assert!(played.code == 0 && played.shown.contains("declined, because nobody is here"), "{}", played.shown);
 }
+
+#[test]
+fn init_asks_about_each_program_before_it_is_changed() {
+    let world = World::new();
+    let server = |name: &str| json!({"mcpServers": {name: {"command": "uvx", "args": [name]}}}).to_string();
+    let (claude, cursor) = (world.write(".mcp.json", &server("one")), world.write(".cursor/mcp.json", &server("two")));
+    // Down and enter declines, enter alone accepts.
+    let steps = [("Point Claude Code at tsugi", "\u{1b}[B\r"), ("Point Cursor at tsugi", "\r")];
+    let Some(played) = play(&world, &["init", "--write-clients"], &steps) else { return };
+    assert_eq!(played.code, 0, "{}", played.shown);
+    assert_eq!(std::fs::read_to_string(claude).unwrap(), server("one"));
+    assert!(std::fs::read_to_string(cursor).unwrap().contains("tsugi-project"), "{}", played.shown);
+}
