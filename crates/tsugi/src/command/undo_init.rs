@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::app::App;
-use crate::cli::NoServerFlags;
 use crate::backup::{ClientBackup, ClientBackups, RestoreOutcome};
+use crate::cli::NoServerFlags;
 use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
 use crate::report::exit::CommandExit;
