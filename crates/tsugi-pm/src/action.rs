@@ -88,7 +88,7 @@ pub trait Action: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Whether it changes anything.
     const EFFECT: ActionEffect;
     /// What it answers.
-    type ErasedOutput: Serialize + DeserializeOwned + Send + 'static;
+    type Output: Serialize + DeserializeOwned + Send + 'static;
 
     /// The caller's key: the same key and arguments have one effect and the same answer.
     fn key(&self) -> Option<&str> {
@@ -101,7 +101,7 @@ pub trait Action: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 
     /// Does it, inside a transaction.
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Self::ErasedOutput, PmFault>;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Self::Output, PmFault>;
 }
 
 /// What an action answers, with its type left behind.
@@ -197,7 +197,7 @@ impl Pm {
     }
 
     /// Does one action for one caller.
-    pub async fn perform<A: Action>(&self, caller: &ActionCaller, action: A) -> Result<A::ErasedOutput, PmFault> {
+    pub async fn perform<A: Action>(&self, caller: &ActionCaller, action: A) -> Result<A::Output, PmFault> {
         let (output, _) = self.perform_erased(caller, ErasedAction::of(action), NoticeDelivery::Left).await?;
         let output: Box<dyn Any> = output;
         Ok(*output.downcast().expect("an action answers its own output"))
@@ -300,11 +300,11 @@ impl Pm {
     }
 }
 
-fn look<A: Action>(tx: &mut Tx<'_>, caller: &ActionCaller, action: &A) -> Result<(A::ErasedOutput, bool), PmFault> {
-    let mut desk = ActionContext::open(tx, caller)?;
-    let output = action.run(&mut desk)?;
+fn look<A: Action>(tx: &mut Tx<'_>, caller: &ActionCaller, action: &A) -> Result<(A::Output, bool), PmFault> {
+    let mut context = ActionContext::open(tx, caller)?;
+    let output = action.run(&mut context)?;
     let is_renewal_due = match action.touches() {
-        Some(task) => desk.is_renewal_due(task)?,
+        Some(task) => context.is_renewal_due(task)?,
         None => false,
     };
     Ok((output, is_renewal_due))
@@ -316,18 +316,18 @@ fn write_once<A: Action>(
     caller: &ActionCaller,
     action: &A,
     key: Option<&str>,
-) -> Result<A::ErasedOutput, PmFault> {
-    let mut desk = ActionContext::open(tx, caller)?;
-    let Some(key) = key else { return action.run(&mut desk) };
+) -> Result<A::Output, PmFault> {
+    let mut context = ActionContext::open(tx, caller)?;
+    let Some(key) = key else { return action.run(&mut context) };
     limit::chars("idempotency_key", key, 8, 128)?;
     let agent = caller.agent_id().map_or("operator", |id| id.as_str()).to_owned();
     let args_hash = args_hash(action)?;
-    if let Some(earlier) = desk.tx.idempotency_find(&agent, A::NAME, key)? {
+    if let Some(earlier) = context.tx.idempotency_find(&agent, A::NAME, key)? {
         return repeat(&earlier, &args_hash, key);
     }
-    let output = action.run(&mut desk)?;
+    let output = action.run(&mut context)?;
     let result = serde_json::to_string(&output).map_err(|error| PmFault::internal(error.to_string()))?;
-    desk.tx.idempotency_add(&agent, A::NAME, key, &RememberedAnswer { args_hash, result })?;
+    context.tx.idempotency_add(&agent, A::NAME, key, &RememberedAnswer { args_hash, result })?;
     Ok(output)
 }
 

@@ -11,7 +11,7 @@ mod sqlite;
 pub(crate) mod table;
 mod terms;
 pub(crate) mod tx;
-mod value;
+pub(crate) mod value;
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -213,6 +213,8 @@ enum StoreEngine {
 #[derive(Clone)]
 pub struct PmStore {
     engine: Arc<StoreEngine>,
+    /// The refusal of the first transaction that found a schema newer than this program.
+    outdated: Arc<watch::Sender<Option<PmFault>>>,
 }
 
 impl PmStore {
@@ -222,7 +224,7 @@ impl PmStore {
             StoreLocation::Sqlite(path) => StoreEngine::Sqlite(Box::new(SqliteEngine::open(path, options).await?)),
             StoreLocation::Postgres(address) => StoreEngine::Postgres(PostgresEngine::open(&address, options).await?),
         };
-        Ok(Self { engine: Arc::new(engine) })
+        Ok(Self { engine: Arc::new(engine), outdated: Arc::default() })
     }
 
     /// Runs work that changes things, as one transaction; answers after it is durable.
@@ -257,9 +259,25 @@ impl PmStore {
     }
 
     async fn run(&self, mode: TxMode, work: TxWork) -> Result<BoxedResult, PmFault> {
-        match &*self.engine {
+        let result = match &*self.engine {
             StoreEngine::Sqlite(sqlite) => sqlite.run(mode, work).await,
             StoreEngine::Postgres(postgres) => postgres.run(mode, work).await,
+        };
+        if let Err(fault) = &result
+            && fault.code == Code::Outdated
+        {
+            self.outdated.send_replace(Some(fault.clone()));
+        }
+        result
+    }
+
+    /// Waits until a transaction finds that a newer program has changed the schema. From then on every transaction is
+    /// refused, and the program should end.
+    pub async fn until_outdated(&self) -> PmFault {
+        let mut outdated = self.outdated.subscribe();
+        match outdated.wait_for(Option::is_some).await.map(|found| found.clone()) {
+            Ok(Some(fault)) => fault,
+            _ => std::future::pending().await,
         }
     }
 

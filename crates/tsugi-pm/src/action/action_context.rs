@@ -4,15 +4,16 @@ use super::caller::ActionCaller;
 use crate::domain::advice::FaultAdvice;
 use crate::domain::agent::Agent;
 use crate::domain::claim::{Claim, ClaimState};
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
-use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
+use crate::domain::id::{AgentId, ProjectId, ProjectRef, SessionId, TaskRef};
 use crate::domain::member::Role;
 use crate::domain::permission::{Power, denied};
 use crate::domain::project::Project;
 use crate::domain::session::{self, AgentSession, LifeSignal, SessionState};
 use crate::domain::task::Task;
 use crate::domain::task::machine::TaskStanding;
-use crate::store::tx::{Tx, what};
+use crate::store::tx::Tx;
 
 /// A session's last activity is written at most this often, so that reading calls stay reads.
 const ACTIVITY_STEP_S: i64 = 5;
@@ -81,25 +82,44 @@ impl<'d, 'c> ActionContext<'d, 'c> {
             .ok_or_else(|| PmFault::not_found("project", project).hint("ask an owner to add you"))
     }
 
+    /// The project that a caller means. A key of a project that the caller does not belong to names nothing: the
+    /// answer must not tell that it exists, nor its id.
+    pub(crate) fn project_id(&mut self, name: &ProjectRef) -> Result<ProjectId, PmFault> {
+        let key = match name {
+            ProjectRef::Id(id) => return Ok(id.clone()),
+            ProjectRef::Key(key) => key,
+        };
+        let found = self.tx.project_by_key(key)?.map(|project| project.id);
+        let visible = found.filter(|id| self.role(id).is_ok());
+        visible
+            .ok_or_else(|| PmFault::not_found("project", key).hint("list_projects shows yours; an owner can add you"))
+    }
+
+    pub(crate) fn project_id_if_named(&mut self, name: Option<&ProjectRef>) -> Result<Option<ProjectId>, PmFault> {
+        name.map(|name| self.project_id(name)).transpose()
+    }
+
     /// A project the caller may look at.
-    pub(crate) fn project_to_read(&mut self, id: &ProjectId) -> Result<Project, PmFault> {
-        self.role(id)?.check(Power::Read)?;
-        self.tx.project_get(id)
+    pub(crate) fn project_to_read(&mut self, name: &ProjectRef) -> Result<Project, PmFault> {
+        let id = self.project_id(name)?;
+        self.role(&id)?.check(Power::Read)?;
+        self.tx.project_get(&id)
     }
 
     /// A project the caller may change something in.
-    pub(crate) fn project_to_change(&mut self, id: &ProjectId, power: Power) -> Result<(Project, Role), PmFault> {
-        let role = self.role(id)?;
-        let project = self.tx.project_share(id)?;
+    pub(crate) fn project_to_change(&mut self, name: &ProjectRef, power: Power) -> Result<(Project, Role), PmFault> {
+        let id = self.project_id(name)?;
+        let role = self.role(&id)?;
+        let project = self.tx.project_share(&id)?;
         role.check(power)?;
         project.check_writable()?;
         Ok((project, role))
     }
 
     /// The one project that is meant, or all that the caller can see.
-    pub(crate) fn projects(&mut self, named: Option<&ProjectId>) -> Result<Vec<ProjectId>, PmFault> {
-        if let Some(id) = named {
-            return Ok(vec![self.project_to_read(id)?.id]);
+    pub(crate) fn projects(&mut self, named: Option<&ProjectRef>) -> Result<Vec<ProjectId>, PmFault> {
+        if let Some(name) = named {
+            return Ok(vec![self.project_to_read(name)?.id]);
         }
         match self.caller.bound_agent() {
             Some(agent) => Ok(self.tx.membership_of_agent(agent)?.into_iter().map(|one| one.project_id).collect()),
@@ -234,7 +254,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
                 last_activity_at: self.tx.now,
                 ..session.clone().hosted_by(self.caller.host.as_ref(), self.tx.now)
             };
-            return self.tx.update(&session, woken, what("session.revived"));
+            return self.tx.update(&session, woken, EventKind::SessionRevived.note());
         }
         if self.tx.now.seconds_since(session.last_activity_at) < ACTIVITY_STEP_S {
             return Ok(session);
@@ -277,7 +297,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
         };
         let session = session.hosted_by(self.caller.host.as_ref(), self.tx.now);
         self.tx.stamp.session = Some(session.id.clone());
-        self.tx.insert(&session, what("session.started"))?;
+        self.tx.insert(&session, EventKind::SessionStarted.note())?;
         Ok(session)
     }
 

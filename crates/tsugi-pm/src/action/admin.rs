@@ -1,5 +1,6 @@
 //! What people do to keep house: agents, memberships, tokens, and taking a claim away.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::ActionContext;
@@ -8,8 +9,9 @@ use super::status::StatusChange;
 use super::view::TaskView;
 use super::{Action, ActionEffect, Pm};
 use crate::domain::agent::{Agent, AgentStatus, AgentType};
+use crate::domain::event::EventKind;
 use crate::domain::fault::PmFault;
-use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef, TokenId};
+use crate::domain::id::{AgentId, ProjectRef, SessionId, TaskRef, TokenId};
 use crate::domain::limit;
 use crate::domain::member::{Membership, Role};
 use crate::domain::permission::{Power, denied};
@@ -17,30 +19,36 @@ use crate::domain::session::{self, AgentSession, EndKind, LifeSignal};
 use crate::domain::task::TaskStatus;
 use crate::domain::time::Moment;
 use crate::domain::token::AccessToken;
-use crate::store::tx::{Tx, hex_digest, what};
+use crate::store::tx::{Tx, hex_digest};
 
 /// How the secret of every token begins, so that it is never taken for another kind of key.
 pub const TOKEN_START: &str = "tsugi_pm_";
 
 /// Registers an agent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterAgent {
-    /// Its id; a new one when unset.
+    /// agt_…
+    #[schemars(extend("ja" = "エージェントID"))]
     pub agent_id: Option<AgentId>,
-    /// Its name; the id when unset.
+    /// for people
+    #[schemars(extend("ja" = "名前"))]
     pub name: Option<String>,
-    /// Person or program.
+    /// what it is
     #[serde(rename = "type")]
+    #[schemars(extend("ja" = "種別"))]
     pub kind: AgentType,
-    /// What it is.
+    /// its job
     #[serde(default)]
+    #[schemars(extend("ja" = "役職"))]
     pub role_title: String,
-    /// What it can do.
+    /// what it can do
     #[serde(default)]
+    #[schemars(extend("ja" = "能力"))]
     pub capabilities: Vec<String>,
-    /// How it should work.
+    /// how to work
     #[serde(default)]
+    #[schemars(extend("ja" = "指示"))]
     pub instructions: String,
 }
 
@@ -66,13 +74,13 @@ impl RegisterAgent {
 impl Action for RegisterAgent {
     const NAME: &'static str = "register_agent";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = Agent;
+    type Output = Agent;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
-        desk.check_keeps_people()?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
+        check_keeps_people(context)?;
         let id = self.agent_id.clone().unwrap_or_else(|| AgentId::mint(Tx::bits()));
         let name = self.name.clone().unwrap_or_else(|| id.to_string());
-        if desk.tx.agent_get(&id).is_ok() || desk.tx.agent_by_name(&name)?.is_some() {
+        if context.tx.agent_get(&id).is_ok() || context.tx.agent_by_name(&name)?.is_some() {
             return Err(PmFault::invalid(format!("there is already an agent `{id}` or `{name}`")).with("field", "name"));
         }
         let agent = Agent {
@@ -84,43 +92,49 @@ impl Action for RegisterAgent {
             instructions: self.instructions.clone(),
             status: AgentStatus::Active,
             version: 1,
-            created_at: desk.tx.now,
-            updated_at: desk.tx.now,
+            created_at: context.tx.now,
+            updated_at: context.tx.now,
         };
         agent.check()?;
-        desk.tx.insert(&agent, what("agent.registered"))?;
+        context.tx.insert(&agent, EventKind::AgentRegistered.note())?;
         Ok(agent)
     }
 }
 
 /// Changes an agent; what is not named stays as it is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateAgent {
-    /// Which one.
+    /// agt_…
+    #[schemars(extend("ja" = "エージェントID"))]
     pub agent_id: AgentId,
-    /// A new name.
+    /// for people
+    #[schemars(extend("ja" = "名前"))]
     pub name: Option<String>,
-    /// A new title.
+    /// its job
+    #[schemars(extend("ja" = "役職"))]
     pub role_title: Option<String>,
-    /// Other capabilities.
+    /// what it can do
+    #[schemars(extend("ja" = "能力"))]
     pub capabilities: Option<Vec<String>>,
-    /// Other instructions.
+    /// how to work
+    #[schemars(extend("ja" = "指示"))]
     pub instructions: Option<String>,
-    /// Another state.
+    /// the new one
+    #[schemars(extend("ja" = "状態"))]
     pub status: Option<AgentStatus>,
 }
 
 impl Action for UpdateAgent {
     const NAME: &'static str = "update_agent";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = Agent;
+    type Output = Agent;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
-        desk.check_keeps(&self.agent_id)?;
-        let before = desk.tx.agent_lock(&self.agent_id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
+        check_keeps(context, &self.agent_id)?;
+        let before = context.tx.agent_lock(&self.agent_id)?;
         let name = self.name.clone().unwrap_or_else(|| before.name.clone());
-        if desk.tx.agent_by_name(&name)?.is_some_and(|other| other.id != before.id) {
+        if context.tx.agent_by_name(&name)?.is_some_and(|other| other.id != before.id) {
             return Err(PmFault::invalid(format!("there is already an agent `{name}`")).with("field", "name"));
         }
         let after = Agent {
@@ -132,103 +146,108 @@ impl Action for UpdateAgent {
             ..before.clone()
         };
         after.check()?;
-        desk.tx.update(&before, after, what("agent.updated"))
+        context.tx.update(&before, after, EventKind::AgentUpdated.note())
     }
 }
 
 /// Gives an agent a role in a project, or another one, or none.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetMembership {
-    /// Which project.
-    pub project_id: ProjectId,
-    /// Which agent.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: ProjectRef,
+    /// agt_…
+    #[schemars(extend("ja" = "エージェントID"))]
     pub agent_id: AgentId,
-    /// As what; unset removes it.
+    /// none to leave
+    #[schemars(extend("ja" = "役割"))]
     pub role: Option<Role>,
     /// Whether a program may become an owner.
     #[serde(default)]
+    #[schemars(skip)]
     pub allow_ai_owner: bool,
 }
 
 impl Action for SetMembership {
     const NAME: &'static str = "set_membership";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = Option<Membership>;
+    type Output = Option<Membership>;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Option<Membership>, PmFault> {
-        desk.project_to_change(&self.project_id, Power::Own)?;
-        let agent = desk.tx.agent_get(&self.agent_id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Option<Membership>, PmFault> {
+        let project_id = context.project_to_change(&self.project_id, Power::Own)?.0.id;
+        let agent = context.tx.agent_get(&self.agent_id)?;
         if self.role == Some(Role::Owner) && agent.kind == AgentType::Ai && !self.allow_ai_owner {
             return Err(denied("a program does not own a project", &["human"], self.role)
                 .hint("make it a manager, or say --allow-ai-owner"));
         }
-        let before = desk.tx.membership_lock(&self.project_id, &self.agent_id)?;
+        let before = context.tx.membership_lock(&project_id, &self.agent_id)?;
         match (before, self.role) {
             (None, None) => Ok(None),
             (None, Some(role)) => {
-                let one = Membership { project_id: self.project_id.clone(), agent_id: agent.id, role, version: 1 };
-                desk.tx.insert(&one, what("membership.added"))?;
+                let one = Membership { project_id, agent_id: agent.id, role, version: 1 };
+                context.tx.insert(&one, EventKind::MembershipAdded.note())?;
                 Ok(Some(one))
             }
             (Some(before), Some(role)) => {
                 let after = Membership { role, ..before.clone() };
-                desk.tx.update(&before, after, what("membership.changed")).map(Some)
+                context.tx.update(&before, after, EventKind::MembershipChanged.note()).map(Some)
             }
             (Some(before), None) => {
-                desk.tx.remove(&before, what("membership.removed"))?;
+                context.tx.remove(&before, EventKind::MembershipRemoved.note())?;
                 Ok(None)
             }
         }
     }
 }
 
-impl ActionContext<'_, '_> {
-    /// Agents are made by whoever has the database in hand, or owns a project.
-    fn check_keeps_people(&mut self) -> Result<(), PmFault> {
-        let Some(agent) = self.caller.bound_agent() else { return Ok(()) };
-        let owns = self.tx.membership_of_agent(agent)?.iter().any(|one| one.role.may(Power::Own));
-        if owns {
-            Ok(())
-        } else {
-            Err(denied("only an owner keeps agents", &["owner"], None).hint("ask the owner of a project"))
-        }
-    }
-
-    /// Whether the caller may act for an agent as its keeper: with the database in hand, for itself, or as the owner
-    /// of every project the agent belongs to. Anybody can own some project; that must not give anybody everybody's
-    /// name.
-    fn keeps(&mut self, kept: &AgentId) -> Result<bool, PmFault> {
-        let Some(me) = self.caller.bound_agent() else { return Ok(true) };
-        if me == kept {
-            return Ok(true);
-        }
-        let mine = self.tx.membership_of_agent(me)?;
-        let owned =
-            |place: &Membership| mine.iter().any(|one| one.project_id == place.project_id && one.role.may(Power::Own));
-        Ok(self.tx.membership_of_agent(kept)?.iter().all(owned))
-    }
-
-    fn check_keeps(&mut self, kept: &AgentId) -> Result<(), PmFault> {
-        self.check_keeps_people()?;
-        if self.keeps(kept)? {
-            return Ok(());
-        }
-        Err(denied(format!("{kept} also belongs to projects that are not yours"), &["owner"], None)
-            .hint("ask the person who keeps the database: tsugi pm agent, tsugi pm token"))
+/// Agents are made by whoever has the database in hand, or owns a project.
+fn check_keeps_people(context: &mut ActionContext<'_, '_>) -> Result<(), PmFault> {
+    let Some(agent) = context.caller.bound_agent() else { return Ok(()) };
+    let owns = context.tx.membership_of_agent(agent)?.iter().any(|one| one.role.may(Power::Own));
+    if owns {
+        Ok(())
+    } else {
+        Err(denied("only an owner keeps agents", &["owner"], None).hint("ask the owner of a project"))
     }
 }
 
+/// Whether the caller may act for an agent as its keeper: with the database in hand, for itself, or as the owner
+/// of every project the agent belongs to. Anybody can own some project; that must not give anybody everybody's
+/// name.
+fn keeps(context: &mut ActionContext<'_, '_>, kept: &AgentId) -> Result<bool, PmFault> {
+    let Some(me) = context.caller.bound_agent() else { return Ok(true) };
+    if me == kept {
+        return Ok(true);
+    }
+    let mine = context.tx.membership_of_agent(me)?;
+    let owned =
+        |place: &Membership| mine.iter().any(|one| one.project_id == place.project_id && one.role.may(Power::Own));
+    Ok(context.tx.membership_of_agent(kept)?.iter().all(owned))
+}
+
+fn check_keeps(context: &mut ActionContext<'_, '_>, kept: &AgentId) -> Result<(), PmFault> {
+    check_keeps_people(context)?;
+    if keeps(context, kept)? {
+        return Ok(());
+    }
+    Err(denied(format!("{kept} also belongs to projects that are not yours"), &["owner"], None)
+        .hint("ask the person who keeps the database: tsugi pm agent, tsugi pm token"))
+}
+
 /// Makes an access token.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IssueToken {
-    /// For whom.
+    /// agt_…
+    #[schemars(extend("ja" = "エージェントID"))]
     pub agent_id: AgentId,
     /// Nothing: a token may do what its agent may. Kept so that a caller who means otherwise is told.
     #[serde(default)]
+    #[schemars(skip)]
     pub scopes: Vec<String>,
-    /// For how long; for ever when unset.
+    /// never if unset
+    #[schemars(extend("ja" = "有効秒数"))]
     pub expires_in_s: Option<i64>,
 }
 
@@ -252,76 +271,78 @@ impl std::fmt::Debug for IssuedToken {
 impl Action for IssueToken {
     const NAME: &'static str = "new_token";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = IssuedToken;
+    type Output = IssuedToken;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<IssuedToken, PmFault> {
-        desk.check_keeps(&self.agent_id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<IssuedToken, PmFault> {
+        check_keeps(context, &self.agent_id)?;
         if !self.scopes.is_empty() {
             return Err(PmFault::invalid("a token has no scopes: it may do what its agent may")
                 .hint("give the agent a role instead")
                 .with("field", "scopes"));
         }
-        let agent = desk.tx.agent_get(&self.agent_id)?;
+        let agent = context.tx.agent_get(&self.agent_id)?;
         let secret = format!("{TOKEN_START}{:032x}{:032x}", Tx::bits(), Tx::bits());
         let token = AccessToken {
             id: TokenId::mint(Tx::bits()),
             agent_id: agent.id,
             hash: hex_digest(secret.as_bytes()),
             scopes: Vec::new(),
-            created_at: desk.tx.now,
-            expires_at: self.expires_in_s.map(|seconds| desk.tx.now.plus_seconds(seconds)),
+            created_at: context.tx.now,
+            expires_at: self.expires_in_s.map(|seconds| context.tx.now.plus_seconds(seconds)),
             revoked_at: None,
             version: 1,
         };
-        desk.tx.insert(&token, what("token.made"))?;
+        context.tx.insert(&token, EventKind::TokenMade.note())?;
         Ok(IssuedToken { token_id: token.id, secret, expires_at: token.expires_at })
     }
 }
 
 /// Withdraws a token.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeToken {
-    /// Which one.
+    /// tok_…
+    #[schemars(extend("ja" = "トークンID"))]
     pub token_id: TokenId,
 }
 
 impl Action for RevokeToken {
     const NAME: &'static str = "revoke_token";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = bool;
+    type Output = bool;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<bool, PmFault> {
-        let found = desk.tx.find_locked::<AccessToken>(&[self.token_id.as_str().into()])?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<bool, PmFault> {
+        let found = context.tx.find_locked::<AccessToken>(&[self.token_id.as_str().into()])?;
         let token = found.ok_or_else(|| PmFault::not_found("token", &self.token_id))?;
-        desk.check_keeps(&token.agent_id)?;
+        check_keeps(context, &token.agent_id)?;
         if token.revoked_at.is_some() {
             return Ok(false);
         }
-        let revoked = AccessToken { revoked_at: Some(desk.tx.now), ..token.clone() };
-        desk.tx.update(&token, revoked, what("token.revoked"))?;
+        let revoked = AccessToken { revoked_at: Some(context.tx.now), ..token.clone() };
+        context.tx.update(&token, revoked, EventKind::TokenRevoked.note())?;
         Ok(true)
     }
 }
 
 /// Lists tokens, without their digests.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListTokens {
-    /// Of one agent.
+    /// agt_…
+    #[schemars(extend("ja" = "エージェントID"))]
     pub agent_id: Option<AgentId>,
 }
 
 impl Action for ListTokens {
     const NAME: &'static str = "list_tokens";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = Vec<AccessToken>;
+    type Output = Vec<AccessToken>;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<AccessToken>, PmFault> {
-        desk.check_keeps_people()?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Vec<AccessToken>, PmFault> {
+        check_keeps_people(context)?;
         let mut kept = Vec::new();
-        for token in desk.tx.token_list(self.agent_id.as_ref())? {
-            if desk.keeps(&token.agent_id)? {
+        for token in context.tx.token_list(self.agent_id.as_ref())? {
+            if keeps(context, &token.agent_id)? {
                 kept.push(AccessToken { hash: String::new(), ..token });
             }
         }
@@ -343,69 +364,73 @@ impl Pm {
 }
 
 /// Takes a claim away from whoever holds it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForceRelease {
-    /// Which task.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// Why; the holder hears it.
+    /// why
+    #[schemars(extend("ja" = "理由"))]
     pub reason: String,
 }
 
 impl Action for ForceRelease {
     const NAME: &'static str = "force_release";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = TaskView;
+    type Output = TaskView;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskView, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskView, PmFault> {
         limit::chars("reason", &self.reason, 1, 2000)?;
-        let open = desk.task_to_change(&self.task_id, Power::Manage)?;
+        let open = context.task_to_change(&self.task_id, Power::Manage)?;
         if open.claim.is_none() {
             return Ok(TaskView::brief(&open.task));
         }
         let change = StatusChange { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
-        let task = desk.change_status(&open, None, &change)?;
+        let task = context.change_status(&open, None, &change)?;
         Ok(TaskView::brief(&task))
     }
 }
 
 /// Ends somebody's session; what it holds is given back.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForceEndSession {
-    /// Which one.
+    /// ses_…
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: SessionId,
-    /// Why.
+    /// why
+    #[schemars(extend("ja" = "理由"))]
     pub reason: String,
 }
 
 impl Action for ForceEndSession {
     const NAME: &'static str = "force_end_session";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = AgentSession;
+    type Output = AgentSession;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AgentSession, PmFault> {
-        desk.check_keeps_people()?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<AgentSession, PmFault> {
+        check_keeps_people(context)?;
         limit::chars("reason", &self.reason, 1, 2000)?;
-        let found = desk.tx.session_lock(&self.session_id)?;
+        let found = context.tx.session_lock(&self.session_id)?;
         let session = found.ok_or_else(|| PmFault::not_found("session", &self.session_id))?;
         let is_ours = match &session.project_id {
-            Some(project) => desk.role(project).is_ok_and(|role| role.may(Power::Own)),
+            Some(project) => context.role(project).is_ok_and(|role| role.may(Power::Own)),
             None => false,
         };
         if !is_ours {
-            desk.check_keeps(&session.agent_id)?;
+            check_keeps(context, &session.agent_id)?;
         }
         let state = session::next(session.state, LifeSignal::End)?;
-        for claim in desk.tx.claim_of_session(&session.id)? {
-            let open = desk.task_to_change(&claim.task_id.into(), Power::Manage)?;
+        for claim in context.tx.claim_of_session(&session.id)? {
+            let open = context.task_to_change(&claim.task_id.into(), Power::Manage)?;
             if open.claim.is_some() {
                 let change = StatusChange { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
-                desk.change_status(&open, None, &change)?;
+                context.change_status(&open, None, &change)?;
             }
         }
         let ended =
-            AgentSession { state, ended_at: Some(desk.tx.now), end_kind: Some(EndKind::Admin), ..session.clone() };
-        desk.tx.update(&session, ended, what("session.ended").because(Some(&self.reason)))
+            AgentSession { state, ended_at: Some(context.tx.now), end_kind: Some(EndKind::Admin), ..session.clone() };
+        context.tx.update(&session, ended, EventKind::SessionEnded.because(Some(&self.reason)))
     }
 }

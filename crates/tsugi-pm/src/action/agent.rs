@@ -1,5 +1,6 @@
 //! Who is who: one's own profile, the agents, and the sessions that are alive.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::ActionContext;
@@ -8,14 +9,14 @@ use super::{Action, ActionEffect, Pm};
 use crate::domain::advice::FaultAdvice;
 use crate::domain::agent::{Agent, AgentStatus, AgentType};
 use crate::domain::fault::PmFault;
-use crate::domain::id::{AgentId, ProjectId, SessionId};
+use crate::domain::id::{AgentId, ProjectId, ProjectRef, SessionId};
 use crate::domain::limit::{self, KIB};
 use crate::domain::member::Membership;
 use crate::domain::session::AgentSession;
 use crate::domain::time::Moment;
 
 /// Who am I?
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetMyProfile {}
 
@@ -37,17 +38,17 @@ pub struct AgentProfile {
 impl Action for GetMyProfile {
     const NAME: &'static str = "get_my_profile";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = AgentProfile;
+    type Output = AgentProfile;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AgentProfile, PmFault> {
-        let agent = desk.agent()?;
-        let memberships = desk.tx.membership_of_agent(&agent.id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<AgentProfile, PmFault> {
+        let agent = context.agent()?;
+        let memberships = context.tx.membership_of_agent(&agent.id)?;
         let projects: Vec<ProjectId> = memberships.iter().map(|one| one.project_id.clone()).collect();
-        let pending = desk.tx.handoff_for(&agent.id, &projects, true, Default::default(), 100)?;
+        let pending = context.tx.handoff_for(&agent.id, &projects, true, Default::default(), 100)?;
         let instructions = limit::clip(&agent.instructions, 8 * KIB).0;
         Ok(AgentProfile {
-            sessions: fit(desk.tx.session_active(&agent.id)?, 6 * KIB).0,
-            claims: desk.tx.claim_of_agent(&agent.id)?.iter().take(30).map(ClaimView::new).collect(),
+            sessions: fit(context.tx.session_active(&agent.id)?, 6 * KIB).0,
+            claims: context.tx.claim_of_agent(&agent.id)?.iter().take(30).map(ClaimView::new).collect(),
             memberships: fit(memberships, 4 * KIB).0,
             agent: Agent { instructions, ..agent },
             pending_handoffs: pending.len(),
@@ -56,18 +57,23 @@ impl Action for GetMyProfile {
 }
 
 /// Lists agents.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListAgents {
-    /// Of one project.
-    pub project_id: Option<ProjectId>,
-    /// In this state.
+    /// id or key
+    #[schemars(extend("ja" = "プロジェクトID"))]
+    pub project_id: Option<ProjectRef>,
+    /// only these
+    #[schemars(extend("ja" = "状態"))]
     pub status: Option<AgentStatus>,
-    /// Able to do this.
+    /// can do this
+    #[schemars(extend("ja" = "能力", "rare" = true))]
     pub capability: Option<String>,
-    /// How many.
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
-    /// Where to go on.
+    /// next_cursor
+    #[schemars(extend("ja" = "続き"))]
     pub cursor: Option<String>,
 }
 
@@ -106,23 +112,22 @@ pub struct AgentList {
 impl Action for ListAgents {
     const NAME: &'static str = "list_agents";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = AgentList;
+    type Output = AgentList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AgentList, PmFault> {
-        if let Some(project) = &self.project_id {
-            desk.project_to_read(project)?;
-        }
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<AgentList, PmFault> {
+        let project = self.project_id.as_ref().map(|name| context.project_to_read(name)).transpose()?;
+        let project_id = project.map(|project| project.id);
         let mut after: String = place(self.cursor.as_deref())?.unwrap_or_default();
         let wanted = rows(self.limit)? + 1;
         let mut found = Vec::new();
         // The filters are rare and agents are few: read on until the page is full.
         while (found.len() as i64) < wanted {
-            let batch = desk.tx.agent_list(self.project_id.as_ref(), &after, 100)?;
+            let batch = context.tx.agent_list(project_id.as_ref(), &after, 100)?;
             let Some(last) = batch.last() else { break };
             after = last.id.to_string();
             found.extend(batch.into_iter().filter(|agent| self.admits(agent)));
         }
-        let list = found.into_iter().map(|agent| desk.agent_row(agent)).collect::<Result<Vec<_>, _>>()?;
+        let list = found.into_iter().map(|agent| agent_row(context, agent)).collect::<Result<Vec<_>, _>>()?;
         let (agents, has_more) = page(list, self.limit)?;
         let next_cursor = agents.last().filter(|_| has_more).map(|last| cursor(&last.id));
         Ok(AgentList { agents, next_cursor })
@@ -136,13 +141,11 @@ impl ListAgents {
     }
 }
 
-impl ActionContext<'_, '_> {
-    fn agent_row(&mut self, agent: Agent) -> Result<AgentRow, PmFault> {
-        let online = !self.tx.session_active(&agent.id)?.is_empty();
-        let live_claims = self.tx.claim_of_agent(&agent.id)?.len();
-        let Agent { id, name, kind, role_title, capabilities, status, .. } = agent;
-        Ok(AgentRow { id, name, kind, role_title, capabilities, status, online, live_claims })
-    }
+fn agent_row(context: &mut ActionContext<'_, '_>, agent: Agent) -> Result<AgentRow, PmFault> {
+    let online = !context.tx.session_active(&agent.id)?.is_empty();
+    let live_claims = context.tx.claim_of_agent(&agent.id)?.len();
+    let Agent { id, name, kind, role_title, capabilities, status, .. } = agent;
+    Ok(AgentRow { id, name, kind, role_title, capabilities, status, online, live_claims })
 }
 
 /// One agent, for the resource `agent://{id}`.
@@ -156,11 +159,11 @@ pub struct GetAgent {
 impl Action for GetAgent {
     const NAME: &'static str = "get_agent";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = AgentRow;
+    type Output = AgentRow;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AgentRow, PmFault> {
-        let agent = desk.tx.agent_get(&self.agent_id)?;
-        desk.agent_row(agent)
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<AgentRow, PmFault> {
+        let agent = context.tx.agent_get(&self.agent_id)?;
+        agent_row(context, agent)
     }
 }
 
@@ -183,12 +186,14 @@ impl Pm {
 }
 
 /// The sessions that are alive or whose claims wait, for people.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListSessions {
-    /// How many.
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
-    /// Where to go on.
+    /// next_cursor
+    #[schemars(extend("ja" = "続き"))]
     pub cursor: Option<String>,
 }
 
@@ -223,22 +228,22 @@ pub struct SessionList {
 impl Action for ListSessions {
     const NAME: &'static str = "list_sessions";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = SessionList;
+    type Output = SessionList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SessionList, PmFault> {
-        let projects = desk.projects(None)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<SessionList, PmFault> {
+        let projects = context.projects(None)?;
         let mut after: SessionCursor = place(self.cursor.as_deref())?;
         let wanted = rows(self.limit)? + 1;
         let mut found = Vec::new();
         // Others' sessions elsewhere are passed over: read on until the page is full.
         while (found.len() as i64) < wanted {
-            let batch = desk.tx.session_live(after.as_ref(), 100)?;
+            let batch = context.tx.session_live(after.as_ref(), 100)?;
             let Some(last) = batch.last() else { break };
             after = Some((last.last_activity_at, last.id.to_string()));
-            found.extend(batch.into_iter().filter(|session| desk.may_see_session(session, &projects)));
+            found.extend(batch.into_iter().filter(|session| may_see_session(context, session, &projects)));
         }
         found.truncate(usize::try_from(wanted).unwrap_or(0));
-        let list = found.into_iter().map(|session| desk.session_row(session)).collect::<Result<Vec<_>, _>>()?;
+        let list = found.into_iter().map(|session| session_row(context, session)).collect::<Result<Vec<_>, _>>()?;
         let (sessions, has_more) = page(list, self.limit)?;
         let last = sessions.last().filter(|_| has_more).map(|row| &row.session);
         Ok(SessionList { next_cursor: last.map(|one| cursor(&(one.last_activity_at, &one.id))), sessions })
@@ -259,34 +264,34 @@ pub struct GetSession {
 impl Action for GetSession {
     const NAME: &'static str = "get_session";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = SessionRow;
+    type Output = SessionRow;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SessionRow, PmFault> {
-        let id = desk.session_id(self.session_id.as_ref())?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<SessionRow, PmFault> {
+        let id = context.session_id(self.session_id.as_ref())?;
         let id = id.ok_or_else(|| PmFault::not_found("session", "current").advise(FaultAdvice::BeginSession))?;
-        let session =
-            desk.tx.session_find(&id)?.filter(|one| Some(&one.agent_id) == desk.agent_id() || desk.is_operator());
+        let session = context
+            .tx
+            .session_find(&id)?
+            .filter(|one| Some(&one.agent_id) == context.agent_id() || context.is_operator());
         let session = session.ok_or_else(|| PmFault::not_found("session", &id))?;
-        desk.session_row(session)
+        session_row(context, session)
     }
 }
 
-impl ActionContext<'_, '_> {
-    fn may_see_session(&self, session: &AgentSession, projects: &[ProjectId]) -> bool {
-        let is_shared = session.project_id.as_ref().is_some_and(|one| projects.contains(one));
-        self.is_operator() || is_shared || self.agent_id() == Some(&session.agent_id)
-    }
+fn may_see_session(context: &ActionContext<'_, '_>, session: &AgentSession, projects: &[ProjectId]) -> bool {
+    let is_shared = session.project_id.as_ref().is_some_and(|one| projects.contains(one));
+    context.is_operator() || is_shared || context.agent_id() == Some(&session.agent_id)
+}
 
-    fn session_row(&mut self, session: AgentSession) -> Result<SessionRow, PmFault> {
-        let mut held = self.tx.claim_of_session(&session.id)?;
-        let checkpoint = held.iter().rev().find_map(|claim| claim.checkpoint.as_deref());
-        let checkpoint = checkpoint.map(|text| limit::clip(text, KIB).0);
-        held.truncate(MOST_HOLDS);
-        let summary = session.summary.as_deref().map(|text| limit::clip(text, KIB).0);
-        // What `end_session` answered is kept for whoever repeats that call, and says nothing new here.
-        let session = AgentSession { summary, end_result: None, ..session };
-        let tasks = held.iter().map(|claim| Ok(TaskRow::new(&self.tx.task_get(&claim.task_id.clone().into())?)));
-        let tasks = tasks.collect::<Result<Vec<_>, PmFault>>()?;
-        Ok(SessionRow { session, claims: held.iter().map(ClaimView::new).collect(), tasks, checkpoint })
-    }
+fn session_row(context: &mut ActionContext<'_, '_>, session: AgentSession) -> Result<SessionRow, PmFault> {
+    let mut held = context.tx.claim_of_session(&session.id)?;
+    let checkpoint = held.iter().rev().find_map(|claim| claim.checkpoint.as_deref());
+    let checkpoint = checkpoint.map(|text| limit::clip(text, KIB).0);
+    held.truncate(MOST_HOLDS);
+    let summary = session.summary.as_deref().map(|text| limit::clip(text, KIB).0);
+    // What `end_session` answered is kept for whoever repeats that call, and says nothing new here.
+    let session = AgentSession { summary, end_result: None, ..session };
+    let tasks = held.iter().map(|claim| Ok(TaskRow::new(&context.tx.task_get(&claim.task_id.clone().into())?)));
+    let tasks = tasks.collect::<Result<Vec<_>, PmFault>>()?;
+    Ok(SessionRow { session, claims: held.iter().map(ClaimView::new).collect(), tasks, checkpoint })
 }

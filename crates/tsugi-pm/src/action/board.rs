@@ -18,7 +18,7 @@ use super::action_context::ActionContext;
 use super::view::TaskRow;
 use super::{Action, ActionEffect};
 use crate::domain::fault::PmFault;
-use crate::domain::id::{AgentId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, ProjectId, ProjectRef, TaskId};
 use crate::domain::limit;
 use crate::domain::member::Role;
 use crate::domain::permission::Power;
@@ -53,7 +53,7 @@ const COLUMNS: [TaskStatus; 6] = [
 #[serde(deny_unknown_fields)]
 pub struct GetBoard {
     /// Which project.
-    pub project_id: ProjectId,
+    pub project_id: ProjectRef,
     /// Only the caller's own tasks.
     #[serde(default)]
     pub mine: bool,
@@ -75,9 +75,9 @@ pub struct GetBoard {
 
 impl GetBoard {
     /// All of a project.
-    pub fn of(project_id: &ProjectId) -> Self {
+    pub fn of(project_id: impl Into<ProjectRef>) -> Self {
         Self {
-            project_id: project_id.clone(),
+            project_id: project_id.into(),
             mine: false,
             assignee_id: None,
             label: None,
@@ -161,62 +161,61 @@ pub struct BoardView {
 impl Action for GetBoard {
     const NAME: &'static str = "get_board";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = BoardView;
+    type Output = BoardView;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<BoardView, PmFault> {
-        let (project, role) = desk.board_of(&self.project_id)?;
-        let filter = self.filter(desk)?;
-        let counts: BTreeMap<TaskStatus, i64> = desk.tx.board_counts(&filter)?.into_iter().collect();
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<BoardView, PmFault> {
+        let (project, role) = board_of(context, &self.project_id)?;
+        let filter = self.filter(context, &project.id)?;
+        let counts: BTreeMap<TaskStatus, i64> = context.tx.board_counts(&filter)?.into_iter().collect();
         let mut columns = Vec::with_capacity(COLUMNS.len());
         for status in COLUMNS {
             let total = counts.get(&status).copied().unwrap_or(0);
             let limit = self.cards.get(&status).copied().unwrap_or(CARDS).clamp(1, MOST_CARDS);
-            let found = if total == 0 { Vec::new() } else { desk.tx.board_column(&filter, status, limit)? };
-            columns.push(BoardColumn { status, total, cards: desk.cards(&found)? });
+            let found = if total == 0 { Vec::new() } else { context.tx.board_column(&filter, status, limit)? };
+            columns.push(BoardColumn { status, total, cards: cards(context, &found)? });
         }
         Ok(BoardView {
             project_status: project.status,
             role,
-            me: desk.agent_id().cloned(),
+            me: context.agent_id().cloned(),
             columns,
-            labels: desk.tx.board_labels(&project.id, LABELS)?,
+            labels: context.tx.board_labels(&project.id, LABELS)?,
             done_days: DONE_DAYS,
         })
     }
 }
 
 impl GetBoard {
-    fn filter(&self, desk: &ActionContext<'_, '_>) -> Result<BoardFilter, PmFault> {
-        let mine = if self.mine { Some(desk.agent()?.id) } else { None };
+    fn filter(&self, context: &ActionContext<'_, '_>, project: &ProjectId) -> Result<BoardFilter, PmFault> {
+        let mine = if self.mine { Some(context.agent()?.id) } else { None };
         let text = self.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
         limit::chars("text", text.unwrap_or_default(), 0, 200)?;
         Ok(BoardFilter {
-            project: self.project_id.clone(),
+            project: project.clone(),
             assignee: mine.or_else(|| self.assignee_id.clone()),
             label: self.label.clone(),
             priority: self.priority,
             text: text.map(str::to_owned),
             is_ready_only: self.ready_only,
-            done_since: desk.tx.now.plus_seconds(-DONE_DAYS * 24 * 3600),
+            done_since: context.tx.now.plus_seconds(-DONE_DAYS * 24 * 3600),
         })
     }
 }
 
-impl ActionContext<'_, '_> {
-    /// A project whose board the caller may look at.
-    pub(super) fn board_of(&mut self, project: &ProjectId) -> Result<(Project, Role), PmFault> {
-        let role = self.role(project)?;
-        role.check(Power::Read)?;
-        Ok((self.tx.project_get(project)?, role))
-    }
+/// A project whose board the caller may look at.
+pub(super) fn board_of(context: &mut ActionContext<'_, '_>, name: &ProjectRef) -> Result<(Project, Role), PmFault> {
+    let id = context.project_id(name)?;
+    let role = context.role(&id)?;
+    role.check(Power::Read)?;
+    Ok((context.tx.project_get(&id)?, role))
+}
 
-    /// Tasks as cards.
-    pub(super) fn cards(&mut self, tasks: &[Task]) -> Result<Vec<TaskCard>, PmFault> {
-        let held_up: Vec<&TaskId> = tasks.iter().filter(|task| task.open_blockers > 0).map(|task| &task.id).collect();
-        let waiting = if held_up.is_empty() { Vec::new() } else { self.tx.board_waiting(&held_up)? };
-        let rows = self.rows(tasks)?;
-        Ok(rows.into_iter().zip(tasks).map(|(row, task)| card(row, task, &waiting)).collect())
-    }
+/// Tasks as cards.
+pub(super) fn cards(context: &mut ActionContext<'_, '_>, tasks: &[Task]) -> Result<Vec<TaskCard>, PmFault> {
+    let held_up: Vec<&TaskId> = tasks.iter().filter(|task| task.open_blockers > 0).map(|task| &task.id).collect();
+    let waiting = if held_up.is_empty() { Vec::new() } else { context.tx.board_waiting(&held_up)? };
+    let rows = context.rows(tasks)?;
+    Ok(rows.into_iter().zip(tasks).map(|(row, task)| card(row, task, &waiting)).collect())
 }
 
 fn card(row: TaskRow, task: &Task, waiting: &[WaitingTask]) -> TaskCard {

@@ -1,5 +1,6 @@
 //! Taking a task and giving it back.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::{ActionContext, OpenTask};
@@ -8,10 +9,12 @@ use super::status::StatusChange;
 use super::truncate::{HandoffView, contexts_within};
 use super::view::{ClaimView, TaskView};
 use super::{Action, ActionEffect};
+use crate::action::context::add_note;
+use crate::action::sweep::expire_due;
 use crate::domain::claim::Claim;
 use crate::domain::context::ContextEntry;
 use crate::domain::fault::PmFault;
-use crate::domain::id::{ProjectId, SessionId, TaskRef};
+use crate::domain::id::{ProjectId, ProjectRef, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::member::Role;
 use crate::domain::permission::Power;
@@ -27,20 +30,26 @@ const HANDOFF_BYTES: usize = 8 * limit::KIB;
 const LOOKS: u32 = 3;
 
 /// Takes a task, or the best one that is ready.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClaimTask {
-    /// Which one; the best ready one when unset.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "省略時は最優先"))]
     pub task_id: Option<TaskRef>,
-    /// Where to look for one.
-    pub project_id: Option<ProjectId>,
-    /// With which labels.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// having all
+    #[schemars(extend("ja" = "ラベル"))]
     pub labels: Vec<String>,
-    /// How long it may be idle; the project's usual time when unset.
+    /// idle time allowed
+    #[schemars(extend("ja" = "有効秒数"))]
     pub ttl_seconds: Option<i64>,
-    /// For which session.
+    /// if not yours
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: Option<SessionId>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -74,23 +83,23 @@ pub struct ClaimedTask {
 impl Action for ClaimTask {
     const NAME: &'static str = "claim_task";
     const EFFECT: ActionEffect = ActionEffect::WriteAfterSweep;
-    type ErasedOutput = ClaimedTask;
+    type Output = ClaimedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ClaimedTask, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ClaimedTask, PmFault> {
         check_ttl(self.ttl_seconds)?;
-        let session = desk.session(self.session_id.as_ref())?;
+        let session = context.session(self.session_id.as_ref())?;
         let open = match &self.task_id {
-            Some(name) => Some(desk.task_to_change(name, Power::Work)?),
-            None => self.next(desk, &session)?,
+            Some(name) => Some(context.task_to_change(name, Power::Work)?),
+            None => self.next(context, &session)?,
         };
         match open {
             Some(open) => {
-                let grant = desk.grant(&session, &open, self.ttl_seconds)?;
-                desk.claimed(&session, grant)
+                let grant = context.grant(&session, &open, self.ttl_seconds)?;
+                Ok(claimed(&session, grant))
             }
             None => Ok(nothing_ready(&session)),
         }
@@ -100,57 +109,57 @@ impl Action for ClaimTask {
 impl ClaimTask {
     /// The best ready task of the projects in question, locked. One that the session already holds comes first: an
     /// agent that asks for work after a restart should go on, not begin something new.
-    fn next(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Option<OpenTask>, PmFault> {
-        let (held, places) = self.prospects(desk, session)?;
-        if let Some(open) = self.in_hand(desk, session, held)? {
+    fn next(&self, context: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Option<OpenTask>, PmFault> {
+        let (held, places) = self.prospects(context, session)?;
+        if let Some(open) = self.in_hand(context, session, held)? {
             return Ok(Some(open));
         }
-        if let Some(open) = self.best(desk, &places)? {
+        if let Some(open) = self.best(context, &places)? {
             return Ok(Some(open));
         }
         // What dead agents held is work too, also when nobody has swept yet.
         let projects: Vec<ProjectId> = places.iter().map(|place| place.project_id.clone()).collect();
-        match desk.expire_due(Some(&projects))? {
+        match expire_due(context, Some(&projects))? {
             0 => Ok(None),
-            _ => self.best(desk, &places),
+            _ => self.best(context, &places),
         }
     }
 
     /// What the session holds, and where its agent may take work.
     fn prospects(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         session: &AgentSession,
     ) -> Result<(Vec<Claim>, Vec<WorkSource>), PmFault> {
-        if let (None, Some(agent)) = (&self.project_id, desk.caller.bound_agent()) {
-            let (held, memberships) = desk.tx.claim_of_session_and_places(&session.id, agent)?;
+        if let (None, Some(agent)) = (&self.project_id, context.caller.bound_agent()) {
+            let (held, memberships) = context.tx.claim_of_session_and_places(&session.id, agent)?;
             let able = memberships.into_iter().filter(|one| one.role.may(Power::Work));
             return Ok((
                 held,
                 able.map(|one| WorkSource { project_id: one.project_id, role: Some(one.role) }).collect(),
             ));
         }
-        let held = desk.tx.claim_of_session(&session.id)?;
+        let held = context.tx.claim_of_session(&session.id)?;
         let projects = match &self.project_id {
-            Some(id) => vec![id.clone()],
-            None => desk.projects_of_all(Power::Work)?,
+            Some(name) => vec![context.project_id(name)?],
+            None => context.projects_of_all(Power::Work)?,
         };
         Ok((held, projects.into_iter().map(|project_id| WorkSource { project_id, role: None }).collect()))
     }
 
     fn in_hand(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         session: &AgentSession,
         held: Vec<Claim>,
     ) -> Result<Option<OpenTask>, PmFault> {
         if held.is_empty() || !self.labels.is_empty() {
             return Ok(None);
         }
-        let projects = desk.projects(self.project_id.as_ref())?;
+        let projects = context.projects(self.project_id.as_ref())?;
         for claim in held {
             if projects.contains(&claim.project_id) {
-                let open = desk.task_to_change(&claim.task_id.into(), Power::Work)?;
+                let open = context.task_to_change(&claim.task_id.into(), Power::Work)?;
                 if open.claim.as_ref().is_some_and(|claim| claim.session_id == session.id) {
                     return Ok(Some(open));
                 }
@@ -159,19 +168,19 @@ impl ClaimTask {
         Ok(None)
     }
 
-    fn best(&self, desk: &mut ActionContext<'_, '_>, places: &[WorkSource]) -> Result<Option<OpenTask>, PmFault> {
-        let agent = desk.agent()?;
+    fn best(&self, context: &mut ActionContext<'_, '_>, places: &[WorkSource]) -> Result<Option<OpenTask>, PmFault> {
+        let agent = context.agent()?;
         let capabilities = Some(agent.capabilities.as_slice());
         let pick = ReadyPick { agent: &agent.id, capabilities, labels: &self.labels };
         let projects = places.iter().map(|place| place.project_id.clone()).collect();
-        for id in desk.best_first(&pick, projects)? {
+        for id in context.best_first(&pick, projects)? {
             let known = places.iter().find(|place| place.project_id == id).and_then(|place| place.role);
-            let role = known.map_or_else(|| desk.role(&id), Ok)?;
-            let (project, first) = desk.tx.project_share_and_ready(&pick, &id)?;
+            let role = known.map_or_else(|| context.role(&id), Ok)?;
+            let (project, first) = context.tx.project_share_and_ready(&pick, &id)?;
             role.check(Power::Work)?;
             project.check_writable()?;
             project.check_workable()?;
-            if let Some(task) = first.map_or_else(|| look_again(desk, &pick, &id), |task| Ok(Some(task)))? {
+            if let Some(task) = first.map_or_else(|| none_unlocked(context, &pick, &id), |task| Ok(Some(task)))? {
                 return Ok(Some(OpenTask { task, project, role, claim: None }));
             }
         }
@@ -185,22 +194,18 @@ struct WorkSource {
     role: Option<Role>,
 }
 
-/// Locks the best ready task after none was found: others may hold every candidate right now.
-fn look_again(
-    desk: &mut ActionContext<'_, '_>,
+/// No ready task could be locked: either there is none, or other claimers hold every one right now. Then the transaction
+/// runs again, a few times: they may be undone, and then there is work after all.
+fn none_unlocked(
+    context: &mut ActionContext<'_, '_>,
     pick: &ReadyPick<'_>,
     project: &ProjectId,
 ) -> Result<Option<Task>, PmFault> {
-    for look in 1..LOOKS {
-        if desk.tx.task_ready(pick, project, 1)?.is_empty() {
-            return Ok(None);
-        }
-        std::thread::sleep(std::time::Duration::from_micros(rand::random_range(500..2_000 << look)));
-        if let Some(task) = desk.tx.task_ready_lock(pick, project)? {
-            return Ok(Some(task));
-        }
+    let is_last = context.tx.attempt.number + 1 >= LOOKS;
+    if is_last || context.tx.task_ready(pick, project, 1)?.is_empty() {
+        return Ok(None);
     }
-    Ok(None)
+    Err(context.tx.overtaken("list of ready tasks"))
 }
 
 fn nothing_ready(session: &AgentSession) -> ClaimedTask {
@@ -225,36 +230,39 @@ fn check_ttl(ttl_seconds: Option<i64>) -> Result<(), PmFault> {
     }
 }
 
-impl ActionContext<'_, '_> {
-    /// The answer to a successful claim: the task and all the next holder should know.
-    pub(super) fn claimed(&mut self, session: &AgentSession, grant: LeaseGrant) -> Result<ClaimedTask, PmFault> {
-        let (contexts, is_cut) = contexts_within(grant.contexts, CONTEXT_BYTES);
-        Ok(ClaimedTask {
-            claimed: true,
-            session_id: session.id.clone(),
-            claim: Some(ClaimView::new(&grant.claim)),
-            task: Some(TaskView::within(&grant.task, 4 * limit::KIB)),
-            handoff: grant.handoff.map(|handoff| HandoffView::within(handoff, HANDOFF_BYTES)),
-            contexts,
-            truncated: if is_cut { vec!["contexts".to_owned()] } else { Vec::new() },
-            hint: None,
-        })
+/// The answer to a successful claim: the task and all the next holder should know.
+pub(super) fn claimed(session: &AgentSession, grant: LeaseGrant) -> ClaimedTask {
+    let (contexts, is_cut) = contexts_within(grant.contexts, CONTEXT_BYTES);
+    ClaimedTask {
+        claimed: true,
+        session_id: session.id.clone(),
+        claim: Some(ClaimView::new(&grant.claim)),
+        task: Some(TaskView::within(&grant.task, 4 * limit::KIB)),
+        handoff: grant.handoff.map(|handoff| HandoffView::within(handoff, HANDOFF_BYTES)),
+        contexts,
+        truncated: if is_cut { vec!["contexts".to_owned()] } else { Vec::new() },
+        hint: None,
     }
 }
 
 /// Gives a task back.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseTask {
-    /// Which one.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// Why.
+    /// why
+    #[schemars(extend("ja" = "理由"))]
     pub reason: String,
-    /// What the next one should know; kept as context.
+    /// for the next
+    #[schemars(extend("ja" = "次の人へ"))]
     pub note: Option<String>,
-    /// From which session.
+    /// if not yours
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: Option<SessionId>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -271,22 +279,22 @@ pub struct ReleasedTask {
 impl Action for ReleaseTask {
     const NAME: &'static str = "release_task";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = ReleasedTask;
+    type Output = ReleasedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ReleasedTask, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ReleasedTask, PmFault> {
         limit::chars("reason", &self.reason, 1, 2000)?;
-        let session = desk.session(self.session_id.as_ref())?;
-        let open = desk.task_to_change(&self.task_id, Power::Work)?;
-        desk.held(&open, &session)?;
+        let session = context.session(self.session_id.as_ref())?;
+        let open = context.task_to_change(&self.task_id, Power::Work)?;
+        context.held(&open, &session)?;
         if let Some(note) = &self.note {
-            desk.add_note(&open, Some(&session), note)?;
+            add_note(context, &open, Some(&session), note)?;
         }
         let change = StatusChange { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
-        let task = desk.change_status(&open, Some(&session.id), &change)?;
+        let task = context.change_status(&open, Some(&session.id), &change)?;
         Ok(ReleasedTask { task: TaskView::brief(&task), session_id: Some(session.id) })
     }
 }

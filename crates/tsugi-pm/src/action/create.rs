@@ -1,17 +1,20 @@
 //! Creating tasks, one or many, with what they wait for.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::action_context::ActionContext;
 use super::view::{TaskRow, TaskView};
 use super::{Action, ActionEffect};
 use crate::domain::advice::FaultAdvice;
 use crate::domain::dependency::{DependencyKind, TaskDependency};
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
-use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
+use crate::domain::id::{AgentId, ProjectRef, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::domain::member::Role;
 use crate::domain::notice::NoticeKind;
@@ -20,64 +23,81 @@ use crate::domain::policy::WorkerCreate;
 use crate::domain::project::{Project, ProjectStatus};
 use crate::domain::task::{AcceptanceCriterion, ExternalLink, Priority, Task, TaskStatus, title_key};
 use crate::domain::time::Moment;
-use crate::store::tx::{Tx, what};
+use crate::store::tx::Tx;
 
 /// How deep tasks may be parts of tasks.
 const DEEPEST: usize = 20;
 
 /// What a new task is.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NewTask {
-    /// What it is, in a line.
+    /// one line
+    #[schemars(extend("ja" = "件名"))]
     pub title: String,
-    /// What it is, in full.
+    /// full text
+    #[schemars(extend("ja" = "説明"))]
     pub description: String,
-    /// How urgent it is.
+    /// urgency
+    #[schemars(extend("ja" = "優先度"))]
     pub priority: Option<Priority>,
-    /// `backlog` or `todo`.
+    /// to begin in
+    #[schemars(extend("ja" = "初期状態", "enum" = ["backlog", "todo"]))]
     pub status: Option<TaskStatus>,
-    /// Whose it is.
+    /// agent id
+    #[schemars(extend("ja" = "担当者"))]
     pub assignee_id: Option<AgentId>,
-    /// The task it is a part of.
+    /// part of
+    #[schemars(extend("ja" = "親タスク"))]
     pub parent_id: Option<TaskRef>,
-    /// Words to find it by.
+    /// to find it by
+    #[schemars(extend("ja" = "ラベル"))]
     pub labels: Vec<String>,
-    /// What must be true in the end.
+    /// criteria
+    #[schemars(extend("ja" = "条件"))]
     pub acceptance: Vec<String>,
-    /// What it waits for: existing tasks, or names given in the same call.
+    /// done first
+    #[schemars(extend("ja" = "前提タスク"))]
     pub depends_on: Vec<String>,
-    /// What its holder must be able to do.
+    /// of its holder
+    #[schemars(extend("ja" = "必要な能力", "rare" = true))]
     pub required_capabilities: Vec<String>,
-    /// When it should be done.
+    /// ms UTC
+    #[schemars(extend("ja" = "期限(ms)"))]
     pub due_at: Option<Moment>,
     /// How long it may take.
+    #[schemars(skip)]
     pub estimate_min: Option<i64>,
-    /// The task during which it was found.
+    /// found during
+    #[schemars(extend("ja" = "発見元タスク", "rare" = true))]
     pub discovered_from: Option<TaskRef>,
     /// The same task elsewhere.
+    #[schemars(skip)]
     pub external: Vec<ExternalLink>,
-    /// Whether an open task with the same title is fine.
+    /// same title is fine
+    #[schemars(extend("ja" = "重複可"))]
     pub similar_ok: bool,
 }
 
 /// Creates a task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("required" = ["project_id", "title"]))]
 pub struct CreateTask {
-    /// Where.
-    pub project_id: ProjectId,
-    /// What it is.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: ProjectRef,
     #[serde(flatten)]
     pub task: NewTask,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
 impl CreateTask {
     /// A task with nothing but a title.
-    pub fn titled(project_id: &ProjectId, title: &str) -> Self {
+    pub fn titled(project_id: impl Into<ProjectRef>, title: &str) -> Self {
         let task = NewTask { title: title.to_owned(), ..NewTask::default() };
-        Self { project_id: project_id.clone(), task, idempotency_key: None }
+        Self { project_id: project_id.into(), task, idempotency_key: None }
     }
 }
 
@@ -94,16 +114,16 @@ pub struct CreatedTask {
 impl Action for CreateTask {
     const NAME: &'static str = "create_task";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = CreatedTask;
+    type Output = CreatedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedTask, PmFault> {
-        let (project, role) = desk.project_to_change(&self.project_id, Power::CreateTask)?;
-        let similar = desk.twins(&project, &self.task)?;
-        let task = desk.create(&project, role, &self.task, &BTreeMap::new())?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<CreatedTask, PmFault> {
+        let (project, role) = context.project_to_change(&self.project_id, Power::CreateTask)?;
+        let similar = twins(context, &project, &self.task)?;
+        let task = create(context, &project, role, &self.task, &BTreeMap::new())?;
         let brief = TaskView::brief(&task);
         let ready = brief.ready && project.status == ProjectStatus::Active;
         Ok(CreatedTask { task: TaskView { ready, ..brief }, similar })
@@ -139,15 +159,36 @@ impl TryFrom<Map<String, Value>> for NamedTask {
     }
 }
 
+impl JsonSchema for NamedTask {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "NamedTask".into()
+    }
+
+    /// The fields of a new task, and its name in front.
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut task = Value::from(generator.subschema_for::<NewTask>());
+        let mut properties = Map::from_iter([("ref".to_owned(), json!({"type": "string"}))]);
+        properties.extend(task["properties"].take().as_object().cloned().unwrap_or_default());
+        json_schema!({"type": "object", "properties": properties, "required": ["ref", "title"]})
+    }
+}
+
 /// Creates several tasks, all or none.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTasks {
-    /// Where.
-    pub project_id: ProjectId,
-    /// The tasks.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: ProjectRef,
+    /// ref plus create_task's fields
+    #[schemars(extend("ja" = "ref と create_task の項目"))]
     pub tasks: Vec<NamedTask>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -163,22 +204,22 @@ pub struct CreatedTasks {
 impl Action for CreateTasks {
     const NAME: &'static str = "create_tasks";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = CreatedTasks;
+    type Output = CreatedTasks;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedTasks, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<CreatedTasks, PmFault> {
         if self.tasks.is_empty() || self.tasks.len() > limit::BATCH {
             return Err(PmFault::invalid(format!("`tasks` must have between 1 and {} entries", limit::BATCH)));
         }
-        let (project, role) = desk.project_to_change(&self.project_id, Power::CreateTask)?;
+        let (project, role) = context.project_to_change(&self.project_id, Power::CreateTask)?;
         let (mut ids, mut refs) = (BTreeMap::new(), BTreeMap::new());
         for at in self.creation_order()? {
             let NamedTask { name, task } = &self.tasks[at];
-            desk.twins(&project, task)?;
-            let created = desk.create(&project, role, task, &ids)?;
+            twins(context, &project, task)?;
+            let created = create(context, &project, role, task, &ids)?;
             ids.insert(name.clone(), created.id);
             refs.insert(name.clone(), created.reference);
         }
@@ -215,171 +256,177 @@ impl CreateTasks {
     }
 }
 
-impl ActionContext<'_, '_> {
-    /// Open tasks with the same title; an error unless the caller said that they are fine.
-    fn twins(&mut self, project: &Project, new: &NewTask) -> Result<Vec<TaskRow>, PmFault> {
-        limit::chars("title", &new.title, 1, 200)?;
-        let key = title_key(&new.title);
-        if key.is_empty() {
-            return Ok(Vec::new());
-        }
-        let twins: Vec<TaskRow> = self.tx.task_twins(&project.id, &key)?.iter().map(TaskRow::new).collect();
-        if twins.is_empty() || new.similar_ok {
-            return Ok(twins);
-        }
-        Err(PmFault::new(Code::SimilarExists, format!("{} has the same title and is open", twins[0].reference))
-            .advise(FaultAdvice::WorkOnTheOther)
-            .with("similar", twins))
+/// Open tasks with the same title; an error unless the caller said that they are fine.
+fn twins(context: &mut ActionContext<'_, '_>, project: &Project, new: &NewTask) -> Result<Vec<TaskRow>, PmFault> {
+    limit::chars("title", &new.title, 1, 200)?;
+    let key = title_key(&new.title);
+    if key.is_empty() {
+        return Ok(Vec::new());
     }
+    let twins: Vec<TaskRow> = context.tx.task_twins(&project.id, &key)?.iter().map(TaskRow::new).collect();
+    if twins.is_empty() || new.similar_ok {
+        return Ok(twins);
+    }
+    Err(PmFault::new(Code::SimilarExists, format!("{} has the same title and is open", twins[0].reference))
+        .advise(FaultAdvice::WorkOnTheOther)
+        .with("similar", twins))
+}
 
-    fn create(
-        &mut self,
-        project: &Project,
-        role: Role,
-        new: &NewTask,
-        names: &BTreeMap<String, TaskId>,
-    ) -> Result<Task, PmFault> {
-        let status = first_status(project, role, new.status, self.caller.is_approved)?;
-        let prerequisites = self.prerequisites(project, &new.depends_on, names)?;
-        let parent_id = new.parent_id.as_ref().map(|name| self.parent(project, name)).transpose()?;
-        let discovered_from = new.discovered_from.as_ref().map(|name| self.task_to_read(name).map(|task| task.id));
-        let discovered_from = discovered_from.transpose()?;
-        if let Some(assignee) = &new.assignee_id {
-            self.check_assignee(project, role, assignee)?;
-        }
-        let number = self.tx.project_take_numbers(&project.id, 1)?;
-        let now = self.tx.now;
-        let task = Task {
-            id: TaskId::mint(Tx::bits()),
-            project_id: project.id.clone(),
-            number,
-            reference: format!("{}-{number}", project.key),
-            title: new.title.clone(),
-            title_key: title_key(&new.title),
-            description: new.description.clone(),
-            acceptance: new
-                .acceptance
-                .iter()
-                .map(|text| AcceptanceCriterion { text: text.clone(), done: false })
-                .collect(),
-            status,
-            priority: new.priority.unwrap_or(Priority::Medium),
-            assignee_id: new.assignee_id.clone(),
-            parent_id,
-            labels: new.labels.clone(),
-            required_capabilities: new.required_capabilities.clone(),
-            due_at: new.due_at,
-            estimate_min: new.estimate_min,
-            created_by: self.agent_id().cloned(),
-            discovered_from,
-            blocked_reason: None,
-            result: None,
-            review: None,
-            fence: 0,
-            open_blockers: 0,
-            unblocks: 0,
-            external: new.external.clone(),
-            version: 1,
-            created_at: now,
-            updated_at: now,
-            started_at: None,
-            completed_at: None,
-        };
-        task.check()?;
-        let reason = self.reason(None);
-        self.tx.insert(&task, what("task.created").because(reason.as_deref()))?;
-        self.tx.task_index(&task)?;
-        self.depend(&task, &prerequisites)?;
-        self.tell_assignee(&task)?;
-        // The counts were raised in the table while the edges were added.
-        let open_blockers = prerequisites.iter().filter(|one| one.status != TaskStatus::Done).count() as i64;
-        Ok(Task { open_blockers, ..task })
+fn create(
+    context: &mut ActionContext<'_, '_>,
+    project: &Project,
+    role: Role,
+    new: &NewTask,
+    names: &BTreeMap<String, TaskId>,
+) -> Result<Task, PmFault> {
+    let status = first_status(project, role, new.status, context.caller.is_approved)?;
+    let prerequisites = prerequisites(context, project, &new.depends_on, names)?;
+    let parent_id = new.parent_id.as_ref().map(|name| parent_task(context, project, name)).transpose()?;
+    let discovered_from = new.discovered_from.as_ref().map(|name| context.task_to_read(name).map(|task| task.id));
+    let discovered_from = discovered_from.transpose()?;
+    if let Some(assignee) = &new.assignee_id {
+        check_assignee(context, project, role, assignee)?;
     }
+    let number = context.tx.project_take_numbers(&project.id, 1)?;
+    let now = context.tx.now;
+    let task = Task {
+        id: TaskId::mint(Tx::bits()),
+        project_id: project.id.clone(),
+        number,
+        reference: format!("{}-{number}", project.key),
+        title: new.title.clone(),
+        title_key: title_key(&new.title),
+        description: new.description.clone(),
+        acceptance: new.acceptance.iter().map(|text| AcceptanceCriterion { text: text.clone(), done: false }).collect(),
+        status,
+        priority: new.priority.unwrap_or(Priority::Medium),
+        assignee_id: new.assignee_id.clone(),
+        parent_id,
+        labels: new.labels.clone(),
+        required_capabilities: new.required_capabilities.clone(),
+        due_at: new.due_at,
+        estimate_min: new.estimate_min,
+        created_by: context.agent_id().cloned(),
+        discovered_from,
+        blocked_reason: None,
+        result: None,
+        review: None,
+        fence: 0,
+        open_blockers: 0,
+        unblocks: 0,
+        external: new.external.clone(),
+        version: 1,
+        created_at: now,
+        updated_at: now,
+        started_at: None,
+        completed_at: None,
+    };
+    task.check()?;
+    let reason = context.reason(None);
+    context.tx.insert(&task, EventKind::TaskCreated.because(reason.as_deref()))?;
+    context.tx.task_index(&task)?;
+    depend(context, &task, &prerequisites)?;
+    tell_assignee(context, &task)?;
+    // The counts were raised in the table while the edges were added.
+    let open_blockers = prerequisites.iter().filter(|one| one.status != TaskStatus::Done).count() as i64;
+    Ok(Task { open_blockers, ..task })
+}
 
-    /// The tasks that a new one waits for, locked.
-    fn prerequisites(
-        &mut self,
-        project: &Project,
-        wanted: &[String],
-        names: &BTreeMap<String, TaskId>,
-    ) -> Result<Vec<Task>, PmFault> {
-        if wanted.len() > limit::BATCH {
-            return Err(PmFault::new(Code::TooLarge, format!("a task may wait for at most {} others", limit::BATCH)));
-        }
-        let mut ids = Vec::with_capacity(wanted.len());
-        for name in wanted {
-            ids.push(match names.get(name) {
-                Some(id) => id.clone(),
-                None => self.tx.task_get(&TaskRef::parse(name)?)?.id,
-            });
-        }
-        let tasks = self.tx.task_lock_all(&ids)?;
-        match tasks.iter().find(|task| task.project_id != project.id) {
-            Some(stranger) => {
-                Err(PmFault::not_found("task", &stranger.id).hint("tasks wait only for tasks of the same project"))
-            }
-            None => Ok(tasks),
-        }
+/// The tasks that a new one waits for, locked.
+fn prerequisites(
+    context: &mut ActionContext<'_, '_>,
+    project: &Project,
+    wanted: &[String],
+    names: &BTreeMap<String, TaskId>,
+) -> Result<Vec<Task>, PmFault> {
+    if wanted.len() > limit::BATCH {
+        return Err(PmFault::new(Code::TooLarge, format!("a task may wait for at most {} others", limit::BATCH)));
     }
+    let mut ids = Vec::with_capacity(wanted.len());
+    for name in wanted {
+        ids.push(match names.get(name) {
+            Some(id) => id.clone(),
+            None => context.tx.task_get(&TaskRef::parse(name)?)?.id,
+        });
+    }
+    let tasks = context.tx.task_lock_all(&ids)?;
+    match tasks.iter().find(|task| task.project_id != project.id) {
+        Some(stranger) => {
+            Err(PmFault::not_found("task", &stranger.id).hint("tasks wait only for tasks of the same project"))
+        }
+        None => Ok(tasks),
+    }
+}
 
-    fn depend(&mut self, task: &Task, prerequisites: &[Task]) -> Result<(), PmFault> {
-        for prerequisite in prerequisites {
-            let edge = self.edge(task, prerequisite, DependencyKind::Blocks);
-            self.tx.dependency_add(&edge, prerequisite, what("dependency.added"))?;
-        }
-        Ok(())
+fn depend(context: &mut ActionContext<'_, '_>, task: &Task, prerequisites: &[Task]) -> Result<(), PmFault> {
+    for prerequisite in prerequisites {
+        let edge = edge(context, task, prerequisite, DependencyKind::Blocks);
+        context.tx.dependency_add(&edge, prerequisite, EventKind::DependencyAdded.note())?;
     }
+    Ok(())
+}
 
-    pub(super) fn edge(&self, task: &Task, prerequisite: &Task, kind: DependencyKind) -> TaskDependency {
-        TaskDependency {
-            project_id: task.project_id.clone(),
-            task_id: task.id.clone(),
-            depends_on_id: prerequisite.id.clone(),
-            kind,
-            created_by: self.agent_id().cloned(),
-            created_at: self.tx.now,
-            version: 1,
-        }
+pub(super) fn edge(
+    context: &ActionContext<'_, '_>,
+    task: &Task,
+    prerequisite: &Task,
+    kind: DependencyKind,
+) -> TaskDependency {
+    TaskDependency {
+        project_id: task.project_id.clone(),
+        task_id: task.id.clone(),
+        depends_on_id: prerequisite.id.clone(),
+        kind,
+        created_by: context.agent_id().cloned(),
+        created_at: context.tx.now,
+        version: 1,
     }
+}
 
-    /// The task that another becomes a part of: same project, and not too deep.
-    pub(super) fn parent(&mut self, project: &Project, name: &TaskRef) -> Result<TaskId, PmFault> {
-        let parent = self.tx.task_get(name)?;
-        if parent.project_id != project.id {
-            return Err(PmFault::not_found("task", name).hint("a task is part of a task of the same project"));
-        }
-        let (id, mut above) = (parent.id, parent.parent_id);
-        for _ in 0..DEEPEST {
-            match above {
-                Some(next) => above = self.tx.task_get(&next.into())?.parent_id,
-                None => return Ok(id),
-            }
-        }
-        Err(PmFault::new(Code::TooLarge, format!("tasks may be nested at most {DEEPEST} deep")))
+/// The task that another becomes a part of: same project, and not too deep.
+pub(super) fn parent_task(
+    context: &mut ActionContext<'_, '_>,
+    project: &Project,
+    name: &TaskRef,
+) -> Result<TaskId, PmFault> {
+    let parent = context.tx.task_get(name)?;
+    if parent.project_id != project.id {
+        return Err(PmFault::not_found("task", name).hint("a task is part of a task of the same project"));
     }
+    let (id, mut above) = (parent.id, parent.parent_id);
+    for _ in 0..DEEPEST {
+        match above {
+            Some(next) => above = context.tx.task_get(&next.into())?.parent_id,
+            None => return Ok(id),
+        }
+    }
+    Err(PmFault::new(Code::TooLarge, format!("tasks may be nested at most {DEEPEST} deep")))
+}
 
-    /// Workers may take work upon themselves; only managers give it to others.
-    pub(super) fn check_assignee(&mut self, project: &Project, role: Role, assignee: &AgentId) -> Result<(), PmFault> {
-        if self.agent_id() != Some(assignee) {
-            role.check(Power::Manage)?;
-        }
-        self.tx.agent_get(assignee)?.check_active()?;
-        if self.is_operator() && self.agent_id() == Some(assignee) {
-            return Ok(());
-        }
-        match self.tx.membership_find(&project.id, assignee)? {
-            Some(member) if member.role.may(Power::Work) => Ok(()),
-            _ => {
-                Err(PmFault::invalid(format!("{assignee} does not work in this project")).with("field", "assignee_id"))
-            }
-        }
+/// Workers may take work upon themselves; only managers give it to others.
+pub(super) fn check_assignee(
+    context: &mut ActionContext<'_, '_>,
+    project: &Project,
+    role: Role,
+    assignee: &AgentId,
+) -> Result<(), PmFault> {
+    if context.agent_id() != Some(assignee) {
+        role.check(Power::Manage)?;
     }
+    context.tx.agent_get(assignee)?.check_active()?;
+    if context.is_operator() && context.agent_id() == Some(assignee) {
+        return Ok(());
+    }
+    match context.tx.membership_find(&project.id, assignee)? {
+        Some(member) if member.role.may(Power::Work) => Ok(()),
+        _ => Err(PmFault::invalid(format!("{assignee} does not work in this project")).with("field", "assignee_id")),
+    }
+}
 
-    pub(super) fn tell_assignee(&mut self, task: &Task) -> Result<(), PmFault> {
-        let Some(assignee) = &task.assignee_id else { return Ok(()) };
-        let text = format!("{} was assigned to you: {}", task.reference, task.title);
-        self.tx.notice_add(assignee, NoticeKind::Assigned, task.id.as_str(), &text)
-    }
+pub(super) fn tell_assignee(context: &mut ActionContext<'_, '_>, task: &Task) -> Result<(), PmFault> {
+    let Some(assignee) = &task.assignee_id else { return Ok(()) };
+    let text = format!("{} was assigned to you: {}", task.reference, task.title);
+    context.tx.notice_add(assignee, NoticeKind::Assigned, task.id.as_str(), &text)
 }
 
 /// Where a new task starts. What workers add goes through triage unless the project says otherwise.

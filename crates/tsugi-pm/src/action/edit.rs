@@ -1,21 +1,24 @@
 //! Changing what a task says and what it waits for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::{ActionContext, OpenTask};
 use super::view::{TaskRow, TaskView, check_version, version_conflict};
 use super::{Action, ActionEffect};
+use crate::action::context::touch_hold;
+use crate::action::create::{check_assignee, edge, parent_task, tell_assignee};
 use crate::domain::dependency::DependencyKind;
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, TaskId, TaskRef};
 use crate::domain::permission::Power;
 use crate::domain::session::AgentSession;
 use crate::domain::task::{AcceptanceCriterion, Priority, Task, title_key};
 use crate::domain::time::Moment;
-use crate::store::tx::what;
 
 /// Changes to a list of labels.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelChange {
     /// To add.
@@ -37,7 +40,7 @@ impl LabelChange {
 }
 
 /// Changes to the criteria: by place, counted from zero.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceptanceChange {
     /// To tick off.
@@ -62,30 +65,41 @@ impl AcceptanceChange {
 }
 
 /// Changes a task's fields; those not named stay as they are.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateTask {
-    /// Which one.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// A new title.
+    /// one line
+    #[schemars(extend("ja" = "件名"))]
     pub title: Option<String>,
-    /// A new description.
+    /// full text
+    #[schemars(extend("ja" = "説明"))]
     pub description: Option<String>,
-    /// A new priority.
+    /// urgency
+    #[schemars(extend("ja" = "優先度"))]
     pub priority: Option<Priority>,
-    /// Other labels.
+    /// what changes
+    #[schemars(extend("ja" = "ラベルの変更"))]
     pub labels: Option<LabelChange>,
-    /// Other criteria.
+    /// by index
+    #[schemars(extend("ja" = "条件"))]
     pub acceptance: Option<AcceptanceChange>,
-    /// Another assignee; an empty text means nobody.
+    /// "" for none
+    #[schemars(extend("ja" = "担当者"))]
     pub assignee_id: Option<String>,
-    /// Another date; zero means none.
+    /// ms UTC
+    #[schemars(extend("ja" = "期限(ms)"))]
     pub due_at: Option<Moment>,
-    /// Another parent; an empty text means none.
+    /// "" for none
+    #[schemars(extend("ja" = "親タスク"))]
     pub parent_id: Option<String>,
-    /// The version the caller has seen.
+    /// you saw
+    #[schemars(extend("ja" = "確認済みの版", "rare" = true))]
     pub expected_version: Option<i64>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -118,24 +132,24 @@ pub struct UpdatedTask {
 impl Action for UpdateTask {
     const NAME: &'static str = "update_task";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = UpdatedTask;
+    type Output = UpdatedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<UpdatedTask, PmFault> {
-        let session = desk.session_if_clear()?;
-        let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<UpdatedTask, PmFault> {
+        let session = context.session_if_clear()?;
+        let open = context.task_to_change(&self.task_id, Power::EditTask)?;
         check_version(&open.task, self.expected_version)?;
-        self.check_free_text(desk, &open.task, session.as_ref())?;
-        desk.touch_hold(&open, session.as_ref())?;
-        let after = self.apply(desk, &open)?;
+        self.check_free_text(context, &open.task, session.as_ref())?;
+        touch_hold(context, &open, session.as_ref())?;
+        let after = self.apply(context, &open)?;
         after.check()?;
         let is_new_owner = after.assignee_id != open.task.assignee_id;
-        let task = desk.tx.task_update(&open.task, after, what("task.updated"))?;
+        let task = context.tx.task_update(&open.task, after, EventKind::TaskUpdated.note())?;
         if is_new_owner {
-            desk.tell_assignee(&task)?;
+            tell_assignee(context, &task)?;
         }
         Ok(UpdatedTask { task: TaskView::brief(&task) })
     }
@@ -145,24 +159,24 @@ impl UpdateTask {
     /// A description that somebody else wrote is not overwritten by a caller that may not have read it.
     fn check_free_text(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         task: &Task,
         session: Option<&AgentSession>,
     ) -> Result<(), PmFault> {
         if self.expected_version.is_some() || self.description.as_ref().is_none_or(|new| *new == task.description) {
             return Ok(());
         }
-        let events = desk.tx.event_latest(task.id.as_str(), 200)?;
+        let events = context.tx.event_latest(task.id.as_str(), 200)?;
         let last = events.iter().find(|event| event.changes.iter().any(|change| change.field == "description"));
         // Another session of the same agent is another mind. What was written outside of any counts for all.
         let is_mine = last.is_some_and(|event| {
             let is_here = event.session_id.is_none() || event.session_id.as_ref() == session.map(|one| &one.id);
-            event.actor_agent_id == desk.tx.stamp.actor && is_here
+            event.actor_agent_id == context.tx.stamp.actor && is_here
         });
         if is_mine { Ok(()) } else { Err(version_conflict(task)) }
     }
 
-    fn apply(&self, desk: &mut ActionContext<'_, '_>, open: &OpenTask) -> Result<Task, PmFault> {
+    fn apply(&self, context: &mut ActionContext<'_, '_>, open: &OpenTask) -> Result<Task, PmFault> {
         let mut task = open.task.clone();
         if let Some(title) = &self.title {
             task.title.clone_from(title);
@@ -182,30 +196,30 @@ impl UpdateTask {
             task.due_at = Some(due_at).filter(|due| due.0 != 0);
         }
         if let Some(parent) = &self.parent_id {
-            task.parent_id = self.new_parent(desk, open, parent)?;
+            task.parent_id = self.new_parent(context, open, parent)?;
         }
         if let Some(assignee) = &self.assignee_id {
-            task.assignee_id = self.new_assignee(desk, open, assignee)?;
+            task.assignee_id = self.new_assignee(context, open, assignee)?;
         }
         Ok(task)
     }
 
     fn new_parent(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         open: &OpenTask,
         parent: &str,
     ) -> Result<Option<TaskId>, PmFault> {
         if parent.is_empty() {
             return Ok(None);
         }
-        let parent = desk.parent(&open.project, &TaskRef::parse(parent)?)?;
+        let parent = parent_task(context, &open.project, &TaskRef::parse(parent)?)?;
         let mut above = Some(parent.clone());
         while let Some(id) = above {
             if id == open.task.id {
                 return Err(PmFault::new(Code::DependencyCycle, "a task cannot be a part of itself"));
             }
-            above = desk.tx.task_get(&id.into())?.parent_id;
+            above = context.tx.task_get(&id.into())?.parent_id;
         }
         Ok(Some(parent))
     }
@@ -213,7 +227,7 @@ impl UpdateTask {
     /// Giving a task to somebody takes back the handoff to somebody else, and is refused while it is being worked on.
     fn new_assignee(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         open: &OpenTask,
         assignee: &str,
     ) -> Result<Option<AgentId>, PmFault> {
@@ -232,26 +246,30 @@ impl UpdateTask {
             .with("expires_at", claim.expires_at));
         }
         if let Some(agent) = &wished {
-            desk.check_assignee(&open.project, open.role, agent)?;
+            check_assignee(context, &open.project, open.role, agent)?;
         }
-        desk.withdraw_handoff(&open.task, "the task was assigned anew")?;
+        context.withdraw_handoff(&open.task, "the task was assigned anew")?;
         Ok(wished)
     }
 }
 
 /// Changes what a task waits for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateDependencies {
-    /// Which task.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// What it should wait for.
+    /// task ids
     #[serde(default)]
+    #[schemars(extend("ja" = "追加"))]
     pub add: Vec<TaskRef>,
-    /// What it should no longer wait for.
+    /// task ids
     #[serde(default)]
+    #[schemars(extend("ja" = "削除"))]
     pub remove: Vec<TaskRef>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -269,36 +287,36 @@ pub struct TaskDependencies {
 impl Action for UpdateDependencies {
     const NAME: &'static str = "update_dependencies";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = TaskDependencies;
+    type Output = TaskDependencies;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskDependencies, PmFault> {
-        let session = desk.session_if_clear()?;
-        let seen = desk.task_to_read(&self.task_id)?;
-        desk.tx.dependency_lock_graph(&seen.project_id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskDependencies, PmFault> {
+        let session = context.session_if_clear()?;
+        let seen = context.task_to_read(&self.task_id)?;
+        context.tx.dependency_lock_graph(&seen.project_id)?;
         let mut ids = vec![seen.id.clone()];
         for name in self.add.iter().chain(&self.remove) {
-            ids.push(desk.task_to_read(name)?.id);
+            ids.push(context.task_to_read(name)?.id);
         }
-        desk.tx.task_lock_all(&ids)?;
-        let open = desk.task_to_change(&self.task_id, Power::EditTask)?;
-        desk.touch_hold(&open, session.as_ref())?;
+        context.tx.task_lock_all(&ids)?;
+        let open = context.task_to_change(&self.task_id, Power::EditTask)?;
+        touch_hold(context, &open, session.as_ref())?;
         for name in &self.remove {
-            self.drop_edge(desk, &open, name)?;
+            self.drop_edge(context, &open, name)?;
         }
         for name in &self.add {
-            self.add_edge(desk, &open, name)?;
+            self.add_edge(context, &open, name)?;
         }
-        let edges = desk.tx.dependency_list(&open.task.id)?;
+        let edges = context.tx.dependency_list(&open.task.id)?;
         if edges.len() > crate::domain::limit::BATCH {
             return Err(PmFault::new(Code::TooLarge, "a task may wait for at most 100 others"));
         }
-        let task = desk.tx.task_get(&open.task.id.into())?;
+        let task = context.tx.task_get(&open.task.id.into())?;
         let rows =
-            edges.into_iter().map(|edge| desk.tx.task_get(&edge.depends_on_id.into()).map(|one| TaskRow::new(&one)));
+            edges.into_iter().map(|edge| context.tx.task_get(&edge.depends_on_id.into()).map(|one| TaskRow::new(&one)));
         Ok(TaskDependencies {
             dependencies: rows.collect::<Result<_, _>>()?,
             ready: task.is_ready(),
@@ -308,28 +326,28 @@ impl Action for UpdateDependencies {
 }
 
 impl UpdateDependencies {
-    fn drop_edge(&self, desk: &mut ActionContext<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), PmFault> {
-        let prerequisite = desk.tx.task_get(name)?;
-        match desk.tx.dependency_find(&open.task.id, &prerequisite.id)? {
-            Some(edge) => desk.tx.dependency_remove(&edge, &prerequisite, what("dependency.removed")),
+    fn drop_edge(&self, context: &mut ActionContext<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), PmFault> {
+        let prerequisite = context.tx.task_get(name)?;
+        match context.tx.dependency_find(&open.task.id, &prerequisite.id)? {
+            Some(edge) => context.tx.dependency_remove(&edge, &prerequisite, EventKind::DependencyRemoved.note()),
             None => Ok(()),
         }
     }
 
-    fn add_edge(&self, desk: &mut ActionContext<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), PmFault> {
-        let prerequisite = desk.tx.task_get(name)?;
+    fn add_edge(&self, context: &mut ActionContext<'_, '_>, open: &OpenTask, name: &TaskRef) -> Result<(), PmFault> {
+        let prerequisite = context.tx.task_get(name)?;
         if prerequisite.project_id != open.project.id {
             return Err(PmFault::not_found("task", name).hint("tasks wait only for tasks of the same project"));
         }
-        if desk.tx.dependency_find(&open.task.id, &prerequisite.id)?.is_some() {
+        if context.tx.dependency_find(&open.task.id, &prerequisite.id)?.is_some() {
             return Ok(());
         }
-        if desk.tx.dependency_reaches(&prerequisite.id, &open.task.id)? {
+        if context.tx.dependency_reaches(&prerequisite.id, &open.task.id)? {
             let message = format!("{} already waits for {}", prerequisite.reference, open.task.reference);
             return Err(PmFault::new(Code::DependencyCycle, message).with("task_id", &prerequisite.id));
         }
-        let edge = desk.edge(&open.task, &prerequisite, DependencyKind::Blocks);
-        desk.tx.dependency_add(&edge, &prerequisite, what("dependency.added"))
+        let edge = edge(context, &open.task, &prerequisite, DependencyKind::Blocks);
+        context.tx.dependency_add(&edge, &prerequisite, EventKind::DependencyAdded.note())
     }
 }
 

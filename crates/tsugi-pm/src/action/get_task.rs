@@ -1,5 +1,6 @@
 //! One task in full, with what surrounds it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::ActionContext;
@@ -48,15 +49,18 @@ impl Section {
 }
 
 /// One task, with what the caller wants to know of it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetTask {
-    /// Which one.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// Which parts; everything but the history unless said otherwise.
+    /// parts wanted
     #[serde(default)]
+    #[schemars(extend("ja" = "項目"))]
     pub include: Vec<Section>,
-    /// How long the answer may be.
+    /// of the answer
+    #[schemars(extend("ja" = "応答の上限", "rare" = true))]
     pub max_bytes: Option<usize>,
 }
 
@@ -107,20 +111,20 @@ pub struct TaskDetail {
 impl Action for GetTask {
     const NAME: &'static str = "get_task";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = TaskDetail;
+    type Output = TaskDetail;
 
     fn touches(&self) -> Option<&TaskRef> {
         Some(&self.task_id)
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskDetail, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskDetail, PmFault> {
         let budget = self.max_bytes.unwrap_or(16 * KIB);
         if !(1024..=256 * KIB).contains(&budget) {
             return Err(PmFault::invalid("`max_bytes` must be between 1024 and 262144"));
         }
-        let task = desk.task_to_read(&self.task_id)?;
+        let task = context.task_to_read(&self.task_id)?;
         let mut view = self.task_view(&task, budget);
-        view.ready = view.ready && desk.is_active(&task.project_id)?;
+        view.ready = view.ready && context.is_active(&task.project_id)?;
         let mut detail = TaskDetail {
             truncated: view.truncated.clone(),
             task: view,
@@ -134,7 +138,7 @@ impl Action for GetTask {
             claim_history: Vec::new(),
             history: None,
         };
-        self.surroundings(desk, &task, budget, &mut detail)?;
+        self.surroundings(context, &task, budget, &mut detail)?;
         Ok(detail)
     }
 }
@@ -182,7 +186,7 @@ impl GetTask {
 
     fn surroundings(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         task: &Task,
         budget: usize,
         detail: &mut TaskDetail,
@@ -194,30 +198,31 @@ impl GetTask {
         };
         let room = |section| self.room(budget, section);
         if self.wants(Section::Contexts) {
-            let (contexts, is_cut) = contexts_within(desk.tx.context_of_task(&task.id, 100)?, room(Section::Contexts));
+            let (contexts, is_cut) =
+                contexts_within(context.tx.context_of_task(&task.id, 100)?, room(Section::Contexts));
             detail.contexts = Some(contexts);
             cut("contexts", is_cut, detail);
         }
         if self.wants(Section::Handoff) {
-            let pending = desk.tx.handoff_pending(&task.id)?;
-            let last = pending.or(desk.tx.handoff_history(&task.id, 1)?.into_iter().next());
+            let pending = context.tx.handoff_pending(&task.id)?;
+            let last = pending.or(context.tx.handoff_history(&task.id, 1)?.into_iter().next());
             detail.handoff = last.map(|handoff| HandoffView::within(handoff, room(Section::Handoff)));
             let is_cut = detail.handoff.as_ref().is_some_and(|handoff| !handoff.truncated.is_empty());
             cut("handoff", is_cut, detail);
         }
         if self.wants(Section::Dependencies) {
-            let (on, by) = (desk.prerequisites_of(task)?, desk.dependents_of(task)?);
+            let (on, by) = (prerequisites_of(context, task)?, dependents_of(context, task)?);
             let ((on, on_cut), (by, by_cut)) =
                 (fit(on, room(Section::Dependencies) / 2), fit(by, room(Section::Dependencies) / 2));
             (detail.dependencies, detail.dependents) = (Some(on), Some(by));
             cut("dependencies", on_cut || by_cut, detail);
         }
         if self.wants(Section::Claim) {
-            self.holder(desk.tx.claim_live(&task.id)?, room(Section::Claim), detail);
-            detail.claim_history = desk.tx.claim_history(&task.id, 3)?.iter().map(ClaimView::new).collect();
+            self.holder(context.tx.claim_live(&task.id)?, room(Section::Claim), detail);
+            detail.claim_history = context.tx.claim_history(&task.id, 3)?.iter().map(ClaimView::new).collect();
         }
         if self.wants(Section::History) {
-            let events = desk.tx.event_latest(task.id.as_str(), 50)?;
+            let events = context.tx.event_latest(task.id.as_str(), 50)?;
             let (events, is_cut) =
                 fit(events.into_iter().map(super::search::short_event).collect(), room(Section::History));
             detail.history = Some(events);
@@ -227,14 +232,12 @@ impl GetTask {
     }
 }
 
-impl ActionContext<'_, '_> {
-    fn prerequisites_of(&mut self, task: &Task) -> Result<Vec<TaskRow>, PmFault> {
-        let edges = self.tx.dependency_list(&task.id)?;
-        edges.into_iter().map(|edge| Ok(TaskRow::new(&self.tx.task_get(&edge.depends_on_id.into())?))).collect()
-    }
+fn prerequisites_of(context: &mut ActionContext<'_, '_>, task: &Task) -> Result<Vec<TaskRow>, PmFault> {
+    let edges = context.tx.dependency_list(&task.id)?;
+    edges.into_iter().map(|edge| Ok(TaskRow::new(&context.tx.task_get(&edge.depends_on_id.into())?))).collect()
+}
 
-    fn dependents_of(&mut self, task: &Task) -> Result<Vec<TaskRow>, PmFault> {
-        let ids = self.tx.dependency_dependents(&task.id)?;
-        ids.into_iter().take(20).map(|id| Ok(TaskRow::new(&self.tx.task_get(&id.into())?))).collect()
-    }
+fn dependents_of(context: &mut ActionContext<'_, '_>, task: &Task) -> Result<Vec<TaskRow>, PmFault> {
+    let ids = context.tx.dependency_dependents(&task.id)?;
+    ids.into_iter().take(20).map(|id| Ok(TaskRow::new(&context.tx.task_get(&id.into())?))).collect()
 }

@@ -1,5 +1,6 @@
 //! Handing work to the next agent, and taking it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::{ActionContext, OpenTask};
@@ -7,49 +8,62 @@ use super::claim::ClaimedTask;
 use super::truncate::HandoffView;
 use super::view::{ClaimView, TaskView, cursor, page, place, rows};
 use super::{Action, ActionEffect};
+use crate::action::claim::claimed;
+use crate::action::context::add_note;
 use crate::domain::advice::FaultAdvice;
 use crate::domain::claim::ClaimState;
 use crate::domain::context::ContextEntry;
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
 use crate::domain::handoff::{GitState, Handoff, HandoffAnswer, HandoffKind, HandoffStatus};
-use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskRef};
+use crate::domain::id::{AgentId, HandoffId, ProjectRef, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
 use crate::domain::permission::Power;
 use crate::domain::session::AgentSession;
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::time::Moment;
-use crate::store::tx::{EventStamp, Tx, what};
+use crate::store::tx::{EventStamp, Tx};
 
 /// How much of each handoff a list shows.
 const LIST_BYTES: usize = 3 * limit::KIB;
 
 /// Hands a task to another agent, or to whoever comes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateHandoff {
-    /// Which task.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// What was done and where things stand.
+    /// where things stand
+    #[schemars(extend("ja" = "作業サマリ"))]
     pub summary: String,
-    /// What to do next.
+    /// to do next
+    #[schemars(extend("ja" = "次のステップ"))]
     pub next_steps: Vec<String>,
-    /// To whom; whoever comes when unset.
+    /// anyone if unset
+    #[schemars(extend("ja" = "引き継ぎ先エージェントID"))]
     pub to_agent_id: Option<AgentId>,
-    /// What to beware of.
+    /// to beware of
     #[serde(default)]
+    #[schemars(extend("ja" = "注意点"))]
     pub warnings: Vec<String>,
-    /// What is finished.
+    /// finished
     #[serde(default)]
+    #[schemars(extend("ja" = "完了分", "rare" = true))]
     pub done: Vec<String>,
-    /// What is not certain.
+    /// unsure
     #[serde(default)]
+    #[schemars(extend("ja" = "不確かな点", "rare" = true))]
     pub uncertain: Vec<String>,
-    /// The work tree.
+    /// work tree
+    #[schemars(extend("ja" = "作業ツリー", "rare" = true))]
     pub git: Option<GitState>,
-    /// From which session.
+    /// if not yours
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: Option<SessionId>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -86,15 +100,15 @@ pub struct CreatedHandoff {
 impl Action for CreateHandoff {
     const NAME: &'static str = "create_handoff";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = CreatedHandoff;
+    type Output = CreatedHandoff;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedHandoff, PmFault> {
-        let session = desk.session(self.session_id.as_ref())?;
-        let (handoff, task) = desk.hand_over(&session, self)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<CreatedHandoff, PmFault> {
+        let session = context.session(self.session_id.as_ref())?;
+        let (handoff, task) = context.hand_over(&session, self)?;
         let handoff = HandoffView::within(handoff, LIST_BYTES);
         Ok(CreatedHandoff { handoff, task: TaskView::brief(&task), session_id: Some(session.id) })
     }
@@ -128,7 +142,7 @@ impl ActionContext<'_, '_> {
             self.tx.stamp.claim = Some(claim.id.clone());
             self.end_claim(claim, ClaimState::Transferred, "handed over")?;
         }
-        self.tx.insert(&handoff, what("handoff.created"))?;
+        self.tx.insert(&handoff, EventKind::HandoffCreated.note())?;
         self.tx.handoff_index(&handoff, Some(&open.task))?;
         if let Some(target) = &wish.to_agent_id {
             let text = format!("{} hands {} to you", handoff.from_agent_id, open.task.reference);
@@ -140,7 +154,7 @@ impl ActionContext<'_, '_> {
             blocked_reason: None,
             ..open.task.clone()
         };
-        let task = self.tx.task_update(&open.task, freed, what("task.handed_over"))?;
+        let task = self.tx.task_update(&open.task, freed, EventKind::TaskHandedOver.note())?;
         Ok((handoff, task))
     }
 
@@ -219,7 +233,7 @@ impl ActionContext<'_, '_> {
         let expired = handoff.answered(HandoffAnswer::Expire)?;
         let system = EventStamp { session: handoff.from_session_id.clone(), ..EventStamp::default() };
         let caller = std::mem::replace(&mut self.tx.stamp, system);
-        self.tx.update(handoff, expired, what("handoff.expired"))?;
+        self.tx.update(handoff, expired, EventKind::HandoffExpired.note())?;
         let task = self.free_for_all(task, handoff, "nobody took the handoff in time")?;
         let text = format!("nobody took your handoff of {} in time", task.reference);
         self.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffExpired, handoff.id.as_str(), &text)?;
@@ -229,16 +243,20 @@ impl ActionContext<'_, '_> {
 }
 
 /// Takes a handoff and with it the task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptHandoff {
-    /// Which one.
+    /// hnd_…
+    #[schemars(extend("ja" = "ハンドオフID"))]
     pub handoff_id: HandoffId,
-    /// What to tell the sender; kept as context.
+    /// to the sender
+    #[schemars(extend("ja" = "メモ"))]
     pub note: Option<String>,
-    /// For which session.
+    /// if not yours
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: Option<SessionId>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -263,23 +281,22 @@ pub struct AcceptedHandoff {
 impl Action for AcceptHandoff {
     const NAME: &'static str = "accept_handoff";
     const EFFECT: ActionEffect = ActionEffect::WriteAfterSweep;
-    type ErasedOutput = AcceptedHandoff;
+    type Output = AcceptedHandoff;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AcceptedHandoff, PmFault> {
-        let session = desk.session(self.session_id.as_ref())?;
-        let (handoff, open) = desk.handoff_to_answer(&self.handoff_id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<AcceptedHandoff, PmFault> {
+        let session = context.session(self.session_id.as_ref())?;
+        let (handoff, open) = context.handoff_to_answer(&self.handoff_id)?;
         handoff.answered(HandoffAnswer::Accept)?;
         check_for_me(&handoff, &session.agent_id)?;
-        let grant = desk.grant(&session, &open, None)?;
+        let grant = context.grant(&session, &open, None)?;
         if let Some(note) = &self.note {
-            desk.add_note(&open, Some(&session), note)?;
+            add_note(context, &open, Some(&session), note)?;
         }
-        let ClaimedTask { claim, task, handoff, contexts, session_id, truncated, .. } =
-            desk.claimed(&session, grant)?;
+        let ClaimedTask { claim, task, handoff, contexts, session_id, truncated, .. } = claimed(&session, grant);
         match (claim, task, handoff) {
             (Some(claim), Some(task), Some(handoff)) => {
                 Ok(AcceptedHandoff { handoff, claim, task, contexts, session_id, truncated })
@@ -298,38 +315,41 @@ fn check_for_me(handoff: &Handoff, agent: &AgentId) -> Result<(), PmFault> {
 }
 
 /// Says no to a handoff; the task is then free for everybody.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RejectHandoff {
-    /// Which one.
+    /// hnd_…
+    #[schemars(extend("ja" = "ハンドオフID"))]
     pub handoff_id: HandoffId,
-    /// Why.
+    /// why
+    #[schemars(extend("ja" = "理由"))]
     pub reason: String,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
 impl Action for RejectHandoff {
     const NAME: &'static str = "reject_handoff";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = CreatedHandoff;
+    type Output = CreatedHandoff;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CreatedHandoff, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<CreatedHandoff, PmFault> {
         limit::chars("reason", &self.reason, 1, 2000)?;
-        let agent = desk.agent()?;
-        let (handoff, open) = desk.handoff_to_answer(&self.handoff_id)?;
+        let agent = context.agent()?;
+        let (handoff, open) = context.handoff_to_answer(&self.handoff_id)?;
         let rejected = Handoff { reason: Some(self.reason.clone()), ..handoff.answered(HandoffAnswer::Reject)? };
         if !open.role.may(Power::Manage) {
             check_for_me(&handoff, &agent.id)?;
         }
-        let rejected = desk.tx.update(&handoff, rejected, what("handoff.rejected").because(Some(&self.reason)))?;
-        let task = desk.free_for_all(&open.task, &handoff, "handoff rejected")?;
+        let rejected = context.tx.update(&handoff, rejected, EventKind::HandoffRejected.because(Some(&self.reason)))?;
+        let task = context.free_for_all(&open.task, &handoff, "handoff rejected")?;
         let text = format!("{} rejected your handoff of {}: {}", agent.id, task.reference, self.reason);
-        desk.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffRejected, handoff.id.as_str(), &text)?;
+        context.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffRejected, handoff.id.as_str(), &text)?;
         let handoff = HandoffView::within(rejected, LIST_BYTES);
         Ok(CreatedHandoff { handoff, task: TaskView::brief(&task), session_id: None })
     }
@@ -342,23 +362,28 @@ impl ActionContext<'_, '_> {
             return Ok(task.clone());
         }
         let freed = Task { assignee_id: None, ..task.clone() };
-        self.tx.task_update(task, freed, what("task.unassigned").because(Some(reason)))
+        self.tx.task_update(task, freed, EventKind::TaskUnassigned.because(Some(reason)))
     }
 }
 
 /// Lists handoffs that wait.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GetPendingHandoffs {
-    /// In which project.
-    pub project_id: Option<ProjectId>,
-    /// Whether those meant for nobody in particular count; they do unless said otherwise.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// for anyone; true
+    #[schemars(extend("ja" = "宛先なしも含む", "rare" = true))]
     pub include_open: Option<bool>,
-    /// Those the caller sent, instead of those that wait for it.
+    /// yours instead
+    #[schemars(extend("ja" = "自分が送った分", "rare" = true))]
     pub sent: bool,
-    /// How many.
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
-    /// Where to go on.
+    /// next_cursor
+    #[schemars(extend("ja" = "続き"))]
     pub cursor: Option<String>,
 }
 
@@ -375,17 +400,17 @@ pub struct PendingHandoffs {
 impl Action for GetPendingHandoffs {
     const NAME: &'static str = "get_pending_handoffs";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = PendingHandoffs;
+    type Output = PendingHandoffs;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<PendingHandoffs, PmFault> {
-        let agent = desk.agent()?;
-        let projects = desk.projects(self.project_id.as_ref())?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<PendingHandoffs, PmFault> {
+        let agent = context.agent()?;
+        let projects = context.projects(self.project_id.as_ref())?;
         let (at, id) = place::<(Moment, String)>(self.cursor.as_deref())?.unwrap_or_default();
         let most = rows(self.limit)? + 1;
         let found = if self.sent {
-            desk.tx.handoff_from(&agent.id, &projects, (at, &id), most)?
+            context.tx.handoff_from(&agent.id, &projects, (at, &id), most)?
         } else {
-            desk.tx.handoff_for(&agent.id, &projects, self.include_open.unwrap_or(true), (at, &id), most)?
+            context.tx.handoff_for(&agent.id, &projects, self.include_open.unwrap_or(true), (at, &id), most)?
         };
         let short = found.into_iter().map(|one| HandoffView::within(one, LIST_BYTES)).collect();
         let (handoffs, has_more): (Vec<HandoffView>, bool) = page(short, self.limit)?;

@@ -5,9 +5,11 @@ use serde::Serialize;
 use super::Pm;
 use crate::domain::fault::PmFault;
 use crate::domain::session::{CALL_TTL_S, HEARTBEAT_LOST_S};
+use crate::domain::time::Moment;
 use crate::store::dialect::SqlDialect;
 use crate::store::migrate;
 use crate::store::tx::Tx;
+use crate::store::value::SqlRow;
 
 /// What was found. Nothing is changed by looking.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,9 +54,24 @@ pub struct HealthReport {
     pub pending_handoffs: i64,
     /// Handoffs of those that nobody took in time.
     pub expired_handoffs: i64,
+    /// Processes of the last day whose clock was ahead of the time that had passed, and was not followed.
+    pub clocks_ahead: Vec<ProcessClock>,
     /// Seconds by which the newest event is ahead of the clock, which must have jumped back.
     pub ahead_s: i64,
 }
+
+/// A process whose clock was ahead of the database's time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessClock {
+    pub host: String,
+    pub pid: i64,
+    pub ahead_s: i64,
+    /// When it last wrote, by the database's time.
+    pub seen_at: Moment,
+}
+
+/// For how long a clock that was ahead is remembered.
+const CLOCK_NEWS_S: i64 = 24 * 3600;
 
 impl HealthReport {
     /// Whether a sweep would put something right.
@@ -121,9 +138,21 @@ pub(super) fn counted(tx: &mut Tx<'_>) -> Result<HealthReport, PmFault> {
         expired_claims,
         pending_handoffs,
         expired_handoffs,
+        clocks_ahead: clocks_ahead(tx)?,
         ahead_s: tx.ahead_ms / 1000,
         ..HealthReport::default()
     })
+}
+
+fn clocks_ahead(tx: &mut Tx<'_>) -> Result<Vec<ProcessClock>, PmFault> {
+    let sql = "SELECT host, pid, ahead_ms, seen_at FROM clock_lead WHERE seen_at > ?1 ORDER BY seen_at DESC LIMIT 20";
+    let since = tx.now.plus_seconds(-CLOCK_NEWS_S);
+    let rows = tx.rows(sql, &[since.into()])?;
+    let clock = |row: &SqlRow| -> Result<ProcessClock, PmFault> {
+        let (ahead_ms, seen_at) = (row.int(2)?, Moment(row.int(3)?));
+        Ok(ProcessClock { host: row.text(0)?.to_owned(), pid: row.int(1)?, ahead_s: ahead_ms / 1000, seen_at })
+    };
+    rows.iter().map(clock).collect()
 }
 
 /// One number; a question gets only the moments that it names.

@@ -36,24 +36,29 @@ pub struct FirstMember {
 impl Action for InitProject {
     const NAME: &'static str = "found_project";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = ProjectAnswer;
+    type Output = ProjectAnswer;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
-        let made = self.project.run(desk)?;
-        self.members.iter().try_for_each(|member| self.seat(desk, &made.project.id, member))?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
+        let made = self.project.run(context)?;
+        self.members.iter().try_for_each(|member| self.seat(context, &made.project.id, member))?;
         Ok(made)
     }
 }
 
 impl InitProject {
-    fn seat(&self, desk: &mut ActionContext<'_, '_>, project: &ProjectId, member: &FirstMember) -> Result<(), PmFault> {
+    fn seat(
+        &self,
+        context: &mut ActionContext<'_, '_>,
+        project: &ProjectId,
+        member: &FirstMember,
+    ) -> Result<(), PmFault> {
         let FirstMember { agent_id, role } = member.clone();
-        if desk.tx.agent_find(&agent_id)?.is_none() {
+        if context.tx.agent_find(&agent_id)?.is_none() {
             let is_person = role == Role::Owner && !self.allow_ai_owner;
             let kind = if is_person { AgentType::Human } else { AgentType::Ai };
-            RegisterAgent { kind, ..RegisterAgent::ai(agent_id.clone()) }.run(desk)?;
+            RegisterAgent { kind, ..RegisterAgent::ai(agent_id.clone()) }.run(context)?;
         }
-        let (project_id, allow_ai_owner) = (project.clone(), self.allow_ai_owner);
-        SetMembership { project_id, agent_id, role: Some(role), allow_ai_owner }.run(desk).map(drop)
+        let (project_id, allow_ai_owner) = (project.into(), self.allow_ai_owner);
+        SetMembership { project_id, agent_id, role: Some(role), allow_ai_owner }.run(context).map(drop)
     }
 }

@@ -5,6 +5,7 @@ use super::view::TaskRow;
 use crate::domain::advice::FaultAdvice;
 use crate::domain::claim::{Claim, ClaimState, lease};
 use crate::domain::context::ContextEntry;
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
 use crate::domain::handoff::{Handoff, HandoffAnswer, HandoffKind, HandoffStatus};
 use crate::domain::id::{AgentId, ClaimId, HandoffId, SessionId};
@@ -14,7 +15,7 @@ use crate::domain::permission::denied;
 use crate::domain::project::Project;
 use crate::domain::session::AgentSession;
 use crate::domain::task::{Task, TaskStatus, machine};
-use crate::store::tx::{EventStamp, ReadyPick, Tx, what};
+use crate::store::tx::{EventStamp, ReadyPick, Tx};
 
 /// How many pieces of what is known come with a hold at most.
 const CONTEXTS: i64 = 30;
@@ -59,7 +60,7 @@ impl ActionContext<'_, '_> {
         let (before, handoff) = self.answer_pending(session, freed.task, brief.handoff)?;
         let claim = self.new_claim(session, open, ttl_s);
         self.tx.stamp.claim = Some(claim.id.clone());
-        self.tx.insert(&claim, what("claim.granted"))?;
+        self.tx.insert(&claim, EventKind::ClaimGranted.note())?;
         let task = Task {
             status: TaskStatus::InProgress,
             assignee_id: Some(session.agent_id.clone()),
@@ -68,7 +69,7 @@ impl ActionContext<'_, '_> {
             started_at: before.started_at.or(Some(self.tx.now)),
             ..before.clone()
         };
-        let task = self.tx.task_update(&before, task, what("task.claimed"))?;
+        let task = self.tx.task_update(&before, task, EventKind::TaskClaimed.note())?;
         Ok(LeaseGrant { task, claim, handoff, contexts: brief.contexts })
     }
 
@@ -188,9 +189,14 @@ impl ActionContext<'_, '_> {
             Ok(()) => self.tx.task_ready(&pick, &open.project.id, 3)?,
             Err(_) => Vec::new(),
         };
+        let names: Vec<&str> = others.iter().map(|one| one.reference.as_str()).collect();
+        let hint = match names.as_slice() {
+            [] => "nothing else is ready now; get_ready_tasks says what is in the way".to_owned(),
+            names => format!("claim one of these instead: {}", names.join(", ")),
+        };
         let others: Vec<TaskRow> = others.iter().map(TaskRow::new).collect();
         Ok(PmFault::new(Code::AlreadyClaimed, format!("{} is held by {}", open.task.reference, claim.agent_id))
-            .hint("take one of the alternatives")
+            .hint(hint)
             .with("holder", &claim.agent_id)
             .with("session_id", &claim.session_id)
             .with("since", claim.acquired_at)
@@ -208,7 +214,7 @@ impl ActionContext<'_, '_> {
         };
         let text = format!("{} took your handoff", session.agent_id);
         self.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffAccepted, handoff.id.as_str(), &text)?;
-        self.tx.update(handoff, accepted, what("handoff.accepted"))
+        self.tx.update(handoff, accepted, EventKind::HandoffAccepted.note())
     }
 
     /// The live claim of a session on a task, renewed; or `claim_lost`.
@@ -253,11 +259,10 @@ impl ActionContext<'_, '_> {
             _ => None,
         };
         if let Some(handoff) = handoff {
-            self.tx.update(&handoff, handoff.answered(HandoffAnswer::Complete)?, what("handoff.completed"))?;
+            self.tx.update(&handoff, handoff.answered(HandoffAnswer::Complete)?, EventKind::HandoffCompleted.note())?;
         }
         let ended = claim.ended(state, reason, self.tx.now)?;
-        let kind = format!("claim.{state}");
-        self.tx.update(claim, ended, what(&kind).because(Some(reason)))
+        self.tx.update(claim, ended, EventKind::of_claim(state).because(Some(reason)))
     }
 
     /// Takes work back from a session that is gone or idle: the claim ends, the task is free, and what is known is
@@ -273,10 +278,10 @@ impl ActionContext<'_, '_> {
         let caller = std::mem::replace(&mut self.tx.stamp, system);
         self.end_claim(claim, ClaimState::Expired, reason)?;
         let freed = Task { status: TaskStatus::Todo, assignee_id: None, ..task.clone() };
-        let task = self.tx.task_update(task, freed, what("task.expired").because(Some(reason)))?;
+        let task = self.tx.task_update(task, freed, EventKind::TaskExpired.because(Some(reason)))?;
         if self.tx.handoff_pending(&task.id)?.is_none() {
             let handoff = self.auto_handoff(&task, claim, project)?;
-            self.tx.insert(&handoff, what("handoff.created").because(Some(reason)))?;
+            self.tx.insert(&handoff, EventKind::HandoffCreated.because(Some(reason)))?;
             self.tx.handoff_index(&handoff, Some(&task))?;
         }
         let text = format!("your claim on {} ran out", task.reference);
@@ -320,6 +325,6 @@ impl ActionContext<'_, '_> {
     pub(super) fn withdraw_handoff(&mut self, task: &Task, reason: &str) -> Result<(), PmFault> {
         let Some(handoff) = self.tx.handoff_pending(&task.id)? else { return Ok(()) };
         let withdrawn = Handoff { reason: Some(reason.to_owned()), ..handoff.answered(HandoffAnswer::Withdraw)? };
-        self.tx.update(&handoff, withdrawn, what("handoff.withdrawn").because(Some(reason))).map(drop)
+        self.tx.update(&handoff, withdrawn, EventKind::HandoffWithdrawn.because(Some(reason))).map(drop)
     }
 }

@@ -1,5 +1,6 @@
 //! Lists of tasks: one's own, all of them, and those that could be done now.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::ActionContext;
@@ -7,7 +8,7 @@ use super::view::{TaskRow, cursor, page, place, rows};
 use super::{Action, ActionEffect};
 use crate::domain::claim::Claim;
 use crate::domain::fault::{Code, PmFault};
-use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
+use crate::domain::id::{AgentId, ProjectRef, SessionId, TaskRef};
 use crate::domain::task::{Task, TaskSort, TaskStatus};
 use crate::domain::word::words;
 use crate::store::tx::{ReadyPick, TaskFilter};
@@ -30,18 +31,23 @@ words! {
 }
 
 /// Lists the caller's tasks.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GetMyTasks {
-    /// In this status; `open` means neither done nor cancelled.
+    /// a status, or open
+    #[schemars(extend("ja" = "ステータスフィルタ"))]
     pub status: Option<String>,
-    /// In this project.
-    pub project_id: Option<ProjectId>,
-    /// How they are mine: held and assigned ones unless said otherwise.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// which of yours
+    #[schemars(extend("ja" = "対象"))]
     pub include: Vec<Mine>,
-    /// How many.
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
-    /// Where to go on.
+    /// next_cursor
+    #[schemars(extend("ja" = "続き"))]
     pub cursor: Option<String>,
 }
 
@@ -61,17 +67,17 @@ type TaskCursor = (usize, i64, String);
 impl Action for GetMyTasks {
     const NAME: &'static str = "get_my_tasks";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = TaskList;
+    type Output = TaskList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskList, PmFault> {
-        let parts = self.parts(desk)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskList, PmFault> {
+        let parts = self.parts(context)?;
         let (part, key, id) = place::<TaskCursor>(self.cursor.as_deref())?.unwrap_or_default();
         let wanted = rows(self.limit)? + 1;
         let mut found: Vec<(usize, Task)> = Vec::new();
         for (at, filter) in parts.iter().enumerate().skip(part) {
             let after = (at == part && !id.is_empty()).then(|| (key, id.clone()));
             let filter = TaskFilter { after, limit: wanted, ..filter.clone() };
-            for task in desk.tx.task_list(&filter)? {
+            for task in context.tx.task_list(&filter)? {
                 // A task that an earlier part has shown is not shown again.
                 if !parts[..at].iter().any(|earlier| is_in(earlier, &task)) {
                     found.push((at, task));
@@ -84,17 +90,17 @@ impl Action for GetMyTasks {
         let places: Vec<TaskCursor> =
             found.iter().map(|(at, task)| (*at, TaskSort::Updated.key(task), task.id.to_string())).collect();
         let found: Vec<Task> = found.into_iter().map(|(_, task)| task).collect();
-        let (tasks, has_more) = page(desk.rows(&found)?, self.limit)?;
+        let (tasks, has_more) = page(context.rows(&found)?, self.limit)?;
         let next_cursor = tasks.len().checked_sub(1).filter(|_| has_more).map(|last| cursor(&places[last]));
         Ok(TaskList { tasks, next_cursor })
     }
 }
 
 impl GetMyTasks {
-    fn parts(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<TaskFilter>, PmFault> {
-        let me = desk.agent()?.id;
+    fn parts(&self, context: &mut ActionContext<'_, '_>) -> Result<Vec<TaskFilter>, PmFault> {
+        let me = context.agent()?.id;
         let base = TaskFilter {
-            projects: desk.projects(self.project_id.as_ref())?,
+            projects: context.projects(self.project_id.as_ref())?,
             statuses: self.statuses()?,
             ..everything()
         };
@@ -147,72 +153,87 @@ fn everything() -> TaskFilter {
 }
 
 /// Lists tasks.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListTasks {
-    /// In this project.
-    pub project_id: Option<ProjectId>,
-    /// In one of these statuses.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// any of
+    #[schemars(extend("ja" = "ステータス"))]
     pub status: Vec<TaskStatus>,
-    /// Assigned to.
+    /// agent id
+    #[schemars(extend("ja" = "担当者"))]
     pub assignee_id: Option<AgentId>,
-    /// With this label.
+    /// having it
+    #[schemars(extend("ja" = "ラベル"))]
     pub label: Option<String>,
-    /// Parts of this task.
+    /// part of
+    #[schemars(extend("ja" = "親タスク"))]
     pub parent_id: Option<TaskRef>,
-    /// Unchanged for this long.
+    /// unchanged for
+    #[schemars(extend("ja" = "未更新秒"))]
     pub stale_after_s: Option<i64>,
-    /// With these words.
+    /// words in it
+    #[schemars(extend("ja" = "検索語"))]
     pub text: Option<String>,
-    /// In this order.
+    /// order
+    #[schemars(extend("ja" = "並び順"))]
     pub sort: Option<TaskSort>,
-    /// How many.
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
-    /// Where to go on.
+    /// next_cursor
+    #[schemars(extend("ja" = "続き"))]
     pub cursor: Option<String>,
 }
 
 impl Action for ListTasks {
     const NAME: &'static str = "list_tasks";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = TaskList;
+    type Output = TaskList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskList, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskList, PmFault> {
         let sort = self.sort.unwrap_or(TaskSort::Updated);
-        let parent = self.parent_id.as_ref().map(|name| desk.task_to_read(name).map(|task| task.id)).transpose()?;
+        let parent = self.parent_id.as_ref().map(|name| context.task_to_read(name).map(|task| task.id)).transpose()?;
         let filter = TaskFilter {
-            projects: desk.projects(self.project_id.as_ref())?,
+            projects: context.projects(self.project_id.as_ref())?,
             statuses: self.status.clone(),
             assignee: self.assignee_id.clone(),
             label: self.label.clone(),
             parent,
-            untouched_since: self.stale_after_s.map(|seconds| desk.tx.now.plus_seconds(-seconds)),
+            untouched_since: self.stale_after_s.map(|seconds| context.tx.now.plus_seconds(-seconds)),
             text: self.text.clone(),
             sort,
             after: place(self.cursor.as_deref())?,
             limit: rows(self.limit)? + 1,
             ..everything()
         };
-        let found = desk.tx.task_list(&filter)?;
-        let (tasks, has_more) = page(desk.rows(&found)?, self.limit)?;
+        let found = context.tx.task_list(&filter)?;
+        let (tasks, has_more) = page(context.rows(&found)?, self.limit)?;
         let last = tasks.len().checked_sub(1).filter(|_| has_more).map(|at| &found[at]);
         Ok(TaskList { next_cursor: last.map(|task| cursor(&(sort.key(task), &task.id))), tasks })
     }
 }
 
 /// What could be done now.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GetReadyTasks {
-    /// In this project.
-    pub project_id: Option<ProjectId>,
-    /// With these labels.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// having all
+    #[schemars(extend("ja" = "ラベル"))]
     pub labels: Vec<String>,
-    /// Whether only what the caller is able to do counts; it does unless said otherwise.
+    /// only yours; true
+    #[schemars(extend("ja" = "能力で絞る", "rare" = true))]
     pub capability_match: Option<bool>,
-    /// How many; ten unless said otherwise.
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
     /// Whose holds are shown.
+    #[schemars(skip)]
     pub session_id: Option<SessionId>,
 }
 
@@ -240,25 +261,25 @@ pub struct ReadyList {
 impl Action for GetReadyTasks {
     const NAME: &'static str = "get_ready_tasks";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = ReadyList;
+    type Output = ReadyList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ReadyList, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ReadyList, PmFault> {
         let wanted = self.limit.map_or(Ok(10), |limit| rows(Some(limit)))?;
-        let agent = desk.agent()?;
-        let projects = desk.projects_at_work(self.project_id.as_ref())?;
+        let agent = context.agent()?;
+        let projects = context.projects_at_work(self.project_id.as_ref())?;
         let is_able = self.capability_match.unwrap_or(true);
         let capabilities = is_able.then_some(agent.capabilities.as_slice());
         let pick = ReadyPick { agent: &agent.id, capabilities, labels: &self.labels };
         let mut summary = BlockedSummary { n: 0, top_blockers: Vec::new() };
         for project in &projects {
-            summary.n += desk.tx.task_waiting_count(project, COUNT_UP_TO)?;
-            let blockers = desk.tx.task_top_blockers(project, 3)?;
+            summary.n += context.tx.task_waiting_count(project, COUNT_UP_TO)?;
+            let blockers = context.tx.task_top_blockers(project, 3)?;
             summary.top_blockers.extend(blockers.iter().map(TaskRow::new));
         }
         summary.top_blockers.truncate(3);
         Ok(ReadyList {
-            in_hand: self.in_hand(desk, &agent.id)?,
-            tasks: desk.ready(&pick, &projects, wanted)?.iter().map(TaskRow::new).collect(),
+            in_hand: self.in_hand(context, &agent.id)?,
+            tasks: context.ready(&pick, &projects, wanted)?.iter().map(TaskRow::new).collect(),
             blocked_summary: summary,
         })
     }
@@ -267,21 +288,22 @@ impl Action for GetReadyTasks {
 impl GetReadyTasks {
     /// What the caller's session holds; nothing when it is not clear which session that is. What another session of
     /// the same agent holds is that one's work.
-    fn in_hand(&self, desk: &mut ActionContext<'_, '_>, agent: &AgentId) -> Result<Vec<TaskRow>, PmFault> {
-        let held = desk.tx.claim_of_agent(agent)?;
-        let is_here = |claim: &&Claim| self.project_id.as_ref().is_none_or(|project| claim.project_id == *project);
+    fn in_hand(&self, context: &mut ActionContext<'_, '_>, agent: &AgentId) -> Result<Vec<TaskRow>, PmFault> {
+        let held = context.tx.claim_of_agent(agent)?;
+        let project = context.project_id_if_named(self.project_id.as_ref())?;
+        let is_here = |claim: &&Claim| project.as_ref().is_none_or(|project| claim.project_id == *project);
         let mut held: Vec<&Claim> = held.iter().filter(is_here).collect();
         if held.is_empty() {
             return Ok(Vec::new());
         }
-        let session = match desk.session_id(self.session_id.as_ref()) {
+        let session = match context.session_id(self.session_id.as_ref()) {
             Err(fault) if fault.code == Code::SessionAmbiguous => None,
             other => other?,
         };
         held.retain(|claim| session.as_ref() == Some(&claim.session_id));
         held.iter()
             .take(10)
-            .map(|claim| desk.tx.task_get(&claim.task_id.clone().into()).map(|task| TaskRow::new(&task)))
+            .map(|claim| context.tx.task_get(&claim.task_id.clone().into()).map(|task| TaskRow::new(&task)))
             .collect()
     }
 }

@@ -39,17 +39,17 @@ pub struct FindNames {
 impl Action for FindNames {
     const NAME: &'static str = "find_names";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = Vec<String>;
+    type Output = Vec<String>;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
         match self.kind {
             NameKind::Agent => {
-                let found = desk.tx.name_list(("agent", "id", "name"), &self.prefix, MOST)?;
+                let found = context.tx.name_list(("agent", "id", "name"), &self.prefix, MOST)?;
                 Ok(found.into_iter().map(|(id, _)| id).collect())
             }
-            NameKind::Project => self.projects(desk),
-            NameKind::Session => self.sessions(desk),
-            NameKind::Task => self.tasks(desk),
+            NameKind::Project => self.projects(context),
+            NameKind::Session => self.sessions(context),
+            NameKind::Task => self.tasks(context),
         }
     }
 }
@@ -65,35 +65,35 @@ impl FindNames {
         name.len() >= typed.len() && name.as_bytes()[..typed.len()].eq_ignore_ascii_case(typed)
     }
 
-    fn projects(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
+    fn projects(&self, context: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
         let mut names = Vec::new();
-        for id in desk.projects(None)? {
-            let key = desk.tx.project_get(&id)?.key;
+        for id in context.projects(None)? {
+            let key = context.tx.project_get(&id)?.key;
             names.extend([key, id.to_string()].into_iter().filter(|name| self.begins(name)));
         }
         Ok(names)
     }
 
-    fn sessions(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
-        let me = desk.agent()?.id;
+    fn sessions(&self, context: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
+        let me = context.agent()?.id;
         if self.tells("ses_") {
-            let found = desk.tx.name_list(("session", "id", "agent_id"), &self.prefix, MOST * 10)?;
+            let found = context.tx.name_list(("session", "id", "agent_id"), &self.prefix, MOST * 10)?;
             return Ok(found.into_iter().filter(|(_, whose)| whose == me.as_str()).map(|(id, _)| id).collect());
         }
-        let open = desk.tx.session_active(&me)?.into_iter().map(|one| one.id.to_string());
+        let open = context.tx.session_active(&me)?.into_iter().map(|one| one.id.to_string());
         Ok(open.filter(|id| self.begins(id)).collect())
     }
 
-    fn tasks(&self, desk: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
-        let projects = desk.projects(None)?;
+    fn tasks(&self, context: &mut ActionContext<'_, '_>) -> Result<Vec<String>, PmFault> {
+        let projects = context.projects(None)?;
         if self.tells("tsk_") {
-            let found = desk.tx.name_list(("task", "id", "project_id"), &self.prefix, MOST * 10)?;
+            let found = context.tx.name_list(("task", "id", "project_id"), &self.prefix, MOST * 10)?;
             let mine = found.into_iter().filter(|(_, whose)| projects.iter().any(|one| one.as_str() == whose));
             return Ok(mine.map(|(id, _)| id).collect());
         }
         let mut names = Vec::new();
         for id in projects {
-            let own = format!("{}-", desk.tx.project_get(&id)?.key);
+            let own = format!("{}-", context.tx.project_get(&id)?.key);
             // The longer of the two is the beginning that both ask for.
             let typed = self.prefix.to_ascii_uppercase();
             let prefix = match (own.starts_with(&typed), typed.starts_with(&own)) {
@@ -101,7 +101,7 @@ impl FindNames {
                 (_, true) => typed,
                 _ => continue,
             };
-            let found = desk.tx.name_list(("task", "reference", "id"), &prefix, MOST)?;
+            let found = context.tx.name_list(("task", "reference", "id"), &prefix, MOST)?;
             names.extend(found.into_iter().map(|(reference, _)| reference));
         }
         Ok(names)

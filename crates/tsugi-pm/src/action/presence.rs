@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::action_context::ActionContext;
 use super::{Action, ActionEffect};
+use crate::domain::event::EventKind;
 use crate::domain::fault::PmFault;
 use crate::domain::id::SessionId;
 use crate::domain::session::{self, AgentSession, EndKind, LifeSignal, SessionState};
-use crate::store::tx::what;
 
 /// The process that hosts sessions is alive; renews no lease, since a hung agent's pipe stays open too.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,10 +19,10 @@ pub struct ProcessHeartbeat {
 impl Action for ProcessHeartbeat {
     const NAME: &'static str = "process_heartbeat";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = u64;
+    type Output = u64;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
-        desk.tx.session_heartbeat(&self.process_nonce)
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
+        context.tx.session_heartbeat(&self.process_nonce)
     }
 }
 
@@ -38,26 +38,28 @@ pub struct DisconnectSession {
 impl Action for DisconnectSession {
     const NAME: &'static str = "disconnect_session";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = SessionState;
+    type Output = SessionState;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SessionState, PmFault> {
-        let session = desk.session_mine(&self.session_id)?;
-        desk.tx.stamp.session = Some(session.id.clone());
-        desk.disconnect(&session, self.kind)
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<SessionState, PmFault> {
+        let session = context.session_mine(&self.session_id)?;
+        context.tx.stamp.session = Some(session.id.clone());
+        disconnect(context, &session, self.kind)
     }
 }
 
-impl ActionContext<'_, '_> {
-    /// Notes that a session's process is gone; a session that is over stays as it is.
-    pub(super) fn disconnect(&mut self, session: &AgentSession, kind: EndKind) -> Result<SessionState, PmFault> {
-        let Ok(state) = session::next(session.state, LifeSignal::Disconnect) else { return Ok(session.state) };
-        if session.state == state {
-            return Ok(state);
-        }
-        let gone = AgentSession { state, disconnected_at: Some(self.tx.now), end_kind: Some(kind), ..session.clone() };
-        self.tx.update(session, gone, what("session.disconnected"))?;
-        Ok(state)
+/// Notes that a session's process is gone; a session that is over stays as it is.
+pub(super) fn disconnect(
+    context: &mut ActionContext<'_, '_>,
+    session: &AgentSession,
+    kind: EndKind,
+) -> Result<SessionState, PmFault> {
+    let Ok(state) = session::next(session.state, LifeSignal::Disconnect) else { return Ok(session.state) };
+    if session.state == state {
+        return Ok(state);
     }
+    let gone = AgentSession { state, disconnected_at: Some(context.tx.now), end_kind: Some(kind), ..session.clone() };
+    context.tx.update(session, gone, EventKind::SessionDisconnected.note())?;
+    Ok(state)
 }
 
 /// A client goes over to another session: the one it leaves ends if it holds nothing, so that nobody looks busy twice.
@@ -71,18 +73,18 @@ pub struct LeaveSession {
 impl Action for LeaveSession {
     const NAME: &'static str = "leave_session";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = SessionState;
+    type Output = SessionState;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SessionState, PmFault> {
-        let session = desk.session_mine(&self.session_id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<SessionState, PmFault> {
+        let session = context.session_mine(&self.session_id)?;
         let Ok(state) = session::next(session.state, LifeSignal::End) else { return Ok(session.state) };
-        if !desk.tx.claim_of_session(&session.id)?.is_empty() {
+        if !context.tx.claim_of_session(&session.id)?.is_empty() {
             return Ok(session.state);
         }
-        desk.tx.stamp.session = Some(session.id.clone());
+        context.tx.stamp.session = Some(session.id.clone());
         let ended =
-            AgentSession { state, ended_at: Some(desk.tx.now), end_kind: Some(EndKind::Tool), ..session.clone() };
-        desk.tx.update(&session, ended, what("session.ended").because(Some("the client began another")))?;
+            AgentSession { state, ended_at: Some(context.tx.now), end_kind: Some(EndKind::Tool), ..session.clone() };
+        context.tx.update(&session, ended, EventKind::SessionEnded.because(Some("the client began another")))?;
         Ok(state)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::{ActionContext, OpenTask};
@@ -12,31 +13,37 @@ use super::view::{MOST_ROWS, PAGE_BYTES, cursor, fit, page, place};
 use super::{Action, ActionEffect, Pm};
 use crate::domain::agent::AgentType;
 use crate::domain::context::ContextEntry;
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
-use crate::domain::id::{ProjectId, is_project_key};
+use crate::domain::id::{ProjectId, ProjectRef, is_project_key};
 use crate::domain::limit;
 use crate::domain::member::{Membership, Role};
 use crate::domain::permission::{Power, denied};
 use crate::domain::policy::ProjectPolicy;
 use crate::domain::project::{Project, ProjectStatus};
 use crate::domain::task::TaskStatus;
-use crate::store::tx::{Tx, what};
+use crate::store::tx::Tx;
 
 /// Makes a project.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateProject {
-    /// The short upper-case name in front of task numbers.
+    /// 2-10 of A-Z0-9
+    #[schemars(extend("ja" = "大文字英数字2-10"))]
     pub key: String,
-    /// Its name.
+    /// for people
+    #[schemars(extend("ja" = "名前"))]
     pub name: String,
-    /// What it is about.
+    /// full text
     #[serde(default)]
+    #[schemars(extend("ja" = "説明"))]
     pub description: String,
-    /// Its rules; those not named take their defaults.
+    /// its rules
     #[serde(default)]
+    #[schemars(extend("ja" = "ルール"))]
     pub policy: ProjectPolicy,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -57,22 +64,22 @@ impl ProjectAnswer {
 impl Action for CreateProject {
     const NAME: &'static str = "create_project";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = ProjectAnswer;
+    type Output = ProjectAnswer;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
         self.check()?;
-        let role = founder_role(desk)?;
-        if desk.tx.project_by_key(&self.key)?.is_some() {
+        let role = founder_role(context)?;
+        if context.tx.project_by_key(&self.key)?.is_some() {
             return Err(PmFault::new(Code::SimilarExists, format!("the key {} is taken", self.key))
                 .hint("choose another key, or work in that project")
                 .with("field", "key")
                 .with("key", &self.key));
         }
-        let now = desk.tx.now;
+        let now = context.tx.now;
         let project = Project {
             id: ProjectId::mint(Tx::bits()),
             key: self.key.clone(),
@@ -86,10 +93,10 @@ impl Action for CreateProject {
             updated_at: now,
             archived_at: None,
         };
-        desk.tx.insert(&project, what("project.created"))?;
-        if let (Some(role), Some(agent)) = (role, desk.agent_id().cloned()) {
+        context.tx.insert(&project, EventKind::ProjectCreated.note())?;
+        if let (Some(role), Some(agent)) = (role, context.agent_id().cloned()) {
             let membership = Membership { project_id: project.id.clone(), agent_id: agent, role, version: 1 };
-            desk.tx.insert(&membership, what("membership.added"))?;
+            context.tx.insert(&membership, EventKind::MembershipAdded.note())?;
         }
         Ok(ProjectAnswer::new(project))
     }
@@ -109,12 +116,12 @@ impl CreateProject {
 
 /// What the one who makes a project becomes in it. A program that manages nothing yet may not make one, and never
 /// becomes an owner this way.
-fn founder_role(desk: &mut ActionContext<'_, '_>) -> Result<Option<Role>, PmFault> {
-    if desk.agent_id().is_none() {
+fn founder_role(context: &mut ActionContext<'_, '_>) -> Result<Option<Role>, PmFault> {
+    if context.agent_id().is_none() {
         return Ok(None);
     }
-    let agent = desk.agent()?;
-    let manages = desk.tx.membership_of_agent(&agent.id)?.iter().any(|one| one.role.may(Power::Manage));
+    let agent = context.agent()?;
+    let manages = context.tx.membership_of_agent(&agent.id)?.iter().any(|one| one.role.may(Power::Manage));
     match agent.kind {
         AgentType::Human => Ok(Some(Role::Owner)),
         AgentType::Ai if manages => Ok(Some(Role::Manager)),
@@ -127,14 +134,17 @@ fn founder_role(desk: &mut ActionContext<'_, '_>) -> Result<Option<Role>, PmFaul
 }
 
 /// Lists the projects the caller can see.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListProjects {
-    /// Only those in this state.
+    /// only these
+    #[schemars(extend("ja" = "状態"))]
     pub status: Option<ProjectStatus>,
     /// How many; as many as an answer holds when unset.
+    #[schemars(skip)]
     pub limit: Option<i64>,
-    /// Where to go on.
+    /// next_cursor
+    #[schemars(extend("ja" = "続き"))]
     pub cursor: Option<String>,
 }
 
@@ -168,18 +178,23 @@ pub struct ProjectList {
 impl Action for ListProjects {
     const NAME: &'static str = "list_projects";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = ProjectList;
+    type Output = ProjectList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectList, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ProjectList, PmFault> {
         let after: String = place(self.cursor.as_deref())?.unwrap_or_default();
-        let mut projects = Vec::new();
-        for id in desk.projects(None)? {
-            let (role, project) = (desk.role(&id)?, desk.tx.project_get(&id)?);
-            if project.key > after && self.status.is_none_or(|status| status == project.status) {
-                let Project { id, key, name, status, version, .. } = project;
-                projects.push(ProjectRow { id, key, name, status, role, version });
-            }
-        }
+        let found = context.tx.project_roles(context.caller.bound_agent())?.into_iter();
+        let wanted = found
+            .filter(|(project, _)| project.key > after && self.status.is_none_or(|status| status == project.status));
+        let projects = wanted.map(|(Project { id, key, name, status, version, .. }, role)| ProjectRow {
+            id,
+            key,
+            name,
+            status,
+            role,
+            version,
+        });
+        let mut projects: Vec<ProjectRow> = projects.collect();
+        // A database may sort by its own locale; the cursor goes by the bytes of the key.
         projects.sort_by(|one, other| one.key.cmp(&other.key));
         let (projects, has_more) = match self.limit {
             Some(limit) => page(projects, Some(limit))?,
@@ -195,7 +210,7 @@ impl Action for ListProjects {
 #[serde(deny_unknown_fields)]
 pub struct GetProject {
     /// Which one.
-    pub project_id: ProjectId,
+    pub project_id: ProjectRef,
 }
 
 /// A project and its surroundings.
@@ -214,14 +229,14 @@ pub struct ProjectDetail {
 impl Action for GetProject {
     const NAME: &'static str = "get_project";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = ProjectDetail;
+    type Output = ProjectDetail;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectDetail, PmFault> {
-        let project = desk.project_to_read(&self.project_id)?;
-        let contexts = desk.tx.context_of_project(&project.id, 50)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ProjectDetail, PmFault> {
+        let project = context.project_to_read(&self.project_id)?;
+        let contexts = context.tx.context_of_project(&project.id, 50)?;
         Ok(ProjectDetail {
-            members: fit(desk.tx.membership_of_project(&project.id)?, 8 * limit::KIB).0,
-            tasks: desk.tx.task_counts(&project.id)?.into_iter().collect(),
+            members: fit(context.tx.membership_of_project(&project.id)?, 8 * limit::KIB).0,
+            tasks: context.tx.task_counts(&project.id)?.into_iter().collect(),
             contexts: contexts_within(contexts, 8 * limit::KIB).0,
             project: ProjectAnswer::new(project).project,
         })
@@ -251,31 +266,37 @@ impl Pm {
 }
 
 /// Changes a project's name, description, rules or state; archiving and restoring are states too.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateProject {
-    /// Which one.
-    pub project_id: ProjectId,
-    /// A new name.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: ProjectRef,
+    /// for people
+    #[schemars(extend("ja" = "名前"))]
     pub name: Option<String>,
-    /// A new description.
+    /// full text
+    #[schemars(extend("ja" = "説明"))]
     pub description: Option<String>,
-    /// New rules, in full.
+    /// its rules
+    #[schemars(extend("ja" = "ルール"))]
     pub policy: Option<ProjectPolicy>,
-    /// A new state.
+    /// the new one
+    #[schemars(extend("ja" = "状態"))]
     pub status: Option<ProjectStatus>,
-    /// Why.
+    /// why
+    #[schemars(extend("ja" = "理由"))]
     pub reason: Option<String>,
 }
 
 impl UpdateProject {
     /// A change of nothing yet.
-    pub fn of(project_id: &ProjectId) -> Self {
-        Self { project_id: project_id.clone(), name: None, description: None, policy: None, status: None, reason: None }
+    pub fn of(project_id: impl Into<ProjectRef>) -> Self {
+        Self { project_id: project_id.into(), name: None, description: None, policy: None, status: None, reason: None }
     }
 
     /// A change of state.
-    pub fn to_status(project_id: &ProjectId, status: ProjectStatus) -> Self {
+    pub fn to_status(project_id: impl Into<ProjectRef>, status: ProjectStatus) -> Self {
         Self { status: Some(status), ..Self::of(project_id) }
     }
 }
@@ -292,12 +313,13 @@ impl UpdateProject {
 impl Action for UpdateProject {
     const NAME: &'static str = "update_project";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = ProjectAnswer;
+    type Output = ProjectAnswer;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
-        let role = desk.role(&self.project_id)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
+        let id = context.project_id(&self.project_id)?;
+        let role = context.role(&id)?;
         role.check(Power::Manage)?;
-        let before = desk.tx.project_lock(&self.project_id)?;
+        let before = context.tx.project_lock(&id)?;
         role.check(self.power(&before))?;
         // The one change an archived project allows is being restored (I15).
         if self.status.is_none_or(|status| status == ProjectStatus::Archived) {
@@ -305,45 +327,43 @@ impl Action for UpdateProject {
         }
         let status = self.status.unwrap_or(before.status);
         if status == ProjectStatus::Archived {
-            desk.put_work_down(&before)?;
+            put_work_down(context, &before)?;
         }
         let after = Project {
             name: self.name.clone().unwrap_or_else(|| before.name.clone()),
             description: self.description.clone().unwrap_or_else(|| before.description.clone()),
             policy: self.policy.clone().unwrap_or_else(|| before.policy.clone()),
             status,
-            archived_at: (status == ProjectStatus::Archived).then_some(desk.tx.now),
+            archived_at: (status == ProjectStatus::Archived).then_some(context.tx.now),
             ..before.clone()
         };
         limit::chars("name", &after.name, 1, 120)?;
         limit::bytes("description", &after.description, 0, limit::LONG_TEXT)?;
         after.policy.check()?;
         let kind = match (before.status, status) {
-            (old, new) if old == new => "project.updated",
-            (ProjectStatus::Archived, _) => "project.restored",
-            (_, ProjectStatus::Archived) => "project.archived",
-            (_, ProjectStatus::Paused) => "project.paused",
-            (_, ProjectStatus::Active) => "project.resumed",
+            (old, new) if old == new => EventKind::ProjectUpdated,
+            (ProjectStatus::Archived, _) => EventKind::ProjectRestored,
+            (_, ProjectStatus::Archived) => EventKind::ProjectArchived,
+            (_, ProjectStatus::Paused) => EventKind::ProjectPaused,
+            (_, ProjectStatus::Active) => EventKind::ProjectResumed,
         };
-        let project = desk.tx.update(&before, after, what(kind).because(self.reason.as_deref()))?;
+        let project = context.tx.update(&before, after, kind.because(self.reason.as_deref()))?;
         Ok(ProjectAnswer::new(project))
     }
 }
 
-impl ActionContext<'_, '_> {
-    /// Ends every hold and handoff of a project that is put away: nothing in it may change later, not even by itself.
-    fn put_work_down(&mut self, project: &Project) -> Result<(), PmFault> {
-        let reason = "the project was archived";
-        for claim in self.tx.claim_of_project(&project.id)? {
-            let task = self.tx.task_lock(&claim.task_id)?;
-            let open = OpenTask { task, project: project.clone(), role: Role::Owner, claim: Some(claim) };
-            let change = StatusChange { to: TaskStatus::Todo, reason: Some(reason), result: None };
-            self.change_status(&open, None, &change)?;
-        }
-        for handoff in self.tx.handoff_of_project(&project.id)? {
-            let task = self.tx.task_lock(&handoff.task_id)?;
-            self.withdraw_handoff(&task, reason)?;
-        }
-        Ok(())
+/// Ends every hold and handoff of a project that is put away: nothing in it may change later, not even by itself.
+fn put_work_down(context: &mut ActionContext<'_, '_>, project: &Project) -> Result<(), PmFault> {
+    let reason = "the project was archived";
+    for claim in context.tx.claim_of_project(&project.id)? {
+        let task = context.tx.task_lock(&claim.task_id)?;
+        let open = OpenTask { task, project: project.clone(), role: Role::Owner, claim: Some(claim) };
+        let change = StatusChange { to: TaskStatus::Todo, reason: Some(reason), result: None };
+        context.change_status(&open, None, &change)?;
     }
+    for handoff in context.tx.handoff_of_project(&project.id)? {
+        let task = context.tx.task_lock(&handoff.task_id)?;
+        context.withdraw_handoff(&task, reason)?;
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::action_context::ActionContext;
 use super::view::TaskRow;
 use crate::domain::fault::PmFault;
-use crate::domain::id::ProjectId;
+use crate::domain::id::{ProjectId, ProjectRef};
 use crate::domain::permission::Power;
 use crate::domain::project::ProjectStatus;
 use crate::domain::task::Task;
@@ -13,9 +13,9 @@ use crate::store::tx::ReadyPick;
 
 impl ActionContext<'_, '_> {
     /// The projects that give out work: the one that is meant, or all that the caller can see, while they are active.
-    pub(super) fn projects_at_work(&mut self, named: Option<&ProjectId>) -> Result<Vec<ProjectId>, PmFault> {
-        if let Some(id) = named {
-            let project = self.project_to_read(id)?;
+    pub(super) fn projects_at_work(&mut self, named: Option<&ProjectRef>) -> Result<Vec<ProjectId>, PmFault> {
+        if let Some(name) = named {
+            let project = self.project_to_read(name)?;
             return Ok(Some(project)
                 .filter(|one| one.status == ProjectStatus::Active)
                 .map(|one| one.id)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,9 +10,9 @@ use super::action_context::ActionContext;
 use super::caller::ActionCaller;
 use super::view::{fit, page, rows};
 use super::{Action, ActionEffect, Pm};
-use crate::domain::event::{FieldChange, HistoryEvent};
+use crate::domain::event::{EventKind, FieldChange, HistoryEvent};
 use crate::domain::fault::PmFault;
-use crate::domain::id::{ProjectId, TaskRef};
+use crate::domain::id::{ProjectRef, TaskRef, is_project_key};
 use crate::domain::limit::{self, KIB};
 use crate::domain::notice::Notice;
 use crate::domain::word::words;
@@ -30,17 +31,21 @@ words! {
 }
 
 /// Looks for words.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchRecords {
-    /// The words; the last one may be unfinished.
+    /// words
+    #[schemars(extend("ja" = "検索語"))]
     pub query: String,
-    /// In this project.
-    pub project_id: Option<ProjectId>,
-    /// Among these; all unless said otherwise.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// all if unset
     #[serde(default)]
+    #[schemars(extend("ja" = "対象"))]
     pub kinds: Vec<Kind>,
-    /// How many.
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
 }
 
@@ -70,18 +75,18 @@ pub struct SearchMatches {
 impl Action for SearchRecords {
     const NAME: &'static str = "search";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = SearchMatches;
+    type Output = SearchMatches;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SearchMatches, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<SearchMatches, PmFault> {
         limit::chars("query", &self.query, 1, 200)?;
         let kinds = if self.kinds.is_empty() { Kind::ALL.to_vec() } else { self.kinds.clone() };
         let filter = SearchFilter {
             query: self.query.clone(),
-            projects: desk.projects(self.project_id.as_ref())?,
+            projects: context.projects(self.project_id.as_ref())?,
             kinds: kinds.into_iter().map(Kind::as_str).collect(),
             limit: rows(self.limit)?,
         };
-        let found = desk.tx.search_list(&filter)?;
+        let found = context.tx.search_list(&filter)?;
         Ok(SearchMatches { hits: found.into_iter().map(|hit| show(hit, &self.query)).collect() })
     }
 }
@@ -106,22 +111,30 @@ fn snippet(body: &str, query: &str) -> String {
 }
 
 /// Reads the history.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GetHistory {
-    /// Of one thing.
+    /// task, session…
+    #[schemars(extend("ja" = "対象ID"))]
     pub entity_id: Option<String>,
-    /// Of one project.
-    pub project_id: Option<ProjectId>,
-    /// After this number.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// after it
+    #[schemars(extend("ja" = "より後"))]
     pub since_seq: Option<i64>,
-    /// Newest first.
+    /// newest first
+    #[schemars(extend("ja" = "新しい順"))]
     pub newest: bool,
-    /// Before this number, newest first.
+    /// before it
+    #[schemars(extend("ja" = "より前"))]
     pub before_seq: Option<i64>,
-    /// Only these kinds of event.
-    pub types: Vec<String>,
-    /// How many.
+    /// event types
+    #[schemars(extend("ja" = "種別"))]
+    #[schemars(with = "Vec<String>")]
+    pub types: Vec<EventKind>,
+    /// at most
+    #[schemars(extend("ja" = "件数"))]
     pub limit: Option<i64>,
 }
 
@@ -140,21 +153,21 @@ pub struct HistoryPage {
 impl Action for GetHistory {
     const NAME: &'static str = "get_history";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = HistoryPage;
+    type Output = HistoryPage;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<HistoryPage, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<HistoryPage, PmFault> {
         let since = self.since_seq.unwrap_or(0);
-        let is_operator_everywhere = desk.is_operator() && self.project_id.is_none();
-        let projects = if is_operator_everywhere { None } else { Some(desk.projects(self.project_id.as_ref())?) };
+        let is_operator_everywhere = context.is_operator() && self.project_id.is_none();
+        let projects = if is_operator_everywhere { None } else { Some(context.projects(self.project_id.as_ref())?) };
         let filter = EventFilter {
             since,
             projects,
             before: self.before_seq.or(self.newest.then_some(i64::MAX)),
-            entity: self.entity(desk)?,
+            entity: self.entity(context)?,
             kinds: self.types.clone(),
             limit: rows(self.limit)? + 1,
         };
-        let found = desk.tx.event_list(&filter)?;
+        let found = context.tx.event_list(&filter)?;
         let (events, has_more) = page(found.into_iter().map(short_event).collect::<Vec<_>>(), self.limit)?;
         let next_seq = events.last().map_or(since, |event| event.seq);
         Ok(HistoryPage { events, next_seq, next_cursor: has_more.then(|| next_seq.to_string()) })
@@ -162,11 +175,12 @@ impl Action for GetHistory {
 }
 
 impl GetHistory {
-    /// A task may also be named by its reference.
-    fn entity(&self, desk: &mut ActionContext<'_, '_>) -> Result<Option<String>, PmFault> {
+    /// A task may also be named by its reference, a project by its key.
+    fn entity(&self, context: &mut ActionContext<'_, '_>) -> Result<Option<String>, PmFault> {
         let Some(name) = &self.entity_id else { return Ok(None) };
         match TaskRef::parse(name) {
-            Ok(task) => Ok(Some(desk.task_to_read(&task)?.id.to_string())),
+            Ok(task) => Ok(Some(context.task_to_read(&task)?.id.to_string())),
+            Err(_) if is_project_key(name) => Ok(Some(context.project_id(&ProjectRef::Key(name.clone()))?.to_string())),
             Err(_) => Ok(Some(name.clone())),
         }
     }
@@ -194,12 +208,14 @@ fn short(value: Value) -> Value {
 }
 
 /// What the caller should hear.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GetNotifications {
-    /// After this cursor.
+    /// last cursor
+    #[schemars(extend("ja" = "前回の cursor"))]
     pub since: Option<i64>,
-    /// How long to wait for one.
+    /// up to 50
+    #[schemars(extend("ja" = "秒(最大50)"))]
     pub wait_seconds: Option<u64>,
 }
 
@@ -215,14 +231,14 @@ pub struct NoticeList {
 impl Action for GetNotifications {
     const NAME: &'static str = "get_notifications";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = NoticeList;
+    type Output = NoticeList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<NoticeList, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<NoticeList, PmFault> {
         if self.wait_seconds.is_some_and(|seconds| seconds > 50) {
             return Err(PmFault::invalid("`wait_seconds` is at most 50"));
         }
-        let (agent, since) = (desk.agent()?, self.since.unwrap_or(0));
-        let notices = fit(desk.tx.notice_list(&agent.id, since, 50)?, 16 * KIB).0;
+        let (agent, since) = (context.agent()?, self.since.unwrap_or(0));
+        let notices = fit(context.tx.notice_list(&agent.id, since, 50)?, 16 * KIB).0;
         let cursor = notices.last().map_or(since, |notice| notice.id);
         Ok(NoticeList { notices, cursor })
     }

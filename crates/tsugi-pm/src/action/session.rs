@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::ActionContext;
@@ -11,16 +12,17 @@ use super::truncate::HandoffView;
 use super::view::{ClaimView, TaskRow};
 use super::{Action, ActionEffect};
 use crate::domain::claim::Claim;
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
 use crate::domain::handoff::GitState;
-use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskId, TaskRef};
+use crate::domain::id::{AgentId, HandoffId, ProjectRef, SessionId, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::domain::permission::Power;
 use crate::domain::policy::ProjectPolicy;
 use crate::domain::session::{self, AgentSession, EndKind, LifeSignal, SessionState};
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::time::Moment;
-use crate::store::tx::{ReadyPick, what};
+use crate::store::tx::ReadyPick;
 
 /// How much of each pending handoff a new session sees.
 const HANDOFF_BYTES: usize = 2 * limit::KIB;
@@ -29,16 +31,20 @@ const HANDOFF_BYTES: usize = 2 * limit::KIB;
 const PREVIEW: i64 = 5;
 
 /// Begins a session, perhaps taking over from an earlier one.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StartSession {
-    /// For which project.
-    pub project_id: Option<ProjectId>,
-    /// What the client says about itself.
+    /// id or key
+    #[schemars(extend("ja" = "ID・キー"))]
+    pub project_id: Option<ProjectRef>,
+    /// about you
+    #[schemars(extend("ja" = "説明", "rare" = true))]
     pub client_note: Option<String>,
-    /// The session to take over from.
+    /// session to resume
+    #[schemars(extend("ja" = "再開元"))]
     pub resume: Option<SessionId>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -62,31 +68,32 @@ pub struct StartedSession {
 impl Action for StartSession {
     const NAME: &'static str = "start_session";
     const EFFECT: ActionEffect = ActionEffect::WriteAfterSweep;
-    type ErasedOutput = StartedSession;
+    type Output = StartedSession;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<StartedSession, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<StartedSession, PmFault> {
         limit::chars("client_note", self.client_note.as_deref().unwrap_or(""), 0, 500)?;
-        let agent = desk.agent()?;
-        let projects = desk.projects(self.project_id.as_ref())?;
-        let old = self.resume.as_ref().map(|id| desk.session_to_resume(id)).transpose()?;
-        let project_id = self.project_id.clone().or_else(|| old.as_ref().and_then(|one| one.project_id.clone()));
-        let session = desk.session_begin(project_id.clone(), self.client_note.clone(), self.resume.clone())?;
+        let agent = context.agent()?;
+        let projects = context.projects(self.project_id.as_ref())?;
+        let old = self.resume.as_ref().map(|id| context.session_to_resume(id)).transpose()?;
+        let named = context.project_id_if_named(self.project_id.as_ref())?;
+        let project_id = named.or_else(|| old.as_ref().and_then(|one| one.project_id.clone()));
+        let session = context.session_begin(project_id.clone(), self.client_note.clone(), self.resume.clone())?;
         let resumed = match &old {
-            Some(old) => desk.take_over(old, &session)?,
+            Some(old) => context.take_over(old, &session)?,
             None => Vec::new(),
         };
         let policy = match project_id.as_ref().or(projects.first()) {
-            Some(id) => desk.tx.project_get(id)?.policy,
+            Some(id) => context.tx.project_get(id)?.policy,
             None => ProjectPolicy::default(),
         };
-        let pending = desk.tx.handoff_for(&agent.id, &projects, true, (Moment(0), ""), 5)?;
+        let pending = context.tx.handoff_for(&agent.id, &projects, true, (Moment(0), ""), 5)?;
         let pick = ReadyPick { agent: &agent.id, capabilities: Some(&agent.capabilities), labels: &[] };
-        let at_work = desk.projects_at_work(self.project_id.as_ref())?;
-        let ready = desk.ready(&pick, &at_work, PREVIEW)?;
+        let at_work = context.projects_at_work(self.project_id.as_ref())?;
+        let ready = context.ready(&pick, &at_work, PREVIEW)?;
         Ok(StartedSession {
             session_id: session.id,
             resumed_claims: resumed.iter().map(ClaimView::new).collect(),
@@ -114,9 +121,9 @@ impl ActionContext<'_, '_> {
             let fence = open.task.fence + 1;
             self.tx.stamp.claim = Some(claim.id.clone());
             let task = Task { fence, ..open.task.clone() };
-            self.tx.task_update(&open.task, task, what("task.resumed"))?;
+            self.tx.task_update(&open.task, task, EventKind::TaskResumed.note())?;
             let rebound = Claim { session_id: new.id.clone(), fence, ..claim.renewed(self.tx.now) };
-            taken.push(self.tx.update(&claim, rebound, what("claim.resumed"))?);
+            taken.push(self.tx.update(&claim, rebound, EventKind::ClaimResumed.note())?);
         }
         self.tx.stamp.claim = None;
         let ended = AgentSession {
@@ -125,13 +132,13 @@ impl ActionContext<'_, '_> {
             end_kind: Some(EndKind::Resumed),
             ..old.clone()
         };
-        self.tx.update(old, ended, what("session.resumed"))?;
+        self.tx.update(old, ended, EventKind::SessionResumed.note())?;
         Ok(taken)
     }
 }
 
 /// A handoff written at the end of a session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndHandoff {
     /// Which task.
@@ -145,20 +152,25 @@ pub struct EndHandoff {
 }
 
 /// Ends a session: its tasks are handed over, kept for a successor, or given back.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndSession {
-    /// What was done.
+    /// what was done
+    #[schemars(extend("ja" = "セッションサマリ"))]
     pub summary: String,
-    /// Which session.
+    /// if not yours
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: Option<SessionId>,
-    /// What to hand over.
+    /// to hand over
     #[serde(default)]
+    #[schemars(extend("ja" = "引継ぎ"))]
     pub handoffs: Vec<EndHandoff>,
-    /// Whether to keep the rest for a session that resumes this one.
+    /// for a resume
     #[serde(default)]
+    #[schemars(extend("ja" = "維持"))]
     pub keep_claims: bool,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -181,26 +193,26 @@ pub struct EndedSession {
 impl Action for EndSession {
     const NAME: &'static str = "end_session";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = EndedSession;
+    type Output = EndedSession;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<EndedSession, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<EndedSession, PmFault> {
         limit::bytes("summary", &self.summary, 1, limit::SUMMARY)?;
-        let named = self.session_id.clone().or_else(|| desk.caller.default_session.clone());
-        if let Some(first) = named.as_ref().map(|id| desk.first_end(id)).transpose()?.flatten() {
+        let named = self.session_id.clone().or_else(|| context.caller.default_session.clone());
+        if let Some(first) = named.as_ref().map(|id| context.first_end(id)).transpose()?.flatten() {
             return Ok(first);
         }
-        let session = desk.session_if_any(self.session_id.as_ref())?;
+        let session = context.session_if_any(self.session_id.as_ref())?;
         let session = session.ok_or_else(|| {
             PmFault::new(Code::SessionRequired, "you have no active session").hint("there is nothing to end")
         })?;
-        self.open_all(desk, &session)?;
-        let handoffs = self.hand_over(desk, &session)?;
-        let (released, kept) = self.let_go(desk, &session)?;
-        desk.finish_session(
+        self.open_all(context, &session)?;
+        let handoffs = self.hand_over(context, &session)?;
+        let (released, kept) = self.let_go(context, &session)?;
+        context.finish_session(
             &session,
             EndKind::Tool,
             &self.summary,
@@ -212,37 +224,42 @@ impl Action for EndSession {
 impl EndSession {
     /// Opens every task that is handed over or given back before any of them changes, always in the same order: a
     /// lease that is over ends here, and stays ended although the rest may be refused.
-    fn open_all(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<(), PmFault> {
-        let held = desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id);
+    fn open_all(&self, context: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<(), PmFault> {
+        let held = context.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id);
         let mut ids: BTreeSet<TaskId> = held.collect();
         for one in &self.handoffs {
-            ids.insert(desk.task_to_read(&one.task_id)?.id);
+            ids.insert(context.task_to_read(&one.task_id)?.id);
         }
-        ids.into_iter().try_for_each(|id| desk.task_to_change(&id.into(), Power::Read).map(drop))
+        ids.into_iter().try_for_each(|id| context.task_to_change(&id.into(), Power::Read).map(drop))
     }
 
-    fn hand_over(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Vec<HandoffId>, PmFault> {
+    fn hand_over(
+        &self,
+        context: &mut ActionContext<'_, '_>,
+        session: &AgentSession,
+    ) -> Result<Vec<HandoffId>, PmFault> {
         let mut ids = Vec::new();
         for one in &self.handoffs {
             let wish = CreateHandoff {
                 to_agent_id: one.to_agent_id.clone(),
                 ..CreateHandoff::of(one.task_id.clone(), one.summary.clone(), one.next_steps.clone())
             };
-            ids.push(desk.hand_over(session, &wish)?.0.id);
+            ids.push(context.hand_over(session, &wish)?.0.id);
         }
         Ok(ids)
     }
 
     fn let_go(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         session: &AgentSession,
     ) -> Result<(Vec<TaskId>, Vec<TaskId>), PmFault> {
-        let held: Vec<TaskId> = desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id).collect();
+        let held: Vec<TaskId> =
+            context.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id).collect();
         if self.keep_claims {
             return Ok((Vec::new(), held));
         }
-        Ok((desk.release_all(session, "the session ended")?, Vec::new()))
+        Ok((context.release_all(session, "the session ended")?, Vec::new()))
     }
 }
 
@@ -294,25 +311,30 @@ impl ActionContext<'_, '_> {
             end_result: Some(result),
             ..session.clone()
         };
-        let event = if state == SessionState::Ended { "session.ended" } else { "session.disconnected" };
-        self.tx.update(session, after, what(event))?;
+        let kind = if state == SessionState::Ended { EventKind::SessionEnded } else { EventKind::SessionDisconnected };
+        self.tx.update(session, after, kind.note())?;
         Ok(ended)
     }
 }
 
 /// A sign of life from an agent: renews its leases and keeps its checkpoint.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionHeartbeat {
-    /// From which session.
+    /// if not yours
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: Option<SessionId>,
-    /// For which tasks; all it holds when empty.
+    /// all if unset
+    #[schemars(extend("ja" = "対象タスク"))]
     pub task_ids: Vec<TaskRef>,
-    /// Where the work stands; becomes the handoff if the agent vanishes.
+    /// where you are
+    #[schemars(extend("ja" = "現在の状況"))]
     pub checkpoint: Option<String>,
-    /// The work tree.
+    /// work tree
+    #[schemars(extend("ja" = "作業ツリー", "rare" = true))]
     pub git: Option<GitState>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -343,21 +365,21 @@ pub struct HeartbeatAnswer {
 impl Action for SessionHeartbeat {
     const NAME: &'static str = "heartbeat";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = HeartbeatAnswer;
+    type Output = HeartbeatAnswer;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<HeartbeatAnswer, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<HeartbeatAnswer, PmFault> {
         limit::bytes("checkpoint", self.checkpoint.as_deref().unwrap_or(""), 0, 4 * limit::KIB)?;
         self.git.as_ref().map_or(Ok(()), GitState::check)?;
-        let session = desk.session(self.session_id.as_ref())?;
+        let session = context.session(self.session_id.as_ref())?;
         let mut beat = HeartbeatAnswer { session_id: session.id.clone(), leases: Vec::new(), lost: Vec::new() };
-        for name in self.tasks(desk, &session)? {
-            let open = desk.task_to_change(&name, Power::Read)?;
-            match desk.held(&open, &session) {
-                Ok(claim) => beat.leases.push(self.note(desk, claim)?),
+        for name in self.tasks(context, &session)? {
+            let open = context.task_to_change(&name, Power::Read)?;
+            match context.held(&open, &session) {
+                Ok(claim) => beat.leases.push(self.note(context, claim)?),
                 Err(fault) if fault.code == Code::ClaimLost => beat.lost.push(fault),
                 Err(fault) => return Err(fault),
             }
@@ -367,20 +389,20 @@ impl Action for SessionHeartbeat {
 }
 
 impl SessionHeartbeat {
-    fn tasks(&self, desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Vec<TaskRef>, PmFault> {
+    fn tasks(&self, context: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Vec<TaskRef>, PmFault> {
         if !self.task_ids.is_empty() {
             return Ok(self.task_ids.clone());
         }
-        Ok(desk.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id.into()).collect())
+        Ok(context.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id.into()).collect())
     }
 
-    fn note(&self, desk: &mut ActionContext<'_, '_>, claim: Claim) -> Result<LeaseStatus, PmFault> {
+    fn note(&self, context: &mut ActionContext<'_, '_>, claim: Claim) -> Result<LeaseStatus, PmFault> {
         let noted = Claim {
             checkpoint: self.checkpoint.clone().or_else(|| claim.checkpoint.clone()),
             git: self.git.clone().or_else(|| claim.git.clone()),
             ..claim.clone()
         };
-        let claim = desk.tx.update(&claim, noted, what("claim.checkpoint"))?;
+        let claim = context.tx.update(&claim, noted, EventKind::ClaimCheckpoint.note())?;
         Ok(LeaseStatus {
             task_id: claim.task_id,
             fence: claim.fence,

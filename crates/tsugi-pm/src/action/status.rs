@@ -1,11 +1,14 @@
 //! Moving a task from one status to another, and judging finished work.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action_context::{ActionContext, OpenTask};
 use super::view::{TaskRow, TaskView, check_version};
 use super::{Action, ActionEffect};
+use crate::action::context::touch_hold;
 use crate::domain::claim::ClaimState;
+use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{SessionId, TaskRef};
 use crate::domain::limit;
@@ -14,25 +17,31 @@ use crate::domain::permission::Power;
 use crate::domain::session::AgentSession;
 use crate::domain::task::machine::{self, MoveRequirement, StatusMove};
 use crate::domain::task::{Task, TaskReview, TaskStatus, Verdict, WorkResult};
-use crate::store::tx::what;
 
 /// Moves a task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateTaskStatus {
-    /// Which one.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// Where to.
+    /// the new one
+    #[schemars(extend("ja" = "新しいステータス"))]
     pub status: TaskStatus,
-    /// Why.
+    /// why
+    #[schemars(extend("ja" = "変更理由"))]
     pub reason: Option<String>,
-    /// What came out of the work.
+    /// outcome
+    #[schemars(extend("ja" = "成果"))]
     pub result: Option<WorkResult>,
-    /// The version the caller has seen.
+    /// you saw
+    #[schemars(extend("ja" = "確認済みの版", "rare" = true))]
     pub expected_version: Option<i64>,
-    /// From which session.
+    /// if not yours
+    #[schemars(extend("ja" = "セッション"))]
     pub session_id: Option<SessionId>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
@@ -76,19 +85,19 @@ pub(super) struct StatusChange<'a> {
 impl Action for UpdateTaskStatus {
     const NAME: &'static str = "update_task_status";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = MovedTask;
+    type Output = MovedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<MovedTask, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<MovedTask, PmFault> {
         limit::chars("reason", self.reason.as_deref().unwrap_or(""), 0, 2000)?;
-        let session = self.session(desk)?;
-        let open = desk.task_to_change(&self.task_id, Power::Read)?;
+        let session = self.session(context)?;
+        let open = context.task_to_change(&self.task_id, Power::Read)?;
         let holder = session.as_ref().map(|one| one.id.clone());
         if is_there_already(&open, self.status, holder.as_ref()) {
-            desk.touch_hold(&open, session.as_ref())?;
+            touch_hold(context, &open, session.as_ref())?;
             return Ok(MovedTask {
                 task: TaskView::brief(&open.task),
                 changed: false,
@@ -98,28 +107,28 @@ impl Action for UpdateTaskStatus {
         }
         check_version(&open.task, self.expected_version)?;
         if self.status == TaskStatus::InProgress {
-            return self.claim(desk, &open, session);
+            return self.claim(context, &open, session);
         }
         // A process whose session is over may still believe in a claim of it.
-        let believer = holder.clone().or_else(|| desk.caller.default_session.clone());
-        self.refuse_stale(desk, &open, believer.as_ref())?;
-        let reason = desk.reason(self.reason.as_deref());
+        let believer = holder.clone().or_else(|| context.caller.default_session.clone());
+        self.refuse_stale(context, &open, believer.as_ref())?;
+        let reason = context.reason(self.reason.as_deref());
         let change = StatusChange { to: self.status, reason: reason.as_deref(), result: self.result.as_ref() };
-        let task = desk.change_status(&open, holder.as_ref(), &change)?;
-        desk.moved(&task, holder)
+        let task = context.change_status(&open, holder.as_ref(), &change)?;
+        context.moved(&task, holder)
     }
 }
 
 impl UpdateTaskStatus {
     /// The session of the call. A manager with several sessions, or with none, can move tasks without naming one.
-    fn session(&self, desk: &mut ActionContext<'_, '_>) -> Result<Option<AgentSession>, PmFault> {
+    fn session(&self, context: &mut ActionContext<'_, '_>) -> Result<Option<AgentSession>, PmFault> {
         if self.status == TaskStatus::InProgress {
-            return desk.session(self.session_id.as_ref()).map(Some);
+            return context.session(self.session_id.as_ref()).map(Some);
         }
-        match desk.session_if_any(self.session_id.as_ref()) {
-            Err(fault) if fault.code == Code::SessionAmbiguous || desk.agent_id().is_none() => {
-                let task = desk.task_to_read(&self.task_id)?;
-                if desk.role(&task.project_id)?.may(Power::Manage) { Ok(None) } else { Err(fault) }
+        match context.session_if_any(self.session_id.as_ref()) {
+            Err(fault) if fault.code == Code::SessionAmbiguous || context.agent_id().is_none() => {
+                let task = context.task_to_read(&self.task_id)?;
+                if context.role(&task.project_id)?.may(Power::Manage) { Ok(None) } else { Err(fault) }
             }
             other => other,
         }
@@ -127,25 +136,25 @@ impl UpdateTaskStatus {
 
     fn claim(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         open: &OpenTask,
         session: Option<AgentSession>,
     ) -> Result<MovedTask, PmFault> {
         let session = session.ok_or_else(|| PmFault::new(Code::SessionRequired, "a claim needs a session"))?;
         // A task that is already held is refused by the grant, which knows by whom and until when.
         if open.claim.is_none() {
-            let standing = desk.standing(open, Some(&session.id))?;
+            let standing = context.standing(open, Some(&session.id))?;
             machine::next(open.task.status, TaskStatus::InProgress, &standing)?;
         }
-        let grant = desk.grant_moved(&session, open, None)?;
-        desk.moved(&grant.task, Some(session.id))
+        let grant = context.grant_moved(&session, open, None)?;
+        context.moved(&grant.task, Some(session.id))
     }
 
     /// A session that lost its claim hears so, instead of moving a task that is no longer in its hands. A caller that
     /// names the current version has seen what happened and knows what it is doing.
     fn refuse_stale(
         &self,
-        desk: &mut ActionContext<'_, '_>,
+        context: &mut ActionContext<'_, '_>,
         open: &OpenTask,
         session: Option<&SessionId>,
     ) -> Result<(), PmFault> {
@@ -154,12 +163,12 @@ impl UpdateTaskStatus {
         if is_holder || self.expected_version.is_some() {
             return Ok(());
         }
-        let last = desk.tx.claim_last_of_session(&open.task.id, session)?;
+        let last = context.tx.claim_last_of_session(&open.task.id, session)?;
         let was_lost = last.is_some_and(|claim| claim.state.is_lost());
-        let standing = desk.standing(open, Some(session))?;
+        let standing = context.standing(open, Some(session))?;
         let is_legal = machine::next(open.task.status, self.status, &standing).is_ok();
         if was_lost && (!is_legal || open.task.status == TaskStatus::InProgress) {
-            return Err(desk.claim_lost(open, session)?);
+            return Err(context.claim_lost(open, session)?);
         }
         Ok(())
     }
@@ -199,8 +208,8 @@ impl ActionContext<'_, '_> {
             self.withdraw_handoff(&open.task, change.reason.unwrap_or(&why))?;
         }
         let after = self.moved_task(open, step, change);
-        let kind = format!("task.{}", change.to);
-        let task = self.tx.task_update(&open.task, after, what(&kind).because(change.reason))?;
+        let note = EventKind::of_status(change.to).because(change.reason);
+        let task = self.tx.task_update(&open.task, after, note)?;
         if open.task.status == TaskStatus::Done {
             self.tell_dependents(&task, change.reason)?;
         }
@@ -259,7 +268,7 @@ impl ActionContext<'_, '_> {
     fn tell_dependents(&mut self, task: &Task, reason: Option<&str>) -> Result<(), PmFault> {
         for id in self.tx.dependency_dependents(&task.id)? {
             let dependent = self.tx.task_lock(&id)?;
-            self.tx.remark(&dependent, what("task.prerequisite_reopened").because(reason))?;
+            self.tx.remark(&dependent, EventKind::TaskPrerequisiteReopened.because(reason))?;
         }
         Ok(())
     }
@@ -301,33 +310,37 @@ fn outcome(open: &OpenTask, step: StatusMove, change: &StatusChange<'_>) -> Opti
 }
 
 /// Judges finished work.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReviewTask {
-    /// Which task.
+    /// id or KEY-n
+    #[schemars(extend("ja" = "タスクID"))]
     pub task_id: TaskRef,
-    /// The verdict.
+    /// judgement
+    #[schemars(extend("ja" = "判定"))]
     pub verdict: Verdict,
-    /// In words; required when changes are wanted.
+    /// why
+    #[schemars(extend("ja" = "所見"))]
     pub notes: Option<String>,
-    /// The same key has one effect.
+    /// retry key
+    #[schemars(extend("ja" = "再試行用", "rare" = true))]
     pub idempotency_key: Option<String>,
 }
 
 impl Action for ReviewTask {
     const NAME: &'static str = "review_task";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = MovedTask;
+    type Output = MovedTask;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<MovedTask, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<MovedTask, PmFault> {
         limit::chars("notes", self.notes.as_deref().unwrap_or(""), 0, 2000)?;
-        let open = desk.task_to_change(&self.task_id, Power::Review)?;
+        let open = context.task_to_change(&self.task_id, Power::Review)?;
         if open.task.status != TaskStatus::Review {
-            let standing = desk.standing(&open, None)?;
+            let standing = context.standing(&open, None)?;
             return Err(PmFault::new(
                 Code::InvalidTransition,
                 format!("{} is {}", open.task.reference, open.task.status),
@@ -340,12 +353,12 @@ impl Action for ReviewTask {
             Verdict::Changes => TaskStatus::Todo,
         };
         let change = StatusChange { to, reason: self.notes.as_deref(), result: None };
-        let task = desk.change_status(&open, None, &change)?;
-        if let Some(worker) = desk.tx.claim_last(&task.id)? {
+        let task = context.change_status(&open, None, &change)?;
+        if let Some(worker) = context.tx.claim_last(&task.id)? {
             let notes = self.notes.as_deref().unwrap_or("no notes");
             let text = format!("{}: {} ({notes})", task.reference, self.verdict);
-            desk.tx.notice_add(&worker.agent_id, NoticeKind::Reviewed, task.id.as_str(), &text)?;
+            context.tx.notice_add(&worker.agent_id, NoticeKind::Reviewed, task.id.as_str(), &text)?;
         }
-        desk.moved(&task, None)
+        context.moved(&task, None)
     }
 }

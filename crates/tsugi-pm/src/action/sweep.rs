@@ -4,11 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::action_context::ActionContext;
 use super::{Action, ActionEffect};
+use crate::action::presence::disconnect;
+use crate::domain::event::EventKind;
 use crate::domain::fault::PmFault;
 use crate::domain::id::ProjectId;
 use crate::domain::policy::ProjectPolicy;
 use crate::domain::session::{self, AgentSession, CALL_TTL_S, EndKind, HEARTBEAT_LOST_S, LifeSignal};
-use crate::store::tx::{EventStamp, REMEMBER_S, Tx, what};
+use crate::store::tx::{EventStamp, REMEMBER_S, Tx};
 
 /// How much one sweep does at most, so that it never holds the database for long.
 const AT_ONCE: i64 = 100;
@@ -35,16 +37,16 @@ pub struct SweepSummary {
 impl Action for SweepExpired {
     const NAME: &'static str = "sweep";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = SweepSummary;
+    type Output = SweepSummary;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<SweepSummary, PmFault> {
-        desk.tx.stamp = EventStamp::default();
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<SweepSummary, PmFault> {
+        context.tx.stamp = EventStamp::default();
         Ok(SweepSummary {
-            disconnected: sweep_silent(desk)?,
-            expired_sessions: sweep_gone(desk)?,
-            expired_claims: desk.expire_due(None)?,
-            expired_handoffs: sweep_handoffs(desk)?,
-            forgotten: desk.tx.idempotency_forget()?,
+            disconnected: sweep_silent(context)?,
+            expired_sessions: sweep_gone(context)?,
+            expired_claims: expire_due(context, None)?,
+            expired_handoffs: sweep_handoffs(context)?,
+            forgotten: context.tx.idempotency_forget()?,
         })
     }
 }
@@ -71,22 +73,22 @@ pub(super) fn is_anything_due(tx: &mut Tx<'_>) -> Result<bool, PmFault> {
     Ok(tx.number(&format!("SELECT CASE WHEN {any} THEN 1 ELSE 0 END"), &values)? > 0)
 }
 
-fn sweep_silent(desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
-    let silent = desk.tx.session_silent(AT_ONCE)?;
+fn sweep_silent(context: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
+    let silent = context.tx.session_silent(AT_ONCE)?;
     for session in &silent {
-        desk.tx.stamp.session = Some(session.id.clone());
-        desk.disconnect(session, EndKind::Expired)?;
+        context.tx.stamp.session = Some(session.id.clone());
+        disconnect(context, session, EndKind::Expired)?;
     }
     Ok(silent.len() as u64)
 }
 
-fn sweep_gone(desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
+fn sweep_gone(context: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
     let mut count = 0;
-    for session in desk.tx.session_gone(AT_ONCE)? {
-        desk.tx.stamp.session = Some(session.id.clone());
-        let graces = desk.expire_waiting(&session)?;
-        if session.is_grace_over(own_grace(desk, &session, &graces)?, desk.tx.now) {
-            expire_session(desk, &session)?;
+    for session in context.tx.session_gone(AT_ONCE)? {
+        context.tx.stamp.session = Some(session.id.clone());
+        let graces = expire_waiting(context, &session)?;
+        if session.is_grace_over(own_grace(context, &session, &graces)?, context.tx.now) {
+            expire_session(context, &session)?;
             count += 1;
         }
     }
@@ -94,67 +96,65 @@ fn sweep_gone(desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
 }
 
 /// How long a session waits for somebody to come back: as its project says, but at least as long as its claims do.
-fn own_grace(desk: &mut ActionContext<'_, '_>, session: &AgentSession, graces: &[i64]) -> Result<i64, PmFault> {
+fn own_grace(context: &mut ActionContext<'_, '_>, session: &AgentSession, graces: &[i64]) -> Result<i64, PmFault> {
     let longest = graces.iter().max().copied();
     match (&session.project_id, longest) {
-        (Some(id), longest) => Ok(desk.tx.project_get(id)?.policy.resume_grace_s.max(longest.unwrap_or(0))),
+        (Some(id), longest) => Ok(context.tx.project_get(id)?.policy.resume_grace_s.max(longest.unwrap_or(0))),
         (None, Some(longest)) => Ok(longest),
         (None, None) => Ok(ProjectPolicy::default().resume_grace_s),
     }
 }
 
-fn expire_session(desk: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<(), PmFault> {
+fn expire_session(context: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<(), PmFault> {
     let expired = AgentSession {
         state: session::next(session.state, LifeSignal::GraceOver)?,
-        ended_at: Some(desk.tx.now),
+        ended_at: Some(context.tx.now),
         end_kind: Some(EndKind::Expired),
         ..session.clone()
     };
-    desk.tx.update(session, expired, what("session.expired")).map(drop)
+    context.tx.update(session, expired, EventKind::SessionExpired.note()).map(drop)
 }
 
-impl ActionContext<'_, '_> {
-    /// Takes back what a vanished session holds in projects that have waited long enough for it; answers how long each
-    /// of them waits.
-    fn expire_waiting(&mut self, session: &AgentSession) -> Result<Vec<i64>, PmFault> {
-        let mut graces = Vec::new();
-        for claim in self.tx.claim_of_session(&session.id)? {
-            let project = self.tx.project_get(&claim.project_id)?;
-            let grace = project.policy.resume_grace_s;
-            if session.is_grace_over(grace, self.tx.now) {
-                let task = self.tx.task_lock(&claim.task_id)?;
-                self.expire_claim(&task, &claim, &project, "the session did not come back")?;
-            }
-            graces.push(grace);
+/// Takes back what a vanished session holds in projects that have waited long enough for it; answers how long each
+/// of them waits.
+fn expire_waiting(context: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Vec<i64>, PmFault> {
+    let mut graces = Vec::new();
+    for claim in context.tx.claim_of_session(&session.id)? {
+        let project = context.tx.project_get(&claim.project_id)?;
+        let grace = project.policy.resume_grace_s;
+        if session.is_grace_over(grace, context.tx.now) {
+            let task = context.tx.task_lock(&claim.task_id)?;
+            context.expire_claim(&task, &claim, &project, "the session did not come back")?;
         }
-        Ok(graces)
+        graces.push(grace);
     }
-
-    /// Takes back what is held beyond its lease, in some projects or in all, a bounded amount; answers how much.
-    pub(super) fn expire_due(&mut self, projects: Option<&[ProjectId]>) -> Result<u64, PmFault> {
-        let mut count = 0;
-        for seen in self.tx.claim_due(projects, AT_ONCE)? {
-            let task = self.tx.task_lock(&seen.task_id)?;
-            // Its holder may have renewed it while we waited for the task.
-            let now = self.tx.now;
-            if let Some(claim) = self.tx.claim_live(&task.id)?.filter(|claim| claim.is_due(now)) {
-                let project = self.tx.project_get(&claim.project_id)?;
-                self.expire_claim(&task, &claim, &project, "the lease ran out")?;
-                count += 1;
-            }
-        }
-        Ok(count)
-    }
+    Ok(graces)
 }
 
-fn sweep_handoffs(desk: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
+/// Takes back what is held beyond its lease, in some projects or in all, a bounded amount; answers how much.
+pub(super) fn expire_due(context: &mut ActionContext<'_, '_>, projects: Option<&[ProjectId]>) -> Result<u64, PmFault> {
     let mut count = 0;
-    for seen in desk.tx.handoff_due(AT_ONCE)? {
-        let task = desk.tx.task_lock(&seen.task_id)?;
+    for seen in context.tx.claim_due(projects, AT_ONCE)? {
+        let task = context.tx.task_lock(&seen.task_id)?;
+        // Its holder may have renewed it while we waited for the task.
+        let now = context.tx.now;
+        if let Some(claim) = context.tx.claim_live(&task.id)?.filter(|claim| claim.is_due(now)) {
+            let project = context.tx.project_get(&claim.project_id)?;
+            context.expire_claim(&task, &claim, &project, "the lease ran out")?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn sweep_handoffs(context: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
+    let mut count = 0;
+    for seen in context.tx.handoff_due(AT_ONCE)? {
+        let task = context.tx.task_lock(&seen.task_id)?;
         // Somebody may have answered it while we waited for the task.
-        let (handoff, now) = (desk.tx.handoff_get(&seen.id)?, desk.tx.now);
+        let (handoff, now) = (context.tx.handoff_get(&seen.id)?, context.tx.now);
         if handoff.is_due(now) {
-            desk.expire_handoff(&task, &handoff)?;
+            context.expire_handoff(&task, &handoff)?;
             count += 1;
         }
     }

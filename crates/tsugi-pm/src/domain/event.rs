@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::claim::ClaimState;
 use super::id::{AgentId, ClaimId, EventId, ProjectId, SessionId, TaskId};
+use super::task::TaskStatus;
 use super::time::Moment;
 use super::word::words;
 
@@ -30,6 +32,91 @@ words! {
         Handoff = "handoff",
         /// An access token.
         Token = "token",
+    }
+}
+
+words! {
+    /// What happened. The words are stored in every history and hashed, so none may ever change.
+    EventKind {
+        ProjectCreated = "project.created",
+        ProjectUpdated = "project.updated",
+        ProjectPaused = "project.paused",
+        ProjectResumed = "project.resumed",
+        ProjectArchived = "project.archived",
+        ProjectRestored = "project.restored",
+        AgentRegistered = "agent.registered",
+        AgentUpdated = "agent.updated",
+        MembershipAdded = "membership.added",
+        MembershipChanged = "membership.changed",
+        MembershipRemoved = "membership.removed",
+        SessionStarted = "session.started",
+        SessionRevived = "session.revived",
+        SessionResumed = "session.resumed",
+        SessionDisconnected = "session.disconnected",
+        SessionEnded = "session.ended",
+        SessionExpired = "session.expired",
+        TaskCreated = "task.created",
+        TaskUpdated = "task.updated",
+        TaskClaimed = "task.claimed",
+        TaskResumed = "task.resumed",
+        TaskHandedOver = "task.handed_over",
+        TaskUnassigned = "task.unassigned",
+        TaskExpired = "task.expired",
+        TaskPrerequisiteReopened = "task.prerequisite_reopened",
+        TaskBacklog = "task.backlog",
+        TaskTodo = "task.todo",
+        TaskInProgress = "task.in_progress",
+        TaskBlocked = "task.blocked",
+        TaskReview = "task.review",
+        TaskDone = "task.done",
+        TaskCancelled = "task.cancelled",
+        DependencyAdded = "dependency.added",
+        DependencyRemoved = "dependency.removed",
+        ClaimGranted = "claim.granted",
+        ClaimCheckpoint = "claim.checkpoint",
+        ClaimResumed = "claim.resumed",
+        ClaimCompleted = "claim.completed",
+        ClaimReleased = "claim.released",
+        ClaimExpired = "claim.expired",
+        ClaimTransferred = "claim.transferred",
+        ClaimRevoked = "claim.revoked",
+        ContextAdded = "context.added",
+        ContextSuperseded = "context.superseded",
+        HandoffCreated = "handoff.created",
+        HandoffAccepted = "handoff.accepted",
+        HandoffRejected = "handoff.rejected",
+        HandoffWithdrawn = "handoff.withdrawn",
+        HandoffExpired = "handoff.expired",
+        HandoffCompleted = "handoff.completed",
+        TokenMade = "token.made",
+        TokenRevoked = "token.revoked",
+    }
+}
+
+impl EventKind {
+    /// The event of a task that moved to a status.
+    pub const fn of_status(status: TaskStatus) -> Self {
+        match status {
+            TaskStatus::Backlog => Self::TaskBacklog,
+            TaskStatus::Todo => Self::TaskTodo,
+            TaskStatus::InProgress => Self::TaskInProgress,
+            TaskStatus::Blocked => Self::TaskBlocked,
+            TaskStatus::Review => Self::TaskReview,
+            TaskStatus::Done => Self::TaskDone,
+            TaskStatus::Cancelled => Self::TaskCancelled,
+        }
+    }
+
+    /// The event of a claim that reached a state.
+    pub const fn of_claim(state: ClaimState) -> Self {
+        match state {
+            ClaimState::Live => Self::ClaimGranted,
+            ClaimState::Completed => Self::ClaimCompleted,
+            ClaimState::Released => Self::ClaimReleased,
+            ClaimState::Expired => Self::ClaimExpired,
+            ClaimState::Transferred => Self::ClaimTransferred,
+            ClaimState::Revoked => Self::ClaimRevoked,
+        }
     }
 }
 
@@ -61,7 +148,7 @@ pub struct HistoryEvent {
     pub entity_id: String,
     /// What happened: `task.claimed`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: EventKind,
     /// Who did it; the system when unset.
     pub actor_agent_id: Option<AgentId>,
     /// In which session.
@@ -159,6 +246,72 @@ mod tests {
         let mut rebuilt = before.clone();
         replay(&mut rebuilt, &changes).unwrap();
         assert_eq!(rebuilt, fields(json!({"a": 2, "b": "x", "gone": null, "new": [1]})));
+    }
+
+    /// Histories hold these words for good: a new kind is added here, and no line is ever changed.
+    #[test]
+    fn every_kind_of_event_is_listed_and_keeps_its_word() {
+        let listed = [
+            "project.created",
+            "project.updated",
+            "project.paused",
+            "project.resumed",
+            "project.archived",
+            "project.restored",
+            "agent.registered",
+            "agent.updated",
+            "membership.added",
+            "membership.changed",
+            "membership.removed",
+            "session.started",
+            "session.revived",
+            "session.resumed",
+            "session.disconnected",
+            "session.ended",
+            "session.expired",
+            "task.created",
+            "task.updated",
+            "task.claimed",
+            "task.resumed",
+            "task.handed_over",
+            "task.unassigned",
+            "task.expired",
+            "task.prerequisite_reopened",
+            "task.backlog",
+            "task.todo",
+            "task.in_progress",
+            "task.blocked",
+            "task.review",
+            "task.done",
+            "task.cancelled",
+            "dependency.added",
+            "dependency.removed",
+            "claim.granted",
+            "claim.checkpoint",
+            "claim.resumed",
+            "claim.completed",
+            "claim.released",
+            "claim.expired",
+            "claim.transferred",
+            "claim.revoked",
+            "context.added",
+            "context.superseded",
+            "handoff.created",
+            "handoff.accepted",
+            "handoff.rejected",
+            "handoff.withdrawn",
+            "handoff.expired",
+            "handoff.completed",
+            "token.made",
+            "token.revoked",
+        ];
+        assert_eq!(EventKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(), listed);
+        for status in TaskStatus::ALL {
+            assert_eq!(EventKind::of_status(*status).as_str(), format!("task.{status}"));
+        }
+        for state in ClaimState::ALL.iter().filter(|state| **state != ClaimState::Live) {
+            assert_eq!(EventKind::of_claim(*state).as_str(), format!("claim.{state}"));
+        }
     }
 
     #[test]

@@ -55,6 +55,8 @@ words! {
         StorageFull = "storage_full",
         /// The database cannot be written.
         StorageReadonly = "storage_readonly",
+        /// A newer program has changed the database's schema.
+        Outdated = "outdated",
         /// An open task with the same title, or a project with the same key, exists.
         SimilarExists = "similar_exists",
         /// The task already has a pending handoff.

@@ -1,5 +1,6 @@
 //! A handoff: what one agent tells the next, taken by exactly one.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Code, PmFault};
@@ -38,7 +39,7 @@ words! {
 }
 
 /// The state of a work tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GitState {
     /// The branch.

@@ -33,6 +33,25 @@ fn check(prefix: &str, text: &str) -> Result<(), PmFault> {
     if is_valid { Ok(()) } else { Err(PmFault::invalid(format!("`{text}` is not an id of the form {prefix}_…"))) }
 }
 
+/// The JSON Schema of a name: a text, whatever its form.
+macro_rules! written_as_text {
+    ($name:ident) => {
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({"type": "string"})
+            }
+        }
+    };
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
@@ -81,6 +100,8 @@ macro_rules! id {
                 formatter.write_str(&self.0)
             }
         }
+
+        written_as_text!($name);
     };
 }
 
@@ -180,6 +201,73 @@ impl fmt::Display for TaskRef {
     }
 }
 
+written_as_text!(TaskRef);
+
+/// How a caller may name a project: by id or by its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ProjectRef {
+    /// `prj_…`
+    Id(ProjectId),
+    /// `WEB`
+    Key(String),
+}
+
+impl ProjectRef {
+    /// Reads either form.
+    pub fn parse(text: &str) -> Result<Self, PmFault> {
+        if text.starts_with("prj_") {
+            return ProjectId::parse(text).map(Self::Id);
+        }
+        if is_project_key(text) {
+            Ok(Self::Key(text.to_owned()))
+        } else {
+            Err(PmFault::invalid(format!("`{text}` is neither prj_… nor the key of a project"))
+                .hint("a key is two to ten capital letters and digits, as in front of the numbers of its tasks"))
+        }
+    }
+}
+
+impl TryFrom<String> for ProjectRef {
+    type Error = PmFault;
+
+    fn try_from(text: String) -> Result<Self, PmFault> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ProjectRef> for String {
+    fn from(reference: ProjectRef) -> Self {
+        match reference {
+            ProjectRef::Id(id) => id.into(),
+            ProjectRef::Key(key) => key,
+        }
+    }
+}
+
+impl From<ProjectId> for ProjectRef {
+    fn from(id: ProjectId) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl From<&ProjectId> for ProjectRef {
+    fn from(id: &ProjectId) -> Self {
+        Self::Id(id.clone())
+    }
+}
+
+impl fmt::Display for ProjectRef {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(formatter),
+            Self::Key(key) => formatter.write_str(key),
+        }
+    }
+}
+
+written_as_text!(ProjectRef);
+
 /// Whether a text may be a project's key: `^[A-Z][A-Z0-9]{1,9}$`.
 pub fn is_project_key(text: &str) -> bool {
     (2..=10).contains(&text.len())
@@ -210,6 +298,15 @@ mod tests {
         let long = format!("agt_{}", "a".repeat(61));
         for wrong in ["agt_", "agt", "tsk_abc", "agt_a b", "agt_é", "agt_a/b", "agt_a\0", long.as_str()] {
             assert!(AgentId::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_project_is_named_by_id_or_by_key() {
+        assert!(matches!(ProjectRef::parse("prj_9b82dbc1"), Ok(ProjectRef::Id(_))));
+        assert!(matches!(ProjectRef::parse("WEB"), Ok(ProjectRef::Key(_))));
+        for wrong in ["web", "W", "WEB-1", "prj_", "tsk_x", ""] {
+            assert!(ProjectRef::parse(wrong).is_err(), "{wrong}");
         }
     }
 

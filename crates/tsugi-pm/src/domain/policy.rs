@@ -1,5 +1,6 @@
 //! What a project allows and how long things last in it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fault::PmFault;
@@ -18,7 +19,7 @@ words! {
 }
 
 /// A project's rules.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProjectPolicy {
     /// Whether finished work needs a second pair of eyes; unset means: when the project has a human member.

@@ -1,5 +1,6 @@
 //! A task: the work itself, and where it stands.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fault::PmFault;
@@ -100,7 +101,7 @@ pub struct AcceptanceCriterion {
 }
 
 /// Something that shows that the work was done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkEvidence {
     /// What it is: `test`, `commit`, `screenshot`.
@@ -114,7 +115,7 @@ pub struct WorkEvidence {
 }
 
 /// What came out of the work.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkResult {
     /// What was done.

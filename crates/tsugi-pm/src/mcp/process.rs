@@ -57,6 +57,11 @@ impl ServerProcess {
         }
     }
 
+    /// Waits until a newer program has changed the database's schema; the process must then end.
+    pub async fn until_outdated(&self) -> PmFault {
+        self.service.pm.store().until_outdated().await
+    }
+
     /// Says goodbye for every session that this process hosts. Their claims wait for whoever resumes them.
     pub async fn end(&self, kind: EndKind) {
         for session_id in self.service.seen() {

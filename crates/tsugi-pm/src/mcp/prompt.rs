@@ -18,7 +18,7 @@ use crate::action::search::GetHistory;
 use crate::action::view::TaskRow;
 use crate::domain::fault::PmFault;
 use crate::domain::handoff::GitState;
-use crate::domain::id::{SessionId, TaskRef};
+use crate::domain::id::{ProjectRef, SessionId, TaskRef};
 use crate::domain::limit;
 
 /// The longest prompt.
@@ -89,10 +89,7 @@ async fn session_start(
     of: ProjectArguments,
 ) -> Result<PromptPage, PmFault> {
     let lang = service.lang();
-    let project_id = match &of.project_id {
-        Some(name) => Some(service.project_id(context, name).await?),
-        None => None,
-    };
+    let project_id = of.project_id.as_deref().map(ProjectRef::parse).transpose()?;
     let profile = service.ask(context, GetMyProfile {}).await?;
     let mine = |include: Vec<Mine>| GetMyTasks {
         status: Some("open".to_owned()),
@@ -115,7 +112,9 @@ async fn session_start(
         handoffs.iter().map(|one| format!("{} ({}): {}", one.id, one.task_id, limit::clip(&one.summary, 300).0));
     list(&mut page, &count(lang.pick("Handoffs for you", "未確認のハンドオフ"), handoffs.len()), offers);
     list(&mut page, &count(lang.pick("Reviews you can give", "レビュー待ち"), reviews.len()), reviews.iter().map(row));
-    list(&mut page, &count(lang.pick("Your tasks", "担当タスク"), assigned.len()), assigned.iter().map(row));
+    // This heading stays without entries: that nothing is assigned is what an agent asks first.
+    let _ = writeln!(page, "\n## {}\n", count(lang.pick("Your tasks", "担当タスク"), assigned.len()));
+    assigned.iter().for_each(|task| page.push_str(&format!("- {}\n", row(task))));
     list(&mut page, &count(lang.pick("Ready to start", "着手可能なタスク"), ready.len()), ready.iter().map(row));
     let call = lang.pick(
         "\nGo on with interrupted work first, then handoffs, then claim_task.\n",

@@ -18,7 +18,7 @@ use crate::action::list::{GetReadyTasks, ListTasks};
 use crate::action::project::GetProject;
 use crate::action::search::GetHistory;
 use crate::domain::fault::{Code, PmFault};
-use crate::domain::id::{AgentId, ProjectId, SessionId, TaskRef};
+use crate::domain::id::{AgentId, ProjectRef, SessionId, TaskRef};
 use crate::domain::task::{TaskSort, TaskStatus};
 
 const JSON: &str = "application/json";
@@ -178,7 +178,7 @@ async fn project(
     of: IdVariables,
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("project://{}", of.id);
-    let project_id = service.project_id(context, &of.id).await.map_err(|fault| resource_fault(&uri, &fault))?;
+    let project_id = ProjectRef::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
     to_contents(&uri, service.ask(context, GetProject { project_id }).await, BRIEFLY)
 }
 
@@ -188,7 +188,7 @@ async fn board(
     of: IdVariables,
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("project://{}/board", of.id);
-    let project_id = service.project_id(context, &of.id).await.map_err(|fault| resource_fault(&uri, &fault))?;
+    let project_id = ProjectRef::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
     let mut columns = serde_json::Map::new();
     for status in TaskStatus::ALL {
         let wish = ListTasks {
@@ -210,7 +210,7 @@ async fn ready(
     of: IdVariables,
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("project://{}/ready", of.id);
-    let project_id = service.project_id(context, &of.id).await.map_err(|fault| resource_fault(&uri, &fault))?;
+    let project_id = ProjectRef::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
     let wish = GetReadyTasks { project_id: Some(project_id), ..GetReadyTasks::default() };
     to_contents(&uri, service.ask(context, wish).await, 0)
 }
@@ -221,7 +221,7 @@ async fn events(
     of: EventsVariables,
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("events://{}", of.project_id);
-    let project_id = service.project_id(context, &of.project_id).await.map_err(|fault| resource_fault(&uri, &fault))?;
+    let project_id = ProjectRef::parse(&of.project_id).map_err(|fault| resource_fault(&uri, &fault))?;
     let since = of.since.map(|text| text.parse::<i64>()).transpose();
     let since_seq = since.map_err(|_| HandlerError::invalid_params("`since` must be a number"))?;
     let wish = GetHistory { project_id: Some(project_id), since_seq, ..GetHistory::default() };
@@ -287,19 +287,6 @@ async fn claim(
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("claim://{}", of.task_id);
     to_contents(&uri, Ok(part(service, context, &uri, of, Section::Claim).await?), 0)
-}
-
-impl PmService {
-    /// A project by id, or by its key.
-    pub(super) async fn project_id(&self, context: &HandlerContext, name: &str) -> Result<ProjectId, PmFault> {
-        if name.starts_with("prj_") {
-            return ProjectId::parse(name);
-        }
-        let caller = self.caller(context).await?;
-        let all = self.pm.projects_of(&caller).await?;
-        let found = all.into_iter().find(|project| project.key == name);
-        found.map(|project| project.id).ok_or_else(|| PmFault::not_found("project", name))
-    }
 }
 
 fn to_contents<T: Serialize>(

@@ -91,7 +91,7 @@ impl PmService {
     }
 
     /// Does an action and gives what it answers.
-    pub(super) async fn ask<A: Action>(&self, context: &HandlerContext, action: A) -> Result<A::ErasedOutput, PmFault> {
+    pub(super) async fn ask<A: Action>(&self, context: &HandlerContext, action: A) -> Result<A::Output, PmFault> {
         let caller = self.caller(context).await?;
         self.pm.perform(&caller, action).await
     }
@@ -161,8 +161,11 @@ pub(super) struct PmTool {
     pub(super) name: &'static str,
     /// The arguments it knows.
     pub(super) known: Vec<String>,
-    pub(super) read: fn(&[String], &JsonObject) -> Result<ErasedAction, PmFault>,
+    pub(super) read: ReadArguments,
 }
+
+/// Reads the arguments of a call, given those that the tool knows.
+pub(super) type ReadArguments = fn(&[String], &JsonObject) -> Result<ErasedAction, PmFault>;
 
 /// How a tool call ends.
 pub(super) type ToolAnswer = Result<ToolOutput, HandlerError>;

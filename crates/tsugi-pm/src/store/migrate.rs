@@ -5,6 +5,7 @@
 
 use super::StoreOpenError;
 use super::tx::hex_digest;
+use crate::domain::fault::{Code, PmFault};
 
 /// One step, in both dialects.
 pub(crate) struct MigrationStep {
@@ -40,10 +41,18 @@ pub(crate) const STEPS: &[MigrationStep] = &[
         sqlite: include_str!("migrate/sqlite_0005.sql"),
         postgres: include_str!("migrate/postgres_0005.sql"),
     },
+    MigrationStep {
+        name: "clocks",
+        sqlite: include_str!("migrate/sqlite_0006.sql"),
+        postgres: include_str!("migrate/postgres_0006.sql"),
+    },
 ];
 
 /// How many steps this binary knows.
 pub const KNOWN: usize = STEPS.len();
+
+/// The step from which on a SQLite file records the machine's clock.
+pub(crate) const CLOCKS: usize = 6;
 
 /// Where the steps taken are recorded. `BIGINT` is an integer to both engines.
 pub(crate) const CREATE_RECORD: &str = "CREATE TABLE IF NOT EXISTS migration(version BIGINT PRIMARY KEY, name TEXT NOT NULL, \
@@ -67,6 +76,18 @@ pub(crate) fn check(
         }
     }
     Ok(taken.len())
+}
+
+/// Refuses to work on a schema that a newer program has changed since this one opened the database.
+pub(crate) fn check_running(found: i64, known: usize) -> Result<(), PmFault> {
+    if found <= known as i64 {
+        return Ok(());
+    }
+    let message = format!("a newer tsugi has changed the database to schema {found}; this one knows up to {known}");
+    Err(PmFault::new(Code::Outdated, message)
+        .hint("install that version and start this server again; nothing was changed")
+        .with("schema", found)
+        .with("known", known))
 }
 
 /// What is recorded of a step.

@@ -20,9 +20,10 @@ use tokio::sync::watch;
 use self::fault::{fault, unreachable_at_first, unreachable_now};
 use self::listen::PostgresListener;
 use self::pipe::{PostgresSql, StatementTimeout};
-use self::run::{FinishedTransaction, transact};
+use self::run::{FinishedTransaction, TransactionSettings, transact};
 use self::tls::PostgresTls;
 use super::clock::{ClockLead, TimeSource};
+use super::tx::TxAttempt;
 use super::{BoxedResult, StoreMeter, StoreOpenError, StoreOptions, TxMode, TxWork};
 use crate::domain::fault::{Code, PmFault};
 
@@ -39,6 +40,7 @@ pub(super) struct PostgresEngine {
     place: String,
     clock: Option<Arc<dyn TimeSource>>,
     ahead: Arc<ClockLead>,
+    known_migrations: usize,
     longest_wait: Duration,
     listener: PostgresListener,
     meter: Option<StoreMeter>,
@@ -59,21 +61,24 @@ impl PostgresEngine {
             place,
             clock: options.clock,
             ahead: Arc::default(),
+            known_migrations: options.known_migrations,
             longest_wait: options.longest_wait,
             meter: options.meter,
         })
     }
 
-    /// Runs one transaction; one that writes, again if another overtakes it, for as long as the call may wait.
+    /// Runs one transaction, again if another overtakes it, for as long as the call may wait.
     pub(super) async fn run(&self, mode: TxMode, work: TxWork) -> Result<BoxedResult, PmFault> {
         let work = Arc::new(work);
         let deadline = Instant::now() + self.longest_wait;
         let patience = StatementTimeout { longest_answer: self.longest_wait * STATEMENT, deadline };
+        let mut attempt = TxAttempt::default();
         for tries in 0..TRIES {
-            let ended = self.once(mode, Arc::clone(&work), patience).await?;
-            if mode != TxMode::Write || !ended.is_overtaken {
+            let ended = self.once(mode, Arc::clone(&work), patience, attempt).await?;
+            if !ended.is_overtaken {
                 return ended.result;
             }
+            attempt = ended.attempt;
             tokio::time::sleep(pause(tries).min(patience.left())).await;
             if patience.left().is_zero() {
                 break;
@@ -87,13 +92,15 @@ impl PostgresEngine {
         mode: TxMode,
         work: Arc<TxWork>,
         patience: StatementTimeout,
+        attempt: TxAttempt,
     ) -> Result<FinishedTransaction, PmFault> {
         let client = self.connection(patience.left()).await?;
-        let (clock, ahead) = (self.clock.clone(), Arc::clone(&self.ahead));
+        let (clock, ahead, known_migrations) = (self.clock.clone(), Arc::clone(&self.ahead), self.known_migrations);
         let (handle, meter, teller) = (Handle::current(), self.meter.clone(), self.listener.teller());
         let running = tokio::task::spawn_blocking(move || {
             let sql = PostgresSql::new(&client, &handle, patience, meter.as_ref());
-            let ended = transact(sql, (clock.as_deref(), &ahead), mode, &work);
+            let setting = TransactionSettings { clock: clock.as_deref(), ahead: &ahead, known_migrations };
+            let ended = transact(sql, &setting, mode, &work, attempt);
             if ended.has_events {
                 teller.committed(&client);
             }

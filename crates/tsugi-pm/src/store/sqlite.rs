@@ -1,42 +1,38 @@
 //! The SQLite engine: one writer thread, a few readers, and settings under which an acknowledged write is on the disk.
 
 mod files;
+mod machine_clock;
 mod open;
-mod queue;
 mod reader;
 mod run;
 mod watch;
+mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use self::files::DatabaseFiles;
+use self::machine_clock::MachineClock;
 use self::open::OpenedDatabase;
-use self::queue::WriterTicket;
 use self::reader::ReaderPool;
-use self::run::transact;
 use self::watch::DatabaseWatch;
+use self::writer::{WriteRequest, Writer, WriterTicket};
 use super::clock::{ClockLead, SystemClock, TimeSource};
 use super::{BoxedResult, StoreMeter, StoreOpenError, StoreOptions, TxMode, TxWork};
 use crate::domain::fault::{Code, PmFault};
-
-/// Work for the writer thread.
-type WriterJob = Box<dyn FnOnce(&mut Connection) + Send>;
-
-/// Writes that may wait in line; beyond it a caller hears `busy` at once instead of waiting unboundedly.
-const QUEUE: usize = 256;
 
 /// What every transaction needs besides its connection.
 #[derive(Clone)]
 pub(super) struct SqliteSettings {
     clock: Arc<dyn TimeSource>,
     ahead: Arc<ClockLead>,
+    machine_clock: Arc<MachineClock>,
+    known_migrations: usize,
     meter: Option<StoreMeter>,
     longest_wait: Duration,
 }
@@ -46,7 +42,7 @@ pub(super) struct SqliteEngine {
     path: PathBuf,
     files: Arc<DatabaseFiles>,
     setting: SqliteSettings,
-    writer: Option<SyncSender<WriterJob>>,
+    writer: Option<SyncSender<WriteRequest>>,
     writer_thread: Option<JoinHandle<()>>,
     readers: Arc<ReaderPool>,
     watch: DatabaseWatch,
@@ -61,22 +57,22 @@ impl SqliteEngine {
         let OpenedDatabase { writer, reader, watcher } = opened;
         let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let files = Arc::new(DatabaseFiles::of(&path));
-        let (writer, writer_thread) =
-            writer.map(|writer| start_writer(writer, Arc::clone(&files))).transpose()?.unzip();
-        Ok(Self {
-            path,
-            files,
-            setting: SqliteSettings {
-                clock,
-                ahead: Arc::default(),
-                meter: options.meter,
-                longest_wait: options.longest_wait,
-            },
-            writer,
-            writer_thread,
-            readers: Arc::new(ReaderPool::new(reader, options.connections)),
-            watch: DatabaseWatch::new(watcher),
-        })
+        let setting = SqliteSettings {
+            clock,
+            ahead: Arc::default(),
+            machine_clock: Arc::default(),
+            known_migrations: options.known_migrations,
+            meter: options.meter,
+            longest_wait: options.longest_wait,
+        };
+        let watch = DatabaseWatch::new(watcher, Arc::clone(&files));
+        let writer = writer.map(|connection| {
+            let (setting, files, ticker) = (setting.clone(), Arc::clone(&files), watch.ticker());
+            Writer { connection, setting, files, ticker }.start()
+        });
+        let (writer, writer_thread) = writer.transpose()?.unzip();
+        let readers = Arc::new(ReaderPool::new(reader, options.connections));
+        Ok(Self { path, files, setting, writer, writer_thread, readers, watch })
     }
 
     /// Runs one transaction: writes on the writer thread, reads on a snapshot.
@@ -94,31 +90,17 @@ impl SqliteEngine {
     async fn write(&self, work: TxWork) -> Result<BoxedResult, PmFault> {
         let Some(writer) = &self.writer else { return Err(read_only()) };
         let (answer, mut answered) = oneshot::channel();
-        let (setting, files, tick) = (self.setting.clone(), Arc::clone(&self.files), self.watch.ticker());
         let longest_wait = self.setting.longest_wait;
-        let due = Instant::now() + longest_wait;
-        let place = WriterTicket::in_line();
-        let job = place.clone().job(move |connection| {
-            open::wait_until(due);
-            let (result, has_events) = match files.check_before(connection) {
-                Ok(()) => transact(connection, &setting, TxMode::Write, &work),
-                Err(fault) => (Err(fault), false),
-            };
-            let result = result.and_then(|answer| files.check_after(connection).map(|()| answer));
-            if has_events {
-                tick.tick();
-            }
-            // The caller may have left; the transaction stands all the same.
-            let _ = answer.send(result);
-        });
-        writer.try_send(job).map_err(|error| match error {
+        let ticket = WriterTicket::in_line();
+        let request = WriteRequest { work, due: Instant::now() + longest_wait, ticket: ticket.clone(), answer };
+        writer.try_send(request).map_err(|error| match error {
             TrySendError::Full(_) => overloaded(),
             TrySendError::Disconnected(_) => PmFault::internal("the writer thread is gone"),
         })?;
         let ended = match tokio::time::timeout(longest_wait, &mut answered).await {
             Ok(ended) => ended,
-            Err(_) if place.leave() => return Err(overloaded()),
-            // It has begun, so it must be waited for: nobody else knows how it ends.
+            Err(_) if ticket.leave() => return Err(overloaded()),
+            // It has begun, so it must be waited for: only its answer says how it ends.
             Err(_) => answered.await,
         };
         ended.map_err(|_| PmFault::internal("the writer thread died during the call"))?
@@ -136,6 +118,7 @@ impl SqliteEngine {
     }
 
     pub(super) async fn check(&self) -> Result<Vec<String>, PmFault> {
+        self.files.check_usable()?;
         let look = super::boxed(|tx| {
             let mut complaints = Vec::new();
             for row in tx.rows("PRAGMA integrity_check(20)", &[])? {
@@ -162,22 +145,6 @@ impl Drop for SqliteEngine {
             let _ = thread.join();
         }
     }
-}
-
-fn start_writer(
-    mut connection: Connection,
-    files: Arc<DatabaseFiles>,
-) -> Result<(SyncSender<WriterJob>, JoinHandle<()>), StoreOpenError> {
-    let (sender, jobs) = sync_channel::<WriterJob>(QUEUE);
-    let thread = std::thread::Builder::new().name("pm-writer".to_owned()).spawn(move || {
-        while let Ok(job) = jobs.recv() {
-            job(&mut connection);
-        }
-        let _ = connection.execute_batch("PRAGMA optimize");
-        files.leave(&connection);
-    });
-    let thread = thread.map_err(|error| PmFault::internal(format!("cannot start the writer thread: {error}")))?;
-    Ok((sender, thread))
 }
 
 /// What a call hears that waited too long, or would have to.

@@ -9,24 +9,27 @@
 //! a session guards the session and the number of its claims; locks are taken session first, then tasks by id. And
 //! whatever was read without a lock is written with `WHERE version = …`: a miss runs the whole transaction again.
 
+mod agent;
 mod board;
 mod claim;
 mod event;
 mod export;
 mod handoff;
 mod idempotency;
+mod membership;
 mod name;
-mod people;
+mod project;
 mod search;
 mod session;
 mod task;
+mod token;
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
 pub(crate) use board::{BoardFilter, TimelineFilter, WaitingTask};
-pub(crate) use event::{EventFilter, hex_digest};
+pub(crate) use event::{EventFilter, HistoryHorizon, hex_digest};
 pub(crate) use idempotency::{REMEMBER_S, RememberedAnswer};
 pub(crate) use search::{SearchFilter, SearchHit};
 pub(crate) use task::{ReadyPick, TaskFilter};
@@ -34,7 +37,7 @@ pub(crate) use task::{ReadyPick, TaskFilter};
 use super::dialect::SqlDialect;
 use super::table::{RecordTable, TableRecord, key_condition};
 use super::value::{SqlRow, SqlValue};
-use crate::domain::event::{FieldChange, changes};
+use crate::domain::event::{EventKind, FieldChange, changes};
 use crate::domain::fault::{Code, PmFault};
 use crate::domain::id::{AgentId, ClaimId, SessionId};
 use crate::domain::time::Moment;
@@ -105,26 +108,35 @@ pub(crate) struct EventStamp {
     pub(crate) claim: Option<ClaimId>,
 }
 
-/// What happened, for the history.
+/// What happened and why, for the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventNote<'a> {
-    pub(crate) kind: &'a str,
+    pub(crate) kind: EventKind,
     pub(crate) reason: Option<&'a str>,
 }
 
-/// Something that happened, without a reason.
-pub(crate) const fn what(kind: &str) -> EventNote<'_> {
-    EventNote { kind, reason: None }
+impl EventKind {
+    pub(crate) const fn note(self) -> EventNote<'static> {
+        EventNote { kind: self, reason: None }
+    }
+
+    pub(crate) const fn because(self, reason: Option<&str>) -> EventNote<'_> {
+        EventNote { kind: self, reason }
+    }
 }
 
-impl<'a> EventNote<'a> {
-    pub(crate) const fn because(self, reason: Option<&'a str>) -> Self {
-        Self { reason, ..self }
-    }
+/// What a transaction that runs again remembers of its earlier attempts. Waiting happens between attempts: one that
+/// slept would hold a connection and its locks while it does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TxAttempt {
+    /// How often it was run before.
+    pub(crate) number: u32,
+    pub(crate) horizon: Option<HistoryHorizon>,
 }
 
 /// One open transaction.
 pub(crate) struct Tx<'c> {
+    pub(crate) attempt: TxAttempt,
     sql: &'c mut dyn SqlTransaction,
     pub(crate) now: Moment,
     /// How far that is ahead of the clock, which must have jumped back.
@@ -139,8 +151,9 @@ pub(crate) struct Tx<'c> {
 
 impl<'c> Tx<'c> {
     /// Opens the use-cases' view of a transaction that has begun at `clock`, which counts as `now`.
-    pub(crate) fn new(sql: &'c mut dyn SqlTransaction, now: Moment, clock: Moment) -> Self {
+    pub(crate) fn new(sql: &'c mut dyn SqlTransaction, now: Moment, clock: Moment, attempt: TxAttempt) -> Self {
         Self {
+            attempt,
             sql,
             now,
             ahead_ms: now.0 - clock.0,
@@ -248,7 +261,7 @@ impl<'c> Tx<'c> {
     }
 
     /// Stores a new record and its event.
-    pub(crate) fn insert<R: TableRecord>(&mut self, record: &R, what: EventNote<'_>) -> Result<(), PmFault> {
+    pub(crate) fn insert<R: TableRecord>(&mut self, record: &R, note: EventNote<'_>) -> Result<(), PmFault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
         self.run_later(R::sentences().insert.as_str(), table.values(&fields))?;
@@ -257,7 +270,7 @@ impl<'c> Tx<'c> {
             self.chains.insert(table.entity_id(&fields), String::new());
         }
         let changes = changes(table.versioned(), &Map::new(), &fields);
-        self.append(&table, &fields, record, what, changes)
+        self.append(&table, &fields, record, note, changes)
     }
 
     /// Stores fields as a row, with no event: for `import`.
@@ -270,7 +283,7 @@ impl<'c> Tx<'c> {
         &mut self,
         before: &R,
         mut after: R,
-        what: EventNote<'_>,
+        note: EventNote<'_>,
     ) -> Result<R, PmFault> {
         let table = R::TABLE;
         let old = before.to_fields()?;
@@ -281,7 +294,7 @@ impl<'c> Tx<'c> {
         let new = after.to_fields()?;
         self.write_changed(&table, &old, &new)?;
         let changes = changes(table.versioned(), &old, &new);
-        self.append(&table, &new, &after, what, changes)?;
+        self.append(&table, &new, &after, note, changes)?;
         Ok(after)
     }
 
@@ -294,19 +307,19 @@ impl<'c> Tx<'c> {
     }
 
     /// Removes a record; its history stays.
-    pub(crate) fn remove<R: TableRecord>(&mut self, record: &R, what: EventNote<'_>) -> Result<(), PmFault> {
+    pub(crate) fn remove<R: TableRecord>(&mut self, record: &R, note: EventNote<'_>) -> Result<(), PmFault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
         let sql = format!("DELETE FROM {} WHERE {}", table.name, key_condition(&table, 1));
         self.run_later(sql, key_values(&table, &fields))?;
         let changes = changes(table.versioned(), &fields, &Map::new());
-        self.append(&table, &fields, record, what, changes)
+        self.append(&table, &fields, record, note, changes)
     }
 
     /// Writes something into a record's history that changed none of its fields.
-    pub(crate) fn remark<R: TableRecord>(&mut self, record: &R, what: EventNote<'_>) -> Result<(), PmFault> {
+    pub(crate) fn remark<R: TableRecord>(&mut self, record: &R, note: EventNote<'_>) -> Result<(), PmFault> {
         let fields = record.to_fields()?;
-        self.append(&R::TABLE, &fields, record, what, Vec::new())
+        self.append(&R::TABLE, &fields, record, note, Vec::new())
     }
 
     fn write_changed(
@@ -341,11 +354,11 @@ impl<'c> Tx<'c> {
         table: &RecordTable,
         fields: &Map<String, Json>,
         record: &R,
-        what: EventNote<'_>,
+        note: EventNote<'_>,
         changes: Vec<FieldChange>,
     ) -> Result<(), PmFault> {
         (self.has_events, self.is_changed) = (true, true);
-        self.event_append(table, &table.entity_id(fields), record.project(), record.version(), what, changes)
+        self.event_append(table, &table.entity_id(fields), record.project(), record.version(), note, changes)
     }
 }
 

@@ -18,6 +18,7 @@ use tsugi_pm::action::session::{SessionHeartbeat, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::context::ContextType;
+use tsugi_pm::domain::event::EventKind;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::id::ProjectId;
 use tsugi_pm::domain::member::Role;
@@ -64,7 +65,7 @@ async fn cancel(world: &World, task: &TaskView) {
 }
 
 async fn needs(world: &World) -> Vec<String> {
-    let told = world.ok("manager", GetNeeds { project_id: world.project.clone() }).await;
+    let told = world.ok("manager", GetNeeds { project_id: world.project.clone().into() }).await;
     assert_eq!(told.total, told.needs.len() as i64);
     told.needs.iter().map(words).collect()
 }
@@ -139,7 +140,8 @@ async fn a_board_of_three_thousand_tasks_is_filtered_as_a_whole(world: World) {
                 ..NewTask::default()
             },
         });
-        let wish = CreateTasks { project_id: world.project.clone(), tasks: tasks.collect(), idempotency_key: None };
+        let wish =
+            CreateTasks { project_id: world.project.clone().into(), tasks: tasks.collect(), idempotency_key: None };
         world.ok("manager", wish).await;
     }
     let of = || GetBoard::of(&world.project);
@@ -189,7 +191,7 @@ async fn everything_that_waits_for_a_person_is_told(world: World) {
     let behind = world.waiting_task("Behind", &[&dropped]).await;
     cancel(&world, &dropped).await;
     let task = NewTask { title: "Found".into(), ..NewTask::default() };
-    let found = CreateTask { project_id: world.project.clone(), task, idempotency_key: None };
+    let found = CreateTask { project_id: world.project.clone().into(), task, idempotency_key: None };
     let found = world.ok("bob", found).await.task;
     // What a manager puts into the backlog waits for nobody.
     world.new_task(NewTask { title: "Later".into(), status: Some(TaskStatus::Backlog), ..NewTask::default() }).await;
@@ -222,9 +224,9 @@ async fn an_agent_that_did_not_come_back_is_told_of_until_it_does(world: World) 
 
 async fn who_is_at_work_elsewhere_is_not_shown(world: World) {
     let elsewhere = found_another(&world).await;
-    world.ok("ann", StartSession { project_id: Some(elsewhere), ..StartSession::default() }).await;
+    world.ok("ann", StartSession { project_id: Some(elsewhere.into()), ..StartSession::default() }).await;
     world.ok("bob", StartSession::default()).await;
-    let crew = world.ok("manager", GetCrew { project_id: world.project.clone() }).await;
+    let crew = world.ok("manager", GetCrew { project_id: world.project.clone().into() }).await;
     let names: Vec<&str> = crew.members.iter().map(|member| member.agent_id.as_str()).collect();
     assert_eq!(names, ["agt_bob"]);
 }
@@ -240,7 +242,7 @@ async fn found_another(world: &World) -> ProjectId {
     };
     let project_id = world.operator(wish).await.project.id;
     let member = SetMembership {
-        project_id: project_id.clone(),
+        project_id: project_id.clone().into(),
         agent_id: agent("ann"),
         role: Some(Role::Worker),
         allow_ai_owner: false,
@@ -263,7 +265,7 @@ async fn who_is_at_work_is_shown_with_leases_and_checkpoints(world: World) {
         ..SessionHeartbeat::default()
     };
     world.ok("ann", report).await;
-    let crew = world.ok("manager", GetCrew { project_id: world.project.clone() }).await;
+    let crew = world.ok("manager", GetCrew { project_id: world.project.clone().into() }).await;
     let names: Vec<&str> = crew.members.iter().map(|member| member.agent_id.as_str()).collect();
     assert_eq!(names, ["agt_ann", "agt_bob"], "holders come first");
     let hold = &crew.members[0].holds[0];
@@ -272,9 +274,9 @@ async fn who_is_at_work_is_shown_with_leases_and_checkpoints(world: World) {
     assert_eq!(hold.renewed_at.seconds_since(hold.acquired_at), 300);
     // A lease that ran out stands there until it is swept.
     world.clock.advance_seconds(700);
-    let late = world.ok("manager", GetCrew { project_id: world.project.clone() }).await;
+    let late = world.ok("manager", GetCrew { project_id: world.project.clone().into() }).await;
     assert!(late.members[0].holds[0].expires_at < world.clock.now());
-    world.refused("nobody", GetCrew { project_id: world.project.clone() }, Code::NotFound).await;
+    world.refused("nobody", GetCrew { project_id: world.project.clone().into() }, Code::NotFound).await;
 }
 
 async fn a_story_has_every_hold_every_handoff_and_what_is_around(world: World) {
@@ -305,7 +307,7 @@ async fn a_story_has_every_hold_every_handoff_and_what_is_around(world: World) {
 
 fn all_of(world: &World) -> GetTimeline {
     GetTimeline {
-        project_id: Some(world.project.clone()),
+        project_id: Some(world.project.clone().into()),
         agent_id: None,
         task_id: None,
         kind: None,
@@ -341,7 +343,7 @@ async fn the_timeline_is_found_by_agent_task_and_kind(world: World) {
     assert_eq!(kinds(&world.ok("manager", of_kind("task.claimed")).await), ["task.claimed"; 2]);
     // Cut where people skim, whole where they audit, and in pieces either way.
     let text = |told: &TimelineView| {
-        let noted = told.events.iter().find(|event| event.kind == "context.added").unwrap();
+        let noted = told.events.iter().find(|event| event.kind == EventKind::ContextAdded).unwrap();
         noted.changes.iter().find(|change| change.field == "content").unwrap().new.as_str().unwrap().len()
     };
     let whole = world.ok("manager", GetTimeline { full: true, ..of_task }).await;
@@ -366,7 +368,7 @@ async fn a_message_is_kept_and_heard_with_the_next_call(world: World) {
     let task = world.task("Talked about").await;
     world.claim("ann", &task).await;
     let message = SendMessage {
-        project_id: world.project.clone(),
+        project_id: world.project.clone().into(),
         agent_id: agent("ann"),
         task_id: Some(task.id.clone().into()),
         text: "please stop at noon".into(),

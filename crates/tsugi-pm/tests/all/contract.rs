@@ -345,7 +345,7 @@ async fn many_tasks_are_created_together_or_not_at_all(world: World) {
             ..NewTask::default()
         },
     };
-    let wish = |tasks| CreateTasks { project_id: world.project.clone(), tasks, idempotency_key: None };
+    let wish = |tasks| CreateTasks { project_id: world.project.clone().into(), tasks, idempotency_key: None };
     let circle = wish(vec![named("a", &["b"]), named("b", &["a"])]);
     world.refused("manager", circle, Code::DependencyCycle).await;
     let half = wish(vec![named("a", &[]), named("b", &["WEB-99"])]);
@@ -523,7 +523,7 @@ async fn a_stranger_sees_nothing(world: World) {
     world.operator(tsugi_pm::action::admin::RegisterAgent::ai(agent("eve"))).await;
     world.refused("eve", GetTask::of(task.id.clone()), Code::NotFound).await;
     world.refused("eve", claim(&task.id), Code::NotFound).await;
-    world.refused("eve", GetProject { project_id: world.project.clone() }, Code::NotFound).await;
+    world.refused("eve", GetProject { project_id: world.project.clone().into() }, Code::NotFound).await;
     assert!(world.ok("eve", ListProjects::default()).await.projects.is_empty());
     assert!(world.ok("eve", ListTasks::default()).await.tasks.is_empty());
     assert!(world.ok("eve", GetHistory::default()).await.events.is_empty());

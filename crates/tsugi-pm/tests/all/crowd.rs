@@ -31,7 +31,7 @@ pub async fn hire(world: &World, count: usize) {
         let id = agent(&format!("w{number}"));
         world.operator(RegisterAgent::ai(id.clone())).await;
         let member = SetMembership {
-            project_id: world.project.clone(),
+            project_id: world.project.clone().into(),
             agent_id: id,
             role: Some(Role::Worker),
             allow_ai_owner: false,
@@ -58,7 +58,8 @@ async fn fill(world: &World, count: usize) {
                 task: NewTask { title: format!("task {number}"), depends_on, ..NewTask::default() },
             }
         });
-        let wish = CreateTasks { project_id: world.project.clone(), tasks: tasks.collect(), idempotency_key: None };
+        let wish =
+            CreateTasks { project_id: world.project.clone().into(), tasks: tasks.collect(), idempotency_key: None };
         world.ok("manager", wish).await;
     }
 }

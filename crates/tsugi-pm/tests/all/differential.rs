@@ -451,7 +451,7 @@ fn heard<T>(result: Result<T, tsugi_pm::domain::fault::PmFault>) -> Result<T, Co
 }
 
 impl Played {
-    async fn act<A: Action>(&self, who: &str, action: A) -> Result<A::ErasedOutput, Code> {
+    async fn act<A: Action>(&self, who: &str, action: A) -> Result<A::Output, Code> {
         heard(self.world.pm.perform(&caller(who), action).await)
     }
 
@@ -466,7 +466,7 @@ impl Played {
                     similar_ok: true,
                     ..NewTask::default()
                 };
-                let wish = CreateTask { project_id: self.world.project.clone(), task, idempotency_key: None };
+                let wish = CreateTask { project_id: self.world.project.clone().into(), task, idempotency_key: None };
                 self.world.clock.advance_millis(1);
                 self.act("manager", wish).await.map(drop)
             }

@@ -16,7 +16,7 @@ use tsugi_pm::store::{StoreLocation, StoreMeter, StoreOpenError, StoreOptions};
 
 use crate::child::Other;
 use crate::vfs::{self, Luck, Player};
-use crate::world::{World, caller, claim, finish, folder, found};
+use crate::world::{World, caller, claim, finish, folder, found, postgres_address};
 
 fn long() -> bool {
     std::env::var_os("TSUGI_LONG").is_some()
@@ -349,4 +349,33 @@ fn grow(path: &Path, project: &ProjectId, from: usize, to: usize) {
          COMMIT;"
     );
     connection.execute_batch(&sql).unwrap();
+}
+
+/// A newer program takes the last step of the schema while an older one is at work.
+async fn is_outdated_by_a_newer_program(options: StoreOptions) {
+    let old = Pm::open(StoreOptions { known_migrations: KNOWN - 1, ..options.clone() }).await.unwrap();
+    let project = found(&old).await;
+    create(&old, &project, "before").await.unwrap();
+    let new = Pm::open(options).await.unwrap();
+    let before = new.last_seq().await.unwrap();
+    let refused = old.perform(&caller("manager"), CreateTask::titled(&project, "after")).await.unwrap_err();
+    assert_eq!((refused.code, refused.retryable), (Code::Outdated, false), "{refused:?}");
+    assert!(refused.message.contains("newer tsugi") && refused.hint.contains("start this server again"), "{refused:?}");
+    assert_eq!(old.last_seq().await.unwrap_err().code, Code::Outdated, "reading is over too");
+    assert_eq!(old.store().until_outdated().await.code, Code::Outdated, "and the program learns that it must end");
+    assert_eq!(new.last_seq().await.unwrap(), before, "nothing was written");
+    create(&new, &project, "after").await.unwrap();
+    is_sound(&new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_program_stops_when_a_newer_one_has_migrated_its_file() {
+    let folder = folder();
+    is_outdated_by_a_newer_program(options(&folder.path().join("pm.db"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_program_stops_when_a_newer_one_has_migrated_its_postgres() {
+    let Some(address) = postgres_address().await else { return };
+    is_outdated_by_a_newer_program(StoreOptions::new(StoreLocation::Postgres(address))).await;
 }

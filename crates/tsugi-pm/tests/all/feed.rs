@@ -6,6 +6,7 @@ use std::time::Duration;
 use tsugi_pm::action::Pm;
 use tsugi_pm::action::create::CreateTask;
 use tsugi_pm::action::search::GetNotifications;
+use tsugi_pm::domain::event::EventKind;
 use tsugi_pm::domain::event::HistoryEvent;
 use tsugi_pm::store::StoreOptions;
 use tsugi_pm::store::feed::EventFeed;
@@ -55,7 +56,7 @@ async fn a_subscriber_sees_every_event_in_order_also_of_other_processes(world: W
     assert!(seen.windows(2).all(|pair| pair[0].seq < pair[1].seq), "in order");
     let mut last: HashMap<&str, &str> = HashMap::new();
     for event in &seen {
-        assert_eq!(event.kind, "task.created");
+        assert_eq!(event.kind, EventKind::TaskCreated);
         let before = last.insert(&event.entity_id, &event.hash).unwrap_or("");
         assert_eq!(event.prev_hash, before, "no event of a thing is missing before this one");
     }
@@ -72,7 +73,7 @@ async fn a_subscriber_may_begin_anywhere_and_stay_in_one_project(world: World) {
     world.claim("ann", &task).await;
     let mut feed = world.pm.subscribe(middle).of_project(world.project.clone());
     let kinds = [next(&mut feed).await.kind, next(&mut feed).await.kind, next(&mut feed).await.kind];
-    assert_eq!(kinds, ["session.started", "claim.granted", "task.claimed"]);
+    assert_eq!(kinds, [EventKind::SessionStarted, EventKind::ClaimGranted, EventKind::TaskClaimed]);
 }
 
 async fn a_waiting_agent_is_woken_by_its_notice(world: World) {

@@ -24,7 +24,10 @@ struct Place {
 
 impl Place {
     async fn at_work() -> Self {
-        let folder = folder();
+        Self::in_folder(folder()).await
+    }
+
+    async fn in_folder(folder: TempDir) -> Self {
         let pm = Pm::open(StoreOptions::new(StoreLocation::Sqlite(folder.path().join("pm.db")))).await.unwrap();
         let project = found(&pm).await;
         let place = Self { folder, pm, project };
@@ -45,12 +48,13 @@ impl Place {
         self.pm.perform(&caller("manager"), wish).await.map(|made| made.task.reference)
     }
 
+    async fn list(&self) -> Result<usize, PmFault> {
+        self.pm.perform(&caller("vic"), ListTasks::default()).await.map(|found| found.tasks.len())
+    }
+
     /// Both writing and reading are refused, and it is said what to do.
     async fn is_refused(&self) {
-        let refused = [
-            self.create().await.unwrap_err(),
-            self.pm.perform(&caller("vic"), ListTasks::default()).await.unwrap_err(),
-        ];
+        let refused = [self.create().await.unwrap_err(), self.list().await.unwrap_err()];
         for fault in refused {
             assert_eq!(fault.code, Code::StorageReadonly, "{fault:?}");
             assert!(fault.hint.contains("start this server again"), "{fault:?}");
@@ -130,4 +134,35 @@ async fn a_database_that_was_moved_away_is_not_written_any_more() {
     place.is_refused().await;
     std::fs::write(place.file(""), b"").unwrap();
     place.is_refused().await;
+}
+
+/// Makes a file immutable, or writable again; false where the system does not let us.
+#[cfg(target_os = "linux")]
+fn set_immutable(path: &Path, is_immutable: bool) -> bool {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    let Ok(mut flags) = ioctl_getflags(&file) else { return false };
+    flags.set(IFlags::IMMUTABLE, is_immutable);
+    ioctl_setflags(&file, flags).is_ok()
+}
+
+/// SQLite maps its shared memory: a write to a page of an immutable file once ended the process with SIGBUS.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn shared_memory_that_was_made_immutable_is_a_refusal_that_names_the_file() {
+    let place = Place::in_folder(tempfile::tempdir().unwrap()).await;
+    let shared = place.file("-shm");
+    if !set_immutable(&shared, true) {
+        println!("skipped: this file system or this user cannot make files immutable");
+        return;
+    }
+    let refused = [place.create().await.map(drop), place.list().await.map(drop), place.pm.health().await.map(drop)];
+    assert!(set_immutable(&shared, false));
+    for refused in refused {
+        let fault = refused.unwrap_err();
+        assert_eq!(fault.code, Code::StorageReadonly, "{fault:?}");
+        assert!(fault.message.contains("pm.db-shm was made immutable"), "{fault:?}");
+        assert!(fault.hint.contains("chattr -i"), "{fault:?}");
+    }
+    place.create().await.expect("it goes on when it is allowed to");
 }

@@ -19,6 +19,7 @@ use tsugi_pm::action::session::{SessionHeartbeat, StartSession};
 use tsugi_pm::action::status::UpdateTaskStatus;
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::context::ContextType;
+use tsugi_pm::domain::event::EventKind;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::handoff::GitState;
 use tsugi_pm::domain::policy::ProjectPolicy;
@@ -218,7 +219,7 @@ async fn i8_work_begins_only_when_its_prerequisites_are_done(world: World) {
     world.ok("manager", reopen).await;
     world.refused("bob", claim(&both.id), Code::NotReady).await;
     let told = world.ok("bob", GetHistory { entity_id: Some(both.id.to_string()), ..GetHistory::default() }).await;
-    assert!(told.events.iter().any(|event| event.kind == "task.prerequisite_reopened"));
+    assert!(told.events.iter().any(|event| event.kind == EventKind::TaskPrerequisiteReopened));
     world.claim("ann", &a).await;
     world.finish("ann", &a).await;
     world.claim("bob", &both).await;
@@ -431,7 +432,7 @@ async fn i15_an_archived_project_only_wakes_up(world: World) {
     world.clock.advance_seconds(1_000_000);
     world.pm.sweep().await.unwrap();
     let history =
-        GetHistory { project_id: Some(world.project.clone()), since_seq: Some(before), ..GetHistory::default() };
+        GetHistory { project_id: Some(world.project.clone().into()), since_seq: Some(before), ..GetHistory::default() };
     let later = world.pm.perform(&ActionCaller::operator(), history).await.unwrap();
     let touched: Vec<_> = later.events.iter().filter(|event| event.entity_id.starts_with("tsk_")).collect();
     assert!(touched.is_empty(), "{touched:?}");

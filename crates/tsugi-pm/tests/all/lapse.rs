@@ -123,7 +123,7 @@ fn hosted(who: &str, process_nonce: &str) -> tsugi_pm::action::caller::ActionCal
     caller(who).hosted_by(host)
 }
 
-async fn by<A: Action>(world: &World, who: &tsugi_pm::action::caller::ActionCaller, action: A) -> A::ErasedOutput {
+async fn by<A: Action>(world: &World, who: &tsugi_pm::action::caller::ActionCaller, action: A) -> A::Output {
     world.pm.perform(who, action).await.unwrap_or_else(|fault| panic!("{}: {fault:?}", A::NAME))
 }
 
@@ -191,7 +191,7 @@ async fn project(world: &World, key: &str, resume_grace_s: i64) -> ProjectId {
     };
     let project_id = world.operator(wish).await.project.id;
     for (name, role) in [("manager", Role::Manager), ("ann", Role::Worker), ("bob", Role::Worker)] {
-        let (project_id, agent_id) = (project_id.clone(), agent(name));
+        let (project_id, agent_id) = (project_id.clone().into(), agent(name));
         world.operator(SetMembership { project_id, agent_id, role: Some(role), allow_ai_owner: false }).await;
     }
     project_id
@@ -199,11 +199,11 @@ async fn project(world: &World, key: &str, resume_grace_s: i64) -> ProjectId {
 
 async fn task_in(world: &World, project: &ProjectId) -> TaskView {
     let task = NewTask { title: "t".into(), ..NewTask::default() };
-    world.ok("manager", CreateTask { project_id: project.clone(), task, idempotency_key: None }).await.task
+    world.ok("manager", CreateTask { project_id: project.clone().into(), task, idempotency_key: None }).await.task
 }
 
 async fn session_in(world: &World, who: &str, project: &ProjectId) -> SessionId {
-    let start = StartSession { project_id: Some(project.clone()), ..StartSession::default() };
+    let start = StartSession { project_id: Some(project.clone().into()), ..StartSession::default() };
     world.ok(who, start).await.session_id
 }
 
@@ -285,7 +285,7 @@ async fn a_handoff_is_completed_by_the_session_that_resumed_its_work(world: Worl
 
 async fn a_remembered_answer_is_forgotten_after_a_day(world: World) {
     let create = |title: &str| CreateTask {
-        project_id: world.project.clone(),
+        project_id: world.project.clone().into(),
         task: NewTask { title: title.into(), ..NewTask::default() },
         idempotency_key: Some("one-and-only".into()),
     };

@@ -6,6 +6,7 @@ mod approval;
 mod board;
 mod busy;
 mod child;
+mod clock;
 mod contract;
 mod crowd;
 mod differential;

@@ -183,6 +183,145 @@ async fn the_lists_stay_small_and_closed_in_both_languages() {
 }
 
 #[tokio::test]
+async fn every_argument_of_every_tool_is_described_in_the_language_of_the_list() {
+    let world = World::sqlite().await;
+    for lang in Lang::ALL {
+        for profile in Profile::ALL {
+            let settings = PmServerSettings {
+                profile: *profile,
+                lang: *lang,
+                ..PmServerSettings::new(ServerActor::Agent(agent("ann")))
+            };
+            let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
+            let list = client.send(Method::ToolsList, json!({})).await.unwrap();
+            for tool in list["tools"].as_array().unwrap() {
+                for (name, argument) in tool["inputSchema"]["properties"].as_object().unwrap() {
+                    let words = argument["description"].as_str().unwrap_or_default();
+                    let is_japanese = words.chars().any(|letter| letter >= '\u{3000}');
+                    assert!(
+                        !words.is_empty() && is_japanese == (*lang == Lang::Ja),
+                        "{} {name} in {profile}, {lang}: {words:?}",
+                        tool["name"]
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The words of the first design, which its clients show.
+#[tokio::test]
+async fn the_arguments_of_the_first_design_have_its_descriptions() {
+    let world = World::sqlite().await;
+    let settings = PmServerSettings {
+        profile: Profile::Seed,
+        lang: Lang::Ja,
+        ..PmServerSettings::new(ServerActor::Agent(agent("ann")))
+    };
+    let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
+    let list = client.send(Method::ToolsList, json!({})).await.unwrap();
+    let described = |tool: &str, argument: &str| {
+        let tool = list["tools"].as_array().unwrap().iter().find(|one| one["name"] == tool).unwrap();
+        tool["inputSchema"]["properties"][argument]["description"].as_str().unwrap().to_owned()
+    };
+    for (tool, argument, words) in [
+        ("list_agents", "project_id", "プロジェクトID"),
+        ("get_my_tasks", "status", "ステータスフィルタ"),
+        ("update_task_status", "task_id", "タスクID"),
+        ("update_task_status", "status", "新しいステータス"),
+        ("update_task_status", "reason", "変更理由"),
+        ("add_context", "task_id", "タスクID"),
+        ("add_context", "content", "内容"),
+        ("create_handoff", "to_agent_id", "引き継ぎ先エージェントID"),
+        ("create_handoff", "summary", "作業サマリ"),
+        ("create_handoff", "next_steps", "次のステップ"),
+        ("create_handoff", "warnings", "注意点"),
+        ("end_session", "summary", "セッションサマリ"),
+    ] {
+        assert_eq!(described(tool, argument), words, "{tool} {argument}");
+    }
+}
+
+/// A project's key stands in front of every task number, so it is what people and agents know it by.
+#[tokio::test]
+async fn a_project_may_be_named_by_its_key_in_every_tool_and_prompt() {
+    let world = World::sqlite().await;
+    let settings =
+        PmServerSettings { profile: Profile::All, ..PmServerSettings::new(ServerActor::Agent(agent("owner"))) };
+    let owner = Client::over(server(world.pm.clone(), settings).await.unwrap());
+    let task = json!({"ref": "a", "title": "in a batch"});
+    let calls = [
+        ("create_task", json!({"project_id": "WEB", "title": "by key"})),
+        ("create_tasks", json!({"project_id": "WEB", "tasks": [task]})),
+        ("start_session", json!({"project_id": "WEB"})),
+        ("list_agents", json!({"project_id": "WEB"})),
+        ("get_my_tasks", json!({"project_id": "WEB"})),
+        ("get_ready_tasks", json!({"project_id": "WEB"})),
+        ("list_tasks", json!({"project_id": "WEB"})),
+        ("claim_task", json!({"project_id": "WEB"})),
+        ("add_context", json!({"project_id": "WEB", "content": "x", "type": "note"})),
+        ("get_pending_handoffs", json!({"project_id": "WEB"})),
+        ("search", json!({"project_id": "WEB", "query": "key"})),
+        ("get_history", json!({"project_id": "WEB"})),
+        ("get_history", json!({"entity_id": "WEB"})),
+        ("set_membership", json!({"project_id": "WEB", "agent_id": "agt_vic", "role": "worker"})),
+        ("update_project", json!({"project_id": "WEB", "name": "Shop"})),
+    ];
+    let list = owner.send(Method::ToolsList, json!({})).await.unwrap();
+    for tool in list["tools"].as_array().unwrap() {
+        let takes_project = tool["inputSchema"]["properties"].get("project_id").is_some();
+        let is_called = calls.iter().any(|(name, _)| tool["name"] == *name);
+        assert!(!takes_project || is_called, "{} takes a project and is not tried here", tool["name"]);
+    }
+    for (name, arguments) in calls {
+        let answer = owner.call(name, arguments).await;
+        if name == "get_history" {
+            assert!(!answer["events"].as_array().unwrap().is_empty(), "{answer}");
+        }
+    }
+    assert!(owner.prompt("session_start", json!({"project_id": "WEB"})).await.contains("by key"));
+    owner.refused("list_tasks", json!({"project_id": "SHOP"}), "not_found").await;
+    owner.refused("list_tasks", json!({"project_id": "web"}), "invalid_argument").await;
+}
+
+#[tokio::test]
+async fn the_key_of_a_project_one_does_not_belong_to_names_nothing() {
+    let world = World::sqlite().await;
+    world.operator(RegisterAgent::ai(agent("stranger"))).await;
+    let stranger = Client::of(&world, "stranger").await;
+    let error = stranger.refused("list_tasks", json!({"project_id": "WEB"}), "not_found").await;
+    assert!(!error.to_string().contains("prj_"), "{error}");
+    let nothing = stranger.refused("list_tasks", json!({"project_id": "NONE"}), "not_found").await;
+    assert_eq!(error.to_string().replace("WEB", "NONE"), nothing.to_string());
+}
+
+#[tokio::test]
+async fn the_hint_of_a_claim_that_came_too_late_names_what_is_free() {
+    let world = World::sqlite().await;
+    let (held, free) = (world.task("held").await, world.task("free").await);
+    world.claim("ann", &held).await;
+    let bob = Client::of(&world, "bob").await;
+    let result = bob.result("claim_task", json!({"task_id": held.id})).await;
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains(&format!("hint: claim one of these instead: {}", free.reference)), "{text}");
+    bob.call("claim_task", json!({"task_id": free.id})).await;
+    let error =
+        Client::of(&world, "cho").await.refused("claim_task", json!({"task_id": held.id}), "already_claimed").await;
+    assert!(error["hint"].as_str().unwrap().starts_with("nothing else is ready now"), "{error}");
+}
+
+#[tokio::test]
+async fn session_start_says_also_that_no_task_is_assigned() {
+    let world = World::sqlite().await;
+    for (lang, heading) in [(Lang::Ja, "## 担当タスク (0件)"), (Lang::En, "## Your tasks (0)")] {
+        let settings = PmServerSettings { lang, ..PmServerSettings::new(ServerActor::Agent(agent("ann"))) };
+        let client = Client::over(server(world.pm.clone(), settings).await.unwrap());
+        let page = client.prompt("session_start", json!({})).await;
+        assert!(page.contains(heading), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn arguments_that_do_not_fit_are_told_in_the_result() {
     let world = World::sqlite().await;
     let client = Client::of(&world, "ann").await;

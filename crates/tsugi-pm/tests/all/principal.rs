@@ -121,7 +121,7 @@ async fn an_owner_makes_tokens_only_for_agents_that_belong_to_nobody_else() {
     assert_eq!((&fault.details["required"][0], fault.hint.is_empty()), (&json!("owner"), false), "{fault:?}");
     // Not even when the agent is drawn into that project.
     let join = |name: &str| SetMembership {
-        project_id: mine.clone(),
+        project_id: mine.clone().into(),
         agent_id: agent(name),
         role: Some(Role::Worker),
         allow_ai_owner: false,

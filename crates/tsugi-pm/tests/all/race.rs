@@ -104,7 +104,8 @@ async fn a_lease_that_runs_out_while_its_holder_finishes_has_one_of_both_effects
 /// The history tells one of the two stories from beginning to end.
 async fn is_one_effect(world: &World, task: &TaskView, is_finished: bool, round: usize) {
     let history = GetHistory { entity_id: Some(task.id.to_string()), limit: Some(200), ..GetHistory::default() };
-    let kinds: Vec<String> = world.ok("vic", history).await.events.into_iter().map(|event| event.kind).collect();
+    let kinds: Vec<String> =
+        world.ok("vic", history).await.events.into_iter().map(|event| event.kind.to_string()).collect();
     let count = |kind: &str| kinds.iter().filter(|one| one.as_str() == kind).count();
     let seen = world.ok("vic", GetTask::of(task.id.clone())).await.task;
     assert_eq!(seen.status == TaskStatus::Done, is_finished, "round {round}: {kinds:?}");

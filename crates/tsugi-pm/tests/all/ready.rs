@@ -37,7 +37,7 @@ async fn second_project(world: &World) -> ProjectId {
     };
     let project_id = world.operator(wish).await.project.id;
     for (name, role) in [("manager", Role::Manager), ("ann", Role::Worker), ("vic", Role::Viewer)] {
-        let (project_id, agent_id) = (project_id.clone(), agent(name));
+        let (project_id, agent_id) = (project_id.clone().into(), agent(name));
         world.operator(SetMembership { project_id, agent_id, role: Some(role), allow_ai_owner: false }).await;
     }
     project_id
@@ -45,7 +45,7 @@ async fn second_project(world: &World) -> ProjectId {
 
 async fn task(world: &World, project: &ProjectId, title: &str, priority: Priority) -> TaskView {
     let task = NewTask { title: title.into(), priority: Some(priority), ..NewTask::default() };
-    world.ok("manager", CreateTask { project_id: project.clone(), task, idempotency_key: None }).await.task
+    world.ok("manager", CreateTask { project_id: project.clone().into(), task, idempotency_key: None }).await.task
 }
 
 async fn a_paused_project_offers_nothing(world: World) {
@@ -57,7 +57,7 @@ async fn a_paused_project_offers_nothing(world: World) {
     assert_eq!(world.ok("ann", start.clone()).await.ready_preview.len(), 1);
     world.operator(UpdateProject::to_status(&world.project, ProjectStatus::Paused)).await;
     assert!(world.ok("ann", GetReadyTasks::default()).await.tasks.is_empty());
-    let here = GetReadyTasks { project_id: Some(world.project.clone()), ..GetReadyTasks::default() };
+    let here = GetReadyTasks { project_id: Some(world.project.clone().into()), ..GetReadyTasks::default() };
     assert!(world.ok("ann", here).await.tasks.is_empty());
     assert!(world.ok("ann", start).await.ready_preview.is_empty());
     assert!(!world.ok("ann", GetTask::of(free.id.clone())).await.task.ready, "nothing can begin where nobody works");

@@ -80,7 +80,7 @@ struct Life<'l> {
 }
 
 impl Life<'_> {
-    async fn act<A: Action>(&self, action: A) -> Result<A::ErasedOutput, PmFault> {
+    async fn act<A: Action>(&self, action: A) -> Result<A::Output, PmFault> {
         self.pm.perform(&caller(self.who), action).await
     }
 

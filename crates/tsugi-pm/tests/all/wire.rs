@@ -78,7 +78,7 @@ fn take(order: &AtomicU8) -> Cut {
 
 /// Does it once over the wire that is cut, and again with the same key; answers how the first call ended, and what the
 /// second one said.
-async fn twice<A: Action + Clone>(pm: &Pm, order: &AtomicU8, cut: Cut, action: A) -> (PmFault, A::ErasedOutput) {
+async fn twice<A: Action + Clone>(pm: &Pm, order: &AtomicU8, cut: Cut, action: A) -> (PmFault, A::Output) {
     order.store(cut as u8, Ordering::SeqCst);
     let Err(fault) = pm.perform(&caller("ann"), action.clone()).await else { panic!("{cut:?}: the wire was cut") };
     assert_eq!(order.load(Ordering::SeqCst), 0, "{cut:?}: the cut was made");

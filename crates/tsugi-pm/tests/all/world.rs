@@ -89,7 +89,7 @@ impl World {
     }
 
     /// Does something that should succeed.
-    pub async fn ok<A: Action>(&self, who: &str, action: A) -> A::ErasedOutput {
+    pub async fn ok<A: Action>(&self, who: &str, action: A) -> A::Output {
         self.pm.perform(&caller(who), action).await.unwrap_or_else(|fault| panic!("{} by {who}: {fault:?}", A::NAME))
     }
 
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Does something as the person with the database in hand.
-    pub async fn operator<A: Action>(&self, action: A) -> A::ErasedOutput {
+    pub async fn operator<A: Action>(&self, action: A) -> A::Output {
         self.pm.perform(&ActionCaller::operator(), action).await.unwrap()
     }
 
@@ -115,7 +115,7 @@ impl World {
     }
 
     pub async fn new_task(&self, task: NewTask) -> TaskView {
-        let create = CreateTask { project_id: self.project.clone(), task, idempotency_key: None };
+        let create = CreateTask { project_id: self.project.clone().into(), task, idempotency_key: None };
         self.ok("manager", create).await.task
     }
 
@@ -126,7 +126,7 @@ impl World {
     }
 
     pub async fn session(&self, who: &str) -> SessionId {
-        self.ok(who, StartSession { project_id: Some(self.project.clone()), ..StartSession::default() })
+        self.ok(who, StartSession { project_id: Some(self.project.clone().into()), ..StartSession::default() })
             .await
             .session_id
     }
@@ -189,7 +189,7 @@ pub async fn found(pm: &Pm) -> ProjectId {
         let kind = if role == Role::Owner { RegisterAgent::human(agent(name)) } else { RegisterAgent::ai(agent(name)) };
         pm.perform(&operator, kind).await.unwrap();
         let member = SetMembership {
-            project_id: project.clone(),
+            project_id: project.clone().into(),
             agent_id: agent(name),
             role: Some(role),
             allow_ai_owner: false,

@@ -17,7 +17,7 @@ use tsugi_pm::action::caller::ActionCaller;
 use tsugi_pm::action::project::ProjectRow;
 use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::fault::{Code, PmFault};
-use tsugi_pm::domain::id::{AgentId, ProjectId};
+use tsugi_pm::domain::id::{AgentId, ProjectRef};
 use tsugi_pm::mcp::actor::local_agent;
 use tsugi_pm::store::StoreLocation;
 
@@ -37,7 +37,7 @@ Examples:
   mcp-server-pm --db team.db --agent-id agt_a      what an agent's client starts
 
 Without --db and TSUGI_PM_DB the database is pm.db in the state directory, as for the built-in server `pm`.
-Exit codes: 0 well, 1 failed, 2 cannot be used, 3 not found, 4 conflict, 5 denied, 75 busy, 78 cannot start.";
+Exit codes: 0 success, 1 failed, 2 cannot be used, 3 not found, 4 conflict, 5 denied, 75 busy, 78 cannot start.";
 
 /// Share projects, tasks, context and handoffs between agents
 #[derive(Debug, clap::Args)]
@@ -58,10 +58,10 @@ struct PmTarget {
     /// The database: a file, or postgres://…
     #[arg(long, value_name = "PATH", env = "TSUGI_PM_DB")]
     db: Option<String>,
-    /// Who acts; whoever has the database in hand when unset
+    /// The agent that acts; the operator of the database when unset
     #[arg(long = "agent", value_name = "ID", env = "TSUGI_AGENT_ID")]
     agent: Option<String>,
-    /// Use a file on a network file system all the same
+    /// Allow a file on a network file system
     #[arg(long)]
     i_know: bool,
 }
@@ -70,64 +70,64 @@ struct PmTarget {
 enum PmCommand {
     /// Serve one agent over standard input and output
     Mcp(mcp::PmServerArgs),
-    /// Make a database ready: a project and its agents
+    /// Create a project and its agents, and the database if there is none
     Init(admin::PmInitArgs),
     /// Show the tasks by status
     Board(show::BoardArgs),
-    /// Show what can be started now
+    /// Show the tasks that can start now
     Ready(show::ReadyArgs),
     /// Show one task
     Show(show::ShowTaskArgs),
-    /// Show who is at work
+    /// Show active sessions and what they hold
     Who(show::WhoArgs),
-    /// End a session; what it holds is given back
+    /// End a session and release its tasks
     End(admin::EndSessionArgs),
-    /// Show what happened
+    /// Show the history
     Log(history::PmLogArgs),
     /// Find tasks, contexts and handoffs by words
     Search(history::PmSearchArgs),
-    /// Tell what happens, as it happens
+    /// Print events as they happen
     Watch(watch::PmWatchArgs),
     /// Create a task
     New(work::NewTaskArgs),
-    /// Show the best ready task, and with --claim take it
+    /// Show the best ready task; with --claim, claim it
     Next(work::NextTaskArgs),
-    /// Take a task
+    /// Claim a task
     Claim(work::ClaimTaskArgs),
-    /// Give a task back; without --agent take it away from whoever holds it
+    /// Release a task; without --agent, take it away from its holder
     Release(work::ReleaseArgs),
     /// Send a task to review, or judge it with --approve or --changes
     Review(work::ReviewArgs),
     /// Finish a task
     Done(work::DoneArgs),
-    /// Say what is in the way of a task
+    /// Mark a task as blocked, with the reason
     Block(work::BlockArgs),
-    /// Move a task to another status, as far as whoever acts may: todo, backlog, cancelled and the others
+    /// Move a task to another status: todo, backlog, cancelled and the others
     Move(work::MoveArgs),
     /// Hand a task over
     Handoff(work::HandoffArgs),
-    /// Take a handoff
+    /// Accept a handoff
     Accept(work::AcceptArgs),
-    /// Write everything as JSON lines
+    /// Export everything as JSON lines
     Export(admin::PmExportArgs),
-    /// Read what export wrote
+    /// Import what export wrote
     Import(admin::PmImportArgs),
     /// Rebuild everything from its history and compare
     Verify(admin::PmVerifyArgs),
-    /// Say whether the database is well, and what to do where it is not
+    /// Check the database and say what to do about each problem
     Doctor(doctor::PmDoctorArgs),
-    /// Bring back what vanished agents held
+    /// Release what vanished agents held
     Sweep(admin::SweepArgs),
-    /// List, make and change projects: rules, state, name
+    /// List, create and change projects: rules, state, name
     Project(project::ProjectArgs),
-    /// Add, list and change agents, and give them a place
+    /// Add, list and change agents and their memberships
     Agent(admin::AgentArgs),
-    /// Make, list and revoke access tokens
+    /// Issue, list and revoke access tokens
     Token(admin::TokenArgs),
 }
 
 impl PmArgs {
-    /// Whether it runs until someone ends it.
+    /// Whether it runs until it is stopped.
     pub(crate) fn is_service(&self) -> bool {
         matches!(self.order, PmCommand::Mcp(_) | PmCommand::Watch(_))
     }
@@ -177,7 +177,7 @@ struct PmConsole<'a> {
 }
 
 impl<'a> PmConsole<'a> {
-    /// Opens a database that is there. A mistyped name must not look like an empty database.
+    /// Opens an existing database. A mistyped name must not look like an empty one.
     async fn open(app: &'a App, place: &PmTarget) -> Result<Self, CommandFailure> {
         let db = place.database()?;
         match StoreLocation::parse(&db) {
@@ -186,7 +186,7 @@ impl<'a> PmConsole<'a> {
         }
     }
 
-    /// Opens a database, and makes it if it is not there: for the verbs with which one begins.
+    /// Opens a database and creates it if it does not exist: for the verbs that set one up.
     async fn make(app: &'a App, place: &PmTarget) -> Result<Self, CommandFailure> {
         let db = place.database()?;
         if place.db.is_none()
@@ -200,16 +200,16 @@ impl<'a> PmConsole<'a> {
     async fn at(app: &'a App, place: &PmTarget, db: &str) -> Result<Self, CommandFailure> {
         let agent = place.agent.as_deref().map(AgentId::parse).transpose().map_err(|fault| told(app, &fault))?;
         let pm = mcp::open(db, place.i_know).await.map_err(|fault| told(app, &fault))?;
-        // Whoever has the database in hand is the person at this machine, and the history says so.
+        // Access to the database file means the person at this machine; the history records that name.
         let person = || ActionCaller::operator_signing_as(local_agent());
         Ok(Self { app, pm, caller: agent.map_or_else(person, ActionCaller::agent) })
     }
 
-    async fn perform<A: Action>(&self, action: A) -> Result<A::ErasedOutput, CommandFailure> {
+    async fn perform<A: Action>(&self, action: A) -> Result<A::Output, CommandFailure> {
         self.pm.perform(&self.caller, action).await.map_err(|fault| told(self.app, &fault))
     }
 
-    /// Does something and shows what came of it.
+    /// Performs an action and prints its result.
     async fn show<A: Action>(&self, action: A) -> Result<(), CommandFailure> {
         let output = self.perform(action).await?;
         self.print(&output)
@@ -228,29 +228,25 @@ impl<'a> PmConsole<'a> {
         Ok(())
     }
 
-    /// A project by id or key; the only one there is when none is named.
-    async fn project(&self, name: Option<&str>) -> Result<ProjectId, CommandFailure> {
+    /// The project that is named, or the only one there is.
+    async fn project(&self, name: Option<&str>) -> Result<ProjectRef, CommandFailure> {
+        if let Some(name) = name {
+            return named(self.app, ProjectRef::parse(name));
+        }
         let all = self.projects().await?;
-        let found = match (name, all.as_slice()) {
-            (Some(name), all) => all.iter().find(|one| one.key == name || one.id.as_str() == name),
-            (None, [one]) => Some(one),
-            (None, _) => {
-                let keys: Vec<&str> = all.iter().map(|one| one.key.as_str()).collect();
-                return Err(
-                    CommandFailure::usage("which project? name it with --project").with_details(vec![keys.join(" ")])
-                );
-            }
-        };
-        let missing = || told(self.app, &PmFault::not_found("project", name.unwrap_or_default()));
-        found.map(|one| one.id.clone()).ok_or_else(missing)
+        if let [one] = all.as_slice() {
+            return Ok(one.id.clone().into());
+        }
+        let keys: Vec<&str> = all.iter().map(|one| one.key.as_str()).collect();
+        Err(CommandFailure::usage("which project? name it with --project").with_details(vec![keys.join(" ")]))
     }
 
-    /// Every project that whoever acts can see.
+    /// Every project that the caller can see.
     async fn projects(&self) -> Result<Vec<ProjectRow>, CommandFailure> {
         self.pm.projects_of(&self.caller).await.map_err(|fault| told(self.app, &fault))
     }
 
-    async fn project_if_named(&self, name: Option<&str>) -> Result<Option<ProjectId>, CommandFailure> {
+    async fn project_if_named(&self, name: Option<&str>) -> Result<Option<ProjectRef>, CommandFailure> {
         match name {
             Some(name) => self.project(Some(name)).await.map(Some),
             None => Ok(None),
@@ -270,11 +266,11 @@ impl PmTarget {
 
 fn no_database(place: &PmTarget, db: &str) -> PmFault {
     let flag = place.db.as_ref().map(|db| format!(" --db {db}")).unwrap_or_default();
-    PmFault::new(Code::NotFound, format!("there is no database {db}"))
+    PmFault::new(Code::NotFound, format!("no database at {db}"))
         .hint(format!("`tsugi pm init{flag} --project KEY \"Name\"` makes one"))
 }
 
-/// Says why, once, and gives the code to end with.
+/// Prints the error and its hint, and returns the exit code.
 fn told(app: &App, fault: &PmFault) -> CommandFailure {
     app.output.message(|paint| {
         let mut text = format!("{}: {}", paint.error("error"), printable(&fault.message));

@@ -118,7 +118,7 @@ impl From<Code> for CommandExit {
             | SessionAmbiguous | SessionEnded | HandoffNotPending | DependencyCycle | VersionConflict
             | IdempotencyConflict | ProjectNotActive | SimilarExists | HandoffExists => CommandExit::Conflict,
             Busy => CommandExit::Busy,
-            Internal | StorageFull | StorageReadonly => CommandExit::Failed,
+            Internal | StorageFull | StorageReadonly | Outdated => CommandExit::Failed,
         }
     }
 }

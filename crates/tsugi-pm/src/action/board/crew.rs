@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::super::action_context::ActionContext;
 use super::super::{Action, ActionEffect};
+use crate::action::board::board_of;
 use crate::domain::claim::Claim;
 use crate::domain::fault::PmFault;
-use crate::domain::id::{AgentId, ClaimId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{AgentId, ClaimId, ProjectRef, SessionId, TaskId};
 use crate::domain::limit;
 use crate::domain::project::Project;
 use crate::domain::session::{AgentSession, SessionState};
@@ -22,7 +23,7 @@ const CHECKPOINT: usize = 600;
 #[serde(deny_unknown_fields)]
 pub struct GetCrew {
     /// Which project.
-    pub project_id: ProjectId,
+    pub project_id: ProjectRef,
 }
 
 /// A task in somebody's hands.
@@ -87,50 +88,52 @@ pub struct CrewView {
 impl Action for GetCrew {
     const NAME: &'static str = "get_crew";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = CrewView;
+    type Output = CrewView;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<CrewView, PmFault> {
-        let (project, _) = desk.board_of(&self.project_id)?;
-        let sessions = desk.tx.board_sessions(&self.project_id, SESSIONS)?;
-        let members = sessions.into_iter().map(|session| desk.at_work(session, &project));
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<CrewView, PmFault> {
+        let (project, _) = board_of(context, &self.project_id)?;
+        let sessions = context.tx.board_sessions(&project.id, SESSIONS)?;
+        let members = sessions.into_iter().map(|session| at_work(context, session, &project));
         Ok(CrewView { members: members.collect::<Result<_, _>>()? })
     }
 }
 
-impl ActionContext<'_, '_> {
-    fn at_work(&mut self, session: AgentSession, project: &Project) -> Result<CrewMember, PmFault> {
-        let held = self.tx.claim_of_session(&session.id)?;
-        // What it does in projects that the caller does not see stays there.
-        let here = held.into_iter().filter(|claim| claim.project_id == project.id);
-        let holds = here.map(|claim| self.hold(claim, project)).collect::<Result<_, _>>()?;
-        let is_here = session.project_id.as_ref() == Some(&project.id);
-        Ok(CrewMember {
-            project: is_here.then(|| project.key.clone()),
-            session_id: session.id,
-            agent_id: session.agent_id,
-            state: session.state,
-            client_name: session.client_name,
-            client_version: session.client_version,
-            started_at: session.started_at,
-            last_activity_at: session.last_activity_at,
-            holds,
-        })
-    }
+fn at_work(
+    context: &mut ActionContext<'_, '_>,
+    session: AgentSession,
+    project: &Project,
+) -> Result<CrewMember, PmFault> {
+    let held = context.tx.claim_of_session(&session.id)?;
+    // What it does in projects that the caller does not see stays there.
+    let here = held.into_iter().filter(|claim| claim.project_id == project.id);
+    let holds = here.map(|claim| hold(context, claim, project)).collect::<Result<_, _>>()?;
+    let is_here = session.project_id.as_ref() == Some(&project.id);
+    Ok(CrewMember {
+        project: is_here.then(|| project.key.clone()),
+        session_id: session.id,
+        agent_id: session.agent_id,
+        state: session.state,
+        client_name: session.client_name,
+        client_version: session.client_version,
+        started_at: session.started_at,
+        last_activity_at: session.last_activity_at,
+        holds,
+    })
+}
 
-    fn hold(&mut self, claim: Claim, project: &Project) -> Result<CrewHold, PmFault> {
-        let task = self.tx.task_get(&claim.task_id.clone().into())?;
-        Ok(CrewHold {
-            id: claim.id,
-            task_id: task.id,
-            reference: task.reference,
-            title: limit::clip(&task.title, 120).0,
-            version: task.version,
-            project: project.key.clone(),
-            fence: claim.fence,
-            acquired_at: claim.acquired_at,
-            renewed_at: claim.renewed_at,
-            expires_at: claim.expires_at,
-            checkpoint: claim.checkpoint.as_deref().map(|text| limit::clip(text, CHECKPOINT).0),
-        })
-    }
+fn hold(context: &mut ActionContext<'_, '_>, claim: Claim, project: &Project) -> Result<CrewHold, PmFault> {
+    let task = context.tx.task_get(&claim.task_id.clone().into())?;
+    Ok(CrewHold {
+        id: claim.id,
+        task_id: task.id,
+        reference: task.reference,
+        title: limit::clip(&task.title, 120).0,
+        version: task.version,
+        project: project.key.clone(),
+        fence: claim.fence,
+        acquired_at: claim.acquired_at,
+        renewed_at: claim.renewed_at,
+        expires_at: claim.expires_at,
+        checkpoint: claim.checkpoint.as_deref().map(|text| limit::clip(text, CHECKPOINT).0),
+    })
 }

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::super::action_context::ActionContext;
 use super::super::context::{AddContext, AddedContext};
 use super::super::{Action, ActionEffect};
+use crate::action::board::board_of;
 use crate::domain::context::ContextType;
 use crate::domain::fault::PmFault;
-use crate::domain::id::{AgentId, ProjectId, TaskRef};
+use crate::domain::id::{AgentId, ProjectId, ProjectRef, TaskRef};
 use crate::domain::limit;
 use crate::domain::notice::NoticeKind;
 
@@ -16,7 +17,7 @@ use crate::domain::notice::NoticeKind;
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
     /// In which project.
-    pub project_id: ProjectId,
+    pub project_id: ProjectRef,
     /// To whom.
     pub agent_id: AgentId,
     /// About which task; about the project when unset.
@@ -30,17 +31,17 @@ pub struct SendMessage {
 impl Action for SendMessage {
     const NAME: &'static str = "send_message";
     const EFFECT: ActionEffect = ActionEffect::Write;
-    type ErasedOutput = AddedContext;
+    type Output = AddedContext;
 
     fn key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
     }
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<AddedContext, PmFault> {
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<AddedContext, PmFault> {
         limit::chars("text", &self.text, 1, 2000)?;
-        let sender = desk.agent()?;
-        desk.board_of(&self.project_id)?;
-        self.check_reader(desk)?;
+        let sender = context.agent()?;
+        let project_id = board_of(context, &self.project_id)?.0.id;
+        self.check_reader(context, &project_id)?;
         let note = AddContext {
             content: format!("@{}: {}", self.agent_id, self.text),
             kind: ContextType::Note,
@@ -51,20 +52,20 @@ impl Action for SendMessage {
             session_id: None,
             idempotency_key: None,
         };
-        let added = note.run(desk)?;
-        let about = added.context.task_id.as_ref().map_or_else(|| self.project_id.to_string(), ToString::to_string);
+        let added = note.run(context)?;
+        let about = added.context.task_id.as_ref().map_or_else(|| project_id.to_string(), ToString::to_string);
         let text = format!("{} says: {}", sender.name, self.text);
-        desk.tx.notice_add(&self.agent_id, NoticeKind::ContextAdded, &about, &text)?;
+        context.tx.notice_add(&self.agent_id, NoticeKind::ContextAdded, &about, &text)?;
         Ok(added)
     }
 }
 
 impl SendMessage {
     /// Only somebody who works here hears it: agents elsewhere are none of this project's business.
-    fn check_reader(&self, desk: &mut ActionContext<'_, '_>) -> Result<(), PmFault> {
-        let is_member = desk.tx.membership_find(&self.project_id, &self.agent_id)?.is_some();
-        let holds = desk.tx.claim_of_agent(&self.agent_id)?;
-        if is_member || holds.iter().any(|claim| claim.project_id == self.project_id) {
+    fn check_reader(&self, context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<(), PmFault> {
+        let is_member = context.tx.membership_find(project, &self.agent_id)?.is_some();
+        let holds = context.tx.claim_of_agent(&self.agent_id)?;
+        if is_member || holds.iter().any(|claim| claim.project_id == *project) {
             return Ok(());
         }
         Err(PmFault::not_found("agent", &self.agent_id).hint("only agents of this project can be told something in it"))

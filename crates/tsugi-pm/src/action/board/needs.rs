@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::super::action_context::ActionContext;
 use super::super::{Action, ActionEffect};
 use super::{CardPrerequisite, TaskCard};
+use crate::action::board::{board_of, cards};
 use crate::domain::fault::PmFault;
 use crate::domain::handoff::{Handoff, HandoffKind};
-use crate::domain::id::{AgentId, HandoffId, ProjectId, SessionId, TaskRef};
+use crate::domain::id::{AgentId, HandoffId, ProjectId, ProjectRef, SessionId, TaskRef};
 use crate::domain::limit;
 use crate::domain::policy::WorkerCreate;
 use crate::domain::session::AgentSession;
@@ -25,7 +26,7 @@ const NEWS_S: i64 = 24 * 3600;
 #[serde(deny_unknown_fields)]
 pub struct GetNeeds {
     /// Which project.
-    pub project_id: ProjectId,
+    pub project_id: ProjectRef,
 }
 
 /// One thing that waits.
@@ -100,98 +101,100 @@ pub struct NeedList {
 impl Action for GetNeeds {
     const NAME: &'static str = "get_needs";
     const EFFECT: ActionEffect = ActionEffect::ReadAfterSweep;
-    type ErasedOutput = NeedList;
+    type Output = NeedList;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<NeedList, PmFault> {
-        let (project, _) = desk.board_of(&self.project_id)?;
-        let (reviews, reviews_left) = desk.standing_in(&self.project_id, TaskStatus::Review)?;
-        let (blocked, blocked_left) = desk.standing_in(&self.project_id, TaskStatus::Blocked)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<NeedList, PmFault> {
+        let (project, _) = board_of(context, &self.project_id)?;
+        let (reviews, reviews_left) = standing_in(context, &project.id, TaskStatus::Review)?;
+        let (blocked, blocked_left) = standing_in(context, &project.id, TaskStatus::Blocked)?;
         let mut needs: Vec<AttentionNeed> = reviews.into_iter().map(|task| AttentionNeed::Review { task }).collect();
         needs.extend(blocked.into_iter().map(|task| AttentionNeed::Blocked { task }));
-        needs.extend(desk.handoffs_waiting(&self.project_id)?);
-        needs.extend(desk.behind_cancelled(&self.project_id)?);
+        needs.extend(handoffs_waiting(context, &project.id)?);
+        needs.extend(behind_cancelled(context, &project.id)?);
         if project.policy.worker_create == WorkerCreate::Triage {
-            let found = desk.tx.board_triage(&self.project_id, LISTED)?;
-            needs.extend(desk.cards(&found)?.into_iter().map(|task| AttentionNeed::Approval { task }));
+            let found = context.tx.board_triage(&project.id, LISTED)?;
+            needs.extend(cards(context, &found)?.into_iter().map(|task| AttentionNeed::Approval { task }));
         }
-        needs.extend(desk.not_come_back(&self.project_id)?);
+        needs.extend(not_come_back(context, &project.id)?);
         let total = needs.len() as i64 + reviews_left + blocked_left;
         Ok(NeedList { needs, total })
     }
 }
 
-impl ActionContext<'_, '_> {
-    /// The tasks of a status, and how many more there are than are listed.
-    fn standing_in(&mut self, project: &ProjectId, status: TaskStatus) -> Result<(Vec<TaskCard>, i64), PmFault> {
-        let filter = BoardFilter {
-            project: project.clone(),
-            assignee: None,
-            label: None,
-            priority: None,
-            text: None,
-            is_ready_only: false,
-            done_since: self.tx.now,
-        };
-        let found = self.tx.board_column(&filter, status, LISTED)?;
-        let is_all = (found.len() as i64) < LISTED;
-        let counts = if is_all { Vec::new() } else { self.tx.board_counts(&filter)? };
-        let all = counts.into_iter().find(|(one, _)| *one == status).map_or(0, |(_, count)| count);
-        Ok((self.cards(&found)?, (all - found.len() as i64).max(0)))
-    }
+/// The tasks of a status, and how many more there are than are listed.
+fn standing_in(
+    context: &mut ActionContext<'_, '_>,
+    project: &ProjectId,
+    status: TaskStatus,
+) -> Result<(Vec<TaskCard>, i64), PmFault> {
+    let filter = BoardFilter {
+        project: project.clone(),
+        assignee: None,
+        label: None,
+        priority: None,
+        text: None,
+        is_ready_only: false,
+        done_since: context.tx.now,
+    };
+    let found = context.tx.board_column(&filter, status, LISTED)?;
+    let is_all = (found.len() as i64) < LISTED;
+    let counts = if is_all { Vec::new() } else { context.tx.board_counts(&filter)? };
+    let all = counts.into_iter().find(|(one, _)| *one == status).map_or(0, |(_, count)| count);
+    Ok((cards(context, &found)?, (all - found.len() as i64).max(0)))
+}
 
-    fn handoffs_waiting(&mut self, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
-        let mut pending = self.tx.handoff_of_project(project)?;
-        pending.sort_by_key(|handoff| handoff.created_at);
-        pending.truncate(LISTED as usize);
-        pending.into_iter().map(|handoff| self.handoff_waiting(handoff)).collect()
-    }
+fn handoffs_waiting(context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
+    let mut pending = context.tx.handoff_of_project(project)?;
+    pending.sort_by_key(|handoff| handoff.created_at);
+    pending.truncate(LISTED as usize);
+    pending.into_iter().map(|handoff| handoff_waiting(context, handoff)).collect()
+}
 
-    fn handoff_waiting(&mut self, handoff: Handoff) -> Result<AttentionNeed, PmFault> {
-        Ok(AttentionNeed::Handoff {
-            task: self.card_of(&handoff.task_id.into())?,
-            id: handoff.id,
-            from_agent_id: handoff.from_agent_id,
-            to_agent_id: handoff.to_agent_id,
-            handoff_kind: handoff.kind,
-            summary: limit::clip(&handoff.summary, super::BRIEF).0,
-            created_at: handoff.created_at,
-            expires_at: handoff.expires_at,
+fn handoff_waiting(context: &mut ActionContext<'_, '_>, handoff: Handoff) -> Result<AttentionNeed, PmFault> {
+    Ok(AttentionNeed::Handoff {
+        task: card_of(context, &handoff.task_id.into())?,
+        id: handoff.id,
+        from_agent_id: handoff.from_agent_id,
+        to_agent_id: handoff.to_agent_id,
+        handoff_kind: handoff.kind,
+        summary: limit::clip(&handoff.summary, super::BRIEF).0,
+        created_at: handoff.created_at,
+        expires_at: handoff.expires_at,
+    })
+}
+
+fn behind_cancelled(context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
+    let edges = context.tx.board_behind_cancelled(project, LISTED)?;
+    edges
+        .chunk_by(|one, other| one.task == other.task)
+        .map(|edges: &[WaitingTask]| {
+            let prerequisites = edges.iter().map(CardPrerequisite::from).collect();
+            Ok(AttentionNeed::Cancelled { task: card_of(context, &edges[0].task.clone().into())?, prerequisites })
         })
-    }
+        .collect()
+}
 
-    fn behind_cancelled(&mut self, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
-        let edges = self.tx.board_behind_cancelled(project, LISTED)?;
-        edges
-            .chunk_by(|one, other| one.task == other.task)
-            .map(|edges: &[WaitingTask]| {
-                let prerequisites = edges.iter().map(CardPrerequisite::from).collect();
-                Ok(AttentionNeed::Cancelled { task: self.card_of(&edges[0].task.clone().into())?, prerequisites })
-            })
-            .collect()
-    }
+fn not_come_back(context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
+    let since = context.tx.now.plus_seconds(-NEWS_S);
+    let expired = context.tx.board_expired(project, since, LISTED)?;
+    expired.into_iter().map(|session| gone(context, session)).collect()
+}
 
-    fn not_come_back(&mut self, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
-        let since = self.tx.now.plus_seconds(-NEWS_S);
-        let gone = self.tx.board_expired(project, since, LISTED)?;
-        gone.into_iter().map(|session| self.gone(session)).collect()
-    }
+fn gone(context: &mut ActionContext<'_, '_>, session: AgentSession) -> Result<AttentionNeed, PmFault> {
+    let lost = context.tx.board_lost_by(&session.id)?;
+    let tasks = lost.into_iter().map(|claim| card_of(context, &claim.task_id.into())).collect::<Result<_, _>>()?;
+    Ok(AttentionNeed::Expired {
+        session_id: session.id,
+        agent_id: session.agent_id,
+        client_name: session.client_name,
+        last_activity_at: session.last_activity_at,
+        tasks,
+    })
+}
 
-    fn gone(&mut self, session: AgentSession) -> Result<AttentionNeed, PmFault> {
-        let lost = self.tx.board_lost_by(&session.id)?;
-        let tasks = lost.into_iter().map(|claim| self.card_of(&claim.task_id.into())).collect::<Result<_, _>>()?;
-        Ok(AttentionNeed::Expired {
-            session_id: session.id,
-            agent_id: session.agent_id,
-            client_name: session.client_name,
-            last_activity_at: session.last_activity_at,
-            tasks,
-        })
-    }
-
-    /// One task as a card.
-    pub(super) fn card_of(&mut self, task: &TaskRef) -> Result<TaskCard, PmFault> {
-        let task: Task = self.tx.task_get(task)?;
-        let mut cards = self.cards(std::slice::from_ref(&task))?;
-        cards.pop().ok_or_else(|| PmFault::not_found("task", task.id))
-    }
+/// One task as a card.
+pub(super) fn card_of(context: &mut ActionContext<'_, '_>, task: &TaskRef) -> Result<TaskCard, PmFault> {
+    let task: Task = context.tx.task_get(task)?;
+    let mut cards = cards(context, std::slice::from_ref(&task))?;
+    cards.pop().ok_or_else(|| PmFault::not_found("task", task.id))
 }

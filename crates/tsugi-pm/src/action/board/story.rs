@@ -8,6 +8,7 @@ use super::super::action_context::ActionContext;
 use super::super::truncate::HandoffView;
 use super::super::{Action, ActionEffect};
 use super::TaskCard;
+use crate::action::board::needs::card_of;
 use crate::domain::claim::{Claim, ClaimState};
 use crate::domain::fault::PmFault;
 use crate::domain::id::{AgentId, ClaimId, SessionId, TaskId, TaskRef};
@@ -95,32 +96,30 @@ pub struct TaskStory {
 impl Action for GetStory {
     const NAME: &'static str = "get_story";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = TaskStory;
+    type Output = TaskStory;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TaskStory, PmFault> {
-        let task = desk.task_to_read(&self.task_id)?;
-        let mut handoffs = desk.tx.handoff_history(&task.id, MOST)?;
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskStory, PmFault> {
+        let task = context.task_to_read(&self.task_id)?;
+        let mut handoffs = context.tx.handoff_history(&task.id, MOST)?;
         handoffs.reverse();
         Ok(TaskStory {
             handoffs: handoffs.into_iter().map(|one| HandoffView::within(one, HANDOFF_BYTES)).collect(),
-            holds: desk.tx.claim_history(&task.id, MOST)?.into_iter().map(PastClaim::from).collect(),
-            graph: desk.graph_around(&task.id)?,
+            holds: context.tx.claim_history(&task.id, MOST)?.into_iter().map(PastClaim::from).collect(),
+            graph: graph_around(context, &task.id)?,
         })
     }
 }
 
-impl ActionContext<'_, '_> {
-    fn graph_around(&mut self, task: &TaskId) -> Result<DependencyGraph, PmFault> {
-        let mut known = BTreeSet::from([task.clone()]);
-        let mut edges = BTreeSet::new();
-        for _ in 0..STEPS {
-            let from: Vec<TaskId> = known.iter().cloned().collect();
-            for (waiting, on) in self.tx.board_edges(&from, EDGES)? {
-                known.extend([waiting.clone(), on.clone()]);
-                edges.insert((waiting, on));
-            }
+fn graph_around(context: &mut ActionContext<'_, '_>, task: &TaskId) -> Result<DependencyGraph, PmFault> {
+    let mut known = BTreeSet::from([task.clone()]);
+    let mut edges = BTreeSet::new();
+    for _ in 0..STEPS {
+        let from: Vec<TaskId> = known.iter().cloned().collect();
+        for (waiting, on) in context.tx.board_edges(&from, EDGES)? {
+            known.extend([waiting.clone(), on.clone()]);
+            edges.insert((waiting, on));
         }
-        let tasks = known.into_iter().map(|id| self.card_of(&id.into())).collect::<Result<_, _>>()?;
-        Ok(DependencyGraph { tasks, edges: edges.into_iter().collect() })
     }
+    let tasks = known.into_iter().map(|id| card_of(context, &id.into())).collect::<Result<_, _>>()?;
+    Ok(DependencyGraph { tasks, edges: edges.into_iter().collect() })
 }

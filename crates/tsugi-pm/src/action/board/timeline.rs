@@ -9,7 +9,7 @@ use super::super::search::short_event;
 use super::super::{Action, ActionEffect};
 use crate::domain::event::HistoryEvent;
 use crate::domain::fault::PmFault;
-use crate::domain::id::{AgentId, ProjectId, TaskId, TaskRef};
+use crate::domain::id::{AgentId, ProjectRef, TaskId, TaskRef};
 use crate::domain::limit;
 use crate::store::tx::TimelineFilter;
 
@@ -22,7 +22,7 @@ const MOST_EVENTS: i64 = 500;
 #[serde(deny_unknown_fields)]
 pub struct GetTimeline {
     /// Which project; all that the caller can see when unset.
-    pub project_id: Option<ProjectId>,
+    pub project_id: Option<ProjectRef>,
     /// Only what this agent did.
     pub agent_id: Option<AgentId>,
     /// Only what is about this task: also its holds, handoffs, contexts and dependencies.
@@ -65,12 +65,12 @@ pub struct NamedEvent {
 impl Action for GetTimeline {
     const NAME: &'static str = "get_timeline";
     const EFFECT: ActionEffect = ActionEffect::Read;
-    type ErasedOutput = TimelineView;
+    type Output = TimelineView;
 
-    fn run(&self, desk: &mut ActionContext<'_, '_>) -> Result<TimelineView, PmFault> {
-        let task = self.task_id.as_ref().map(|name| desk.task_to_read(name).map(|task| task.id)).transpose()?;
-        let is_everything = desk.is_operator() && self.project_id.is_none();
-        let projects = if is_everything { None } else { Some(desk.projects(self.project_id.as_ref())?) };
+    fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TimelineView, PmFault> {
+        let task = self.task_id.as_ref().map(|name| context.task_to_read(name).map(|task| task.id)).transpose()?;
+        let is_everything = context.is_operator() && self.project_id.is_none();
+        let projects = if is_everything { None } else { Some(context.projects(self.project_id.as_ref())?) };
         let limit = self.limit.unwrap_or(EVENTS).clamp(1, MOST_EVENTS);
         let filter = TimelineFilter {
             projects,
@@ -81,23 +81,24 @@ impl Action for GetTimeline {
             since: self.since_seq.unwrap_or(0),
             limit: limit + 1,
         };
-        let mut events = desk.tx.board_timeline(&filter)?;
+        let mut events = context.tx.board_timeline(&filter)?;
         let has_more = events.len() as i64 > limit;
         events.truncate(usize::try_from(limit).unwrap_or(0));
-        let tasks = desk.tasks_of(&events)?;
+        let tasks = tasks_of(context, &events)?;
         let shown = |event| if self.full { event } else { short_event(event) };
         Ok(TimelineView { events: events.into_iter().map(shown).collect(), has_more, tasks })
     }
 }
 
-impl ActionContext<'_, '_> {
-    fn tasks_of(&mut self, events: &[HistoryEvent]) -> Result<BTreeMap<TaskId, NamedEvent>, PmFault> {
-        let ids: BTreeSet<TaskId> = events.iter().filter_map(HistoryEvent::task).collect();
-        ids.into_iter()
-            .map(|id| {
-                let task = self.tx.task_get(&id.clone().into())?;
-                Ok((id, NamedEvent { reference: task.reference, title: limit::clip(&task.title, 120).0 }))
-            })
-            .collect()
-    }
+fn tasks_of(
+    context: &mut ActionContext<'_, '_>,
+    events: &[HistoryEvent],
+) -> Result<BTreeMap<TaskId, NamedEvent>, PmFault> {
+    let ids: BTreeSet<TaskId> = events.iter().filter_map(HistoryEvent::task).collect();
+    ids.into_iter()
+        .map(|id| {
+            let task = context.tx.task_get(&id.clone().into())?;
+            Ok((id, NamedEvent { reference: task.reference, title: limit::clip(&task.title, 120).0 }))
+        })
+        .collect()
 }

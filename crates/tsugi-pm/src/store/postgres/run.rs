@@ -4,7 +4,9 @@ use super::pipe::PostgresSql;
 use crate::domain::fault::PmFault;
 use crate::domain::time::Moment;
 use crate::store::clock::{ClockLead, TimeSource};
-use crate::store::tx::Tx;
+use crate::store::migrate;
+use crate::store::tx::{Tx, TxAttempt};
+use crate::store::value::SqlRow;
 use crate::store::{BoxedResult, TxMode, TxWork};
 
 /// Whoever looks for something in particular wants a plan for it; writers ask the same few things again and again, and
@@ -26,31 +28,59 @@ pub(super) struct FinishedTransaction {
     pub(super) has_events: bool,
     pub(super) is_overtaken: bool,
     pub(super) is_broken: bool,
+    /// What the next attempt should know.
+    pub(super) attempt: TxAttempt,
 }
 
-/// The time on the database host, and that of the newest event.
+/// The time on the database host, that of the newest event, and the newest step of the schema.
 const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint), \
-                     (SELECT at FROM event ORDER BY seq DESC LIMIT 1)";
+                     (SELECT at FROM event ORDER BY seq DESC LIMIT 1), (SELECT MAX(version) FROM migration)";
+
+/// What every transaction needs besides its connection.
+pub(super) struct TransactionSettings<'a> {
+    pub(super) clock: Option<&'a dyn TimeSource>,
+    pub(super) ahead: &'a ClockLead,
+    pub(super) known_migrations: usize,
+}
+
+impl TransactionSettings<'_> {
+    /// The time that counts and what the clock shows, if the schema is still one that we know.
+    fn time(&self, found: &SqlRow) -> Result<(Moment, Moment), PmFault> {
+        migrate::check_running(found.int(2).unwrap_or(0), self.known_migrations)?;
+        let clock = self.clock.map_or_else(|| found.int(0).map(Moment), |clock| Ok(clock.now()))?;
+        Ok((self.ahead.settle(clock, found.int(1).ok().map(Moment), None), clock))
+    }
+}
 
 /// Runs the work on the calling thread, which must be one that may block.
 pub(super) fn transact(
     mut sql: PostgresSql<'_>,
-    (clock, ahead): (Option<&dyn TimeSource>, &ClockLead),
+    setting: &TransactionSettings<'_>,
     mode: TxMode,
     work: &TxWork,
+    mut attempt: TxAttempt,
 ) -> FinishedTransaction {
+    let broken = |result, attempt| FinishedTransaction {
+        result,
+        has_events: false,
+        is_overtaken: false,
+        is_broken: true,
+        attempt,
+    };
     let found = match sql.begin(begin(mode), CLOCK) {
         Ok(found) => found,
-        Err(fault) => {
-            return FinishedTransaction { result: Err(fault), has_events: false, is_overtaken: false, is_broken: true };
-        }
+        Err(fault) => return broken(Err(fault), attempt),
     };
-    let now = clock.map_or_else(|| found.int(0).map(Moment), |clock| Ok(clock.now()));
-    let opened = now.map(|now| {
-        let mut tx = Tx::new(&mut sql, ahead.settle(now, found.int(1).ok().map(Moment)), now);
-        (work(&mut tx), tx.has_events(), tx.is_kept())
-    });
-    let (result, has_events, is_kept) = opened.unwrap_or_else(|fault| (Err(fault), false, false));
+    let (result, has_events, is_kept) = match setting.time(&found) {
+        Ok((now, clock)) => {
+            let mut tx = Tx::new(&mut sql, now, clock, attempt.clone());
+            let result = work(&mut tx);
+            let ended = (result, tx.has_events(), tx.is_kept());
+            attempt = TxAttempt { number: attempt.number + 1, horizon: tx.attempt.horizon.take() };
+            ended
+        }
+        Err(fault) => (Err(fault), false, false),
+    };
     let result = settled(&mut sql, result);
     let end = match (&result, is_kept && !sql.is_overtaken) {
         (Ok(_), _) => "COMMIT",
@@ -58,7 +88,7 @@ pub(super) fn transact(
         (Err(_), false) => "ROLLBACK",
     };
     if sql.is_silent {
-        return FinishedTransaction { result, has_events: false, is_overtaken: false, is_broken: true };
+        return broken(result, attempt);
     }
     let ending = sql.end(end);
     let is_broken = ending.is_err();
@@ -67,7 +97,7 @@ pub(super) fn transact(
         Ok(()) => result,
         Err(fault) => result.and(Err(unknown_outcome(fault))),
     };
-    FinishedTransaction { has_events, is_overtaken: result.is_err() && sql.is_overtaken, result, is_broken }
+    FinishedTransaction { has_events, is_overtaken: result.is_err() && sql.is_overtaken, result, is_broken, attempt }
 }
 
 /// Sends what still waits. Also for work that was refused: if another transaction has changed what it saw meanwhile,

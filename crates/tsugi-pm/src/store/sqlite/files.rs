@@ -32,8 +32,10 @@ enum DatabaseFilesState {
     Ours,
     /// No log, or no shared memory, and nobody has made new ones.
     Removed,
-    /// Other files, which somebody else may be writing.
+    /// Other files, which another process may be writing.
     Replaced,
+    /// Our files, one of which the system lets no process write any more.
+    Immutable(usize),
 }
 
 impl DatabaseFiles {
@@ -44,7 +46,7 @@ impl DatabaseFiles {
             name.push(suffix);
             PathBuf::from(name)
         });
-        let known = [0, 1, 2].map(|at| identity(&names[at]));
+        let known = [0, 1, 2].map(|at| status(&names[at]).map(|one| one.identity));
         Self { names, known }
     }
 
@@ -52,10 +54,21 @@ impl DatabaseFiles {
         self.look() == DatabaseFilesState::Ours
     }
 
+    /// Refuses to touch files that the system protects. SQLite maps the shared memory, and a write to a mapped page of
+    /// an immutable file is not an error but a signal that ends the process.
+    pub(super) fn check_usable(&self) -> Result<(), PmFault> {
+        match self.look() {
+            DatabaseFilesState::Immutable(at) => Err(immutable(&self.names[at])),
+            _ => Ok(()),
+        }
+    }
+
     fn look(&self) -> DatabaseFilesState {
-        let now = [0, 1, 2].map(|at| self.known[at].and_then(|_| identity(&self.names[at])));
+        let seen = [0, 1, 2].map(|at| self.known[at].and_then(|_| status(&self.names[at])));
+        let now = seen.map(|one| one.map(|one| one.identity));
         if now == self.known {
-            return DatabaseFilesState::Ours;
+            let protected = seen.iter().position(|one| one.is_some_and(|one| one.is_immutable));
+            return protected.map_or(DatabaseFilesState::Ours, DatabaseFilesState::Immutable);
         }
         let is_strange = |at: usize| now[at].is_some() && now[at] != self.known[at];
         // Without the database file there is nothing to bring the log into.
@@ -72,13 +85,15 @@ impl DatabaseFiles {
             DatabaseFilesState::Ours => Ok(()),
             DatabaseFilesState::Removed => save(writer).and(Err(gone("what was acknowledged is in the database file"))),
             DatabaseFilesState::Replaced => Err(gone("what was acknowledged lately may be missing from them")),
+            DatabaseFilesState::Immutable(at) => Err(immutable(&self.names[at])),
         }
     }
 
     /// A write has been committed: may it be acknowledged?
     pub(super) fn check_after(&self, writer: &Connection) -> Result<(), PmFault> {
         match self.look() {
-            DatabaseFilesState::Ours => Ok(()),
+            // What is committed is in the log, whether or not the next write is allowed.
+            DatabaseFilesState::Ours | DatabaseFilesState::Immutable(_) => Ok(()),
             DatabaseFilesState::Removed => save(writer),
             DatabaseFilesState::Replaced => {
                 Err(gone("nobody knows whether this call is in them").with("outcome", "unknown"))
@@ -107,14 +122,44 @@ fn gone(but: &str) -> PmFault {
     PmFault::new(Code::StorageReadonly, message).hint("start this server again, and all others on the same database")
 }
 
+fn immutable(path: &Path) -> PmFault {
+    let name = path.display();
+    PmFault::new(Code::StorageReadonly, format!("{name} was made immutable while it was open; nothing was changed"))
+        .hint(format!("allow writing again, for example with `chattr -i {name}`, and repeat the call"))
+        .with("file", name.to_string())
+}
+
+/// What the file system says of a name, in one call.
+#[derive(Clone, Copy)]
+struct FileStatus {
+    identity: FileIdentity,
+    is_immutable: bool,
+}
+
+#[cfg(target_os = "linux")]
+fn status(path: &Path) -> Option<FileStatus> {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let Ok(found) = statx(CWD, path, AtFlags::empty(), StatxFlags::INO) else { return plain_status(path) };
+    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+    let is_immutable = found.stx_attributes.contains(StatxAttributes::IMMUTABLE);
+    Some(FileStatus { identity: (device, found.stx_ino), is_immutable })
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn status(path: &Path) -> Option<FileStatus> {
+    plain_status(path)
+}
+
+/// For systems that do not tell more.
 #[cfg(unix)]
-fn identity(path: &Path) -> Option<FileIdentity> {
+fn plain_status(path: &Path) -> Option<FileStatus> {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    let found = std::fs::metadata(path).ok()?;
+    Some(FileStatus { identity: (found.dev(), found.ino()), is_immutable: false })
 }
 
 /// Elsewhere a file that is open cannot be removed.
 #[cfg(not(unix))]
-fn identity(_path: &Path) -> Option<FileIdentity> {
+fn status(_path: &Path) -> Option<FileStatus> {
     None
 }

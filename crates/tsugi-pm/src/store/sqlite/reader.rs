@@ -18,8 +18,27 @@ use super::{SqliteSettings, overloaded};
 use crate::domain::fault::PmFault;
 use crate::store::{BoxedResult, TxMode, TxWork};
 
-/// Work for a reading thread, which may not have got its connection.
-type ReaderJob = Box<dyn FnOnce(Result<&mut Connection, PmFault>) + Send>;
+/// A transaction for a reading thread, which comes back to the pool with it.
+struct ReadRequest {
+    setting: SqliteSettings,
+    mode: TxMode,
+    work: TxWork,
+    answer: oneshot::Sender<Result<BoxedResult, PmFault>>,
+    thread: ReaderThread,
+    permit: OwnedSemaphorePermit,
+    readers: Arc<ReaderPool>,
+}
+
+impl ReadRequest {
+    fn serve(self, connection: Result<&mut Connection, PmFault>) {
+        wait_until(Instant::now() + self.setting.longest_wait);
+        let result = connection.and_then(|connection| transact(connection, &self.setting, self.mode, &self.work).0);
+        // The thread is idle before its permit is free: the next caller finds it and starts no other.
+        self.readers.idle.lock().push(self.thread);
+        drop(self.permit);
+        let _ = self.answer.send(result);
+    }
+}
 
 /// The reading threads of one file, started when they are first needed.
 pub(super) struct ReaderPool {
@@ -29,7 +48,7 @@ pub(super) struct ReaderPool {
 }
 
 struct ReaderThread {
-    jobs: SyncSender<ReaderJob>,
+    requests: SyncSender<ReadRequest>,
     handle: JoinHandle<()>,
 }
 
@@ -48,15 +67,9 @@ impl ReaderPool {
         let permit = self.permit(setting.longest_wait).await?;
         let thread = self.lend()?;
         let (answer, answered) = oneshot::channel();
-        let (readers, jobs) = (Arc::clone(self), thread.jobs.clone());
-        let job: ReaderJob = Box::new(move |connection| {
-            wait_until(Instant::now() + setting.longest_wait);
-            let result = connection.and_then(|connection| transact(connection, &setting, mode, &work).0);
-            readers.idle.lock().push(thread);
-            drop(permit);
-            let _ = answer.send(result);
-        });
-        jobs.send(job).map_err(|_| PmFault::internal("a reading thread is gone"))?;
+        let requests = thread.requests.clone();
+        let request = ReadRequest { setting, mode, work, answer, thread, permit, readers: Arc::clone(self) };
+        requests.send(request).map_err(|_| PmFault::internal("a reading thread is gone"))?;
         answered.await.map_err(|_| PmFault::internal("a reading thread died during the call"))?
     }
 
@@ -90,26 +103,26 @@ impl ReaderPool {
     /// Closes every connection that nobody uses at the moment.
     pub(super) fn close(&self) {
         let idle = std::mem::take(&mut *self.idle.lock());
-        for ReaderThread { jobs, handle } in idle {
-            drop(jobs);
+        for ReaderThread { requests, handle } in idle {
+            drop(requests);
             let _ = handle.join();
         }
     }
 }
 
 fn start(reader: Arc<ReadConnection>) -> Result<ReaderThread, PmFault> {
-    let (sender, jobs) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("pm-reader".to_owned()).spawn(move || serve(&reader, &jobs));
+    let (sender, requests) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("pm-reader".to_owned()).spawn(move || serve(&reader, &requests));
     let handle = thread.map_err(|error| PmFault::internal(format!("cannot start a reading thread: {error}")))?;
-    Ok(ReaderThread { jobs: sender, handle })
+    Ok(ReaderThread { requests: sender, handle })
 }
 
-fn serve(reader: &ReadConnection, jobs: &Receiver<ReaderJob>) {
+fn serve(reader: &ReadConnection, requests: &Receiver<ReadRequest>) {
     let mut connection = None;
-    while let Ok(job) = jobs.recv() {
+    while let Ok(request) = requests.recv() {
         match &mut connection {
-            Some(connection) => job(Ok(connection)),
-            None => job(reader.connect().map(|new| connection.insert(new))),
+            Some(connection) => request.serve(Ok(connection)),
+            None => request.serve(reader.connect().map(|new| connection.insert(new))),
         }
     }
 }

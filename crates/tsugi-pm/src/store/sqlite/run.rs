@@ -7,7 +7,8 @@ use super::SqliteSettings;
 use crate::domain::fault::{Code, PmFault};
 use crate::domain::time::Moment;
 use crate::store::dialect::SqlDialect;
-use crate::store::tx::{SqlTransaction, Tx};
+use crate::store::migrate;
+use crate::store::tx::{SqlTransaction, Tx, TxAttempt};
 use crate::store::value::{SqlRow, SqlValue};
 use crate::store::{BoxedResult, TxMode, TxWork};
 
@@ -32,15 +33,19 @@ pub(super) fn transact(
     mode: TxMode,
     work: &TxWork,
 ) -> (Result<BoxedResult, PmFault>, bool) {
+    if setting.known_migrations >= migrate::CLOCKS {
+        setting.machine_clock.prepare(connection, mode, &*setting.clock, &setting.ahead);
+    }
     if let Err(error) = execute(connection, begin(mode)) {
         return (Err(fault(&error)), false);
     }
     let mut sql = SqliteSql { connection, setting };
     // The lock is ours from here on, so this time is later than that of every committed event.
     let now = setting.clock.now();
+    let expected = setting.clock.uptime().and_then(|uptime| setting.machine_clock.expected(&uptime));
     let (result, has_events, is_kept) = match newest(&mut sql) {
         Ok(newest) => {
-            let mut tx = Tx::new(&mut sql, setting.ahead.settle(now, newest), now);
+            let mut tx = Tx::new(&mut sql, setting.ahead.settle(now, newest, expected), now, TxAttempt::default());
             (work(&mut tx), tx.has_events(), tx.is_kept())
         }
         Err(fault) => (Err(fault), false, false),
@@ -60,10 +65,13 @@ pub(super) fn transact(
     }
 }
 
-/// The time of the newest event.
+/// The time of the newest event, if the schema is still one that we know.
 fn newest(sql: &mut SqliteSql<'_>) -> Result<Option<Moment>, PmFault> {
-    let rows = sql.rows("SELECT at FROM event ORDER BY seq DESC LIMIT 1", &[])?;
-    rows.first().map(|row| row.int(0).map(Moment)).transpose()
+    const LOOK: &str = "SELECT (SELECT MAX(version) FROM migration), (SELECT at FROM event ORDER BY seq DESC LIMIT 1)";
+    let rows = sql.rows(LOOK, &[])?;
+    let row = rows.first().ok_or_else(|| PmFault::internal("a look at the newest event answered nothing"))?;
+    migrate::check_running(row.int(0).unwrap_or(0), sql.setting.known_migrations)?;
+    Ok(row.int(1).ok().map(Moment))
 }
 
 struct SqliteSql<'c> {

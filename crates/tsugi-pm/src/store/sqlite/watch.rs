@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
+use super::files::DatabaseFiles;
+
 /// How often another process's commits are looked for.
 const POLL: Duration = Duration::from_millis(250);
 
@@ -26,15 +28,17 @@ impl WatchTicker {
 pub(super) struct DatabaseWatch {
     ticker: WatchTicker,
     connection: Mutex<Option<Connection>>,
+    files: Arc<DatabaseFiles>,
     is_stopped: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl DatabaseWatch {
-    pub(super) fn new(connection: Connection) -> Self {
+    pub(super) fn new(connection: Connection, files: Arc<DatabaseFiles>) -> Self {
         Self {
             ticker: WatchTicker(Arc::new(watch::Sender::new(0))),
             connection: Mutex::new(Some(connection)),
+            files,
             is_stopped: Arc::new(AtomicBool::new(false)),
             thread: Mutex::new(None),
         }
@@ -53,10 +57,15 @@ impl DatabaseWatch {
 
     fn start(&self, connection: Connection) {
         let (ticker, is_stopped) = (self.ticker.clone(), Arc::clone(&self.is_stopped));
+        let files = Arc::clone(&self.files);
         let started = std::thread::Builder::new().name("pm-watch".to_owned()).spawn(move || {
             let mut last = data_version(&connection);
             while !is_stopped.load(Ordering::Relaxed) {
                 std::thread::park_timeout(POLL);
+                // Even a look writes into the shared memory.
+                if files.check_usable().is_err() {
+                    continue;
+                }
                 let version = data_version(&connection);
                 if version != last {
                     last = version;

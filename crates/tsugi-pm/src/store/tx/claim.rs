@@ -1,7 +1,7 @@
 //! Claims in a transaction. Whoever changes one holds its task's row.
 
 use super::event::one_of;
-use super::people::AT_WORK;
+use super::membership::AT_WORK;
 use super::{Tx, records};
 use crate::domain::claim::Claim;
 use crate::domain::fault::PmFault;

@@ -1,11 +1,9 @@
 //! The history: appended in the same transaction as the change, read back in an order without gaps.
 
-use std::time::Duration;
-
 use ring::digest::{SHA256, digest};
 
 use super::{EventNote, SqlQuery, Tx};
-use crate::domain::event::{FieldChange, HistoryEvent};
+use crate::domain::event::{EventKind, FieldChange, HistoryEvent};
 use crate::domain::fault::PmFault;
 use crate::domain::id::{EventId, ProjectId};
 use crate::domain::time::Moment;
@@ -15,9 +13,16 @@ use crate::store::value::{SqlRow, SqlValue};
 
 pub(super) const COLUMNS: &str = "seq, id, at, project_id, entity_type, entity_id, type, actor_agent_id, session_id, claim_id, \
                        reason, changes, version_after, prev_hash, hash";
-/// How long a reader waits for a transaction in flight that owns an earlier number, before it answers without it.
-const SETTLE_TRIES: u32 = 400;
-const SETTLE_PAUSE: Duration = Duration::from_millis(5);
+/// How often a reader looks again for a transaction in flight that owns an earlier number, before it answers without it.
+const SETTLE_ATTEMPTS: u32 = 20;
+
+/// Up to where a reader has seen the history, and the transaction before which all must have ended to make that final.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryHorizon {
+    since: i64,
+    last: i64,
+    transaction: String,
+}
 
 /// Which events to read.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +32,7 @@ pub(crate) struct EventFilter {
     pub(crate) before: Option<i64>,
     pub(crate) projects: Option<Vec<ProjectId>>,
     pub(crate) entity: Option<String>,
-    pub(crate) kinds: Vec<String>,
+    pub(crate) kinds: Vec<EventKind>,
     pub(crate) limit: i64,
 }
 
@@ -42,7 +47,7 @@ impl Tx<'_> {
         entity_id: &str,
         project_id: Option<&ProjectId>,
         version_after: i64,
-        what: EventNote<'_>,
+        note: EventNote<'_>,
         changes: Vec<FieldChange>,
     ) -> Result<(), PmFault> {
         let prev_hash = self.event_last_hash(entity_id)?;
@@ -53,11 +58,11 @@ impl Tx<'_> {
             project_id: project_id.cloned(),
             entity_type: table.entity,
             entity_id: entity_id.to_owned(),
-            kind: what.kind.to_owned(),
+            kind: note.kind,
             actor_agent_id: self.stamp.actor.clone(),
             session_id: self.stamp.session.clone(),
             claim_id: self.stamp.claim.clone(),
-            reason: what.reason.map(str::to_owned),
+            reason: note.reason.map(str::to_owned),
             changes,
             version_after,
             prev_hash,
@@ -143,7 +148,7 @@ impl Tx<'_> {
             condition += &one_of("project_id", projects.iter().map(ProjectId::as_str), &mut values);
         }
         if !filter.kinds.is_empty() {
-            condition += &one_of("type", filter.kinds.iter().map(String::as_str), &mut values);
+            condition += &one_of("type", filter.kinds.iter().map(|kind| kind.as_str()), &mut values);
         }
         values.push(filter.limit.into());
         let order = if filter.before.is_some() { "seq DESC" } else { "seq" };
@@ -175,13 +180,17 @@ impl Tx<'_> {
         }
         let settled = "SELECT CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= CAST(CAST(?1 AS text) AS xid8) \
                        THEN CAST(1 AS bigint) ELSE CAST(0 AS bigint) END";
-        for _ in 0..SETTLE_TRIES {
-            if self.number(settled, &[horizon.as_str().into()])? == 1 {
-                return Ok(last);
-            }
-            std::thread::sleep(SETTLE_PAUSE);
+        // A later attempt waits for what the first one saw: new transactions begin all the time.
+        let earlier = self.attempt.horizon.take().filter(|earlier| earlier.since == since);
+        let horizon = earlier.unwrap_or(HistoryHorizon { since, last, transaction: horizon });
+        if self.number(settled, &[horizon.transaction.as_str().into()])? == 1 {
+            return Ok(horizon.last);
         }
-        self.event_before_hole(since)
+        if self.attempt.number >= SETTLE_ATTEMPTS {
+            return self.event_before_hole(since);
+        }
+        self.attempt.horizon = Some(horizon);
+        Err(self.overtaken("history"))
     }
 
     fn event_before_hole(&mut self, since: i64) -> Result<i64, PmFault> {
@@ -250,7 +259,7 @@ pub(super) fn from_row(row: &SqlRow) -> Result<HistoryEvent, PmFault> {
         project_id: optional(3).map(TryInto::try_into).transpose()?,
         entity_type: row.text(4)?.parse()?,
         entity_id: row.text(5)?.to_owned(),
-        kind: row.text(6)?.to_owned(),
+        kind: row.text(6)?.parse()?,
         actor_agent_id: optional(7).map(TryInto::try_into).transpose()?,
         session_id: optional(8).map(TryInto::try_into).transpose()?,
         claim_id: optional(9).map(TryInto::try_into).transpose()?,

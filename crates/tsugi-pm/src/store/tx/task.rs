@@ -119,17 +119,8 @@ impl Tx<'_> {
         Ok(tasks)
     }
 
-    /// The best ready task, locked; on PostgreSQL passing over those that other claimers hold at this moment.
-    pub(crate) fn task_ready_lock(
-        &mut self,
-        pick: &ReadyPick<'_>,
-        project: &ProjectId,
-    ) -> Result<Option<Task>, PmFault> {
-        let query = self.task_ready_query(pick, project);
-        self.rows(&query.sql, &query.values)?.first().map(Task::from_row).transpose()
-    }
-
-    /// The same after the project, which is kept from being archived meanwhile, in one trip.
+    /// A project, kept from being archived until the transaction ends, and its best ready task, locked; on PostgreSQL
+    /// passing over tasks that other claimers hold at this moment. One trip.
     pub(crate) fn project_share_and_ready(
         &mut self,
         pick: &ReadyPick<'_>,

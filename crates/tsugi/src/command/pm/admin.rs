@@ -1,4 +1,4 @@
-//! The verbs that keep house: init, export, import, verify, sweep, end, agent, token.
+//! The administration verbs: init, export, import, verify, sweep, end, agent, token.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use tsugi_pm::action::init_project::{FirstMember, InitProject};
 use tsugi_pm::action::project::CreateProject;
 use tsugi_pm::action::session::EndSession;
 use tsugi_pm::domain::agent::{AgentStatus, AgentType};
-use tsugi_pm::domain::id::{AgentId, ProjectId, SessionId, TokenId};
+use tsugi_pm::domain::id::{AgentId, ProjectRef, SessionId, TokenId};
 use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::ProjectPolicy;
 use tsugi_pm::mcp::actor::is_there;
@@ -40,14 +40,14 @@ pub(super) struct PmInitArgs {
     /// Let a program own the project: an owner is then not a person
     #[arg(long)]
     allow_ai_owner: bool,
-    /// Use a file on a network file system all the same
+    /// Allow a file on a network file system
     #[arg(long)]
     i_know: bool,
 }
 
 pub(super) async fn init(app: &App, order: PmInitArgs) -> Result<(), CommandFailure> {
     let members = order.agents.iter().map(|text| member(app, text)).collect::<Result<Vec<_>, _>>()?;
-    let desk = PmConsole::make(app, &PmTarget { db: order.db.clone(), agent: None, i_know: order.i_know }).await?;
+    let console = PmConsole::make(app, &PmTarget { db: order.db.clone(), agent: None, i_know: order.i_know }).await?;
     let project = CreateProject {
         key: order.project,
         name: order.name,
@@ -56,18 +56,19 @@ pub(super) async fn init(app: &App, order: PmInitArgs) -> Result<(), CommandFail
         idempotency_key: None,
     };
     let wish = InitProject { project, members: members.clone(), allow_ai_owner: order.allow_ai_owner };
-    let project = desk.perform(wish).await?.project;
+    let project = console.perform(wish).await?.project;
     if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
         app.output.page(|paint| layout::founded(&project, &members, paint))?;
     } else {
         let agents: Vec<_> = members.iter().map(|one| json!({"id": one.agent_id, "role": one.role})).collect();
-        desk.print(&json!({"project_id": project.id, "key": project.key, "name": project.name, "agents": agents}))?;
+        console
+            .print(&json!({"project_id": project.id, "key": project.key, "name": project.name, "agents": agents}))?;
     }
     say_next(app, order.db.as_deref(), &members);
     Ok(())
 }
 
-/// What comes after a database is made. A program with its own environment does not hear of ours, so it is told the file.
+/// Suggests the next commands. A client has its own environment, so its command names the database.
 fn say_next(app: &App, db: Option<&str>, members: &[FirstMember]) {
     let flag = db.map(|db| format!(" --db {}", mcp::shown(db))).unwrap_or_default();
     let agent = members.first().map_or("agt_a", |one| one.agent_id.as_str());
@@ -78,7 +79,7 @@ fn say_next(app: &App, db: Option<&str>, members: &[FirstMember]) {
     });
 }
 
-/// `agt_a:worker`; a worker when no role is said.
+/// `agt_a:worker`; without a role, a worker.
 fn member(app: &App, text: &str) -> Result<FirstMember, CommandFailure> {
     let (id, role) = text.split_once(':').unwrap_or((text, "worker"));
     Ok(FirstMember { agent_id: named(app, AgentId::parse(id))?, role: named(app, role.parse())? })
@@ -94,7 +95,7 @@ impl PmConsole<'_> {
 
     async fn join(
         &self,
-        project: &ProjectId,
+        project: &ProjectRef,
         id: &AgentId,
         role: Role,
         allow_ai_owner: bool,
@@ -112,8 +113,8 @@ pub(super) struct PmExportArgs {
 }
 
 pub(super) async fn export(app: &App, order: &PmExportArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let mut lines = desk.pm.export();
+    let console = PmConsole::open(app, &order.place).await?;
+    let mut lines = console.pm.export();
     while let Some(line) = lines.recv().await {
         let line = line.map_err(|fault| told(app, &fault))?;
         app.output.bytes(format!("{line}\n").as_bytes())?;
@@ -136,9 +137,9 @@ pub(super) async fn import(app: &App, order: &PmImportArgs) -> Result<(), Comman
     };
     let text =
         text.map_err(|error| CommandFailure::usage(format!("{} cannot be read: {error}", order.file.display())))?;
-    let desk = PmConsole::make(app, &order.place).await?;
-    let imported = desk.pm.import(text).await.map_err(|fault| told(app, &fault))?;
-    desk.print(&imported)
+    let console = PmConsole::make(app, &order.place).await?;
+    let imported = console.pm.import(text).await.map_err(|fault| told(app, &fault))?;
+    console.print(&imported)
 }
 
 #[derive(Debug, clap::Args)]
@@ -148,11 +149,11 @@ pub(super) struct PmVerifyArgs {
 }
 
 pub(super) async fn verify(app: &App, order: &PmVerifyArgs) -> Result<CommandExit, CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let found = desk.pm.verify().await.map_err(|fault| told(app, &fault))?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let found = console.pm.verify().await.map_err(|fault| told(app, &fault))?;
     match app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
         true => app.output.page(|paint| layout::verified(&found, paint))?,
-        false => desk.print(&found)?,
+        false => console.print(&found)?,
     }
     Ok(if found.problems.is_empty() { CommandExit::Success } else { CommandExit::Failed })
 }
@@ -164,12 +165,12 @@ pub(super) struct SweepArgs {
 }
 
 pub(super) async fn sweep(app: &App, order: &SweepArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let swept = desk.pm.sweep().await.map_err(|fault| told(app, &fault))?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let swept = console.pm.sweep().await.map_err(|fault| told(app, &fault))?;
     if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
         return Ok(app.output.page(|_| layout::swept(&swept))?);
     }
-    desk.print(&swept)
+    console.print(&swept)
 }
 
 #[derive(Debug, clap::Args)]
@@ -183,16 +184,16 @@ pub(super) struct EndSessionArgs {
     reason: String,
 }
 
-/// Ends a session: the agent's own, or, for whoever has the database in hand, anybody's. What it holds is given back.
+/// Ends a session and releases its tasks: the agent's own, or any session for the operator.
 pub(super) async fn end(app: &App, order: EndSessionArgs) -> Result<(), CommandFailure> {
     let session_id = named(app, SessionId::parse(&order.session))?;
-    let desk = PmConsole::open(app, &order.place).await?;
-    if desk.caller.agent_id().is_some() {
+    let console = PmConsole::open(app, &order.place).await?;
+    if console.caller.agent_id().is_some() {
         let (summary, session_id) = (order.reason, Some(session_id));
         let wish = EndSession { summary, session_id, handoffs: Vec::new(), keep_claims: false, idempotency_key: None };
-        desk.perform(wish).await?;
+        console.perform(wish).await?;
     } else {
-        desk.perform(ForceEndSession { session_id, reason: order.reason }).await?;
+        console.perform(ForceEndSession { session_id, reason: order.reason }).await?;
     }
     match app.output.form() {
         OutputFormat::Json => app.output.json(&json!({"ended": order.session}))?,
@@ -282,10 +283,10 @@ pub(super) async fn agent(app: &App, order: AgentArgs) -> Result<(), CommandFail
         AgentCommand::Set(set) => set_agent(app, set).await,
         AgentCommand::Leave { place, id, project } => {
             let agent_id = named(app, AgentId::parse(&id))?;
-            let desk = PmConsole::open(app, &place).await?;
-            let project_id = desk.project(project.as_deref()).await?;
-            desk.perform(SetMembership { project_id, agent_id, role: None, allow_ai_owner: false }).await?;
-            desk.print(&json!({"id": id, "role": null}))
+            let console = PmConsole::open(app, &place).await?;
+            let project_id = console.project(project.as_deref()).await?;
+            console.perform(SetMembership { project_id, agent_id, role: None, allow_ai_owner: false }).await?;
+            console.print(&json!({"id": id, "role": null}))
         }
     }
 }
@@ -304,19 +305,19 @@ async fn set_agent(app: &App, set: SetAgentArgs) -> Result<(), CommandFailure> {
 
 async fn add_agent(app: &App, add: AddAgentArgs) -> Result<(), CommandFailure> {
     let id = named(app, AgentId::parse(&add.id))?;
-    let desk = PmConsole::make(app, &add.place).await?;
+    let console = PmConsole::make(app, &add.place).await?;
     let kind = if add.human { AgentType::Human } else { AgentType::Ai };
-    desk.register(&id, kind, add.name).await?;
+    console.register(&id, kind, add.name).await?;
     if let Some(role) = add.role {
-        let project = desk.project(add.project.as_deref()).await?;
-        desk.join(&project, &id, role, add.allow_ai_owner).await?;
+        let project = console.project(add.project.as_deref()).await?;
+        console.join(&project, &id, role, add.allow_ai_owner).await?;
     }
-    desk.print(&json!({"id": id, "role": add.role}))
+    console.print(&json!({"id": id, "role": add.role}))
 }
 
 async fn list_agents(app: &App, place: &PmTarget) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, place).await?;
-    let agents = desk.agents().await?;
+    let console = PmConsole::open(app, place).await?;
+    let agents = console.agents().await?;
     if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&json!({"agents": agents}))?);
     }
@@ -386,18 +387,18 @@ pub(super) async fn token(app: &App, order: TokenArgs) -> Result<(), CommandFail
             PmConsole::open(app, &place).await?.show(wish).await
         }
         TokenCommand::List { place } => {
-            let desk = PmConsole::open(app, &place).await?;
-            let tokens = desk.perform(ListTokens::default()).await?;
+            let console = PmConsole::open(app, &place).await?;
+            let tokens = console.perform(ListTokens::default()).await?;
             if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
                 return Ok(app.output.page(|paint| layout::tokens(&tokens, layout::now(), paint))?);
             }
-            desk.print(&json!({"tokens": tokens}))
+            console.print(&json!({"tokens": tokens}))
         }
         TokenCommand::Revoke { place, id } => {
             let token_id = named(app, TokenId::parse(&id))?;
-            let desk = PmConsole::open(app, &place).await?;
-            let revoked = desk.perform(RevokeToken { token_id }).await?;
-            desk.print(&json!({"revoked": revoked}))
+            let console = PmConsole::open(app, &place).await?;
+            let revoked = console.perform(RevokeToken { token_id }).await?;
+            console.print(&json!({"revoked": revoked}))
         }
     }
 }

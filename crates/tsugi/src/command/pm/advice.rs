@@ -1,4 +1,4 @@
-//! What to try, said to a person: the verbs of the command instead of the tools of an agent.
+//! Hints for a person: the verbs of the command instead of the tools of an agent.
 
 use serde_json::Value;
 use tsugi_pm::domain::advice::FaultAdvice;
@@ -31,7 +31,7 @@ fn typed(advice: &FaultAdvice) -> String {
         FaultAdvice::NameHolder(session) => {
             return format!("another session of yours holds it: name it with --session {session}");
         }
-        FaultAdvice::LeaveTargetOut => "leave --to out, and whoever comes may take it",
+        FaultAdvice::LeaveTargetOut => "leave --to out, and any agent may take it",
         FaultAdvice::BeginSession => "begin one",
         FaultAdvice::BeginAnotherSession => "begin a new one",
         FaultAdvice::WaitUntilOver(reason) => {
@@ -44,7 +44,7 @@ fn typed(advice: &FaultAdvice) -> String {
     words.to_owned()
 }
 
-/// What is free instead of a task that somebody holds.
+/// The tasks that are free instead of one that is held.
 fn instead(fault: &PmFault) -> String {
     let others = fault.details.get("alternatives").and_then(Value::as_array);
     let names: Vec<&str> = others.into_iter().flatten().filter_map(|task| task["ref"].as_str()).collect();

@@ -1,4 +1,4 @@
-//! `tsugi pm doctor`: whether the database is well, and what to do where it is not.
+//! `tsugi pm doctor`: checks the database and says what to do about each problem.
 
 use serde::Serialize;
 use tsugi_pm::action::health::HealthReport;
@@ -9,22 +9,23 @@ use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
 use crate::report::exit::CommandExit;
 
-/// A write-ahead log of this size is not kept small any more: somebody reads without end.
+/// A write-ahead log of this size is no longer checkpointed: a reader never ends its transaction.
 const LARGE_LOG: u64 = 256 << 20;
 
 const BEGIN: &str = "tsugi pm init --project WEB \"Web shop\" --agent agt_a:worker";
 const MANAGER: &str = "tsugi pm agent add agt_b --project KEY --role manager";
 const PLACE: &str = "tsugi pm agent add ID --project KEY --role worker";
-const DECIDE: &str = "somebody must decide: take the dependency out, or cancel them too";
-const SWEEP: &str = "tsugi pm doctor --fix; any working agent does the same in passing";
+const DECIDE: &str = "decide: remove the dependency, or cancel these tasks too";
+const SWEEP: &str = "tsugi pm doctor --fix; working agents also do this from time to time";
 const CLOCK: &str = "set the clock right; until it has caught up, time goes on from the newest event";
+const AHEAD: &str = "set that process's clock right; what it writes is dated by the time that has passed since boot";
 const RESCUE: &str = "copy the file, then `tsugi pm export` from the copy and `tsugi pm import` into a new one";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct PmDoctorArgs {
     #[command(flatten)]
     place: PmTarget,
-    /// Put right what can be put right safely: bring back what vanished agents held
+    /// Repair what is safe to repair: release what vanished agents held
     #[arg(long)]
     fix: bool,
 }
@@ -48,12 +49,12 @@ struct PmFinding {
 }
 
 pub(super) async fn doctor(app: &App, order: &PmDoctorArgs) -> Result<CommandExit, CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let mut health = desk.pm.health().await.map_err(|fault| told(app, &fault))?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let mut health = console.pm.health().await.map_err(|fault| told(app, &fault))?;
     // A sweep does a bounded amount at a time.
     while order.fix && health.wants_sweep() {
-        let swept = desk.pm.sweep().await.map_err(|fault| told(app, &fault))?;
-        health = desk.pm.health().await.map_err(|fault| told(app, &fault))?;
+        let swept = console.pm.sweep().await.map_err(|fault| told(app, &fault))?;
+        health = console.pm.health().await.map_err(|fault| told(app, &fault))?;
         if swept == Default::default() {
             break;
         }
@@ -84,7 +85,7 @@ fn tell(app: &App, findings: &[PmFinding]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// What is well in one line each, and under it what is not.
+/// One line for each part that is well, followed by its problems.
 fn findings(health: &HealthReport) -> Vec<PmFinding> {
     let parts = [
         ok(format!("the database answers: {}, {} KiB", health.engine, health.bytes / 1024)),
@@ -93,8 +94,8 @@ fn findings(health: &HealthReport) -> Vec<PmFinding> {
         large_log(health),
         ok(format!("{}, {}", count(health.projects, "project"), count(health.agents, "agent"))),
         no_project(health),
-        note(health.projects_without_manager, "project", "managed by nobody but whoever has the database", MANAGER),
-        note(health.agents_without_place, "agent", "without a place in any project", PLACE),
+        note(health.projects_without_manager, "project", "without a manager", MANAGER),
+        note(health.agents_without_place, "agent", "without a membership in any project", PLACE),
         ok(format!("{}, {} in review", count(health.open_tasks, "open task"), health.tasks_in_review)),
         note(health.tasks_behind_cancelled, "task", "waiting for one that was cancelled", DECIDE),
         ok(format!("{} at work, {} gone", count(health.active_sessions, "session"), health.disconnected_sessions)),
@@ -105,7 +106,7 @@ fn findings(health: &HealthReport) -> Vec<PmFinding> {
         note(health.expired_handoffs, "handoff", "not taken in time", SWEEP),
         note(health.ahead_s, "second", "between the clock and the newest event, which is ahead of it", CLOCK),
     ];
-    complaints(health).chain(parts.into_iter().flatten()).collect()
+    complaints(health).chain(parts.into_iter().flatten()).chain(clocks(health)).collect()
 }
 
 fn ok(text: String) -> Option<PmFinding> {
@@ -130,8 +131,20 @@ fn no_project(health: &HealthReport) -> Option<PmFinding> {
 
 fn large_log(health: &HealthReport) -> Option<PmFinding> {
     let text = format!("the write-ahead log has {} MiB", health.log_bytes >> 20);
-    let hint = Some("end programs that read the file without end");
+    let hint = Some("end programs that keep a read transaction open");
     (health.log_bytes >= LARGE_LOG).then_some(PmFinding { state: FindingState::Note, text, hint })
+}
+
+/// The processes whose clock is wrong, each by its name.
+fn clocks(health: &HealthReport) -> impl Iterator<Item = PmFinding> {
+    health.clocks_ahead.iter().map(|clock| PmFinding {
+        state: FindingState::Note,
+        text: format!(
+            "the clock of process {} on {} was {} s ahead and is not followed",
+            clock.pid, clock.host, clock.ahead_s
+        ),
+        hint: Some(AHEAD),
+    })
 }
 
 fn complaints(health: &HealthReport) -> impl Iterator<Item = PmFinding> {
@@ -144,10 +157,24 @@ fn complaints(health: &HealthReport) -> impl Iterator<Item = PmFinding> {
 
 #[cfg(test)]
 mod tests {
+    use tsugi_pm::action::health::ProcessClock;
+    use tsugi_pm::domain::time::Moment;
+
     use super::*;
 
     fn states(health: &HealthReport) -> Vec<FindingState> {
         findings(health).into_iter().map(|one| one.state).collect()
+    }
+
+    fn clock_ahead() -> ProcessClock {
+        ProcessClock { host: "web1".to_owned(), pid: 4711, ahead_s: 7200, seen_at: Moment(0) }
+    }
+
+    #[test]
+    fn a_process_whose_clock_is_ahead_is_named() {
+        let health = HealthReport { projects: 1, clocks_ahead: vec![clock_ahead()], ..HealthReport::default() };
+        let named = findings(&health).into_iter().find(|one| one.state == FindingState::Note).unwrap();
+        assert_eq!(named.text, "the clock of process 4711 on web1 was 7200 s ahead and is not followed");
     }
 
     #[test]
@@ -163,6 +190,7 @@ mod tests {
             HealthReport { expired_claims: 1, ..well.clone() },
             HealthReport { expired_handoffs: 1, ..well.clone() },
             HealthReport { ahead_s: 5, ..well.clone() },
+            HealthReport { clocks_ahead: vec![clock_ahead()], ..well.clone() },
             HealthReport { log_bytes: LARGE_LOG, ..well.clone() },
         ];
         for health in unwell {

@@ -39,8 +39,8 @@ pub(super) struct PmLogArgs {
 }
 
 pub(super) async fn log(app: &App, order: PmLogArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let mut story = story_of(app, &desk, &order).await?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let mut story = story_of(app, &console, &order).await?;
     if order.since.is_none() {
         // The newest were asked for; they are told in the order in which they happened.
         story.events.reverse();
@@ -54,20 +54,20 @@ pub(super) async fn log(app: &App, order: PmLogArgs) -> Result<(), CommandFailur
         let who = event.actor_agent_id.as_ref().map_or("tsugi", |agent| agent.as_str()).to_owned();
         let when = format!("{} ago", layout::length(now.seconds_since(event.at)));
         let why = event.reason.clone().unwrap_or_default();
-        table.row([event.seq.to_string(), when, event.kind.clone(), thing(event, &story, &owners), who, why]);
+        table.row([event.seq.to_string(), when, event.kind.to_string(), thing(event, &story, &owners), who, why]);
     }
     Ok(app.output.table(&table)?)
 }
 
-async fn story_of(app: &App, desk: &PmConsole<'_>, order: &PmLogArgs) -> Result<TimelineView, CommandFailure> {
-    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+async fn story_of(app: &App, console: &PmConsole<'_>, order: &PmLogArgs) -> Result<TimelineView, CommandFailure> {
+    let project_id = console.project_if_named(order.project.as_deref()).await?;
     let task_id = order.thing.as_deref().and_then(|thing| TaskRef::parse(thing).ok());
     if let Some(thing) = order.thing.as_ref().filter(|_| task_id.is_none()) {
         let (newest, since_seq) = (order.since.is_none(), order.since);
         let entity_id = Some(thing.clone());
         let wish =
             GetHistory { entity_id, newest, since_seq, limit: Some(order.limit.min(200)), ..GetHistory::default() };
-        let events = desk.perform(wish).await?.events;
+        let events = console.perform(wish).await?.events;
         if events.is_empty() && order.since.is_none() {
             return Err(told(app, &PmFault::not_found("task or other thing with a history", thing)));
         }
@@ -83,7 +83,7 @@ async fn story_of(app: &App, desk: &PmConsole<'_>, order: &PmLogArgs) -> Result<
         full: false,
         limit: Some(order.limit),
     };
-    desk.perform(wish).await
+    console.perform(wish).await
 }
 
 /// Which task each thing belongs to, as far as the events say: only the first of a claim or handoff names its task.
@@ -114,12 +114,12 @@ pub(super) struct PmSearchArgs {
 }
 
 pub(super) async fn search(app: &App, order: PmSearchArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let project_id = console.project_if_named(order.project.as_deref()).await?;
     // One more than is shown tells whether there is more.
     let limit = Some(i64::from(order.limit) + 1);
     let mut hits =
-        desk.perform(search::SearchRecords { query: order.query, project_id, kinds: Vec::new(), limit }).await?.hits;
+        console.perform(search::SearchRecords { query: order.query, project_id, kinds: Vec::new(), limit }).await?.hits;
     let has_more = hits.len() > usize::from(order.limit);
     hits.truncate(usize::from(order.limit));
     if app.output.form() == OutputFormat::Json {
@@ -131,7 +131,7 @@ pub(super) async fn search(app: &App, order: PmSearchArgs) -> Result<(), Command
     }
     let mut table = TextTable::new(["kind", "id", "title", "where"]);
     for hit in hits {
-        table.row([hit.kind.clone(), desk.number_of(&hit).await, hit.title, hit.snippet]);
+        table.row([hit.kind.clone(), console.number_of(&hit).await, hit.title, hit.snippet]);
     }
     app.output.table(&table)?;
     if has_more {

@@ -57,7 +57,7 @@ pub(super) fn board(tasks: &[TaskRow], paint: TextPaint) -> String {
         (!rows.is_empty()).then(|| section(*status, &rows, paint))
     });
     let text = sections.collect::<Vec<_>>().join("\n\n");
-    if text.is_empty() { "nothing is open".to_owned() } else { text }
+    if text.is_empty() { "no open tasks".to_owned() } else { text }
 }
 
 /// What can be started, best first.
@@ -220,7 +220,7 @@ fn holder(claim: &ClaimView, now: Moment) -> String {
 }
 
 fn handoff(handoff: &Handoff, now: Moment) -> Vec<String> {
-    let to = handoff.to_agent_id.as_ref().map_or("whoever comes", |agent| agent.as_str());
+    let to = handoff.to_agent_id.as_ref().map_or("any agent", |agent| agent.as_str());
     let from = &handoff.from_agent_id;
     let head = format!("{} from {from} to {to}, {}: {}", handoff.status, ago(handoff.created_at, now), handoff.summary);
     let next = handoff.next_steps.iter().map(|step| format!("next: {step}"));
@@ -257,7 +257,7 @@ pub(super) fn swept(swept: &SweepSummary) -> String {
     let counts = serde_json::json!(swept);
     let counts = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
     let told: Vec<String> = counts.map(|(what, count)| format!("{count} {}", what.replace('_', " "))).collect();
-    if told.is_empty() { "there was nothing to bring back".to_owned() } else { told.join("\n") }
+    if told.is_empty() { "nothing to release".to_owned() } else { told.join("\n") }
 }
 
 /// Tokens, by when they were made.
@@ -280,7 +280,7 @@ pub(super) fn tokens(tokens: &[AccessToken], now: Moment, paint: TextPaint) -> S
 /// Who is at work, what they hold, and how long their leases last.
 pub(super) fn who(sessions: &[SessionRow], now: Moment, paint: TextPaint) -> String {
     if sessions.is_empty() {
-        return "nobody is at work".to_owned();
+        return "no active sessions".to_owned();
     }
     sessions.iter().map(|row| at_work(row, now, paint)).collect::<Vec<_>>().join("\n")
 }
@@ -331,7 +331,7 @@ mod tests {
         let expected = "IN PROGRESS 1\n  WEB-3  medium    c  agt_a\n\nTODO 2\n  WEB-1   high      a\n  \
                         WEB-12  low       b\u{fffd}[2J  waits for 2";
         assert_eq!(board(&rows, TextPaint::new(false)), expected);
-        assert_eq!(board(&[], TextPaint::new(false)), "nothing is open");
+        assert_eq!(board(&[], TextPaint::new(false)), "no open tasks");
     }
 
     #[test]
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(told, wanted);
         assert_eq!(tokens(&[], Moment(0), TextPaint::new(false)), "there are no tokens");
         assert_eq!(swept(&SweepSummary { expired_claims: 2, ..SweepSummary::default() }), "2 expired claims");
-        assert_eq!(swept(&SweepSummary::default()), "there was nothing to bring back");
+        assert_eq!(swept(&SweepSummary::default()), "nothing to release");
     }
 
     #[test]

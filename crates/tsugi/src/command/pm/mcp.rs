@@ -19,7 +19,7 @@ use tsugi_pm::mcp::process::ServerProcess;
 use tsugi_pm::mcp::{Lang, Liveness, PmServerSettings, Profile};
 use tsugi_pm::store::{StoreLocation, StoreOptions};
 
-/// It never began to serve, and said why.
+/// It could not begin to serve, or could not go on, and said why.
 pub(crate) struct ServerStartError;
 
 impl ServerStartError {
@@ -27,13 +27,15 @@ impl ServerStartError {
     pub(crate) const CODE: u8 = 78;
 }
 
-/// The last words may take this long; what is not said by then, the lease covers.
+/// How long releasing sessions may take at the end; the lease covers the rest.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// By then a client has usually begun.
+/// How long an answer may take to be written when the program ends because of it.
+const LAST_ANSWER: Duration = Duration::from_millis(200);
+/// By then a client has usually sent its first calls.
 const SETTLED: Duration = Duration::from_secs(2);
-/// One agent, or one person, does little at a time, and a database for a team has many of them.
+/// One agent does little at a time, and many agents share the connections of one database.
 const CONNECTIONS: usize = 3;
-/// How often we look whether whoever started us is still there.
+/// How often the parent process is checked.
 const PARENT_LOOK: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
@@ -61,10 +63,10 @@ pub(crate) struct PmServerArgs {
     /// The language of tools and prompts: en or ja; that of the client's locale when unset
     #[arg(long, value_name = "LANG")]
     lang: Option<Lang>,
-    /// What keeps sessions alive: process, or calls alone where somebody pools and restarts this program
+    /// What keeps sessions alive: process, or calls alone under a supervisor that pools and restarts this program
     #[arg(long, default_value = "process", value_name = "WHAT")]
     session_liveness: Liveness,
-    /// Use a file on a network file system all the same
+    /// Allow a file on a network file system
     #[arg(long)]
     i_know: bool,
 }
@@ -102,7 +104,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Serves until the client closes its end, a signal comes or whoever started us is gone.
+/// Serves until the client closes its end, a signal arrives, the parent dies or the schema is newer than this program.
 pub(crate) async fn run(args: &PmServerArgs) -> Result<(), ServerStartError> {
     let process = match start(args).await {
         Ok(process) => process,
@@ -112,11 +114,19 @@ pub(crate) async fn run(args: &PmServerArgs) -> Result<(), ServerStartError> {
         }
     };
     tokio::spawn(forget_start_up());
+    let serving = face::stdio::run(process.clone(), stream::input(), stream::output());
+    tokio::pin!(serving);
     let kind = tokio::select! {
-        _ = face::stdio::run(process.clone(), stream::input(), stream::output()) => EndKind::Eof,
+        _ = &mut serving => EndKind::Eof,
         () = until_told() => EndKind::Signal,
         () = until_orphaned() => EndKind::Signal,
         () = process.keep_alive() => EndKind::Signal,
+        fault = process.until_outdated() => {
+            // The call that found it is still to be answered.
+            let _ = tokio::time::timeout(LAST_ANSWER, &mut serving).await;
+            let _ = writeln!(std::io::stderr(), "{}", json!({"error": fault.to_json()}));
+            return Err(ServerStartError);
+        }
     };
     exit_anyway();
     process.end(kind).await;
@@ -135,7 +145,7 @@ fn exit_anyway() {
     }
 }
 
-/// Many of us may run on one machine, and what only the start needed is of no use any more.
+/// Releases memory that only the start needed: many of these processes may run on one machine.
 async fn forget_start_up() {
     tokio::time::sleep(SETTLED).await;
     tsugi_process::forget_rare_code();
@@ -161,7 +171,7 @@ async fn start(args: &PmServerArgs) -> Result<std::sync::Arc<ServerProcess>, PmF
     ServerProcess::new(pm, agent, this_process(), settings).await
 }
 
-/// The client gives us its locale with its environment; the first of these that says anything decides.
+/// The client's locale, from the environment; the first variable that is set decides.
 fn lang_of_locale() -> Lang {
     let said = ["LC_ALL", "LC_MESSAGES", "LANG"].iter().filter_map(|name| std::env::var(name).ok());
     match said.into_iter().find(|value| !value.is_empty()) {
@@ -170,7 +180,7 @@ fn lang_of_locale() -> Lang {
     }
 }
 
-/// Opens a database; why it cannot be opened is a fault like any other.
+/// Opens a database.
 pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, PmFault> {
     let usual = StoreOptions::new(StoreLocation::parse(db));
     let connections = usual.connections.min(CONNECTIONS);
@@ -188,7 +198,7 @@ pub(crate) fn shown(db: &str) -> &str {
     let (place, query) = address.split_once('?').unwrap_or((address, ""));
     match place.rsplit_once('@') {
         Some((_, place)) => place,
-        // A question mark in a password would look like this.
+        // A `?` in a password splits the address in the middle of the credentials.
         None if query.contains('@') => "a PostgreSQL database",
         None => place,
     }

@@ -74,21 +74,21 @@ pub(super) async fn project(app: &App, order: ProjectArgs) -> Result<(), Command
             PmConsole::make(app, &place).await?.show(wish).await
         }
         ProjectCommand::Show { place, key } => {
-            let desk = PmConsole::open(app, &place).await?;
-            let project_id = desk.project(Some(&key)).await?;
-            let detail = desk.perform(GetProject { project_id }).await?;
+            let console = PmConsole::open(app, &place).await?;
+            let project_id = console.project(Some(&key)).await?;
+            let detail = console.perform(GetProject { project_id }).await?;
             if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
                 return Ok(app.output.page(|paint| layout::project(&detail, layout::now(), paint))?);
             }
-            desk.print(&detail)
+            console.print(&detail)
         }
         ProjectCommand::Set(order) => set(app, order).await,
     }
 }
 
 async fn list(app: &App, place: &PmTarget) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, place).await?;
-    let projects = desk.projects().await?;
+    let console = PmConsole::open(app, place).await?;
+    let projects = console.projects().await?;
     if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&json!({"projects": projects}))?);
     }
@@ -100,17 +100,17 @@ async fn list(app: &App, place: &PmTarget) -> Result<(), CommandFailure> {
 }
 
 async fn set(app: &App, order: SetProjectArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let project_id = desk.project(Some(&order.key)).await?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let project_id = console.project(Some(&order.key)).await?;
     let policy = match order.rules.as_slice() {
         [] => None,
         rules => {
-            let now = desk.perform(GetProject { project_id: project_id.clone() }).await?.project.policy;
+            let now = console.perform(GetProject { project_id: project_id.clone() }).await?.project.policy;
             Some(changed(&now, rules).map_err(CommandFailure::usage)?)
         }
     };
     let SetProjectArgs { name, status, reason, .. } = order;
-    desk.show(UpdateProject { name, status, policy, reason, ..UpdateProject::of(&project_id) }).await
+    console.show(UpdateProject { name, status, policy, reason, ..UpdateProject::of(project_id) }).await
 }
 
 /// The rules with some of them changed.

@@ -5,7 +5,7 @@ use tsugi_pm::action::agent::{ListSessions, SessionRow};
 use tsugi_pm::action::get_task::GetTask;
 use tsugi_pm::action::list::{GetReadyTasks, ListTasks};
 use tsugi_pm::action::view::TaskRow;
-use tsugi_pm::domain::id::{ProjectId, TaskRef};
+use tsugi_pm::domain::id::{ProjectRef, TaskRef};
 use tsugi_pm::domain::task::{TaskSort, TaskStatus};
 
 use super::{PmConsole, PmTarget, layout, named};
@@ -30,16 +30,16 @@ pub(super) struct BoardArgs {
 }
 
 pub(super) async fn board(app: &App, order: &BoardArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let project_id = console.project_if_named(order.project.as_deref()).await?;
     let mut rows = Vec::new();
     for status in TaskStatus::ALL.iter().filter(|status| order.all || status.is_open()) {
-        rows.extend(desk.tasks_in(*status, project_id.clone(), |_| true, usize::MAX).await?);
+        rows.extend(console.tasks_in(*status, project_id.clone(), |_| true, usize::MAX).await?);
     }
     if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
         return Ok(app.output.page(|paint| layout::board(&rows, paint))?);
     }
-    tasks(app, &rows, "nothing is open")
+    tasks(app, &rows, "no open tasks")
 }
 
 impl PmConsole<'_> {
@@ -47,7 +47,7 @@ impl PmConsole<'_> {
     async fn tasks_in(
         &self,
         status: TaskStatus,
-        project_id: Option<ProjectId>,
+        project_id: Option<ProjectRef>,
         is_wanted: fn(&TaskRow) -> bool,
         enough: usize,
     ) -> Result<Vec<TaskRow>, CommandFailure> {
@@ -76,25 +76,24 @@ pub(super) struct ReadyArgs {
 }
 
 pub(super) async fn ready(app: &App, order: &ReadyArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let project_id = desk.project_if_named(order.project.as_deref()).await?;
-    tasks(app, &ready_tasks(&desk, project_id, usize::MAX).await?, "nothing is ready")
+    let console = PmConsole::open(app, &order.place).await?;
+    let project_id = console.project_if_named(order.project.as_deref()).await?;
+    tasks(app, &ready_tasks(&console, project_id, usize::MAX).await?, "nothing is ready")
 }
 
-/// What can be started now, best first, until there is enough: by the agent who acts, or, where nobody in particular
-/// does, by anybody.
+/// Tasks that can start now, best first, up to a number: for the agent that acts, or for any agent when none does.
 pub(super) async fn ready_tasks(
-    desk: &PmConsole<'_>,
-    project_id: Option<ProjectId>,
+    console: &PmConsole<'_>,
+    project_id: Option<ProjectRef>,
     enough: usize,
 ) -> Result<Vec<TaskRow>, CommandFailure> {
-    if desk.caller.agent_id().is_none() {
-        return desk.tasks_in(TaskStatus::Todo, project_id, |task| task.ready, enough).await;
+    if console.caller.agent_id().is_none() {
+        return console.tasks_in(TaskStatus::Todo, project_id, |task| task.ready, enough).await;
     }
     let wish = GetReadyTasks { project_id, limit: Some(ROWS), ..GetReadyTasks::default() };
-    let ready = desk.perform(wish).await?;
+    let ready = console.perform(wish).await?;
     if ready.tasks.len() as i64 == ROWS && enough > ready.tasks.len() {
-        desk.app.output.message(|_| format!("these are the best {ROWS}; there may be more"));
+        console.app.output.message(|_| format!("these are the best {ROWS}; there may be more"));
     }
     let mut rows = [ready.in_hand, ready.tasks].concat();
     rows.truncate(enough);
@@ -135,9 +134,9 @@ pub(super) struct ShowTaskArgs {
 }
 
 pub(super) async fn task(app: &App, order: &ShowTaskArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
+    let console = PmConsole::open(app, &order.place).await?;
     let name = named(app, TaskRef::parse(&order.task))?;
-    let detail = desk.perform(GetTask::of(name)).await?;
+    let detail = console.perform(GetTask::of(name)).await?;
     match app.output.form() {
         OutputFormat::Json => app.output.json(&detail)?,
         OutputFormat::Text => app.output.page(|paint| layout::task(&detail, layout::now(), paint))?,
@@ -152,8 +151,8 @@ pub(super) struct WhoArgs {
 }
 
 pub(super) async fn who(app: &App, order: &WhoArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let sessions = desk.sessions().await?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let sessions = console.sessions().await?;
     if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(&json!({"sessions": sessions}))?);
     }

@@ -1,6 +1,7 @@
-//! `tsugi pm watch`: what happens, as it happens, until somebody has seen enough.
+//! `tsugi pm watch`: prints events as they happen, until it is stopped.
 
 use tsugi_pm::action::get_task::{GetTask, Section};
+use tsugi_pm::action::project::GetProject;
 use tsugi_pm::action::view::TaskView;
 use tsugi_pm::domain::event::HistoryEvent;
 use tsugi_pm::domain::id::{TaskId, TaskRef};
@@ -27,14 +28,14 @@ pub(super) struct PmWatchArgs {
 
 pub(super) async fn watch(app: &App, order: &PmWatchArgs) -> Result<CommandExit, CommandFailure> {
     let mut signals = ServiceSignals::listen()?;
-    let desk = PmConsole::open(app, &order.place).await?;
+    let console = PmConsole::open(app, &order.place).await?;
     let since = match order.since {
         Some(since) => since,
-        None => desk.pm.last_seq().await.map_err(|fault| told(app, &fault))?,
+        None => console.pm.last_seq().await.map_err(|fault| told(app, &fault))?,
     };
-    let mut feed = desk.pm.subscribe(since);
-    if let Some(project) = desk.project_if_named(order.project.as_deref()).await? {
-        feed = feed.of_project(project);
+    let mut feed = console.pm.subscribe(since);
+    if let Some(project_id) = console.project_if_named(order.project.as_deref()).await? {
+        feed = feed.of_project(console.perform(GetProject { project_id }).await?.project.id);
     }
     if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
         app.output.message(|paint| paint.faint("watching; Ctrl-C ends it"));
@@ -45,8 +46,8 @@ pub(super) async fn watch(app: &App, order: &PmWatchArgs) -> Result<CommandExit,
             // A terminal that went away has no one to read it either.
             _ = signals.next() => return Ok(CommandExit::Success),
         };
-        if desk.pm.may_see(&desk.caller, &event).await {
-            desk.tell(&event).await?;
+        if console.pm.may_see(&console.caller, &event).await {
+            console.tell(&event).await?;
         }
     }
 }
@@ -63,7 +64,7 @@ impl PmConsole<'_> {
         };
         let who = event.actor_agent_id.as_ref().map_or("tsugi", |agent| agent.as_str());
         let why = event.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let text = format!("{} {:<20} {who:<16} {thing}{why}", time_of_day(event.at), event.kind);
+        let text = format!("{} {:<20} {who:<16} {thing}{why}", time_of_day(event.at), event.kind.as_str());
         Ok(self.app.output.data(text.lines().collect::<Vec<_>>().join(" ").as_str())?)
     }
 

@@ -41,8 +41,8 @@ pub(super) struct NewTaskArgs {
 }
 
 pub(super) async fn new(app: &App, order: NewTaskArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let project_id = desk.project(order.project.as_deref()).await?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let project_id = console.project(order.project.as_deref()).await?;
     let task = NewTask {
         title: order.title,
         description: order.description,
@@ -52,7 +52,7 @@ pub(super) async fn new(app: &App, order: NewTaskArgs) -> Result<(), CommandFail
         similar_ok: order.similar_ok,
         ..NewTask::default()
     };
-    desk.show(CreateTask { project_id, task, idempotency_key: None }).await
+    console.show(CreateTask { project_id, task, idempotency_key: None }).await
 }
 
 #[derive(Debug, clap::Args)]
@@ -71,13 +71,13 @@ pub(super) struct NextTaskArgs {
 }
 
 pub(super) async fn next(app: &App, order: &NextTaskArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
-    let project_id = desk.project_if_named(order.project.as_deref()).await?;
+    let console = PmConsole::open(app, &order.place).await?;
+    let project_id = console.project_if_named(order.project.as_deref()).await?;
     if order.claim {
         let session_id = session(app, order.session.as_deref())?;
-        return desk.show(ClaimTask { project_id, session_id, ..ClaimTask::default() }).await;
+        return console.show(ClaimTask { project_id, session_id, ..ClaimTask::default() }).await;
     }
-    show::tasks(app, &show::ready_tasks(&desk, project_id, 1).await?, "nothing is ready")
+    show::tasks(app, &show::ready_tasks(&console, project_id, 1).await?, "nothing is ready")
 }
 
 fn session(app: &App, text: Option<&str>) -> Result<Option<SessionId>, CommandFailure> {
@@ -98,7 +98,7 @@ struct TaskArg {
 
 /// An open database, a task in it, and the session that moves it when that is clear.
 struct OpenedTask<'a> {
-    desk: PmConsole<'a>,
+    console: PmConsole<'a>,
     task_id: TaskRef,
     session_id: Option<SessionId>,
 }
@@ -107,17 +107,17 @@ impl TaskArg {
     async fn open<'a>(&self, app: &'a App) -> Result<OpenedTask<'a>, CommandFailure> {
         let task_id = named(app, TaskRef::parse(&self.task))?;
         let named = session(app, self.session.as_deref())?;
-        let desk = PmConsole::open(app, &self.place).await?;
+        let console = PmConsole::open(app, &self.place).await?;
         let session_id = match named {
-            None => desk.holding_session(&task_id).await?,
+            None => console.holding_session(&task_id).await?,
             named => named,
         };
-        Ok(OpenedTask { desk, task_id, session_id })
+        Ok(OpenedTask { console, task_id, session_id })
     }
 }
 
 impl PmConsole<'_> {
-    /// The session of whoever acts that holds a task. An agent may have several, and only one of them can mean this.
+    /// The caller's session that holds a task. An agent may have several, and only one of them can be meant.
     async fn holding_session(&self, task_id: &TaskRef) -> Result<Option<SessionId>, CommandFailure> {
         let Some(agent) = self.caller.agent_id() else { return Ok(None) };
         let wish = GetTask { task_id: task_id.clone(), include: vec![Section::Claim], max_bytes: None };
@@ -133,8 +133,8 @@ pub(super) struct ClaimTaskArgs {
 }
 
 pub(super) async fn claim(app: &App, order: &ClaimTaskArgs) -> Result<(), CommandFailure> {
-    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
-    desk.show(ClaimTask { task_id: Some(task_id), session_id, ..ClaimTask::default() }).await
+    let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
+    console.show(ClaimTask { task_id: Some(task_id), session_id, ..ClaimTask::default() }).await
 }
 
 #[derive(Debug, clap::Args)]
@@ -146,24 +146,24 @@ pub(super) struct ReleaseArgs {
 }
 
 pub(super) async fn release(app: &App, order: ReleaseArgs) -> Result<(), CommandFailure> {
-    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
-    if desk.caller.agent_id().is_none() {
-        // Nobody in particular holds nothing: whoever has the database in hand takes the task away.
-        desk.refuse_free(&task_id).await?;
-        return desk.show(ForceRelease { task_id, reason: order.reason }).await;
+    let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
+    if console.caller.agent_id().is_none() {
+        // The operator holds no tasks, so without --agent the task is taken away from its holder.
+        console.refuse_free(&task_id).await?;
+        return console.show(ForceRelease { task_id, reason: order.reason }).await;
     }
-    desk.show(ReleaseTask { task_id, reason: order.reason, note: None, session_id, idempotency_key: None }).await
+    console.show(ReleaseTask { task_id, reason: order.reason, note: None, session_id, idempotency_key: None }).await
 }
 
 impl PmConsole<'_> {
-    /// Taking away what nobody holds would look as if something had been done.
+    /// Refuses to take away a task that is not held: success would look as if something had changed.
     async fn refuse_free(&self, task_id: &TaskRef) -> Result<(), CommandFailure> {
         let wish = GetTask { task_id: task_id.clone(), include: vec![Section::Claim], max_bytes: None };
         let found = self.perform(wish).await?;
         match found.claim {
             Some(_) => Ok(()),
             None => {
-                let text = format!("nobody holds {}", found.task.reference);
+                let text = format!("{} is not held", found.task.reference);
                 Err(told(
                     self.app,
                     &PmFault::new(Code::InvalidTransition, text).hint("`tsugi pm who` shows who holds what"),
@@ -189,12 +189,12 @@ pub(super) struct ReviewArgs {
 }
 
 pub(super) async fn review(app: &App, order: ReviewArgs) -> Result<(), CommandFailure> {
-    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
+    let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
     let verdict = if order.changes.is_some() { Verdict::Changes } else { Verdict::Approve };
     if order.approve || order.changes.is_some() {
-        return desk.show(ReviewTask { task_id, verdict, notes: order.changes, idempotency_key: None }).await;
+        return console.show(ReviewTask { task_id, verdict, notes: order.changes, idempotency_key: None }).await;
     }
-    desk.show(UpdateTaskStatus { session_id, ..finished(task_id, TaskStatus::Review, order.summary) }).await
+    console.show(UpdateTaskStatus { session_id, ..finished(task_id, TaskStatus::Review, order.summary) }).await
 }
 
 #[derive(Debug, clap::Args)]
@@ -207,8 +207,8 @@ pub(super) struct DoneArgs {
 }
 
 pub(super) async fn done(app: &App, order: DoneArgs) -> Result<(), CommandFailure> {
-    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
-    desk.show(UpdateTaskStatus { session_id, ..finished(task_id, TaskStatus::Done, order.summary) }).await
+    let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
+    console.show(UpdateTaskStatus { session_id, ..finished(task_id, TaskStatus::Done, order.summary) }).await
 }
 
 fn finished(task_id: TaskRef, status: TaskStatus, summary: Option<String>) -> UpdateTaskStatus {
@@ -225,9 +225,9 @@ pub(super) struct BlockArgs {
 }
 
 pub(super) async fn block(app: &App, order: BlockArgs) -> Result<(), CommandFailure> {
-    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
+    let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
     let reason = Some(order.reason);
-    desk.show(UpdateTaskStatus { reason, session_id, ..UpdateTaskStatus::new(task_id, TaskStatus::Blocked) }).await
+    console.show(UpdateTaskStatus { reason, session_id, ..UpdateTaskStatus::new(task_id, TaskStatus::Blocked) }).await
 }
 
 #[derive(Debug, clap::Args)]
@@ -242,8 +242,9 @@ pub(super) struct MoveArgs {
 }
 
 pub(super) async fn change(app: &App, order: MoveArgs) -> Result<(), CommandFailure> {
-    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
-    desk.show(UpdateTaskStatus { reason: order.reason, session_id, ..UpdateTaskStatus::new(task_id, order.status) })
+    let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
+    console
+        .show(UpdateTaskStatus { reason: order.reason, session_id, ..UpdateTaskStatus::new(task_id, order.status) })
         .await
 }
 
@@ -260,27 +261,28 @@ pub(super) struct HandoffArgs {
     /// What to beware of; may be repeated
     #[arg(long = "warning", value_name = "TEXT")]
     warnings: Vec<String>,
-    /// To whom; whoever comes when unset
+    /// The receiving agent; any agent when unset
     #[arg(long, value_name = "ID")]
     to: Option<String>,
 }
 
 pub(super) async fn handoff(app: &App, order: HandoffArgs) -> Result<(), CommandFailure> {
-    let OpenedTask { desk, task_id, session_id } = order.of.open(app).await?;
+    let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
     let to_agent_id = named(app, order.to.as_deref().map(AgentId::parse).transpose())?;
-    desk.show(CreateHandoff {
-        task_id,
-        summary: order.summary,
-        next_steps: order.next_steps,
-        to_agent_id,
-        warnings: order.warnings,
-        done: Vec::new(),
-        uncertain: Vec::new(),
-        git: None,
-        session_id,
-        idempotency_key: None,
-    })
-    .await
+    console
+        .show(CreateHandoff {
+            task_id,
+            summary: order.summary,
+            next_steps: order.next_steps,
+            to_agent_id,
+            warnings: order.warnings,
+            done: Vec::new(),
+            uncertain: Vec::new(),
+            git: None,
+            session_id,
+            idempotency_key: None,
+        })
+        .await
 }
 
 #[derive(Debug, clap::Args)]
@@ -295,19 +297,19 @@ pub(super) struct AcceptArgs {
 }
 
 pub(super) async fn accept(app: &App, order: &AcceptArgs) -> Result<(), CommandFailure> {
-    let desk = PmConsole::open(app, &order.place).await?;
+    let console = PmConsole::open(app, &order.place).await?;
     let handoff_id = match HandoffId::parse(&order.handoff) {
         Ok(id) => id,
-        Err(_) => handoff_on(&desk, &order.handoff).await?,
+        Err(_) => handoff_on(&console, &order.handoff).await?,
     };
     let session_id = session(app, order.session.as_deref())?;
-    desk.show(AcceptHandoff { handoff_id, note: None, session_id, idempotency_key: None }).await
+    console.show(AcceptHandoff { handoff_id, note: None, session_id, idempotency_key: None }).await
 }
 
 /// The handoff that waits on a task, or was the last to.
-async fn handoff_on(desk: &PmConsole<'_>, task: &str) -> Result<HandoffId, CommandFailure> {
-    let task_id = named(desk.app, TaskRef::parse(task))?;
+async fn handoff_on(console: &PmConsole<'_>, task: &str) -> Result<HandoffId, CommandFailure> {
+    let task_id = named(console.app, TaskRef::parse(task))?;
     let wish = GetTask { task_id, include: vec![Section::Handoff], max_bytes: None };
-    let missing = || PmFault::not_found("handoff", task).hint("nobody has handed this task over");
-    desk.perform(wish).await?.handoff.map(|handoff| handoff.id.clone()).ok_or_else(|| told(desk.app, &missing()))
+    let missing = || PmFault::not_found("handoff", task).hint("this task has no pending handoff");
+    console.perform(wish).await?.handoff.map(|handoff| handoff.id.clone()).ok_or_else(|| told(console.app, &missing()))
 }

@@ -55,7 +55,7 @@ async fn prepare(db: &str, agents: usize, tasks: usize) {
     for number in 0..agents {
         pm.perform(&operator, RegisterAgent::ai(id(number))).await.unwrap();
         let member = SetMembership {
-            project_id: project_id.clone(),
+            project_id: project_id.clone().into(),
             agent_id: id(number),
             role: Some(Role::Worker),
             allow_ai_owner: false,
@@ -78,7 +78,7 @@ fn batch(project_id: &ProjectId, numbers: std::ops::Range<usize>) -> CreateTasks
             task: NewTask { title: format!("task {number}"), depends_on, ..NewTask::default() },
         }
     };
-    CreateTasks { project_id: project_id.clone(), tasks: numbers.map(task).collect(), idempotency_key: None }
+    CreateTasks { project_id: project_id.clone().into(), tasks: numbers.map(task).collect(), idempotency_key: None }
 }
 
 /// What one agent was told: which tasks it got, under which fence, and which of them it finished.

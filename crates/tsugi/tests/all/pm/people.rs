@@ -40,7 +40,7 @@ async fn add_waiting(folder: &TempDir, count: usize) {
             },
         };
         let tasks = (from..count.min(from + 50)).map(named).collect();
-        let wish = CreateTasks { project_id: project_id.clone(), tasks, idempotency_key: None };
+        let wish = CreateTasks { project_id: project_id.clone().into(), tasks, idempotency_key: None };
         pm.perform(&ActionCaller::operator(), wish).await.unwrap();
     }
 }
@@ -99,7 +99,7 @@ fn only_the_verbs_one_begins_with_make_a_database() {
     for verb in [&["board"][..], &["ready"], &["who"], &["log"], &["new", "x"], &["doctor"], &["sweep"]] {
         let (code, said) = told(folder.path(), verb);
         assert_eq!(code, 3, "{verb:?}: {said}");
-        assert!(said.contains("there is no database pm.db") && said.contains("tsugi pm init --db pm.db"), "{said}");
+        assert!(said.contains("no database at pm.db") && said.contains("tsugi pm init --db pm.db"), "{said}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -143,7 +143,7 @@ fn a_wrong_word_is_answered_with_the_right_one() {
             "review_required is true or false, not \"maybe\"",
         ),
         (&["log", "nosuch"], 3, "nosuch"),
-        (&["release", "WEB-1", "why"], 4, "nobody holds WEB-1"),
+        (&["release", "WEB-1", "why"], 4, "WEB-1 is not held"),
         (&["token", "new"], 2, "<AGENT>"),
     ];
     for (words, code, text) in cases {
@@ -154,5 +154,5 @@ fn a_wrong_word_is_answered_with_the_right_one() {
     assert_eq!(told(at, &["ready"]), (0, "nothing is ready\n".to_owned()));
     assert_eq!(told(at, &["next"]), (0, "nothing is ready\n".to_owned()));
     asked(at, &["move", "WEB-2", "cancelled", "--reason", "no shoes"]);
-    assert_eq!(told(at, &["board"]), (0, "nothing is open\n".to_owned()));
+    assert_eq!(told(at, &["board"]), (0, "no open tasks\n".to_owned()));
 }
