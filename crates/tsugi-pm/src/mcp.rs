@@ -49,7 +49,7 @@ words! {
     Liveness {
         /// The process too: when it ends or falls silent, its sessions are taken for disconnected.
         Process = "process",
-        /// Calls alone, for processes that somebody else starts and ends as they like.
+        /// Calls alone, for processes that a supervisor starts and stops.
         Calls = "calls",
     }
 }
@@ -57,9 +57,7 @@ words! {
 words! {
     /// In which language tools and prompts speak.
     Lang {
-        /// English.
         En = "en",
-        /// Japanese.
         Ja = "ja",
     }
 }
@@ -77,11 +75,8 @@ impl Lang {
 /// How a server is made.
 #[derive(Clone, Debug)]
 pub struct PmServerSettings {
-    /// Which tools.
     pub profile: Profile,
-    /// In which language.
     pub lang: Lang,
-    /// Who acts.
     pub actor: ServerActor,
     /// The process that hosts new sessions, when one does.
     pub host: Option<SessionHost>,
@@ -96,7 +91,7 @@ impl PmServerSettings {
     }
 }
 
-/// Makes the server. Subscribers hear of every change from here on, also of those that other processes make.
+/// Makes the server. Subscribers are notified of every change from here on, including those of other processes.
 pub async fn server(pm: Pm, settings: PmServerSettings) -> Result<Arc<InProcessServer>, PmFault> {
     let service = PmService::new(pm, settings);
     let server = offer(&service);

@@ -31,15 +31,14 @@ use crate::domain::fault::{Code, PmFault};
 /// Where the database is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreLocation {
-    /// A SQLite file.
     Sqlite(PathBuf),
-    /// A PostgreSQL address.
     Postgres(String),
 }
 
 impl StoreLocation {
     /// Reads what a person writes after `--db`: a PostgreSQL address, or the path of a file.
     pub fn parse(text: &str) -> Self {
+        // Everything else is a path: a file may be called anything.
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return Self::Postgres(text.to_owned());
         }
@@ -69,6 +68,7 @@ impl StoreMeter {
     }
 
     fn add_steps(&self, steps: u64) {
+        // Only read when the work is over.
         self.0.steps.fetch_add(steps, Ordering::Relaxed);
     }
 
@@ -77,7 +77,7 @@ impl StoreMeter {
     }
 }
 
-/// Who waits longer than this hears `busy` and can decide for itself.
+/// A call that waits longer returns `busy`, and its caller decides.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How to open a store.
@@ -97,13 +97,14 @@ pub struct StoreOptions {
     pub meter: Option<StoreMeter>,
     /// How many migrations this binary knows; tests play an older binary.
     pub known_migrations: usize,
-    /// How long a call waits, in line and for locks, before it hears `busy`.
+    /// How long a call waits, in line and for locks, before it returns `busy`.
     pub longest_wait: Duration,
 }
 
 impl StoreOptions {
     /// The usual way to open a location.
     pub fn new(location: StoreLocation) -> Self {
+        // Readers of a file are threads, so few; a pool for a team needs more.
         let connections = match location {
             StoreLocation::Sqlite(_) => 3,
             StoreLocation::Postgres(_) => 16,
@@ -120,7 +121,6 @@ impl StoreOptions {
         }
     }
 
-    /// With another clock.
     #[must_use]
     pub fn with_clock(mut self, clock: impl TimeSource + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
@@ -139,26 +139,15 @@ pub enum StoreOpenError {
         /// The newest schema we know.
         known: usize,
     },
-    /// Somebody changed the schema's own record.
+    /// The record of migrations was altered.
     #[error("migration {version} of the database is not the one this tsugi knows")]
-    Altered {
-        /// Which one.
-        version: i64,
-    },
+    Altered { version: i64 },
     /// The file lies where locks cannot be trusted.
     #[error("{path} is on a network file system ({kind}), where SQLite's locks cannot be trusted")]
-    NetworkFileSystem {
-        /// The file.
-        path: PathBuf,
-        /// Which kind.
-        kind: &'static str,
-    },
+    NetworkFileSystem { path: PathBuf, kind: &'static str },
     /// The SQLite we were linked with has known faults.
     #[error("SQLite {found} is too old, 3.51.3 is needed")]
-    OldSqlite {
-        /// Its version.
-        found: String,
-    },
+    OldSqlite { found: String },
     /// Anything else the database said.
     #[error("cannot open the database: {0}")]
     Storage(#[from] PmFault),
@@ -173,13 +162,13 @@ impl StoreOpenError {
         }
     }
 
-    /// What to try.
     pub fn hint(&self) -> &str {
         match self {
             Self::Newer { .. } => "install a newer tsugi; nothing was changed",
             Self::Altered { .. } => "restore the database from a backup or an export",
             Self::NetworkFileSystem { .. } => "use PostgreSQL (--db postgres://…), or a local disk, or say --i-know",
             Self::OldSqlite { .. } => "build tsugi with its bundled SQLite",
+            // The engine knows better what to try.
             Self::Storage(fault) if !fault.hint.is_empty() => &fault.hint,
             Self::Storage(_) => "check the path or address, and that it can be written",
         }
@@ -193,15 +182,14 @@ enum TxMode {
     Read,
     /// Look at one moment from beginning to end.
     Snapshot,
-    /// Change things.
     Write,
 }
 
 /// What a transaction answers, with its type left behind.
 type BoxedResult = Box<dyn Any + Send>;
 
-/// What is done inside a transaction. The engines know only this: written for each use-case anew, their code would be
-/// half of the program, and a small server's memory is mostly the program.
+/// The work of a transaction. The engines are not generic over it: compiled for every use-case, their code would be half
+/// of the program, and a small server's memory is mostly the program.
 type TxWork = Box<dyn Fn(&mut Tx<'_>) -> Result<BoxedResult, PmFault> + Send + Sync>;
 
 enum StoreEngine {
@@ -220,6 +208,7 @@ pub struct PmStore {
 impl PmStore {
     /// Opens a database, bringing its schema up to date.
     pub async fn open(options: StoreOptions) -> Result<Self, StoreOpenError> {
+        // The options move into the engine.
         let engine = match options.location.clone() {
             StoreLocation::Sqlite(path) => StoreEngine::Sqlite(Box::new(SqliteEngine::open(path, options).await?)),
             StoreLocation::Postgres(address) => StoreEngine::Postgres(PostgresEngine::open(&address, options).await?),
@@ -229,8 +218,8 @@ impl PmStore {
 
     /// Runs work that changes things, as one transaction; answers after it is durable.
     ///
-    /// The work may run several times when another transaction overtakes it, so it must have no effect of its own.
-    /// Dropping the future does not stop the work: it commits or fails as if nobody had left. A store that is locked
+    /// The work may run several times when another transaction overtakes it, so it must have no effect outside the transaction.
+    /// Dropping the future does not stop the work: it commits or fails as if the caller still waited. A store that is locked
     /// or overloaded for too long answers `busy`, and then nothing was done.
     pub(crate) async fn write<T, W>(&self, work: W) -> Result<T, PmFault>
     where
@@ -264,6 +253,7 @@ impl PmStore {
             StoreEngine::Postgres(postgres) => postgres.run(mode, work).await,
         };
         if let Err(fault) = &result
+            // Checked on every transaction, so that the program learns it from whichever comes first.
             && fault.code == Code::Outdated
         {
             self.outdated.send_replace(Some(fault.clone()));
@@ -277,6 +267,7 @@ impl PmStore {
         let mut outdated = self.outdated.subscribe();
         match outdated.wait_for(Option::is_some).await.map(|found| found.clone()) {
             Ok(Some(fault)) => fault,
+            // The sender lives as long as the store, so this cannot happen while it is used.
             _ => std::future::pending().await,
         }
     }
@@ -286,7 +277,7 @@ impl PmStore {
         EventFeed::new(self.clone(), since_seq)
     }
 
-    /// Changes its value after every commit, here or elsewhere, that anybody could want to know of.
+    /// Changes its value after every commit with events, in this process or another.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         match &*self.engine {
             StoreEngine::Sqlite(sqlite) => sqlite.changes(),
@@ -316,6 +307,7 @@ where
     T: Send + 'static,
     W: Fn(&mut Tx<'_>) -> Result<T, PmFault> + Send + Sync + 'static,
 {
+    // Boxed once here, so that the engines are compiled once.
     Box::new(move |tx| work(tx).map(|answer| Box::new(answer) as BoxedResult))
 }
 

@@ -42,6 +42,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
     pub(crate) fn open(tx: &'d mut Tx<'c>, caller: &'d ActionCaller) -> Result<Self, PmFault> {
         let agent = caller.agent_id().map(|id| tx.agent_get(id)).transpose()?;
         if let Some(agent) = &agent {
+            // An agent that was deactivated is refused here, before any action runs.
             agent.check_active()?;
         }
         tx.stamp.actor = caller.signature().cloned();
@@ -75,6 +76,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
 
     /// The caller's role in a project; a project one does not belong to does not exist.
     pub(crate) fn role(&mut self, project: &ProjectId) -> Result<Role, PmFault> {
+        // An operator owns every project.
         let Some(agent) = self.caller.bound_agent() else { return Ok(Role::Owner) };
         let membership = self.tx.membership_find(project, agent)?;
         membership
@@ -110,6 +112,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
     pub(crate) fn project_to_change(&mut self, name: &ProjectRef, power: Power) -> Result<(Project, Role), PmFault> {
         let id = self.project_id(name)?;
         let role = self.role(&id)?;
+        // The shared lock keeps the project from being archived until the transaction ends.
         let project = self.tx.project_share(&id)?;
         role.check(power)?;
         project.check_writable()?;
@@ -136,6 +139,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
 
     /// A task the caller may change: locked, and with a lease that has run out ended for good, whatever comes next.
     pub(crate) fn task_to_change(&mut self, name: &TaskRef, power: Power) -> Result<OpenTask, PmFault> {
+        // Read first without a lock: whether the caller may see it decides whether it may wait for it.
         let seen = self.tx.task_get(name)?;
         let role = self.role(&seen.project_id).map_err(|_| PmFault::not_found("task", name))?;
         role.check(Power::Read)?;
@@ -144,6 +148,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
         project.check_writable()?;
         let over = claim.as_ref().map(|claim| self.over(claim, &project)).transpose()?.flatten();
         if let Some((due, reason)) = claim.take_if(|_| over.is_some()).zip(over) {
+            // Only a transaction that has changed nothing yet may keep the expiry if it is refused later.
             let is_first = !self.tx.is_changed();
             task = self.expire_claim(&task, &due, &project, reason)?;
             if is_first {
@@ -153,12 +158,13 @@ impl<'d, 'c> ActionContext<'d, 'c> {
         Ok(OpenTask { task, project, role, claim })
     }
 
-    /// Why a live claim is over although nobody has swept yet, if it is. A holder who comes back late and finds its
+    /// Why a live claim is over although no sweep has ended it yet, if it is. A holder who comes back late and finds its
     /// work untouched may go on with it.
     fn over(&mut self, claim: &Claim, project: &Project) -> Result<Option<&'static str>, PmFault> {
         if claim.is_due(self.tx.now) {
             return Ok(Some("the lease ran out"));
         }
+        // The holder itself may continue as long as its lease lasts.
         if Some(&claim.agent_id) == self.agent_id() {
             return Ok(None);
         }
@@ -172,6 +178,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
         let last = self.tx.claim_last(&open.task.id)?;
         let me = self.agent_id().cloned();
         let is_review_required = match open.project.policy.review_required {
+            // The person at the client has approved this very call.
             _ if self.caller.is_approved => false,
             Some(wanted) => wanted,
             None => self.tx.membership_has_human(&open.project.id)?,
@@ -207,7 +214,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
         Ok(Some(session))
     }
 
-    /// The session a call carries that cannot name one, when there is no doubt which.
+    /// The session of a call that cannot name one, when it is unambiguous.
     pub(crate) fn session_if_clear(&mut self) -> Result<Option<AgentSession>, PmFault> {
         if self.agent_id().is_none() {
             return Ok(None);
@@ -218,7 +225,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
         }
     }
 
-    /// A session of the caller's own, locked. Somebody else's does not exist: a handle is a name, not a capability.
+    /// A session of the caller, locked. Another agent's session is not found: a session id is a name, not a capability.
     pub(crate) fn session_mine(&mut self, id: &SessionId) -> Result<AgentSession, PmFault> {
         let session = self.tx.session_lock(id)?.filter(|one| Some(&one.agent_id) == self.caller.agent_id());
         session.ok_or_else(|| PmFault::not_found("session", id))
@@ -246,7 +253,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
     fn session_wake(&mut self, session: AgentSession) -> Result<AgentSession, PmFault> {
         let state = session::next(session.state, LifeSignal::Call)?;
         if state != session.state {
-            // The process that hosted it is gone: whoever carries it now writes its signs of life, or nobody does.
+            // The process that hosted it is gone: its heartbeats come from the process that uses it now, if one does.
             let woken = AgentSession {
                 state,
                 disconnected_at: None,
@@ -256,6 +263,7 @@ impl<'d, 'c> ActionContext<'d, 'c> {
             };
             return self.tx.update(&session, woken, EventKind::SessionRevived.note());
         }
+        // Not every call is worth a write.
         if self.tx.now.seconds_since(session.last_activity_at) < ACTIVITY_STEP_S {
             return Ok(session);
         }

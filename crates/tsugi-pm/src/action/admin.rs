@@ -78,6 +78,7 @@ impl Action for RegisterAgent {
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
         check_keeps_people(context)?;
+        // An id that the caller chose is kept, so that it can be configured before it is registered.
         let id = self.agent_id.clone().unwrap_or_else(|| AgentId::mint(Tx::bits()));
         let name = self.name.clone().unwrap_or_else(|| id.to_string());
         if context.tx.agent_get(&id).is_ok() || context.tx.agent_by_name(&name)?.is_some() {
@@ -95,6 +96,7 @@ impl Action for RegisterAgent {
             created_at: context.tx.now,
             updated_at: context.tx.now,
         };
+        // Limits are checked on the record, so that every way to make one has the same.
         agent.check()?;
         context.tx.insert(&agent, EventKind::AgentRegistered.note())?;
         Ok(agent)
@@ -133,6 +135,7 @@ impl Action for UpdateAgent {
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Agent, PmFault> {
         check_keeps(context, &self.agent_id)?;
         let before = context.tx.agent_lock(&self.agent_id)?;
+        // What is not named stays.
         let name = self.name.clone().unwrap_or_else(|| before.name.clone());
         if context.tx.agent_by_name(&name)?.is_some_and(|other| other.id != before.id) {
             return Err(PmFault::invalid(format!("there is already an agent `{name}`")).with("field", "name"));
@@ -175,12 +178,15 @@ impl Action for SetMembership {
     type Output = Option<Membership>;
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<Option<Membership>, PmFault> {
+        // Only an owner decides who belongs to the project.
         let project_id = context.project_to_change(&self.project_id, Power::Own)?.0.id;
         let agent = context.tx.agent_get(&self.agent_id)?;
+        // A program that owns a project could make itself reviewer of its own work.
         if self.role == Some(Role::Owner) && agent.kind == AgentType::Ai && !self.allow_ai_owner {
             return Err(denied("a program does not own a project", &["human"], self.role)
                 .hint("make it a manager, or say --allow-ai-owner"));
         }
+        // Locked even if it does not exist yet, so that two changes cannot both insert it.
         let before = context.tx.membership_lock(&project_id, &self.agent_id)?;
         match (before, self.role) {
             (None, None) => Ok(None),
@@ -201,7 +207,7 @@ impl Action for SetMembership {
     }
 }
 
-/// Agents are made by whoever has the database in hand, or owns a project.
+/// Agents are registered by an operator or by the owner of a project.
 fn check_keeps_people(context: &mut ActionContext<'_, '_>) -> Result<(), PmFault> {
     let Some(agent) = context.caller.bound_agent() else { return Ok(()) };
     let owns = context.tx.membership_of_agent(agent)?.iter().any(|one| one.role.may(Power::Own));
@@ -212,14 +218,15 @@ fn check_keeps_people(context: &mut ActionContext<'_, '_>) -> Result<(), PmFault
     }
 }
 
-/// Whether the caller may act for an agent as its keeper: with the database in hand, for itself, or as the owner
-/// of every project the agent belongs to. Anybody can own some project; that must not give anybody everybody's
-/// name.
+/// Whether the caller may administer an agent: as an operator, as that agent, or as the owner of every project the agent
+/// belongs to. Owning some project must not give power over agents of other projects.
 fn keeps(context: &mut ActionContext<'_, '_>, kept: &AgentId) -> Result<bool, PmFault> {
+    // An operator keeps every agent.
     let Some(me) = context.caller.bound_agent() else { return Ok(true) };
     if me == kept {
         return Ok(true);
     }
+    // An agent without any project is kept by every owner: `all` of nothing is true.
     let mine = context.tx.membership_of_agent(me)?;
     let owned =
         |place: &Membership| mine.iter().any(|one| one.project_id == place.project_id && one.role.may(Power::Own));
@@ -242,7 +249,7 @@ pub struct IssueToken {
     /// agt_…
     #[schemars(extend("ja" = "エージェントID"))]
     pub agent_id: AgentId,
-    /// Nothing: a token may do what its agent may. Kept so that a caller who means otherwise is told.
+    /// Nothing: a token may do what its agent may. Kept so that a caller who means otherwise is refused.
     #[serde(default)]
     #[schemars(skip)]
     pub scopes: Vec<String>,
@@ -254,9 +261,7 @@ pub struct IssueToken {
 /// A new token; the secret is shown this once.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct IssuedToken {
-    /// Its public name.
     pub token_id: TokenId,
-    /// The secret.
     pub secret: String,
     /// When it stops working.
     pub expires_at: Option<Moment>,
@@ -281,10 +286,12 @@ impl Action for IssueToken {
                 .with("field", "scopes"));
         }
         let agent = context.tx.agent_get(&self.agent_id)?;
+        // Two 128-bit numbers; the secret itself is never stored.
         let secret = format!("{TOKEN_START}{:032x}{:032x}", Tx::bits(), Tx::bits());
         let token = AccessToken {
             id: TokenId::mint(Tx::bits()),
             agent_id: agent.id,
+            // A fast digest is enough for a secret with 256 random bits.
             hash: hex_digest(secret.as_bytes()),
             scopes: Vec::new(),
             created_at: context.tx.now,
@@ -315,6 +322,7 @@ impl Action for RevokeToken {
         let found = context.tx.find_locked::<AccessToken>(&[self.token_id.as_str().into()])?;
         let token = found.ok_or_else(|| PmFault::not_found("token", &self.token_id))?;
         check_keeps(context, &token.agent_id)?;
+        // Revoking twice is not an error, and leaves no second event.
         if token.revoked_at.is_some() {
             return Ok(false);
         }
@@ -343,6 +351,7 @@ impl Action for ListTokens {
         let mut kept = Vec::new();
         for token in context.tx.token_list(self.agent_id.as_ref())? {
             if keeps(context, &token.agent_id)? {
+                // The digest is of no use to a reader.
                 kept.push(AccessToken { hash: String::new(), ..token });
             }
         }
@@ -351,8 +360,9 @@ impl Action for ListTokens {
 }
 
 impl Pm {
-    /// Whom a secret stands for, if it still stands for somebody who may act. Answers the same to every wrong secret.
+    /// The caller that a secret stands for, if its agent may still act. Every wrong secret gets the same answer.
     pub async fn authenticate(&self, secret: &str) -> Result<Option<ActionCaller>, PmFault> {
+        // Looked up by digest, so a wrong guess costs the same whatever it shares with a right one.
         let hash = hex_digest(secret.as_bytes());
         let found = self.store().read(move |tx| {
             let Some(token) = tx.token_by_hash(&hash)?.filter(|token| token.is_valid(tx.now)) else { return Ok(None) };
@@ -363,7 +373,7 @@ impl Pm {
     }
 }
 
-/// Takes a claim away from whoever holds it.
+/// Takes a claim away from its holder.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForceRelease {
@@ -383,6 +393,7 @@ impl Action for ForceRelease {
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskView, PmFault> {
         limit::chars("reason", &self.reason, 1, 2000)?;
         let open = context.task_to_change(&self.task_id, Power::Manage)?;
+        // Releasing a task that is free is not an error.
         if open.claim.is_none() {
             return Ok(TaskView::brief(&open.task));
         }
@@ -392,7 +403,7 @@ impl Action for ForceRelease {
     }
 }
 
-/// Ends somebody's session; what it holds is given back.
+/// Ends an agent's session and releases its tasks.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForceEndSession {
@@ -414,6 +425,7 @@ impl Action for ForceEndSession {
         limit::chars("reason", &self.reason, 1, 2000)?;
         let found = context.tx.session_lock(&self.session_id)?;
         let session = found.ok_or_else(|| PmFault::not_found("session", &self.session_id))?;
+        // The owner of the session's project may end it, even if the agent has other projects.
         let is_ours = match &session.project_id {
             Some(project) => context.role(project).is_ok_and(|role| role.may(Power::Own)),
             None => false,

@@ -23,13 +23,9 @@ pub struct GetMyProfile {}
 /// The caller, where it belongs, and what it is doing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentProfile {
-    /// The agent.
     pub agent: Agent,
-    /// Where it belongs.
     pub memberships: Vec<Membership>,
-    /// Its active sessions.
     pub sessions: Vec<AgentSession>,
-    /// What it holds.
     pub claims: Vec<ClaimView>,
     /// How many handoffs wait for it.
     pub pending_handoffs: usize,
@@ -44,6 +40,7 @@ impl Action for GetMyProfile {
         let agent = context.agent()?;
         let memberships = context.tx.membership_of_agent(&agent.id)?;
         let projects: Vec<ProjectId> = memberships.iter().map(|one| one.project_id.clone()).collect();
+        // Counted up to a hundred: the exact number of more does not matter.
         let pending = context.tx.handoff_for(&agent.id, &projects, true, Default::default(), 100)?;
         let instructions = limit::clip(&agent.instructions, 8 * KIB).0;
         Ok(AgentProfile {
@@ -80,14 +77,10 @@ pub struct ListAgents {
 /// An agent in a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentRow {
-    /// Its id.
     pub id: AgentId,
-    /// Its name.
     pub name: String,
-    /// Person or program.
     #[serde(rename = "type")]
     pub kind: AgentType,
-    /// What it is.
     pub role_title: String,
     /// What it can do.
     pub capabilities: Vec<String>,
@@ -99,10 +92,8 @@ pub struct AgentRow {
     pub live_claims: usize,
 }
 
-/// Agents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentList {
-    /// By id.
     pub agents: Vec<AgentRow>,
     /// Where to go on, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +109,7 @@ impl Action for ListAgents {
         let project = self.project_id.as_ref().map(|name| context.project_to_read(name)).transpose()?;
         let project_id = project.map(|project| project.id);
         let mut after: String = place(self.cursor.as_deref())?.unwrap_or_default();
+        // One more than asked for tells whether there is a next page.
         let wanted = rows(self.limit)? + 1;
         let mut found = Vec::new();
         // The filters are rare and agents are few: read on until the page is full.
@@ -142,6 +134,7 @@ impl ListAgents {
 }
 
 fn agent_row(context: &mut ActionContext<'_, '_>, agent: Agent) -> Result<AgentRow, PmFault> {
+    // A session whose process is silent counts until a sweep disconnects it.
     let online = !context.tx.session_active(&agent.id)?.is_empty();
     let live_claims = context.tx.claim_of_agent(&agent.id)?.len();
     let Agent { id, name, kind, role_title, capabilities, status, .. } = agent;
@@ -152,7 +145,6 @@ fn agent_row(context: &mut ActionContext<'_, '_>, agent: Agent) -> Result<AgentR
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetAgent {
-    /// Which one.
     pub agent_id: AgentId,
 }
 
@@ -168,10 +160,11 @@ impl Action for GetAgent {
 }
 
 impl Pm {
-    /// The agent that somebody's verified name stands for: an agent's id with or without `agt_`, or its name.
+    /// The agent that a verified name stands for: an agent's id with or without `agt_`, or its name.
     pub async fn agent_named(&self, name: &str) -> Result<Option<AgentId>, PmFault> {
         let name = name.to_owned();
         let found = self.store().read(move |tx| {
+            // Keys of the gateway are usually named without the prefix.
             for id in [name.clone(), format!("agt_{name}")] {
                 if let Ok(id) = AgentId::parse(&id)
                     && let Some(agent) = tx.agent_find(&id)?
@@ -203,9 +196,7 @@ const MOST_HOLDS: usize = 20;
 /// A session and what it holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionRow {
-    /// The session.
     pub session: AgentSession,
-    /// What it holds.
     pub claims: Vec<ClaimView>,
     /// The tasks of these claims, in the same order.
     #[serde(default)]
@@ -218,7 +209,6 @@ pub struct SessionRow {
 /// Who is at work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionList {
-    /// The sessions.
     pub sessions: Vec<SessionRow>,
     /// Where to go on, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,6 +232,7 @@ impl Action for ListSessions {
             after = Some((last.last_activity_at, last.id.to_string()));
             found.extend(batch.into_iter().filter(|session| may_see_session(context, session, &projects)));
         }
+        // Rows cost several queries each, so they are made only for what is shown.
         found.truncate(usize::try_from(wanted).unwrap_or(0));
         let list = found.into_iter().map(|session| session_row(context, session)).collect::<Result<Vec<_>, _>>()?;
         let (sessions, has_more) = page(list, self.limit)?;
@@ -289,7 +280,7 @@ fn session_row(context: &mut ActionContext<'_, '_>, session: AgentSession) -> Re
     let checkpoint = checkpoint.map(|text| limit::clip(text, KIB).0);
     held.truncate(MOST_HOLDS);
     let summary = session.summary.as_deref().map(|text| limit::clip(text, KIB).0);
-    // What `end_session` answered is kept for whoever repeats that call, and says nothing new here.
+    // The stored answer of `end_session` is for repeated calls, and says nothing new here.
     let session = AgentSession { summary, end_result: None, ..session };
     let tasks = held.iter().map(|claim| Ok(TaskRow::new(&context.tx.task_get(&claim.task_id.clone().into())?)));
     let tasks = tasks.collect::<Result<Vec<_>, PmFault>>()?;

@@ -52,7 +52,6 @@ const COLUMNS: [TaskStatus; 6] = [
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetBoard {
-    /// Which project.
     pub project_id: ProjectRef,
     /// Only the caller's own tasks.
     #[serde(default)]
@@ -92,12 +91,10 @@ impl GetBoard {
 /// A task that another waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPrerequisite {
-    /// Its id.
     pub id: TaskId,
     /// `KEY-n`.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Where it stands.
     pub status: TaskStatus,
 }
 
@@ -125,15 +122,12 @@ pub struct TaskCard {
     /// What came out of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Who created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<AgentId>,
 }
 
-/// One column.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BoardColumn {
-    /// Its status.
     pub status: TaskStatus,
     /// How many tasks fit.
     pub total: i64,
@@ -144,13 +138,11 @@ pub struct BoardColumn {
 /// A project as columns.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BoardView {
-    /// The project's state.
     pub project_status: ProjectStatus,
     /// What the caller is in it.
     pub role: Role,
     /// Who the caller is.
     pub me: Option<AgentId>,
-    /// The columns.
     pub columns: Vec<BoardColumn>,
     /// Labels to choose from.
     pub labels: Vec<String>,
@@ -166,11 +158,14 @@ impl Action for GetBoard {
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<BoardView, PmFault> {
         let (project, role) = board_of(context, &self.project_id)?;
         let filter = self.filter(context, &project.id)?;
+        // The counts are of all cards that match, not only of those that fit.
         let counts: BTreeMap<TaskStatus, i64> = context.tx.board_counts(&filter)?.into_iter().collect();
         let mut columns = Vec::with_capacity(COLUMNS.len());
         for status in COLUMNS {
             let total = counts.get(&status).copied().unwrap_or(0);
+            // The page asks for more cards of one column at a time.
             let limit = self.cards.get(&status).copied().unwrap_or(CARDS).clamp(1, MOST_CARDS);
+            // An empty column costs no query.
             let found = if total == 0 { Vec::new() } else { context.tx.board_column(&filter, status, limit)? };
             columns.push(BoardColumn { status, total, cards: cards(context, &found)? });
         }
@@ -187,6 +182,7 @@ impl Action for GetBoard {
 
 impl GetBoard {
     fn filter(&self, context: &ActionContext<'_, '_>, project: &ProjectId) -> Result<BoardFilter, PmFault> {
+        // `mine` wins over a chosen assignee: the page offers one or the other.
         let mine = if self.mine { Some(context.agent()?.id) } else { None };
         let text = self.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
         limit::chars("text", text.unwrap_or_default(), 0, 200)?;
@@ -197,6 +193,7 @@ impl GetBoard {
             priority: self.priority,
             text: text.map(str::to_owned),
             is_ready_only: self.ready_only,
+            // Old finished work would fill the board.
             done_since: context.tx.now.plus_seconds(-DONE_DAYS * 24 * 3600),
         })
     }
@@ -210,8 +207,8 @@ pub(super) fn board_of(context: &mut ActionContext<'_, '_>, name: &ProjectRef) -
     Ok((context.tx.project_get(&id)?, role))
 }
 
-/// Tasks as cards.
 pub(super) fn cards(context: &mut ActionContext<'_, '_>, tasks: &[Task]) -> Result<Vec<TaskCard>, PmFault> {
+    // Prerequisites are read once for all cards, and only for those that wait.
     let held_up: Vec<&TaskId> = tasks.iter().filter(|task| task.open_blockers > 0).map(|task| &task.id).collect();
     let waiting = if held_up.is_empty() { Vec::new() } else { context.tx.board_waiting(&held_up)? };
     let rows = context.rows(tasks)?;

@@ -1,4 +1,4 @@
-//! Who calls, as authenticated by the edge: nobody can act as somebody else by an argument.
+//! The caller, as authenticated at the edge: no argument lets one agent act as another.
 
 use crate::domain::id::{AgentId, SessionId};
 use crate::domain::session::{Era, SessionHost};
@@ -26,7 +26,7 @@ enum CallerKind {
     Agent(AgentId),
     /// Has the whole database in hand, and so owns every project; works under a name.
     OperatorAs(AgentId),
-    /// Has the whole database in hand and is nobody in particular. Unsigned deeds are the system's.
+    /// Has access to the whole database and acts without a name. Unsigned events are the system's.
     Operator { signs_as: Option<AgentId> },
 }
 
@@ -57,7 +57,7 @@ impl ActionCaller {
         Self { host: Some(host), ..self }
     }
 
-    /// The agent that acts; nobody when a person works on the database itself.
+    /// The agent that acts; none when a person works on the database directly.
     pub fn agent_id(&self) -> Option<&AgentId> {
         match &self.who {
             CallerKind::Agent(agent_id) | CallerKind::OperatorAs(agent_id) => Some(agent_id),
@@ -70,7 +70,7 @@ impl ActionCaller {
         self.bound_agent().is_none()
     }
 
-    /// The agent whose roles bound what this caller may do; nobody's do where the whole database is in hand.
+    /// The agent whose roles limit this caller; none for an operator.
     pub(crate) fn bound_agent(&self) -> Option<&AgentId> {
         match &self.who {
             CallerKind::Agent(agent_id) => Some(agent_id),

@@ -60,10 +60,8 @@ pub struct ClaimedTask {
     pub claimed: bool,
     /// The session that holds it.
     pub session_id: SessionId,
-    /// The hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimView>,
-    /// The task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskView>,
     /// What the one before left.
@@ -90,6 +88,7 @@ impl Action for ClaimTask {
     }
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ClaimedTask, PmFault> {
+        // Checked before a session is started for a call that is refused anyway.
         check_ttl(self.ttl_seconds)?;
         let session = context.session(self.session_id.as_ref())?;
         let open = match &self.task_id {
@@ -110,6 +109,7 @@ impl ClaimTask {
     /// The best ready task of the projects in question, locked. One that the session already holds comes first: an
     /// agent that asks for work after a restart should go on, not begin something new.
     fn next(&self, context: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<Option<OpenTask>, PmFault> {
+        // One trip for both in the usual case.
         let (held, places) = self.prospects(context, session)?;
         if let Some(open) = self.in_hand(context, session, held)? {
             return Ok(Some(open));
@@ -117,7 +117,7 @@ impl ClaimTask {
         if let Some(open) = self.best(context, &places)? {
             return Ok(Some(open));
         }
-        // What dead agents held is work too, also when nobody has swept yet.
+        // What dead agents held is ready too, even if no sweep has released it yet.
         let projects: Vec<ProjectId> = places.iter().map(|place| place.project_id.clone()).collect();
         match expire_due(context, Some(&projects))? {
             0 => Ok(None),
@@ -133,6 +133,7 @@ impl ClaimTask {
     ) -> Result<(Vec<Claim>, Vec<WorkSource>), PmFault> {
         if let (None, Some(agent)) = (&self.project_id, context.caller.bound_agent()) {
             let (held, memberships) = context.tx.claim_of_session_and_places(&session.id, agent)?;
+            // A viewer's projects give out no work.
             let able = memberships.into_iter().filter(|one| one.role.may(Power::Work));
             return Ok((
                 held,
@@ -153,6 +154,7 @@ impl ClaimTask {
         session: &AgentSession,
         held: Vec<Claim>,
     ) -> Result<Option<OpenTask>, PmFault> {
+        // A caller that asks for labels wants new work, not what it has.
         if held.is_empty() || !self.labels.is_empty() {
             return Ok(None);
         }
@@ -176,9 +178,11 @@ impl ClaimTask {
         for id in context.best_first(&pick, projects)? {
             let known = places.iter().find(|place| place.project_id == id).and_then(|place| place.role);
             let role = known.map_or_else(|| context.role(&id), Ok)?;
+            // The task comes locked: from here on no other claimer can take it.
             let (project, first) = context.tx.project_share_and_ready(&pick, &id)?;
             role.check(Power::Work)?;
             project.check_writable()?;
+            // A paused project gives out nothing.
             project.check_workable()?;
             if let Some(task) = first.map_or_else(|| none_unlocked(context, &pick, &id), |task| Ok(Some(task)))? {
                 return Ok(Some(OpenTask { task, project, role, claim: None }));
@@ -240,6 +244,7 @@ pub(super) fn claimed(session: &AgentSession, grant: LeaseGrant) -> ClaimedTask 
         task: Some(TaskView::within(&grant.task, 4 * limit::KIB)),
         handoff: grant.handoff.map(|handoff| HandoffView::within(handoff, HANDOFF_BYTES)),
         contexts,
+        // The caller learns that `get_task` has more.
         truncated: if is_cut { vec!["contexts".to_owned()] } else { Vec::new() },
         hint: None,
     }
@@ -269,7 +274,6 @@ pub struct ReleaseTask {
 /// A task that was given back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReleasedTask {
-    /// The task.
     pub task: TaskView,
     /// The session that held it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -293,6 +297,7 @@ impl Action for ReleaseTask {
         if let Some(note) = &self.note {
             add_note(context, &open, Some(&session), note)?;
         }
+        // Releasing is a move to `todo`, with everything that the status machine attaches to it.
         let change = StatusChange { to: TaskStatus::Todo, reason: Some(&self.reason), result: None };
         let task = context.change_status(&open, Some(&session.id), &change)?;
         Ok(ReleasedTask { task: TaskView::brief(&task), session_id: Some(session.id) })

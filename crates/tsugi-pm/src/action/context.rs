@@ -47,7 +47,6 @@ pub struct AddContext {
     pub idempotency_key: Option<String>,
 }
 
-/// What was added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddedContext {
     /// The context, its content cut if it is long.
@@ -74,6 +73,7 @@ impl Action for AddContext {
         limit::bytes("uri", self.uri.as_deref().unwrap_or(""), 0, 2 * limit::KIB)?;
         let agent = context.agent()?;
         let session = match context.session_if_any(self.session_id.as_ref()) {
+            // Knowledge is recorded even if it is not clear from which session.
             Err(fault) if fault.code == Code::SessionAmbiguous => None,
             other => other?,
         };
@@ -82,6 +82,7 @@ impl Action for AddContext {
         let entry = self.entry(context, &home, &agent.id, session.as_ref());
         context.tx.insert(&entry, EventKind::ContextAdded.note())?;
         context.tx.context_index(&entry, home.task.as_ref())?;
+        // The caller has just sent the text; a long one is not sent back.
         let content = limit::clip(&entry.content, 2 * limit::KIB).0;
         Ok(AddedContext { context: ContextEntry { content, ..entry } })
     }
@@ -110,6 +111,7 @@ impl AddContext {
         match (&self.task_id, &self.project_id) {
             (Some(name), None) => {
                 let seen = context.task_to_read(name)?;
+                // Before the task is locked: a viewer may add notes to tasks that it may not change.
                 self.check_power(context, &seen.project_id)?;
                 let open = context.task_to_change(name, Power::Read)?;
                 touch_hold(context, &open, session)?;
@@ -130,6 +132,7 @@ impl AddContext {
     fn check_power(&self, context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<(), PmFault> {
         let role = context.role(project)?;
         let policy = context.tx.project_get(project)?.policy;
+        // Only notes: a decision of a viewer would bind the workers.
         if policy.viewer_notes && self.kind == ContextType::Note {
             return role.check(Power::Read);
         }
@@ -138,6 +141,7 @@ impl AddContext {
 
     fn supersede(&self, context: &mut ActionContext<'_, '_>, home: &ContextScope) -> Result<(), PmFault> {
         let Some(id) = &self.supersedes else { return Ok(()) };
+        // Only an entry of the same project can be superseded; others look as if they did not exist.
         let old = context.tx.context_find(id)?.filter(|one| one.project_id == home.project_id);
         let old = old.ok_or_else(|| PmFault::not_found("context", id))?;
         if old.state != ContextState::Active {
@@ -178,14 +182,16 @@ pub(super) fn touch_hold(
     session: Option<&AgentSession>,
 ) -> Result<(), PmFault> {
     let held = open.claim.as_ref().filter(|claim| session.is_some_and(|session| session.id == claim.session_id));
+    // Another session of the same agent does not renew the lease.
     let Some(claim) = held else { return Ok(()) };
     context.tx.stamp.claim = Some(claim.id.clone());
     context.tx.touch(claim, &claim.renewed(context.tx.now))
 }
 
 fn tell_holder(context: &mut ActionContext<'_, '_>, open: &OpenTask, kind: ContextType) -> Result<(), PmFault> {
+    // A task that is not held has no reader to notify.
     let Some(claim) = &open.claim else { return Ok(()) };
-    let author = context.agent_id().map_or_else(|| "somebody".to_owned(), ToString::to_string);
+    let author = context.agent_id().map_or_else(|| "a person".to_owned(), ToString::to_string);
     let text = format!("{author} added a {kind} to {}", open.task.reference);
     context.tx.notice_add(&claim.agent_id, NoticeKind::ContextAdded, open.task.id.as_str(), &text)
 }

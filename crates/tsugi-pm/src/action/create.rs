@@ -104,7 +104,6 @@ impl CreateTask {
 /// A task that was created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreatedTask {
-    /// The task.
     pub task: TaskView,
     /// Open tasks with the same title.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -137,7 +136,6 @@ pub struct NamedTask {
     /// Its name in this call.
     #[serde(rename = "ref")]
     pub name: String,
-    /// What it is.
     #[serde(flatten)]
     pub task: NewTask,
 }
@@ -150,6 +148,7 @@ impl TryFrom<Map<String, Value>> for NamedTask {
         let Some(Value::String(name)) = fields.remove("ref") else {
             return Err("each task needs a `ref`, a text".to_owned());
         };
+        // The default has every field, so its keys are the known names.
         let known = serde_json::to_value(NewTask::default()).unwrap_or_default();
         if let Some(key) = fields.keys().find(|key| known.get(key.as_str()).is_none()) {
             return Err(format!("a task has no field `{key}`"));
@@ -211,11 +210,14 @@ impl Action for CreateTasks {
     }
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<CreatedTasks, PmFault> {
+        // One transaction locks what it touches, so its size is bounded.
         if self.tasks.is_empty() || self.tasks.len() > limit::BATCH {
             return Err(PmFault::invalid(format!("`tasks` must have between 1 and {} entries", limit::BATCH)));
         }
         let (project, role) = context.project_to_change(&self.project_id, Power::CreateTask)?;
+        // Names of the batch are resolved before ids and references of existing tasks.
         let (mut ids, mut refs) = (BTreeMap::new(), BTreeMap::new());
+        // A task can wait only for one that has an id already.
         for at in self.creation_order()? {
             let NamedTask { name, task } = &self.tasks[at];
             twins(context, &project, task)?;
@@ -245,6 +247,7 @@ impl CreateTasks {
         let mut order: Vec<usize> = Vec::with_capacity(self.tasks.len());
         let mut is_placed = vec![false; self.tasks.len()];
         while order.len() < self.tasks.len() {
+            // Quadratic, but a batch has at most a hundred.
             let next =
                 (0..self.tasks.len()).find(|at| !is_placed[*at] && waits_for[*at].iter().all(|on| is_placed[*on]));
             let next =
@@ -259,6 +262,7 @@ impl CreateTasks {
 /// Open tasks with the same title; an error unless the caller said that they are fine.
 fn twins(context: &mut ActionContext<'_, '_>, project: &Project, new: &NewTask) -> Result<Vec<TaskRow>, PmFault> {
     limit::chars("title", &new.title, 1, 200)?;
+    // Titles that differ only in case, spaces or punctuation count as the same.
     let key = title_key(&new.title);
     if key.is_empty() {
         return Ok(Vec::new());
@@ -279,6 +283,7 @@ fn create(
     new: &NewTask,
     names: &BTreeMap<String, TaskId>,
 ) -> Result<Task, PmFault> {
+    // The policy may send a worker's task to the backlog first.
     let status = first_status(project, role, new.status, context.caller.is_approved)?;
     let prerequisites = prerequisites(context, project, &new.depends_on, names)?;
     let parent_id = new.parent_id.as_ref().map(|name| parent_task(context, project, name)).transpose()?;
@@ -287,6 +292,7 @@ fn create(
     if let Some(assignee) = &new.assignee_id {
         check_assignee(context, project, role, assignee)?;
     }
+    // Taken last: until here a refusal costs no lock on the project.
     let number = context.tx.project_take_numbers(&project.id, 1)?;
     let now = context.tx.now;
     let task = Task {
@@ -295,6 +301,7 @@ fn create(
         number,
         reference: format!("{}-{number}", project.key),
         title: new.title.clone(),
+        // Stored, so that twins are found by an index.
         title_key: title_key(&new.title),
         description: new.description.clone(),
         acceptance: new.acceptance.iter().map(|text| AcceptanceCriterion { text: text.clone(), done: false }).collect(),
@@ -321,9 +328,11 @@ fn create(
         started_at: None,
         completed_at: None,
     };
+    // Also what the caller did not give, such as the reference, must hold.
     task.check()?;
     let reason = context.reason(None);
     context.tx.insert(&task, EventKind::TaskCreated.because(reason.as_deref()))?;
+    // The search index is part of the same transaction.
     context.tx.task_index(&task)?;
     depend(context, &task, &prerequisites)?;
     tell_assignee(context, &task)?;
@@ -349,7 +358,9 @@ fn prerequisites(
             None => context.tx.task_get(&TaskRef::parse(name)?)?.id,
         });
     }
+    // Locked, so that a prerequisite cannot be finished between the look and the count.
     let tasks = context.tx.task_lock_all(&ids)?;
+    // A task of another project must look as if it did not exist.
     match tasks.iter().find(|task| task.project_id != project.id) {
         Some(stranger) => {
             Err(PmFault::not_found("task", &stranger.id).hint("tasks wait only for tasks of the same project"))

@@ -21,9 +21,7 @@ use crate::domain::time::Moment;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelChange {
-    /// To add.
     pub add: Vec<String>,
-    /// To remove.
     pub remove: Vec<String>,
     /// To have instead of all.
     pub set: Option<Vec<String>>,
@@ -31,8 +29,10 @@ pub struct LabelChange {
 
 impl LabelChange {
     fn apply(&self, labels: &[String]) -> Vec<String> {
+        // `set` replaces first; `add` and `remove` then apply to the new list.
         let mut labels = self.set.clone().unwrap_or_else(|| labels.to_vec());
         labels.retain(|label| !self.remove.contains(label));
+        // Adding a label twice is not an error.
         let fresh: Vec<String> = self.add.iter().filter(|label| !labels.contains(label)).cloned().collect();
         labels.extend(fresh);
         labels
@@ -43,22 +43,23 @@ impl LabelChange {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceptanceChange {
-    /// To tick off.
     pub check: Vec<usize>,
-    /// To untick.
     pub uncheck: Vec<usize>,
-    /// To add.
     pub add: Vec<String>,
 }
 
 impl AcceptanceChange {
     fn apply(&self, criteria: &[AcceptanceCriterion]) -> Result<Vec<AcceptanceCriterion>, PmFault> {
         let mut criteria = criteria.to_vec();
+        // An index that is out of range refuses the whole change.
         let ticks = self.check.iter().map(|at| (*at, true)).chain(self.uncheck.iter().map(|at| (*at, false)));
         for (at, done) in ticks {
-            let one = criteria.get_mut(at).ok_or_else(|| PmFault::invalid(format!("there is no criterion {at}")))?;
+            let one = criteria
+                .get_mut(at)
+                .ok_or_else(|| PmFault::invalid(format!("the task has no acceptance criterion {at}")))?;
             one.done = done;
         }
+        // Appended after the ticks: their indexes mean the list that the caller saw.
         criteria.extend(self.add.iter().map(|text| AcceptanceCriterion { text: text.clone(), done: false }));
         Ok(criteria)
     }
@@ -125,7 +126,6 @@ impl UpdateTask {
 /// A task that was changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpdatedTask {
-    /// The task.
     pub task: TaskView,
 }
 
@@ -139,8 +139,11 @@ impl Action for UpdateTask {
     }
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<UpdatedTask, PmFault> {
+        // Editing needs no session; one that is clear renews its lease on the way.
         let session = context.session_if_clear()?;
+        // Locked from here on, with an expired lease ended.
         let open = context.task_to_change(&self.task_id, Power::EditTask)?;
+        // Optimistic locking: the caller acts on what it last read.
         check_version(&open.task, self.expected_version)?;
         self.check_free_text(context, &open.task, session.as_ref())?;
         touch_hold(context, &open, session.as_ref())?;
@@ -156,7 +159,7 @@ impl Action for UpdateTask {
 }
 
 impl UpdateTask {
-    /// A description that somebody else wrote is not overwritten by a caller that may not have read it.
+    /// Another agent's description is not overwritten by a caller that may not have read it.
     fn check_free_text(
         &self,
         context: &mut ActionContext<'_, '_>,
@@ -214,6 +217,7 @@ impl UpdateTask {
             return Ok(None);
         }
         let parent = parent_task(context, &open.project, &TaskRef::parse(parent)?)?;
+        // A task that becomes its own ancestor would make every walk up endless.
         let mut above = Some(parent.clone());
         while let Some(id) = above {
             if id == open.task.id {
@@ -224,7 +228,7 @@ impl UpdateTask {
         Ok(Some(parent))
     }
 
-    /// Giving a task to somebody takes back the handoff to somebody else, and is refused while it is being worked on.
+    /// Assigning a task withdraws a pending handoff to another agent, and is refused while the task is held.
     fn new_assignee(
         &self,
         context: &mut ActionContext<'_, '_>,
@@ -248,7 +252,7 @@ impl UpdateTask {
         if let Some(agent) = &wished {
             check_assignee(context, &open.project, open.role, agent)?;
         }
-        context.withdraw_handoff(&open.task, "the task was assigned anew")?;
+        context.withdraw_handoff(&open.task, "the task was assigned to another agent")?;
         Ok(wished)
     }
 }
@@ -280,7 +284,6 @@ pub struct TaskDependencies {
     pub dependencies: Vec<TaskRow>,
     /// Whether it could begin.
     pub ready: bool,
-    /// The task's version.
     pub version: i64,
 }
 

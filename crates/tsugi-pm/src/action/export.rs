@@ -19,7 +19,6 @@ const LINES: usize = 256;
 /// Rows read at a time.
 const PAGE: i64 = 500;
 
-/// One line.
 #[derive(Serialize, Deserialize)]
 struct ExportLine {
     kind: String,
@@ -40,10 +39,12 @@ pub struct ImportSummary {
 impl Pm {
     /// Everything, one JSON object per line, in a stable order, from one consistent view. Dropping the receiver stops it.
     pub fn export(&self) -> mpsc::Receiver<Result<String, PmFault>> {
+        // Bounded: a slow reader holds up the export instead of filling memory.
         let (sender, receiver) = mpsc::channel(LINES);
         let store = self.store().clone();
         tokio::spawn(async move {
             let lines = sender.clone();
+            // One snapshot for everything, so that the export is consistent while others write.
             if let Err(fault) = store.snapshot(move |tx| export_all(tx, &lines)).await {
                 let _ = sender.send(Err(fault)).await;
             }
@@ -67,8 +68,9 @@ impl Pm {
     }
 }
 
-/// Sends a line; false when nobody reads any more.
+/// Sends a line; false when the reader is gone.
 fn send(lines: &mpsc::Sender<Result<String, PmFault>>, line: &Value) -> bool {
+    // The snapshot runs on a thread that may block.
     lines.blocking_send(Ok(line.to_string())).is_ok()
 }
 
@@ -120,6 +122,7 @@ fn export_events(tx: &mut Tx<'_>, lines: &mpsc::Sender<Result<String, PmFault>>)
 }
 
 fn import_all(tx: &mut Tx<'_>, text: &str) -> Result<ImportSummary, PmFault> {
+    // Rows may refer to rows that come later in the file.
     tx.defer_references()?;
     let mut import = ImportRun { done: ImportSummary::default(), had_history: HashMap::new() };
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -134,7 +137,7 @@ fn import_all(tx: &mut Tx<'_>, text: &str) -> Result<ImportSummary, PmFault> {
 
 struct ImportRun {
     done: ImportSummary,
-    /// Whether a thing had a history here before we came: then its story is told already.
+    /// Whether a record already had a history in this store.
     had_history: HashMap<String, bool>,
 }
 
@@ -149,12 +152,14 @@ impl ImportRun {
         let table = TABLES.iter().find(|table| table.name == line.kind);
         let table = table.ok_or_else(|| PmFault::invalid(format!("unknown kind `{}`", line.kind)))?;
         let entity = table.entity_id(&line.row);
+        // Asked before the row is added: its own import must not count as history.
         self.note_history(tx, &entity)?;
         if tx.table_has(table, &line.row)? {
             self.done.skipped += 1;
             return Ok(());
         }
         tx.insert_fields(table, &line.row)?;
+        // The search index is not exported; it is built from the rows.
         tx.index_fields(table, &line.row)?;
         self.done.added += 1;
         Ok(())
@@ -164,6 +169,7 @@ impl ImportRun {
         let event: HistoryEvent =
             serde_json::from_value(Value::Object(row)).map_err(|error| PmFault::invalid(error.to_string()))?;
         let had_history = self.note_history(tx, &event.entity_id)?;
+        // A record that has a history here keeps it: two chains cannot be merged.
         if !had_history && !tx.event_exists(&event.id)? {
             tx.event_insert(&event)?;
             self.done.events += 1;

@@ -20,19 +20,13 @@ use crate::domain::word::words;
 words! {
     /// A part of a task's answer.
     Section {
-        /// The full description.
         Description = "description",
-        /// The criteria.
         Acceptance = "acceptance",
-        /// What was learnt.
         Contexts = "contexts",
-        /// The last handoff.
         Handoff = "handoff",
         /// What it waits for.
         Dependencies = "dependencies",
-        /// Who holds it.
         Claim = "claim",
-        /// What happened.
         History = "history",
     }
 }
@@ -74,7 +68,6 @@ impl GetTask {
 /// A task and its surroundings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskDetail {
-    /// The task.
     pub task: TaskView,
     /// What was learnt: decisions first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +81,6 @@ pub struct TaskDetail {
     /// What waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependents: Option<Vec<TaskRow>>,
-    /// Who holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimView>,
     /// Where its holder last said that the work stands.
@@ -103,7 +95,6 @@ pub struct TaskDetail {
     /// What happened, newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<Vec<HistoryEvent>>,
-    /// What was cut.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub truncated: Vec<String>,
 }
@@ -118,6 +109,7 @@ impl Action for GetTask {
     }
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskDetail, PmFault> {
+        // An answer that fills a model's context is of no use to it.
         let budget = self.max_bytes.unwrap_or(16 * KIB);
         if !(1024..=256 * KIB).contains(&budget) {
             return Err(PmFault::invalid("`max_bytes` must be between 1024 and 262144"));
@@ -157,6 +149,7 @@ impl GetTask {
 
     fn task_view(&self, task: &Task, budget: usize) -> TaskView {
         let mut view = TaskView::within(task, self.room(budget, Section::Description));
+        // A part that was not asked for is not reported as cut.
         let mut leave_out = |section: Section| {
             view.truncated.retain(|field| field != section.as_str());
             match section {
@@ -175,6 +168,7 @@ impl GetTask {
     fn holder(&self, claim: Option<Claim>, room: usize, detail: &mut TaskDetail) {
         let Some(claim) = claim else { return };
         detail.claim = Some(ClaimView::new(&claim));
+        // The claim itself is small; only its texts need room.
         let (checkpoint, is_cut) = limit::clip(claim.checkpoint.as_deref().unwrap_or_default(), room);
         detail.checkpoint = Some(checkpoint).filter(|text| !text.is_empty());
         detail.git = claim.git;
@@ -196,6 +190,7 @@ impl GetTask {
                 detail.truncated.push(what.to_owned());
             }
         };
+        // Each part gets its share of the budget, by weight.
         let room = |section| self.room(budget, section);
         if self.wants(Section::Contexts) {
             let (contexts, is_cut) =
@@ -204,6 +199,7 @@ impl GetTask {
             cut("contexts", is_cut, detail);
         }
         if self.wants(Section::Handoff) {
+            // The one that waits matters more than the newest.
             let pending = context.tx.handoff_pending(&task.id)?;
             let last = pending.or(context.tx.handoff_history(&task.id, 1)?.into_iter().next());
             detail.handoff = last.map(|handoff| HandoffView::within(handoff, room(Section::Handoff)));

@@ -28,7 +28,7 @@ use crate::store::tx::{EventStamp, Tx};
 /// How much of each handoff a list shows.
 const LIST_BYTES: usize = 3 * limit::KIB;
 
-/// Hands a task to another agent, or to whoever comes.
+/// Hands a task to another agent, or to any agent.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateHandoff {
@@ -68,7 +68,7 @@ pub struct CreateHandoff {
 }
 
 impl CreateHandoff {
-    /// A handoff to whoever comes that says no more than it must.
+    /// A minimal handoff to any agent.
     pub fn of(task: impl Into<TaskRef>, summary: impl Into<String>, next_steps: Vec<String>) -> Self {
         Self {
             task_id: task.into(),
@@ -88,9 +88,7 @@ impl CreateHandoff {
 /// A handoff and its task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreatedHandoff {
-    /// The handoff.
     pub handoff: HandoffView,
-    /// The task.
     pub task: TaskView,
     /// The session that handed it over, which may have begun with this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +107,7 @@ impl Action for CreateHandoff {
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<CreatedHandoff, PmFault> {
         let session = context.session(self.session_id.as_ref())?;
         let (handoff, task) = context.hand_over(&session, self)?;
+        // The caller has just written it; a long one is not sent back in full.
         let handoff = HandoffView::within(handoff, LIST_BYTES);
         Ok(CreatedHandoff { handoff, task: TaskView::brief(&task), session_id: Some(session.id) })
     }
@@ -122,14 +121,16 @@ impl ActionContext<'_, '_> {
         wish: &CreateHandoff,
     ) -> Result<(Handoff, Task), PmFault> {
         let open = self.task_to_change(&wish.task_id, Power::HandOff)?;
+        // Before anything is changed: what follows must be all or nothing.
         self.check_may_hand_over(&open, session)?;
+        // An expired handoff must not block a new one.
         let open = self.without_due_handoff(&open)?;
         if let Some(pending) = self.tx.handoff_pending(&open.task.id)? {
             return Err(PmFault::new(
                 Code::HandoffExists,
                 format!("{} already has a pending handoff", open.task.reference),
             )
-            .hint("wait until somebody takes or rejects it")
+            .hint("wait until it is accepted or rejected")
             .with("handoff_id", &pending.id)
             .with("to_agent_id", &pending.to_agent_id));
         }
@@ -137,12 +138,14 @@ impl ActionContext<'_, '_> {
             self.check_target(&open, target)?;
         }
         let handoff = self.new_handoff(&open, session, wish);
+        // Limits are checked on the record, so that automatic handoffs obey them too.
         handoff.check()?;
         if let Some(claim) = &open.claim {
             self.tx.stamp.claim = Some(claim.id.clone());
             self.end_claim(claim, ClaimState::Transferred, "handed over")?;
         }
         self.tx.insert(&handoff, EventKind::HandoffCreated.note())?;
+        // Searchable at once, in the same transaction.
         self.tx.handoff_index(&handoff, Some(&open.task))?;
         if let Some(target) = &wish.to_agent_id {
             let text = format!("{} hands {} to you", handoff.from_agent_id, open.task.reference);
@@ -160,6 +163,7 @@ impl ActionContext<'_, '_> {
 
     fn check_may_hand_over(&mut self, open: &OpenTask, session: &AgentSession) -> Result<(), PmFault> {
         let is_holder = open.claim.as_ref().is_some_and(|claim| claim.session_id == session.id);
+        // An assignee may pass on work that it has not started.
         let is_waiting = matches!(open.task.status, TaskStatus::Todo | TaskStatus::Blocked);
         let is_assignee = open.task.assignee_id.as_ref() == Some(&session.agent_id);
         if is_holder || (is_waiting && is_assignee) {
@@ -193,6 +197,7 @@ impl ActionContext<'_, '_> {
             warnings: wish.warnings.clone(),
             done: wish.done.clone(),
             uncertain: wish.uncertain.clone(),
+            // The last checkpoint's work tree is better than none.
             git: wish.git.clone().or_else(|| open.claim.as_ref().and_then(|claim| claim.git.clone())),
             status: HandoffStatus::Pending,
             accepted_by: None,
@@ -207,6 +212,7 @@ impl ActionContext<'_, '_> {
 
     /// A handoff in a project of the caller's, with its task opened. The handoff is read after the task is locked.
     fn handoff_to_answer(&mut self, id: &HandoffId) -> Result<(Handoff, OpenTask), PmFault> {
+        // A handoff of another project must look as if it did not exist.
         let hidden = |_| PmFault::not_found("handoff", id);
         let seen = self.tx.handoff_get(id)?;
         self.role(&seen.project_id).map_err(hidden)?;
@@ -228,14 +234,15 @@ impl ActionContext<'_, '_> {
         Ok(OpenTask { task, ..open.clone() })
     }
 
-    /// Ends a handoff that nobody took in time. The system does this, whoever noticed.
+    /// Ends a handoff that was not accepted in time. The event is the system's, not the caller's that noticed.
     pub(super) fn expire_handoff(&mut self, task: &Task, handoff: &Handoff) -> Result<Task, PmFault> {
         let expired = handoff.answered(HandoffAnswer::Expire)?;
+        // The expiry is not signed by the caller that happened to notice it.
         let system = EventStamp { session: handoff.from_session_id.clone(), ..EventStamp::default() };
         let caller = std::mem::replace(&mut self.tx.stamp, system);
         self.tx.update(handoff, expired, EventKind::HandoffExpired.note())?;
-        let task = self.free_for_all(task, handoff, "nobody took the handoff in time")?;
-        let text = format!("nobody took your handoff of {} in time", task.reference);
+        let task = self.free_for_all(task, handoff, "the handoff was not accepted in time")?;
+        let text = format!("your handoff of {} was not accepted in time", task.reference);
         self.tx.notice_add(&handoff.from_agent_id, NoticeKind::HandoffExpired, handoff.id.as_str(), &text)?;
         self.tx.stamp = caller;
         Ok(task)
@@ -260,14 +267,11 @@ pub struct AcceptHandoff {
     pub idempotency_key: Option<String>,
 }
 
-/// What was taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AcceptedHandoff {
-    /// The handoff.
     pub handoff: HandoffView,
     /// The hold on the task.
     pub claim: ClaimView,
-    /// The task.
     pub task: TaskView,
     /// What is known: decisions first.
     pub contexts: Vec<ContextEntry>,
@@ -291,6 +295,7 @@ impl Action for AcceptHandoff {
         let session = context.session(self.session_id.as_ref())?;
         let (handoff, open) = context.handoff_to_answer(&self.handoff_id)?;
         handoff.answered(HandoffAnswer::Accept)?;
+        // Before the grant, whose refusal would tell who holds the task.
         check_for_me(&handoff, &session.agent_id)?;
         let grant = context.grant(&session, &open, None)?;
         if let Some(note) = &self.note {
@@ -310,7 +315,7 @@ fn check_for_me(handoff: &Handoff, agent: &AgentId) -> Result<(), PmFault> {
     if handoff.is_for(agent) {
         return Ok(());
     }
-    Err(PmFault::new(Code::HandoffNotForYou, "this handoff is meant for somebody else")
+    Err(PmFault::new(Code::HandoffNotForYou, "this handoff is for another agent")
         .with("to_agent_id", &handoff.to_agent_id))
 }
 
@@ -342,7 +347,9 @@ impl Action for RejectHandoff {
         limit::chars("reason", &self.reason, 1, 2000)?;
         let agent = context.agent()?;
         let (handoff, open) = context.handoff_to_answer(&self.handoff_id)?;
+        // The status is checked first: a handoff that is over cannot be rejected.
         let rejected = Handoff { reason: Some(self.reason.clone()), ..handoff.answered(HandoffAnswer::Reject)? };
+        // A manager may reject a handoff on behalf of an agent that does not answer.
         if !open.role.may(Power::Manage) {
             check_for_me(&handoff, &agent.id)?;
         }
@@ -358,6 +365,7 @@ impl Action for RejectHandoff {
 impl ActionContext<'_, '_> {
     /// A task whose handoff came to nothing is ready for everybody again.
     pub(super) fn free_for_all(&mut self, task: &Task, handoff: &Handoff, reason: &str) -> Result<Task, PmFault> {
+        // The task was assigned to another agent in between, or to none at all.
         if handoff.to_agent_id.is_none() || task.assignee_id != handoff.to_agent_id {
             return Ok(task.clone());
         }
@@ -407,6 +415,7 @@ impl Action for GetPendingHandoffs {
         let projects = context.projects(self.project_id.as_ref())?;
         let (at, id) = place::<(Moment, String)>(self.cursor.as_deref())?.unwrap_or_default();
         let most = rows(self.limit)? + 1;
+        // The two lists have the same order and cursor.
         let found = if self.sent {
             context.tx.handoff_from(&agent.id, &projects, (at, &id), most)?
         } else {

@@ -1,4 +1,4 @@
-//! How the database is: what it is made of, and what in it waits for somebody.
+//! The health of the database: its engine, its size, and what in it needs attention.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct HealthReport {
     pub complaints: Vec<String>,
     /// Projects that are not put away.
     pub projects: i64,
-    /// Projects of those in which nobody may manage.
+    /// Projects of those without a manager.
     pub projects_without_manager: i64,
     /// Agents that may act.
     pub agents: i64,
@@ -36,23 +36,21 @@ pub struct HealthReport {
     pub agents_without_place: i64,
     /// Tasks that are not finished.
     pub open_tasks: i64,
-    /// Unfinished tasks that wait for a cancelled one, so that somebody must decide.
+    /// Unfinished tasks that wait for a cancelled one: a person must decide.
     pub tasks_behind_cancelled: i64,
     /// Tasks that wait for a review.
     pub tasks_in_review: i64,
-    /// Sessions that work.
     pub active_sessions: i64,
     /// Sessions that count as working although their process or client has been silent too long.
     pub silent_sessions: i64,
     /// Sessions whose process is gone and whose claims wait for it.
     pub disconnected_sessions: i64,
-    /// Tasks that somebody holds.
+    /// Tasks that are held.
     pub live_claims: i64,
     /// Claims of those whose lease has run out.
     pub expired_claims: i64,
-    /// Handoffs that wait for somebody.
     pub pending_handoffs: i64,
-    /// Handoffs of those that nobody took in time.
+    /// Handoffs of those that were not accepted in time.
     pub expired_handoffs: i64,
     /// Processes of the last day whose clock was ahead of the time that had passed, and was not followed.
     pub clocks_ahead: Vec<ProcessClock>,
@@ -107,6 +105,7 @@ impl Pm {
     /// Looks at everything that can be counted, and asks the engine whether the database is sound.
     pub async fn health(&self) -> Result<HealthReport, PmFault> {
         let (bytes, log_bytes) = self.store().size().await?;
+        // On a new connection: one that has used the search index would report false errors.
         let complaints = self.store().check().await?;
         let counted = self.store().read(counted).await?;
         Ok(HealthReport { bytes, log_bytes, complaints, schema_known: migrate::KNOWN as i64, ..counted })
@@ -114,10 +113,12 @@ impl Pm {
 }
 
 pub(super) fn counted(tx: &mut Tx<'_>) -> Result<HealthReport, PmFault> {
+    // One statement per number; all are index counts.
     let mut numbers = [0; COUNTS.len()];
     for (number, question) in numbers.iter_mut().zip(COUNTS) {
         *number = count(tx, question)?;
     }
+    // The order is that of `COUNTS`; the patterns fail to compile when one is added to only one side.
     let [projects, projects_without_manager, agents, agents_without_place, rest @ ..] = numbers;
     let [open_tasks, tasks_behind_cancelled, tasks_in_review, active_sessions, silent_sessions, rest @ ..] = rest;
     let [disconnected_sessions, live_claims, expired_claims, pending_handoffs, expired_handoffs] = rest;
@@ -146,6 +147,7 @@ pub(super) fn counted(tx: &mut Tx<'_>) -> Result<HealthReport, PmFault> {
 
 fn clocks_ahead(tx: &mut Tx<'_>) -> Result<Vec<ProcessClock>, PmFault> {
     let sql = "SELECT host, pid, ahead_ms, seen_at FROM clock_lead WHERE seen_at > ?1 ORDER BY seen_at DESC LIMIT 20";
+    // Old reports are of processes that are long gone.
     let since = tx.now.plus_seconds(-CLOCK_NEWS_S);
     let rows = tx.rows(sql, &[since.into()])?;
     let clock = |row: &SqlRow| -> Result<ProcessClock, PmFault> {
@@ -158,6 +160,7 @@ fn clocks_ahead(tx: &mut Tx<'_>) -> Result<Vec<ProcessClock>, PmFault> {
 /// One number; a question gets only the moments that it names.
 fn count(tx: &mut Tx<'_>, question: &str) -> Result<i64, PmFault> {
     let now = tx.now;
+    // PostgreSQL refuses parameters that a statement does not name.
     if question.contains("?1") {
         return tx.number(question, &[now.into()]);
     }

@@ -15,7 +15,6 @@ use crate::domain::member::Role;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InitProject {
-    /// The project.
     pub project: CreateProject,
     /// Who belongs to it from the beginning.
     pub members: Vec<FirstMember>,
@@ -27,9 +26,7 @@ pub struct InitProject {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FirstMember {
-    /// Who.
     pub agent_id: AgentId,
-    /// As what.
     pub role: Role,
 }
 

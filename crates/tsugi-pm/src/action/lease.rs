@@ -37,6 +37,7 @@ impl ActionContext<'_, '_> {
         open: &OpenTask,
         ttl_s: Option<i64>,
     ) -> Result<LeaseGrant, PmFault> {
+        // A held task is refused below, by a fault that knows its holder.
         if open.claim.is_none() && open.task.status != TaskStatus::Todo {
             return Err(self.not_to_be_done(session, open)?);
         }
@@ -54,11 +55,14 @@ impl ActionContext<'_, '_> {
             return self.grant_again(session, open, claim);
         }
         let is_others = open.task.assignee_id.as_ref().is_some_and(|owner| *owner != session.agent_id);
+        // An expired handoff may be why the task is assigned to another agent.
         let freed = if is_others { self.without_due_handoff(open)? } else { open.clone() };
         let brief = self.tx.task_brief(&freed.task.id, &session.id, CONTEXTS)?;
+        // Everything that could refuse comes before the first change.
         self.check_grantable(&freed, brief.held)?;
         let (before, handoff) = self.answer_pending(session, freed.task, brief.handoff)?;
         let claim = self.new_claim(session, open, ttl_s);
+        // Every event of this transaction from here on names the claim.
         self.tx.stamp.claim = Some(claim.id.clone());
         self.tx.insert(&claim, EventKind::ClaimGranted.note())?;
         let task = Task {
@@ -66,6 +70,7 @@ impl ActionContext<'_, '_> {
             assignee_id: Some(session.agent_id.clone()),
             fence: claim.fence,
             blocked_reason: None,
+            // The first start counts, however often the task changes hands.
             started_at: before.started_at.or(Some(self.tx.now)),
             ..before.clone()
         };
@@ -97,6 +102,7 @@ impl ActionContext<'_, '_> {
             project_id: open.project.id.clone(),
             session_id: session.id.clone(),
             agent_id: session.agent_id.clone(),
+            // A higher fence makes every write of an earlier holder stale.
             fence: open.task.fence + 1,
             state: ClaimState::Live,
             ttl_s,
@@ -118,6 +124,7 @@ impl ActionContext<'_, '_> {
         }
         let renewed = claim.renewed(self.tx.now);
         self.tx.touch(claim, &renewed)?;
+        // A holder that asks again after a restart gets its handoff again.
         let handoff = self.tx.handoff_accepted(claim)?;
         let contexts = self.tx.context_of_task(&open.task.id, CONTEXTS)?;
         Ok(LeaseGrant { task: open.task.clone(), claim: renewed, handoff, contexts })
@@ -125,6 +132,7 @@ impl ActionContext<'_, '_> {
 
     fn check_grantable(&mut self, open: &OpenTask, held: i64) -> Result<(), PmFault> {
         let (agent, task) = (self.agent()?, &open.task);
+        // A paused project grants nothing, whatever the task says.
         open.project.check_workable()?;
         if let Some(owner) = task.assignee_id.as_ref().filter(|owner| **owner != agent.id) {
             return Err(self.not_yours(open, owner)?);
@@ -132,6 +140,7 @@ impl ActionContext<'_, '_> {
         if task.open_blockers > 0 {
             return Err(self.not_ready(task)?);
         }
+        // Last but one: the agent could never do this task, while the other reasons may pass.
         let lacking = agent.lacks(&task.required_capabilities);
         if !lacking.is_empty() {
             let message = format!("{} needs {}", task.reference, lacking.join(", "));
@@ -230,8 +239,9 @@ impl ActionContext<'_, '_> {
         }
     }
 
-    /// What a session hears that no longer holds a task.
+    /// The refusal for a session that no longer holds a task.
     pub(super) fn claim_lost(&mut self, open: &OpenTask, session: &SessionId) -> Result<PmFault, PmFault> {
+        // The reason is in the claim that the session had.
         let last = self.tx.claim_last_of_session(&open.task.id, session)?;
         let message = match &last {
             Some(claim) => format!("your claim on {} was {}", open.task.reference, claim.state),
@@ -266,7 +276,7 @@ impl ActionContext<'_, '_> {
     }
 
     /// Takes work back from a session that is gone or idle: the claim ends, the task is free, and what is known is
-    /// left as an open handoff. The system does this, whoever noticed.
+    /// left as an open handoff. The event is the system's, not the caller's that noticed.
     pub(crate) fn expire_claim(
         &mut self,
         task: &Task,
@@ -275,8 +285,10 @@ impl ActionContext<'_, '_> {
         reason: &str,
     ) -> Result<Task, PmFault> {
         let system = EventStamp { actor: None, session: Some(claim.session_id.clone()), claim: Some(claim.id.clone()) };
+        // Restored below: the rest of the transaction is the caller's.
         let caller = std::mem::replace(&mut self.tx.stamp, system);
         self.end_claim(claim, ClaimState::Expired, reason)?;
+        // Unassigned, so that any agent may continue.
         let freed = Task { status: TaskStatus::Todo, assignee_id: None, ..task.clone() };
         let task = self.tx.task_update(task, freed, EventKind::TaskExpired.because(Some(reason)))?;
         if self.tx.handoff_pending(&task.id)?.is_none() {
@@ -292,6 +304,7 @@ impl ActionContext<'_, '_> {
 
     fn auto_handoff(&mut self, task: &Task, claim: &Claim, project: &Project) -> Result<Handoff, PmFault> {
         let contexts = self.tx.context_since(&task.id, claim.acquired_at, 10)?;
+        // The checkpoint first, then the newest note: an agent that vanished cannot be asked.
         let note = contexts.first().map(|one| one.content.clone());
         let nothing = || format!("the claim of {} ran out and left no checkpoint", claim.agent_id);
         let summary = claim.checkpoint.clone().or(note).unwrap_or_else(nothing);

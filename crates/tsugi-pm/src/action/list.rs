@@ -19,11 +19,9 @@ const COUNT_UP_TO: i64 = 100;
 words! {
     /// How a task can be mine.
     Mine {
-        /// I hold it.
         Claimed = "claimed",
         /// It is assigned to me.
         Assigned = "assigned",
-        /// I created it.
         Created = "created",
         /// It waits for a review that I could give.
         Reviewing = "reviewing",
@@ -54,7 +52,6 @@ pub struct GetMyTasks {
 /// A page of tasks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskList {
-    /// The tasks.
     pub tasks: Vec<TaskRow>,
     /// Where to go on, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,12 +67,14 @@ impl Action for GetMyTasks {
     type Output = TaskList;
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<TaskList, PmFault> {
+        // Each way of being mine is one query; the cursor says in which part to continue.
         let parts = self.parts(context)?;
         let (part, key, id) = place::<TaskCursor>(self.cursor.as_deref())?.unwrap_or_default();
         let wanted = rows(self.limit)? + 1;
         let mut found: Vec<(usize, Task)> = Vec::new();
         for (at, filter) in parts.iter().enumerate().skip(part) {
             let after = (at == part && !id.is_empty()).then(|| (key, id.clone()));
+            // Only the part in which the last page ended starts in the middle.
             let filter = TaskFilter { after, limit: wanted, ..filter.clone() };
             for task in context.tx.task_list(&filter)? {
                 // A task that an earlier part has shown is not shown again.
@@ -99,6 +98,7 @@ impl Action for GetMyTasks {
 impl GetMyTasks {
     fn parts(&self, context: &mut ActionContext<'_, '_>) -> Result<Vec<TaskFilter>, PmFault> {
         let me = context.agent()?.id;
+        // The filters that all parts share.
         let base = TaskFilter {
             projects: context.projects(self.project_id.as_ref())?,
             statuses: self.statuses()?,
@@ -120,6 +120,7 @@ impl GetMyTasks {
     fn statuses(&self) -> Result<Vec<TaskStatus>, PmFault> {
         match self.status.as_deref() {
             None => Ok(Vec::new()),
+            // `open` is what the first design called everything that is not finished.
             Some("open") => Ok(TaskStatus::ALL.iter().copied().filter(|status| status.is_open()).collect()),
             Some(one) => Ok(vec![one.parse()?]),
         }
@@ -204,6 +205,7 @@ impl Action for ListTasks {
             parent,
             untouched_since: self.stale_after_s.map(|seconds| context.tx.now.plus_seconds(-seconds)),
             text: self.text.clone(),
+            // The cursor holds the sort key of the last row, so pages stay stable while rows change.
             sort,
             after: place(self.cursor.as_deref())?,
             limit: rows(self.limit)? + 1,
@@ -252,7 +254,6 @@ pub struct ReadyList {
     /// What the session holds already: go on with these first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_hand: Vec<TaskRow>,
-    /// What is ready.
     pub tasks: Vec<TaskRow>,
     /// Why more is not.
     pub blocked_summary: BlockedSummary,
@@ -264,6 +265,7 @@ impl Action for GetReadyTasks {
     type Output = ReadyList;
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ReadyList, PmFault> {
+        // A short list by default: an agent takes the first.
         let wanted = self.limit.map_or(Ok(10), |limit| rows(Some(limit)))?;
         let agent = context.agent()?;
         let projects = context.projects_at_work(self.project_id.as_ref())?;
@@ -276,6 +278,7 @@ impl Action for GetReadyTasks {
             let blockers = context.tx.task_top_blockers(project, 3)?;
             summary.top_blockers.extend(blockers.iter().map(TaskRow::new));
         }
+        // Enough to see what to do first.
         summary.top_blockers.truncate(3);
         Ok(ReadyList {
             in_hand: self.in_hand(context, &agent.id)?,

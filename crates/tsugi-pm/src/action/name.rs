@@ -1,4 +1,4 @@
-//! Names of things by their beginning, for whoever types one.
+//! Completion of ids and keys by their prefix.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,6 @@ words! {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FindNames {
-    /// Of what.
     pub kind: NameKind,
     /// How they begin; references and keys in letters of either size.
     pub prefix: String,

@@ -29,9 +29,7 @@ impl Action for ProcessHeartbeat {
 /// The process of a session goes away: EOF, a signal, a dead parent. Its claims wait for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DisconnectSession {
-    /// Which session.
     pub session_id: SessionId,
-    /// How.
     pub kind: EndKind,
 }
 
@@ -62,11 +60,10 @@ pub(super) fn disconnect(
     Ok(state)
 }
 
-/// A client goes over to another session: the one it leaves ends if it holds nothing, so that nobody looks busy twice.
+/// A client goes over to another session: the one it leaves ends if it holds nothing, so that no agent seems active twice.
 /// One that holds something stays, and its tasks with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LeaveSession {
-    /// Which session.
     pub session_id: SessionId,
 }
 

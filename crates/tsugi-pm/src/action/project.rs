@@ -47,7 +47,6 @@ pub struct CreateProject {
     pub idempotency_key: Option<String>,
 }
 
-/// A project.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProjectAnswer {
     /// The project, its description cut if it is long.
@@ -71,8 +70,10 @@ impl Action for CreateProject {
     }
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ProjectAnswer, PmFault> {
+        // Before the database is asked whether the key is free.
         self.check()?;
         let role = founder_role(context)?;
+        // The unique index would refuse it too, but without a hint.
         if context.tx.project_by_key(&self.key)?.is_some() {
             return Err(PmFault::new(Code::SimilarExists, format!("the key {} is taken", self.key))
                 .hint("choose another key, or work in that project")
@@ -94,6 +95,7 @@ impl Action for CreateProject {
             archived_at: None,
         };
         context.tx.insert(&project, EventKind::ProjectCreated.note())?;
+        // An operator creates a project without belonging to it.
         if let (Some(role), Some(agent)) = (role, context.agent_id().cloned()) {
             let membership = Membership { project_id: project.id.clone(), agent_id: agent, role, version: 1 };
             context.tx.insert(&membership, EventKind::MembershipAdded.note())?;
@@ -123,6 +125,7 @@ fn founder_role(context: &mut ActionContext<'_, '_>) -> Result<Option<Role>, PmF
     let agent = context.agent()?;
     let manages = context.tx.membership_of_agent(&agent.id)?.iter().any(|one| one.role.may(Power::Manage));
     match agent.kind {
+        // A person who founds a project owns it.
         AgentType::Human => Ok(Some(Role::Owner)),
         AgentType::Ai if manages => Ok(Some(Role::Manager)),
         AgentType::Ai => {
@@ -151,24 +154,16 @@ pub struct ListProjects {
 /// A project in a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProjectRow {
-    /// Its id.
     pub id: ProjectId,
-    /// Its key.
     pub key: String,
-    /// Its name.
     pub name: String,
-    /// Its state.
     pub status: ProjectStatus,
-    /// The caller's role.
     pub role: Role,
-    /// Its version.
     pub version: i64,
 }
 
-/// The projects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProjectList {
-    /// By key.
     pub projects: Vec<ProjectRow>,
     /// Where to go on, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,7 +204,6 @@ impl Action for ListProjects {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetProject {
-    /// Which one.
     pub project_id: ProjectRef,
 }
 
@@ -233,6 +227,7 @@ impl Action for GetProject {
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<ProjectDetail, PmFault> {
         let project = context.project_to_read(&self.project_id)?;
+        // More than fits the answer; the bytes decide.
         let contexts = context.tx.context_of_project(&project.id, 50)?;
         Ok(ProjectDetail {
             members: fit(context.tx.membership_of_project(&project.id)?, 8 * limit::KIB).0,
@@ -319,6 +314,7 @@ impl Action for UpdateProject {
         let id = context.project_id(&self.project_id)?;
         let role = context.role(&id)?;
         role.check(Power::Manage)?;
+        // Alone: no task may be created while the project is put away.
         let before = context.tx.project_lock(&id)?;
         role.check(self.power(&before))?;
         // The one change an archived project allows is being restored (I15).
@@ -326,6 +322,7 @@ impl Action for UpdateProject {
             before.check_writable()?;
         }
         let status = self.status.unwrap_or(before.status);
+        // Before the status changes: nothing can be released in an archived project.
         if status == ProjectStatus::Archived {
             put_work_down(context, &before)?;
         }
@@ -334,6 +331,7 @@ impl Action for UpdateProject {
             description: self.description.clone().unwrap_or_else(|| before.description.clone()),
             policy: self.policy.clone().unwrap_or_else(|| before.policy.clone()),
             status,
+            // Cleared when the project is restored.
             archived_at: (status == ProjectStatus::Archived).then_some(context.tx.now),
             ..before.clone()
         };

@@ -21,11 +21,9 @@ use crate::store::tx::{EventFilter, SearchFilter, SearchHit};
 words! {
     /// What can be found.
     Kind {
-        /// A task.
         Task = "task",
         /// A piece of context.
         Context = "context",
-        /// A handoff.
         Handoff = "handoff",
     }
 }
@@ -52,12 +50,9 @@ pub struct SearchRecords {
 /// Something that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchMatch {
-    /// Its id.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// What it is.
     pub kind: String,
-    /// Its title.
     pub title: String,
     /// Where the words are.
     pub snippet: String,
@@ -68,7 +63,6 @@ pub struct SearchMatch {
 /// What was found, best first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SearchMatches {
-    /// The hits.
     pub hits: Vec<SearchMatch>,
 }
 
@@ -79,6 +73,7 @@ impl Action for SearchRecords {
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<SearchMatches, PmFault> {
         limit::chars("query", &self.query, 1, 200)?;
+        // No kind means every kind, not none.
         let kinds = if self.kinds.is_empty() { Kind::ALL.to_vec() } else { self.kinds.clone() };
         let filter = SearchFilter {
             query: self.query.clone(),
@@ -103,7 +98,9 @@ fn show(hit: SearchHit, query: &str) -> SearchMatch {
 
 /// The part of a text around the first word that was looked for, at most 200 bytes.
 fn snippet(body: &str, query: &str) -> String {
+    // The first word is usually the rarest.
     let word = query.split_whitespace().next().unwrap_or_default().to_lowercase();
+    // Lower case may change lengths, so a position is used only if it is one in the original.
     let at = body.to_lowercase().find(&word).filter(|at| body.is_char_boundary(*at)).unwrap_or(0);
     let start = (at.saturating_sub(60)..=at).find(|start| body.is_char_boundary(*start)).unwrap_or(0);
     let mark = if start > 0 { "…" } else { "" };
@@ -157,7 +154,9 @@ impl Action for GetHistory {
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<HistoryPage, PmFault> {
         let since = self.since_seq.unwrap_or(0);
+        // Without a filter the index on the number alone serves the query.
         let is_operator_everywhere = context.is_operator() && self.project_id.is_none();
+        // Events of other projects are not even counted.
         let projects = if is_operator_everywhere { None } else { Some(context.projects(self.project_id.as_ref())?) };
         let filter = EventFilter {
             since,
@@ -169,6 +168,7 @@ impl Action for GetHistory {
         };
         let found = context.tx.event_list(&filter)?;
         let (events, has_more) = page(found.into_iter().map(short_event).collect::<Vec<_>>(), self.limit)?;
+        // A page without events continues where it began.
         let next_seq = events.last().map_or(since, |event| event.seq);
         Ok(HistoryPage { events, next_seq, next_cursor: has_more.then(|| next_seq.to_string()) })
     }
@@ -193,6 +193,7 @@ pub(super) fn short_event(event: HistoryEvent) -> HistoryEvent {
         new: short(change.new),
         ..change
     });
+    // One event must not fill a page.
     let (changes, _) = fit(changes.collect(), 4 * KIB);
     HistoryEvent { changes, ..event }
 }
@@ -207,7 +208,7 @@ fn short(value: Value) -> Value {
     }
 }
 
-/// What the caller should hear.
+/// Reads the caller's notices.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GetNotifications {
@@ -219,10 +220,8 @@ pub struct GetNotifications {
     pub wait_seconds: Option<u64>,
 }
 
-/// Notices, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NoticeList {
-    /// The notices.
     pub notices: Vec<Notice>,
     /// The cursor to go on from.
     pub cursor: i64,
@@ -258,11 +257,13 @@ impl Pm {
         let mut changes = self.store().changes();
         let deadline = tokio::time::Instant::now() + waiting;
         loop {
+            // Marked as seen before the look: a commit during the look wakes us again.
             changes.borrow_and_update();
             let found = self.perform(caller, wish.clone()).await?;
             if !found.notices.is_empty() || tokio::time::Instant::now() >= deadline {
                 return Ok(found);
             }
+            // Whether woken or out of time, the loop looks once more.
             let _ = tokio::time::timeout_at(deadline, changes.changed()).await;
         }
     }

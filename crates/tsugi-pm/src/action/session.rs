@@ -51,7 +51,6 @@ pub struct StartSession {
 /// A session that began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartedSession {
-    /// Its id.
     pub session_id: SessionId,
     /// The holds it took over.
     pub resumed_claims: Vec<ClaimView>,
@@ -59,7 +58,6 @@ pub struct StartedSession {
     pub pending_handoffs: Vec<HandoffView>,
     /// What could be done.
     pub ready_preview: Vec<TaskRow>,
-    /// The project's rules.
     pub policy: ProjectPolicy,
     /// How long things last.
     pub note: String,
@@ -78,6 +76,7 @@ impl Action for StartSession {
         limit::chars("client_note", self.client_note.as_deref().unwrap_or(""), 0, 500)?;
         let agent = context.agent()?;
         let projects = context.projects(self.project_id.as_ref())?;
+        // Locked before the new session exists: two resumes of one session wait for each other.
         let old = self.resume.as_ref().map(|id| context.session_to_resume(id)).transpose()?;
         let named = context.project_id_if_named(self.project_id.as_ref())?;
         let project_id = named.or_else(|| old.as_ref().and_then(|one| one.project_id.clone()));
@@ -86,11 +85,13 @@ impl Action for StartSession {
             Some(old) => context.take_over(old, &session)?,
             None => Vec::new(),
         };
+        // Without a project the first one's rules are as good a guess as any.
         let policy = match project_id.as_ref().or(projects.first()) {
             Some(id) => context.tx.project_get(id)?.policy,
             None => ProjectPolicy::default(),
         };
         let pending = context.tx.handoff_for(&agent.id, &projects, true, (Moment(0), ""), 5)?;
+        // A preview of what `claim_task` would choose from.
         let pick = ReadyPick { agent: &agent.id, capabilities: Some(&agent.capabilities), labels: &[] };
         let at_work = context.projects_at_work(self.project_id.as_ref())?;
         let ready = context.ready(&pick, &at_work, PREVIEW)?;
@@ -117,7 +118,9 @@ impl ActionContext<'_, '_> {
         let mut taken = Vec::new();
         for claim in self.tx.claim_of_session(&old.id)? {
             let open = self.task_to_change(&claim.task_id.clone().into(), Power::Read)?;
+            // Opening the task may have ended an expired claim.
             let Some(claim) = open.claim.filter(|live| live.id == claim.id) else { continue };
+            // The old process may still run: its writes are stale from here on.
             let fence = open.task.fence + 1;
             self.tx.stamp.claim = Some(claim.id.clone());
             let task = Task { fence, ..open.task.clone() };
@@ -125,6 +128,7 @@ impl ActionContext<'_, '_> {
             let rebound = Claim { session_id: new.id.clone(), fence, ..claim.renewed(self.tx.now) };
             taken.push(self.tx.update(&claim, rebound, EventKind::ClaimResumed.note())?);
         }
+        // What follows is about the session, not about the last claim.
         self.tx.stamp.claim = None;
         let ended = AgentSession {
             state: session::next(old.state, LifeSignal::Resume)?,
@@ -141,9 +145,8 @@ impl ActionContext<'_, '_> {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndHandoff {
-    /// Which task.
     pub task_id: TaskRef,
-    /// To whom; whoever comes when unset.
+    /// The receiver; any agent when unset.
     pub to_agent_id: Option<AgentId>,
     /// What was done and where things stand.
     pub summary: String,
@@ -179,7 +182,6 @@ pub struct EndSession {
 pub struct EndedSession {
     /// Whether it is over.
     pub ended: bool,
-    /// Which session.
     pub session_id: SessionId,
     /// The tasks it gave back.
     pub released: Vec<TaskId>,
@@ -202,6 +204,7 @@ impl Action for EndSession {
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<EndedSession, PmFault> {
         limit::bytes("summary", &self.summary, 1, limit::SUMMARY)?;
         let named = self.session_id.clone().or_else(|| context.caller.default_session.clone());
+        // Ending twice returns the first answer, so that a retry is safe without a key.
         if let Some(first) = named.as_ref().map(|id| context.first_end(id)).transpose()?.flatten() {
             return Ok(first);
         }
@@ -209,6 +212,7 @@ impl Action for EndSession {
         let session = session.ok_or_else(|| {
             PmFault::new(Code::SessionRequired, "you have no active session").hint("there is nothing to end")
         })?;
+        // Opens all before changing any: see below.
         self.open_all(context, &session)?;
         let handoffs = self.hand_over(context, &session)?;
         let (released, kept) = self.let_go(context, &session)?;
@@ -226,6 +230,7 @@ impl EndSession {
     /// lease that is over ends here, and stays ended although the rest may be refused.
     fn open_all(&self, context: &mut ActionContext<'_, '_>, session: &AgentSession) -> Result<(), PmFault> {
         let held = context.tx.claim_of_session(&session.id)?.into_iter().map(|claim| claim.task_id);
+        // A sorted set: locks are always taken in the same order.
         let mut ids: BTreeSet<TaskId> = held.collect();
         for one in &self.handoffs {
             ids.insert(context.task_to_read(&one.task_id)?.id);
@@ -244,6 +249,7 @@ impl EndSession {
                 to_agent_id: one.to_agent_id.clone(),
                 ..CreateHandoff::of(one.task_id.clone(), one.summary.clone(), one.next_steps.clone())
             };
+            // The same rules as for `create_handoff`.
             ids.push(context.hand_over(session, &wish)?.0.id);
         }
         Ok(ids)
@@ -299,8 +305,10 @@ impl ActionContext<'_, '_> {
         summary: &str,
         ended: EndedSession,
     ) -> Result<EndedSession, PmFault> {
+        // A session that keeps claims only disconnects; they wait for a successor.
         let signal = if ended.kept.is_empty() { LifeSignal::End } else { LifeSignal::Disconnect };
         let state = session::next(session.state, signal)?;
+        // Stored with the session, for a repeated call.
         let result = serde_json::to_value(&ended).map_err(|error| PmFault::internal(error.to_string()))?;
         let after = AgentSession {
             state,
@@ -338,10 +346,8 @@ pub struct SessionHeartbeat {
     pub idempotency_key: Option<String>,
 }
 
-/// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// The task.
     pub task_id: TaskId,
     /// The fence of the grant.
     pub fence: i64,
@@ -354,7 +360,6 @@ pub struct LeaseStatus {
 /// What a sign of life brought.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HeartbeatAnswer {
-    /// The session.
     pub session_id: SessionId,
     /// The leases that were renewed.
     pub leases: Vec<LeaseStatus>,
@@ -380,6 +385,7 @@ impl Action for SessionHeartbeat {
             let open = context.task_to_change(&name, Power::Read)?;
             match context.held(&open, &session) {
                 Ok(claim) => beat.leases.push(self.note(context, claim)?),
+                // One lost claim must not keep the others from being renewed.
                 Err(fault) if fault.code == Code::ClaimLost => beat.lost.push(fault),
                 Err(fault) => return Err(fault),
             }

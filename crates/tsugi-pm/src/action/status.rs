@@ -7,6 +7,7 @@ use super::action_context::{ActionContext, OpenTask};
 use super::view::{TaskRow, TaskView, check_version};
 use super::{Action, ActionEffect};
 use crate::action::context::touch_hold;
+use crate::domain::advice::FaultAdvice;
 use crate::domain::claim::ClaimState;
 use crate::domain::event::EventKind;
 use crate::domain::fault::{Code, PmFault};
@@ -63,7 +64,6 @@ impl UpdateTaskStatus {
 /// A task that was moved.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MovedTask {
-    /// The task.
     pub task: TaskView,
     /// Whether anything changed; asking twice is fine.
     pub changed: bool,
@@ -75,7 +75,6 @@ pub struct MovedTask {
     pub newly_ready: Vec<TaskRow>,
 }
 
-/// A wished move.
 pub(super) struct StatusChange<'a> {
     pub(super) to: TaskStatus,
     pub(super) reason: Option<&'a str>,
@@ -150,7 +149,7 @@ impl UpdateTaskStatus {
         context.moved(&grant.task, Some(session.id))
     }
 
-    /// A session that lost its claim hears so, instead of moving a task that is no longer in its hands. A caller that
+    /// Refuses a session that lost its claim, instead of moving a task that it no longer holds. A caller that
     /// names the current version has seen what happened and knows what it is doing.
     fn refuse_stale(
         &self,
@@ -200,15 +199,17 @@ impl ActionContext<'_, '_> {
     ) -> Result<Task, PmFault> {
         let standing = self.standing(open, session)?;
         let step = machine::next(open.task.status, change.to, &standing)?;
+        // Before the hold ends: a refused move leaves the claim as it was.
         check_need(step, change, open)?;
         self.end_hold(open, step, standing.is_holder, change.reason)?;
-        // Nobody can accept a handoff of work that is not to be done now.
+        // A handoff of work that is not to be done now cannot be accepted.
         if matches!(change.to, TaskStatus::Cancelled | TaskStatus::Backlog) {
             let why = format!("the task was moved to {}", change.to);
             self.withdraw_handoff(&open.task, change.reason.unwrap_or(&why))?;
         }
         let after = self.moved_task(open, step, change);
         let note = EventKind::of_status(change.to).because(change.reason);
+        // Also counts the open prerequisites of the tasks behind it.
         let task = self.tx.task_update(&open.task, after, note)?;
         if open.task.status == TaskStatus::Done {
             self.tell_dependents(&task, change.reason)?;
@@ -224,7 +225,7 @@ impl ActionContext<'_, '_> {
         reason: Option<&str>,
     ) -> Result<(), PmFault> {
         let (machine::MoveEffect::EndClaim(state), Some(claim)) = (step.effect, &open.claim) else { return Ok(()) };
-        // What a holder gives back is released; what somebody else takes from it is revoked.
+        // A holder releases its task; another caller revokes the claim.
         let state = if state == ClaimState::Released && !is_holder { ClaimState::Revoked } else { state };
         self.tx.stamp.claim = Some(claim.id.clone());
         self.end_claim(claim, state, reason.unwrap_or(state.as_str()))?;
@@ -243,6 +244,7 @@ impl ActionContext<'_, '_> {
             (TaskStatus::Review, TaskStatus::Todo) => self.review(Verdict::Changes, change.reason),
             _ => task.review.clone(),
         };
+        // A task that goes back to `todo` is free for every agent.
         let is_given_back = from == TaskStatus::InProgress && change.to == TaskStatus::Todo;
         Task {
             status: change.to,
@@ -250,6 +252,7 @@ impl ActionContext<'_, '_> {
             blocked_reason: change.reason.filter(|_| change.to == TaskStatus::Blocked).map(str::to_owned),
             result: outcome(open, step, change),
             review,
+            // Cleared when a finished task is reopened.
             completed_at: if change.to.is_open() { None } else { Some(now) },
             ..task.clone()
         }
@@ -279,7 +282,9 @@ fn check_need(step: StatusMove, change: &StatusChange<'_>, open: &OpenTask) -> R
     match step.need {
         MoveRequirement::Nothing => Ok(()),
         MoveRequirement::Reason if change.reason.is_none_or(|reason| reason.trim().is_empty()) => {
-            Err(PmFault::invalid(format!("a move to {} needs a `reason`", change.to)).with("field", "reason"))
+            Err(PmFault::invalid(format!("a move to {} needs a `reason`", change.to))
+                .advise(FaultAdvice::GiveReason)
+                .with("field", "reason"))
         }
         MoveRequirement::Reason => Ok(()),
         MoveRequirement::Result => match change.result.or(open.task.result.as_ref()) {
@@ -293,7 +298,7 @@ fn check_need(step: StatusMove, change: &StatusChange<'_>, open: &OpenTask) -> R
     }
 }
 
-/// What came out of the work: what the caller says, or the best we know when it says nothing. Work that begins anew
+/// The result of the work: the caller's, or the best that is known when it gives none. Reopened work
 /// has no result: what shows that the old work was done says nothing of the new, and stays in the history.
 fn outcome(open: &OpenTask, step: StatusMove, change: &StatusChange<'_>) -> Option<WorkResult> {
     let was_over = matches!(open.task.status, TaskStatus::Review | TaskStatus::Done | TaskStatus::Cancelled);
@@ -304,6 +309,7 @@ fn outcome(open: &OpenTask, step: StatusMove, change: &StatusChange<'_>) -> Opti
     if step.need != MoveRequirement::Result || known.is_some() {
         return known;
     }
+    // The last checkpoint describes the work better than nothing.
     let checkpoint = open.claim.as_ref().and_then(|claim| claim.checkpoint.clone());
     let summary = change.reason.map(str::to_owned).or(checkpoint).unwrap_or_else(|| "no summary was given".to_owned());
     Some(WorkResult { summary, evidence: Vec::new() })

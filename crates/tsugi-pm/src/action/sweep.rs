@@ -19,16 +19,15 @@ const AT_ONCE: i64 = 100;
 #[serde(deny_unknown_fields)]
 pub struct SweepExpired {}
 
-/// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepSummary {
     /// Sessions whose process is gone.
     pub disconnected: u64,
-    /// Sessions that nobody came back for.
+    /// Sessions that were not resumed.
     pub expired_sessions: u64,
     /// Claims that ran out.
     pub expired_claims: u64,
-    /// Handoffs that nobody took.
+    /// Handoffs that were not accepted.
     pub expired_handoffs: u64,
     /// Remembered answers that were forgotten.
     pub forgotten: u64,
@@ -95,7 +94,7 @@ fn sweep_gone(context: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
     Ok(count)
 }
 
-/// How long a session waits for somebody to come back: as its project says, but at least as long as its claims do.
+/// How long a session waits to be resumed: as its project says, but at least as long as its claims do.
 fn own_grace(context: &mut ActionContext<'_, '_>, session: &AgentSession, graces: &[i64]) -> Result<i64, PmFault> {
     let longest = graces.iter().max().copied();
     match (&session.project_id, longest) {
@@ -121,6 +120,7 @@ fn expire_waiting(context: &mut ActionContext<'_, '_>, session: &AgentSession) -
     let mut graces = Vec::new();
     for claim in context.tx.claim_of_session(&session.id)? {
         let project = context.tx.project_get(&claim.project_id)?;
+        // Each project decides how long its own tasks wait.
         let grace = project.policy.resume_grace_s;
         if session.is_grace_over(grace, context.tx.now) {
             let task = context.tx.task_lock(&claim.task_id)?;
@@ -135,6 +135,7 @@ fn expire_waiting(context: &mut ActionContext<'_, '_>, session: &AgentSession) -
 pub(super) fn expire_due(context: &mut ActionContext<'_, '_>, projects: Option<&[ProjectId]>) -> Result<u64, PmFault> {
     let mut count = 0;
     for seen in context.tx.claim_due(projects, AT_ONCE)? {
+        // The task before the claim: the order of every other transaction.
         let task = context.tx.task_lock(&seen.task_id)?;
         // Its holder may have renewed it while we waited for the task.
         let now = context.tx.now;
@@ -151,7 +152,7 @@ fn sweep_handoffs(context: &mut ActionContext<'_, '_>) -> Result<u64, PmFault> {
     let mut count = 0;
     for seen in context.tx.handoff_due(AT_ONCE)? {
         let task = context.tx.task_lock(&seen.task_id)?;
-        // Somebody may have answered it while we waited for the task.
+        // It may have been answered while we waited for the task's lock.
         let (handoff, now) = (context.tx.handoff_get(&seen.id)?, context.tx.now);
         if handoff.is_due(now) {
             context.expire_handoff(&task, &handoff)?;

@@ -12,7 +12,6 @@ use crate::domain::limit;
 /// A handoff as an answer shows it: its long parts cut, and named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HandoffView {
-    /// The handoff.
     #[serde(flatten)]
     pub handoff: Handoff,
     /// The parts that were cut.

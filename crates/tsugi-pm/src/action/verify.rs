@@ -23,7 +23,7 @@ pub struct VerificationReport {
     pub records: u64,
     /// Events that were replayed.
     pub events: u64,
-    /// Claims whose lease, or whose session's grace (I2), has run out since anybody looked: the next call that wants
+    /// Claims whose lease, or whose session's grace (I2), has run out since the last sweep: the next call that wants
     /// their tasks, or the next sweep, ends them.
     #[serde(default)]
     pub overdue: u64,
@@ -46,6 +46,7 @@ impl VerificationReport {
 impl Pm {
     /// Rebuilds every record from its events and compares; checks the chains, the counts and the invariants.
     pub async fn verify(&self) -> Result<VerificationReport, PmFault> {
+        // One snapshot: history and tables must be of the same moment.
         let mut found = self.store().snapshot(verify_all).await?;
         for complaint in self.store().check().await? {
             found.complain(format!("engine: {complaint}"));
@@ -69,6 +70,7 @@ fn verify_all(tx: &mut Tx<'_>) -> Result<VerificationReport, PmFault> {
         compare(tx, table, &mut rebuilt, &mut found)?;
     }
     for (entity, rest) in rebuilt {
+        // A record that was removed has only nulls left.
         if rest.fields.values().any(|value| !value.is_null()) {
             found.complain(format!("I10 {entity}: its history says it exists, the table does not have it"));
         }
@@ -85,6 +87,7 @@ fn replay_all(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<BTreeMa
     let mut since = 0;
     loop {
         let events = tx.event_page(&EventFilter { since, limit: PAGE, ..EventFilter::default() })?;
+        // Paged, so that memory holds the records but not the history.
         let Some(last) = events.last() else { return Ok(rebuilt) };
         since = last.seq;
         for event in &events {
@@ -96,6 +99,7 @@ fn replay_all(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<BTreeMa
 
 fn replay_one(record: &mut RebuiltRecords, event: &HistoryEvent, found: &mut VerificationReport) {
     let name = format!("{} {} ({})", event.entity_id, event.kind, event.id);
+    // Reported, then continued: one broken link must not hide the rest.
     if event.prev_hash != record.hash {
         found.complain(format!("{name}: the chain of hashes is broken before it"));
     }
@@ -121,6 +125,7 @@ fn compare(
         for row in &rows {
             found.records += 1;
             let entity = table.entity_id(row);
+            // Removed, so that what is left over has a history but no row.
             match rebuilt.remove(&entity) {
                 None => found.complain(format!("I9 {entity}: it has no history")),
                 Some(record) => compare_one(table, &entity, row, &record, found),
@@ -140,6 +145,7 @@ fn compare_one(
     record: &RebuiltRecords,
     found: &mut VerificationReport,
 ) {
+    // Counters and signs of life are not in the history.
     for field in table.versioned() {
         let [stored, told] = [row, &record.fields].map(|fields| fields.get(field).unwrap_or(&Value::Null));
         if told != stored {
@@ -214,6 +220,7 @@ fn check_rules(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<(), Pm
 fn check_cycles(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<(), PmFault> {
     let rows = tx.texts("SELECT task_id || ' ' || depends_on_id FROM dependency WHERE kind = 'blocks'")?;
     let edges: Vec<(&str, &str)> = rows.iter().filter_map(|row| row.split_once(' ')).collect();
+    // In memory rather than in SQL: a recursive query over all edges is quadratic.
     let mut waits: HashMap<&str, usize> = HashMap::new();
     let mut dependents: HashMap<&str, Vec<&str>> = HashMap::new();
     for (task, on) in &edges {
@@ -221,6 +228,7 @@ fn check_cycles(tx: &mut Tx<'_>, found: &mut VerificationReport) -> Result<(), P
         dependents.entry(on).or_default().push(task);
     }
     let all: HashSet<&str> = edges.iter().flat_map(|(task, on)| [*task, *on]).collect();
+    // Peels off tasks that wait for nothing until only circles are left.
     let mut free: Vec<&str> = all.iter().copied().filter(|task| !waits.contains_key(task)).collect();
     let mut peeled = 0;
     while let Some(task) = free.pop() {

@@ -22,23 +22,20 @@ pub const MOST_ROWS: i64 = 200;
 /// A task in a list: at most 400 bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRow {
-    /// Its id.
     pub id: TaskId,
     /// `KEY-n`.
     #[serde(rename = "ref")]
     pub reference: String,
     /// The title, cut if it is long.
     pub title: String,
-    /// Where it stands.
     pub status: TaskStatus,
     /// How urgent it is.
     pub priority: Priority,
-    /// Whether somebody could begin.
+    /// Whether work on it can start.
     pub ready: bool,
     /// How many prerequisites are not done.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waits_for: i64,
-    /// Whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee_id: Option<AgentId>,
     /// When it should be done.
@@ -46,7 +43,6 @@ pub struct TaskRow {
     pub due_at: Option<Moment>,
     /// When it last changed.
     pub updated_at: Moment,
-    /// Its version.
     pub version: i64,
 }
 
@@ -76,14 +72,11 @@ impl TaskRow {
 /// A task in full, its long texts cut to a budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskView {
-    /// Its id.
     pub id: TaskId,
     /// `KEY-n`.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Its project.
     pub project_id: ProjectId,
-    /// Its number.
     pub number: i64,
     /// What it is, in a line.
     pub title: String,
@@ -93,16 +86,14 @@ pub struct TaskView {
     /// What must be true in the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acceptance: Vec<AcceptanceCriterion>,
-    /// Where it stands.
     pub status: TaskStatus,
-    /// Whether somebody could begin.
+    /// Whether work on it can start.
     pub ready: bool,
     /// How many prerequisites are not done.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waits_for: i64,
     /// How urgent it is.
     pub priority: Priority,
-    /// Whose it is.
     pub assignee_id: Option<AgentId>,
     /// The task it is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +110,6 @@ pub struct TaskView {
     /// How long it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate_min: Option<i64>,
-    /// Who created it.
     pub created_by: Option<AgentId>,
     /// The task during which it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +117,6 @@ pub struct TaskView {
     /// What is in the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_reason: Option<String>,
-    /// What came out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<WorkResult>,
     /// What the reviewer said.
@@ -138,7 +127,6 @@ pub struct TaskView {
     pub external: Vec<ExternalLink>,
     /// The last grant's fence.
     pub fence: i64,
-    /// Its version.
     pub version: i64,
     /// When it was created.
     pub created_at: Moment,
@@ -167,6 +155,7 @@ impl TaskView {
     /// A task with at most so many bytes of description, and of its other long texts.
     pub fn within(task: &Task, budget: usize) -> Self {
         let mut truncated = Vec::new();
+        // Every cut is named in the answer, so that a model knows that there is more.
         let mut cut = |field: &str, text: &str, most: usize| {
             let (text, was_cut) = limit::clip(text, most);
             if was_cut {
@@ -174,6 +163,7 @@ impl TaskView {
             }
             text
         };
+        // The description gets the caller's budget, the rest fixed shares.
         let description = cut("description", &task.description, budget);
         let result = task.result.as_ref().map(|result| WorkResult {
             summary: cut("result.summary", &result.summary, BRIEF),
@@ -210,6 +200,7 @@ impl TaskView {
             blocked_reason: task.blocked_reason.clone(),
             result: None,
             review: task.review.clone(),
+            // A list that an import may have made very long.
             external: task.external.iter().take(10).cloned().collect(),
             fence: task.fence,
             version: task.version,
@@ -225,13 +216,9 @@ impl TaskView {
 /// A hold as its holder sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimView {
-    /// Its id.
     pub id: ClaimId,
-    /// The task.
     pub task_id: TaskId,
-    /// The session.
     pub session_id: SessionId,
-    /// The agent.
     pub agent_id: AgentId,
     /// The fence of this grant.
     pub fence: i64,
@@ -266,6 +253,7 @@ pub fn fit<T: Serialize>(items: Vec<T>, budget: usize) -> (Vec<T>, bool) {
     let mut kept = Vec::with_capacity(total);
     for item in items {
         used += serde_json::to_string(&item).map_or(0, |text| text.len() + 1);
+        // One item is always kept: a page without any would never end.
         if used > budget && !kept.is_empty() {
             break;
         }
@@ -288,16 +276,20 @@ pub(crate) fn rows(limit: Option<i64>) -> Result<i64, PmFault> {
 pub(crate) fn page<T: Serialize>(mut items: Vec<T>, limit: Option<i64>) -> Result<(Vec<T>, bool), PmFault> {
     let rows = usize::try_from(rows(limit)?).unwrap_or(usize::MAX);
     let has_more = items.len() > rows;
+    // The extra row only told that there are more.
     items.truncate(rows);
+    // A caller that names a limit wants that many, however large they are.
     if limit.is_some() {
         return Ok((items, has_more));
     }
+    // Without a limit the bytes decide, for models.
     let (items, is_cut) = fit(items, PAGE_BYTES);
     Ok((items, has_more || is_cut))
 }
 
 /// Writes a place in a list as an opaque text.
 pub(crate) fn cursor<T: Serialize>(place: &T) -> String {
+    // Opaque on purpose: what is in it may change.
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(place).unwrap_or_default())
 }
 
@@ -309,7 +301,7 @@ pub(crate) fn place<T: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<
     place.map(Some).ok_or_else(|| PmFault::invalid("this cursor is not from here").hint("begin again without a cursor"))
 }
 
-/// Refuses a change to something that has changed meanwhile.
+/// Refuses a change to a version that is no longer current.
 pub(crate) fn check_version(task: &Task, expected: Option<i64>) -> Result<(), PmFault> {
     match expected {
         Some(expected) if expected != task.version => Err(version_conflict(task)),

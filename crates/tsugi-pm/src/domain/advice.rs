@@ -1,17 +1,17 @@
-//! What to try, where an agent and a person do it by different means: each is told in its own words.
+//! Hints that differ for an agent, which calls tools, and a person, who types commands.
 
 /// What to try after a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultAdvice {
     /// Take the task that is there already, or insist on a second one.
     WorkOnTheOther,
-    /// Somebody who may has to do it.
+    /// An agent with more rights has to do it.
     AskManager,
     /// Say which of several sessions is meant.
     NameSession,
     /// Say that the session is meant which holds it.
     NameHolder(String),
-    /// Hand it to nobody in particular.
+    /// Hand it to any agent.
     LeaveTargetOut,
     /// There is no session yet.
     BeginSession,
@@ -21,10 +21,11 @@ pub enum FaultAdvice {
     WaitUntilOver(String),
     /// Begin with what it waits for, or do something else.
     TakePrerequisites,
-    /// Do something else.
     LookForOtherWork,
-    /// Let somebody look at it first.
+    /// Send it to review first.
     SendToReview,
+    /// Say why.
+    GiveReason,
 }
 
 impl FaultAdvice {
@@ -37,7 +38,7 @@ impl FaultAdvice {
             Self::NameHolder(session) => {
                 return format!("another session of yours holds it: name it as session_id, {session}");
             }
-            Self::LeaveTargetOut => "leave to_agent_id out, and whoever comes may take it",
+            Self::LeaveTargetOut => "leave to_agent_id out, and any agent may take it",
             Self::BeginSession => "begin one with start_session",
             Self::BeginAnotherSession => "begin a new one with start_session",
             Self::WaitUntilOver(reason) => {
@@ -45,6 +46,7 @@ impl FaultAdvice {
             }
             Self::TakePrerequisites => "take one of these first, or other work with get_ready_tasks",
             Self::LookForOtherWork => "look for other work with get_ready_tasks",
+            Self::GiveReason => "say why in `reason`",
             Self::SendToReview => "use review: update_task_status with status `review`",
         };
         words.to_owned()

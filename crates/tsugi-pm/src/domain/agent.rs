@@ -9,11 +9,8 @@ use super::time::Moment;
 use super::word::words;
 
 words! {
-    /// Person or program.
     AgentType {
-        /// A person.
         Human = "human",
-        /// A program.
         Ai = "ai",
     }
 }
@@ -21,23 +18,19 @@ words! {
 words! {
     /// Whether the agent may act.
     AgentStatus {
-        /// It may act.
         Active = "active",
-        /// It may not act until somebody activates it.
+        /// It may not act until it is activated.
         Inactive = "inactive",
         /// It is gone for good, but its history stays.
         Archived = "archived",
     }
 }
 
-/// An agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
-    /// Its id.
     pub id: AgentId,
     /// Its name, unique in the database.
     pub name: String,
-    /// Person or program.
     #[serde(rename = "type")]
     pub kind: AgentType,
     /// What it is: "frontend developer".

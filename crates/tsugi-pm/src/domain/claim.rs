@@ -12,15 +12,13 @@ use super::word::words;
 words! {
     /// Where a claim stands; everything but `live` is final.
     ClaimState {
-        /// It holds.
         Live = "live",
         /// The work went to review or is done.
         Completed = "completed",
-        /// Given back.
         Released = "released",
         /// The lease ran out.
         Expired = "expired",
-        /// Handed to somebody else.
+        /// Handed to another agent.
         Transferred = "transferred",
         /// Taken away by a person.
         Revoked = "revoked",
@@ -34,22 +32,17 @@ impl ClaimState {
     }
 }
 
-/// A claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its id.
     pub id: ClaimId,
     /// The task it holds.
     pub task_id: TaskId,
-    /// That task's project.
     pub project_id: ProjectId,
     /// The session that holds it.
     pub session_id: SessionId,
-    /// That session's agent.
     pub agent_id: AgentId,
     /// The task's fence at the time of the grant; a write with an older one is refused.
     pub fence: i64,
-    /// Where it stands.
     pub state: ClaimState,
     /// How long it may be idle.
     pub ttl_s: i64,
@@ -65,16 +58,14 @@ pub struct Claim {
     pub checkpoint: Option<String>,
     /// The holder's work tree at its last report.
     pub git: Option<GitState>,
-    /// Why it ended.
     pub end_reason: Option<String>,
-    /// When it ended.
     pub ended_at: Option<Moment>,
     /// Grows by one with each change.
     pub version: i64,
 }
 
 impl Claim {
-    /// Whether the lease has run out although nobody has recorded it yet.
+    /// Whether the lease has run out, recorded or not.
     pub fn is_due(&self, now: Moment) -> bool {
         self.state == ClaimState::Live && self.expires_at <= now
     }

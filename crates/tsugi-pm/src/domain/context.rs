@@ -9,7 +9,6 @@ use super::word::words;
 words! {
     /// What kind of knowledge it is.
     ContextType {
-        /// Something worth remembering.
         Note = "note",
         /// Something that was decided.
         Decision = "decision",
@@ -17,7 +16,6 @@ words! {
         Assumption = "assumption",
         /// Something in the way.
         Blocker = "blocker",
-        /// Something to read.
         Reference = "reference",
         /// Something that was made.
         Artifact = "artifact",
@@ -27,7 +25,6 @@ words! {
 words! {
     /// Whether it still holds.
     ContextState {
-        /// It holds.
         Active = "active",
         /// A newer one replaces it.
         Superseded = "superseded",
@@ -39,20 +36,15 @@ words! {
 /// A piece of context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextEntry {
-    /// Its id.
     pub id: ContextId,
-    /// The project.
     pub project_id: ProjectId,
     /// The task, unless it belongs to the whole project.
     pub task_id: Option<TaskId>,
-    /// Who wrote it.
     pub agent_id: AgentId,
-    /// In which session.
     pub session_id: Option<SessionId>,
     /// What kind of knowledge it is.
     #[serde(rename = "type")]
     pub kind: ContextType,
-    /// The knowledge.
     pub content: String,
     /// Where more is to be found.
     pub uri: Option<String>,

@@ -7,7 +7,6 @@ use super::time::Moment;
 use super::word::words;
 
 words! {
-    /// Whether it gates.
     DependencyKind {
         /// The task cannot begin before the other is done.
         Blocks = "blocks",
@@ -25,11 +24,9 @@ pub struct TaskDependency {
     pub task_id: TaskId,
     /// The task it waits for.
     pub depends_on_id: TaskId,
-    /// Whether it gates.
     pub kind: DependencyKind,
-    /// Who added it; nobody when the system did.
+    /// The agent that added it; none when the system did.
     pub created_by: Option<AgentId>,
-    /// When.
     pub created_at: Moment,
     /// Always one: an edge is added and removed, never changed.
     pub version: i64,

@@ -12,25 +12,16 @@ use super::word::words;
 words! {
     /// What kind of thing changed.
     EntityType {
-        /// A project.
         Project = "project",
-        /// An agent.
         Agent = "agent",
-        /// A membership.
         Membership = "membership",
-        /// A session.
         Session = "session",
-        /// A task.
         Task = "task",
-        /// A dependency.
         Dependency = "dependency",
-        /// A claim.
         Claim = "claim",
         /// A piece of context.
         Context = "context",
-        /// A handoff.
         Handoff = "handoff",
-        /// An access token.
         Token = "token",
     }
 }
@@ -110,6 +101,7 @@ impl EventKind {
     /// The event of a claim that reached a state.
     pub const fn of_claim(state: ClaimState) -> Self {
         match state {
+            // A claim is live only by its grant.
             ClaimState::Live => Self::ClaimGranted,
             ClaimState::Completed => Self::ClaimCompleted,
             ClaimState::Released => Self::ClaimReleased,
@@ -123,7 +115,6 @@ impl EventKind {
 /// One field before and after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
-    /// The field.
     pub field: String,
     /// Its value before; null when the thing is new.
     pub old: Value,
@@ -138,24 +129,19 @@ pub struct HistoryEvent {
     pub seq: i64,
     /// Its id, the same in every store it is copied to.
     pub id: EventId,
-    /// When.
     pub at: Moment,
     /// In which project, if in one.
     pub project_id: Option<ProjectId>,
     /// What kind of thing changed.
     pub entity_type: EntityType,
-    /// Which one.
     pub entity_id: String,
     /// What happened: `task.claimed`.
     #[serde(rename = "type")]
     pub kind: EventKind,
     /// Who did it; the system when unset.
     pub actor_agent_id: Option<AgentId>,
-    /// In which session.
     pub session_id: Option<SessionId>,
-    /// Under which claim.
     pub claim_id: Option<ClaimId>,
-    /// Why.
     pub reason: Option<String>,
     /// The fields that changed.
     pub changes: Vec<FieldChange>,
@@ -175,7 +161,9 @@ pub fn changes<'a>(
 ) -> Vec<FieldChange> {
     fields
         .filter_map(|field| {
+            // A field that a later version added is null in older records.
             let old = before.get(field).unwrap_or(&Value::Null);
+            // A field that is gone counts as null, so that removing and re-adding it can be replayed.
             let new = after.get(field).unwrap_or(&Value::Null);
             (old != new).then(|| FieldChange { field: field.to_owned(), old: old.clone(), new: new.clone() })
         })
@@ -188,6 +176,7 @@ pub fn changes<'a>(
 pub fn replay(fields: &mut Map<String, Value>, changes: &[FieldChange]) -> Result<(), String> {
     for change in changes {
         let current = fields.get(&change.field).cloned().unwrap_or(Value::Null);
+        // The history must lead from one value to the next without a gap.
         if current != change.old {
             return Err(change.field.clone());
         }
@@ -203,12 +192,14 @@ impl HistoryEvent {
         if self.entity_type == EntityType::Task {
             return TaskId::parse(&self.entity_id).ok();
         }
+        // The first event of a claim, context or handoff names its task.
         let change = self.changes.iter().find(|change| change.field == "task_id")?;
         change.new.as_str().or(change.old.as_str()).and_then(|id| TaskId::parse(id).ok())
     }
 
     /// The text whose digest is the event's hash: everything but its place in this store.
     pub fn digest_text(&self) -> String {
+        // A tuple, so that the order of the fields can never change with the struct.
         let parts = (
             &self.prev_hash,
             &self.id,

@@ -17,7 +17,6 @@ words! {
         InvalidArgument = "invalid_argument",
         /// The status machine has no such move for this caller.
         InvalidTransition = "invalid_transition",
-        /// Prerequisites are open.
         NotReady = "not_ready",
         /// Another session holds the task.
         AlreadyClaimed = "already_claimed",
@@ -33,7 +32,7 @@ words! {
         SessionEnded = "session_ended",
         /// The handoff was already taken, rejected, withdrawn or has expired.
         HandoffNotPending = "handoff_not_pending",
-        /// The handoff is addressed to somebody else.
+        /// The handoff is for another agent.
         HandoffNotForYou = "handoff_not_for_you",
         /// The dependency would close a circle.
         DependencyCycle = "dependency_cycle",
@@ -77,7 +76,6 @@ impl Code {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct PmFault {
-    /// The situation.
     pub code: Code,
     /// What happened, lower case, without a full stop.
     pub message: String,
@@ -135,7 +133,6 @@ impl PmFault {
         self
     }
 
-    /// Adds one fact.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or(Value::Null);

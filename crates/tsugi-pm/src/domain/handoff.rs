@@ -11,9 +11,7 @@ use super::word::words;
 use crate::domain::advice::FaultAdvice;
 
 words! {
-    /// Who wrote it.
     HandoffKind {
-        /// The agent.
         Manual = "manual",
         /// The system, when a lease ran out.
         Auto = "auto",
@@ -21,17 +19,15 @@ words! {
 }
 
 words! {
-    /// Where it stands.
     HandoffStatus {
-        /// It waits for somebody.
+        /// It waits to be accepted.
         Pending = "pending",
-        /// Somebody took it.
         Accepted = "accepted",
         /// The one it was meant for said no.
         Rejected = "rejected",
         /// It was taken back.
         Withdrawn = "withdrawn",
-        /// Nobody took it in time.
+        /// It was not accepted in time.
         Expired = "expired",
         /// The one who took it finished the work.
         Completed = "completed",
@@ -42,10 +38,8 @@ words! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GitState {
-    /// The branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// The commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Whether there are changes that are not committed.
@@ -65,20 +59,15 @@ impl GitState {
     }
 }
 
-/// A handoff.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
-    /// Its id.
     pub id: HandoffId,
-    /// The task.
     pub task_id: TaskId,
-    /// That task's project.
     pub project_id: ProjectId,
-    /// Who hands over.
     pub from_agent_id: AgentId,
     /// From which session, when there was one.
     pub from_session_id: Option<SessionId>,
-    /// To whom; nobody in particular when unset.
+    /// The receiver; any agent when unset.
     pub to_agent_id: Option<AgentId>,
     /// Written by the agent or by the system.
     pub kind: HandoffKind,
@@ -88,17 +77,12 @@ pub struct Handoff {
     pub next_steps: Vec<String>,
     /// What to beware of.
     pub warnings: Vec<String>,
-    /// What is finished.
     pub done: Vec<String>,
     /// What is not certain.
     pub uncertain: Vec<String>,
-    /// The work tree.
     pub git: Option<GitState>,
-    /// Where it stands.
     pub status: HandoffStatus,
-    /// Who took it.
     pub accepted_by: Option<AgentId>,
-    /// With which session.
     pub accepted_session_id: Option<SessionId>,
     /// When; the simplest set of tools calls it `acknowledged_at`.
     pub accepted_at: Option<Moment>,
@@ -115,13 +99,13 @@ pub struct Handoff {
 /// What can happen to a handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoffAnswer {
-    /// Somebody takes it.
+    /// An agent accepts it.
     Accept,
     /// The one it was meant for says no.
     Reject,
     /// It is taken back.
     Withdraw,
-    /// Nobody took it in time.
+    /// It was not accepted in time.
     Expire,
     /// The one who took it finished the work.
     Complete,
@@ -129,6 +113,7 @@ pub enum HandoffAnswer {
 
 /// The status after an answer, or who was faster.
 pub fn next(status: HandoffStatus, answer: HandoffAnswer) -> Result<HandoffStatus, PmFault> {
+    // Everything that is not listed is an answer to a handoff that is over.
     use HandoffStatus as Status;
     match (status, answer) {
         (Status::Pending, HandoffAnswer::Accept) => Ok(Status::Accepted),
@@ -144,13 +129,14 @@ pub fn next(status: HandoffStatus, answer: HandoffAnswer) -> Result<HandoffStatu
 }
 
 impl Handoff {
-    /// Whether it has waited for too long although nobody has recorded it yet.
+    /// Whether it has waited too long, recorded or not.
     pub fn is_due(&self, now: Moment) -> bool {
         self.status == HandoffStatus::Pending && self.expires_at <= now
     }
 
     /// Whether this agent may take it.
     pub fn is_for(&self, agent_id: &AgentId) -> bool {
+        // Without a target it is for every agent.
         self.to_agent_id.as_ref().is_none_or(|target| target == agent_id)
     }
 
@@ -158,6 +144,7 @@ impl Handoff {
     pub fn answered(&self, answer: HandoffAnswer) -> Result<Self, PmFault> {
         match next(self.status, answer) {
             Ok(status) => Ok(Self { status, ..self.clone() }),
+            // Who was faster is part of the refusal.
             Err(fault) => Err(fault
                 .advise(FaultAdvice::LookForOtherWork)
                 .with("handoff_id", &self.id)
@@ -168,6 +155,7 @@ impl Handoff {
 
     /// Checks the texts a caller gave.
     pub fn check(&self) -> Result<(), PmFault> {
+        // A handoff that the system wrote knows no next steps.
         let least_steps = usize::from(self.kind == HandoffKind::Manual);
         limit::bytes("summary", &self.summary, 1, limit::SUMMARY)?;
         limit::list("next_steps", &self.next_steps, least_steps, 30, 500)?;

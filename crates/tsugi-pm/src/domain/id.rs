@@ -17,6 +17,7 @@ const LONGEST_TAIL: usize = 60;
 fn tail(mut bits: u128) -> String {
     (0..RANDOM_LETTERS)
         .map(|_| {
+            // Five bits at a time, lowest first.
             let letter = ALPHABET[(bits & 31) as usize];
             bits >>= 5;
             char::from(letter)
@@ -25,6 +26,7 @@ fn tail(mut bits: u128) -> String {
 }
 
 fn check(prefix: &str, text: &str) -> Result<(), PmFault> {
+    // The prefix alone is not enough: `tskx_1` is not a task.
     let tail = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
     let is_valid = tail.is_some_and(|tail| {
         (1..=LONGEST_TAIL).contains(&tail.len())
@@ -46,6 +48,7 @@ macro_rules! written_as_text {
             }
 
             fn json_schema(_generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                // Without a pattern: the lists of tools have no room for it, and parsing says more.
                 schemars::json_schema!({"type": "string"})
             }
         }
@@ -74,7 +77,6 @@ macro_rules! id {
                 Ok(Self(text.to_owned()))
             }
 
-            /// The written form.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -105,10 +107,7 @@ macro_rules! id {
     };
 }
 
-id!(
-    /// A project.
-    ProjectId, "prj"
-);
+id!(ProjectId, "prj");
 id!(
     /// An agent: a person or a program that works.
     AgentId, "agt"
@@ -117,10 +116,7 @@ id!(
     /// A session: one stretch of work of one agent. A name, not a capability.
     SessionId, "ses"
 );
-id!(
-    /// A task.
-    TaskId, "tsk"
-);
+id!(TaskId, "tsk");
 id!(
     /// A claim: one session's hold on one task.
     ClaimId, "clm"
@@ -129,14 +125,8 @@ id!(
     /// A piece of context.
     ContextId, "ctx"
 );
-id!(
-    /// A handoff.
-    HandoffId, "hnd"
-);
-id!(
-    /// An audit event.
-    EventId, "evt"
-);
+id!(HandoffId, "hnd");
+id!(EventId, "evt");
 id!(
     /// An access token's public name.
     TokenId, "tok"
@@ -153,13 +143,14 @@ pub enum TaskRef {
 }
 
 impl TaskRef {
-    /// Reads either form.
     pub fn parse(text: &str) -> Result<Self, PmFault> {
+        // No project key has an underscore, so the two forms cannot be confused.
         if text.starts_with("tsk_") {
             return TaskId::parse(text).map(Self::Id);
         }
         let is_reference = text
             .split_once('-')
+            // `WEB-01` is not `WEB-1`: every task has exactly one reference.
             .is_some_and(|(key, number)| is_project_key(key) && !number.starts_with('0') && is_number(number));
         if is_reference {
             Ok(Self::Reference(text.to_owned()))
@@ -214,8 +205,8 @@ pub enum ProjectRef {
 }
 
 impl ProjectRef {
-    /// Reads either form.
     pub fn parse(text: &str) -> Result<Self, PmFault> {
+        // Keys are upper case, so this can only be an id.
         if text.starts_with("prj_") {
             return ProjectId::parse(text).map(Self::Id);
         }
@@ -270,6 +261,7 @@ written_as_text!(ProjectRef);
 
 /// Whether a text may be a project's key: `^[A-Z][A-Z0-9]{1,9}$`.
 pub fn is_project_key(text: &str) -> bool {
+    // The length in bytes is that in letters, since all are ASCII.
     (2..=10).contains(&text.len())
         && text.starts_with(|first: char| first.is_ascii_uppercase())
         && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())

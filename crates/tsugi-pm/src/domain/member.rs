@@ -8,13 +8,10 @@ use super::word::words;
 words! {
     /// What a member may do; the table is in [`super::permission`].
     Role {
-        /// Everything.
         Owner = "owner",
         /// Everything except the project's rules, its end, and its people.
         Manager = "manager",
-        /// The work.
         Worker = "worker",
-        /// Looking on.
         Viewer = "viewer",
     }
 }
@@ -22,11 +19,8 @@ words! {
 /// One agent's place in one project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Membership {
-    /// The project.
     pub project_id: ProjectId,
-    /// The agent.
     pub agent_id: AgentId,
-    /// As what.
     pub role: Role,
     /// Grows by one with each change.
     pub version: i64,

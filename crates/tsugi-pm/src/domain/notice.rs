@@ -1,4 +1,4 @@
-//! A notice: something an agent should hear about, though it did not ask.
+//! A notice: something an agent should know although it did not ask.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ words! {
         HandoffAccepted = "handoff_accepted",
         /// Your handoff was rejected.
         HandoffRejected = "handoff_rejected",
-        /// Nobody took your handoff in time.
+        /// Your handoff was not accepted in time.
         HandoffExpired = "handoff_expired",
         /// Your claim was taken away.
         ClaimRevoked = "claim_revoked",
@@ -23,7 +23,7 @@ words! {
         Reviewed = "reviewed",
         /// A task was given to you.
         Assigned = "assigned",
-        /// Somebody wrote on a task you hold.
+        /// Context was added to a task you hold.
         ContextAdded = "context_added",
     }
 }

@@ -13,7 +13,6 @@ words! {
         Read = "read",
         /// Claim, release and move the tasks one holds.
         Work = "work",
-        /// Add context.
         AddContext = "add_context",
         /// Create, accept and reject handoffs.
         HandOff = "hand_off",

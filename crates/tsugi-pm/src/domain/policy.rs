@@ -34,7 +34,7 @@ pub struct ProjectPolicy {
     pub resume_grace_s: i64,
     /// How many tasks one session may hold.
     pub max_claims_per_session: i64,
-    /// How long a handoff waits for somebody.
+    /// How long a handoff waits.
     pub handoff_ttl_s: i64,
     /// Whether finished work must name its evidence.
     pub require_evidence: bool,

@@ -11,7 +11,6 @@ use super::word::words;
 words! {
     /// Whether work goes on.
     ProjectStatus {
-        /// Work goes on.
         Active = "active",
         /// Nothing new is claimed.
         Paused = "paused",
@@ -20,20 +19,16 @@ words! {
     }
 }
 
-/// A project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Project {
-    /// Its id.
     pub id: ProjectId,
     /// The short upper-case name in front of task numbers; never changes.
     pub key: String,
-    /// Its name.
     pub name: String,
     /// What it is about.
     pub description: String,
     /// Whether work goes on.
     pub status: ProjectStatus,
-    /// Its rules.
     pub policy: ProjectPolicy,
     /// The number the next task gets. Not versioned: it is a counter, and the task's own event tells the story.
     pub next_number: i64,
@@ -60,7 +55,7 @@ impl Project {
     pub fn check_workable(&self) -> Result<(), PmFault> {
         match self.status {
             ProjectStatus::Active => Ok(()),
-            ProjectStatus::Paused => Err(self.not_active("wait until somebody resumes it")),
+            ProjectStatus::Paused => Err(self.not_active("wait until it is resumed")),
             ProjectStatus::Archived => Err(self.not_active("restore it first")),
         }
     }

@@ -17,13 +17,12 @@ pub const CALL_TTL_S: i64 = 12 * 3600;
 words! {
     /// Where a session stands.
     SessionState {
-        /// It works.
         Active = "active",
         /// Its process is gone or silent; its claims wait.
         Disconnected = "disconnected",
-        /// It said goodbye, or somebody resumed it.
+        /// It was ended or resumed.
         Ended = "ended",
-        /// Nobody came back for it in time.
+        /// It was not resumed in time.
         Expired = "expired",
     }
 }
@@ -33,11 +32,10 @@ words! {
     EndKind {
         /// The tool `end_session`.
         Tool = "tool",
-        /// Standard input closed.
         Eof = "eof",
         /// A signal, or the parent went away.
         Signal = "signal",
-        /// Nobody came back in time.
+        /// It was not resumed in time.
         Expired = "expired",
         /// A person ended it.
         Admin = "admin",
@@ -49,9 +47,7 @@ words! {
 words! {
     /// Which generation of the protocol the client speaks.
     Era {
-        /// With a handshake.
         Legacy = "legacy",
-        /// Without one.
         Modern = "modern",
     }
 }
@@ -59,30 +55,22 @@ words! {
 /// The process that hosts a session, when one does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionHost {
-    /// The machine's name.
     pub host: String,
-    /// The process id.
     pub pid: i64,
     /// Random, so that a reused process id is not mistaken for this process.
     pub process_nonce: String,
 }
 
-/// A session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentSession {
-    /// Its id.
     pub id: SessionId,
-    /// Whose it is.
     pub agent_id: AgentId,
     /// The project it was begun for, if any.
     pub project_id: Option<ProjectId>,
-    /// Where it stands.
     pub state: SessionState,
     /// Which generation of the protocol its client speaks.
     pub era: Era,
-    /// The client's name.
     pub client_name: Option<String>,
-    /// The client's version.
     pub client_version: Option<String>,
     /// What the client said about itself.
     pub client_note: Option<String>,
@@ -92,7 +80,6 @@ pub struct AgentSession {
     pub pid: Option<i64>,
     /// That process's random mark.
     pub process_nonce: Option<String>,
-    /// When it began.
     pub started_at: Moment,
     /// The last call that carried it, to within a few seconds. Not versioned.
     pub last_activity_at: Moment,
@@ -100,7 +87,6 @@ pub struct AgentSession {
     pub heartbeat_at: Option<Moment>,
     /// Since when its process is gone.
     pub disconnected_at: Option<Moment>,
-    /// When it ended.
     pub ended_at: Option<Moment>,
     /// How it ended or lost its process.
     pub end_kind: Option<EndKind>,
@@ -121,7 +107,6 @@ pub enum LifeSignal {
     Call,
     /// Its process is gone or silent.
     Disconnect,
-    /// It says goodbye.
     End,
     /// A new session takes over.
     Resume,
@@ -146,6 +131,7 @@ impl AgentSession {
         Self {
             host: host.map(|one| one.host.clone()),
             pid: host.map(|one| one.pid),
+            // A pid is used again after a while; the nonce is not.
             process_nonce: host.map(|one| one.process_nonce.clone()),
             heartbeat_at: host.map(|_| now),
             ..self
@@ -155,6 +141,7 @@ impl AgentSession {
     /// Whether it has been silent for so long that it counts as disconnected.
     pub fn is_silent(&self, now: Moment) -> bool {
         match self.heartbeat_at.filter(|_| self.is_hosted()) {
+            // A hosted session lives by its process, even through hours without a call.
             Some(heartbeat_at) => heartbeat_at.plus_seconds(HEARTBEAT_LOST_S) <= now,
             None => self.last_activity_at.plus_seconds(CALL_TTL_S) <= now,
         }
@@ -171,9 +158,11 @@ impl AgentSession {
 pub fn next(state: SessionState, signal: LifeSignal) -> Result<SessionState, PmFault> {
     use SessionState as State;
     match (state, signal) {
+        // A call proves that the agent is there, whatever was assumed of its process.
         (State::Active | State::Disconnected, LifeSignal::Call) => Ok(State::Active),
         (State::Active | State::Disconnected, LifeSignal::Disconnect) => Ok(State::Disconnected),
         (State::Active | State::Disconnected, LifeSignal::End | LifeSignal::Resume) => Ok(State::Ended),
+        // It came back before the sweep got to it.
         (State::Active, LifeSignal::GraceOver) => Ok(State::Active),
         (State::Disconnected, LifeSignal::GraceOver) => Ok(State::Expired),
         (State::Ended | State::Expired, _) => Err(PmFault::new(Code::SessionEnded, format!("the session is {state}"))

@@ -24,7 +24,6 @@ words! {
         Blocked = "blocked",
         /// Done, and waiting for a second pair of eyes.
         Review = "review",
-        /// Done.
         Done = "done",
         /// Will not be done.
         Cancelled = "cancelled",
@@ -41,13 +40,9 @@ impl TaskStatus {
 words! {
     /// How urgent it is, most urgent first.
     Priority {
-        /// At once.
         Critical = "critical",
-        /// Soon.
         High = "high",
-        /// In its turn.
         Medium = "medium",
-        /// Whenever.
         Low = "low",
     }
 }
@@ -57,9 +52,7 @@ words! {
     TaskSort {
         /// Most recently changed first.
         Updated = "updated",
-        /// Oldest first.
         Created = "created",
-        /// Most urgent first.
         Priority = "priority",
         /// Due soonest first; those without a date last.
         Due = "due",
@@ -82,11 +75,8 @@ impl TaskSort {
 pub const NO_DATE: i64 = 9_000_000_000_000_000;
 
 words! {
-    /// A reviewer's word.
     Verdict {
-        /// Good.
         Approve = "approve",
-        /// Not yet.
         Changes = "changes",
     }
 }
@@ -96,7 +86,6 @@ words! {
 pub struct AcceptanceCriterion {
     /// What must be true.
     pub text: String,
-    /// Whether it is.
     pub done: bool,
 }
 
@@ -106,10 +95,8 @@ pub struct AcceptanceCriterion {
 pub struct WorkEvidence {
     /// What it is: `test`, `commit`, `screenshot`.
     pub kind: String,
-    /// Where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// What it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -118,9 +105,7 @@ pub struct WorkEvidence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkResult {
-    /// What was done.
     pub summary: String,
-    /// What shows it.
     #[serde(default)]
     pub evidence: Vec<WorkEvidence>,
 }
@@ -128,13 +113,9 @@ pub struct WorkResult {
 /// What the reviewer said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReview {
-    /// Who.
     pub reviewer_id: Option<AgentId>,
-    /// The verdict.
     pub verdict: Verdict,
-    /// In words.
     pub notes: Option<String>,
-    /// When.
     pub at: Moment,
 }
 
@@ -142,21 +123,15 @@ pub struct TaskReview {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalLink {
-    /// Which system.
     pub system: String,
-    /// Its name there.
     pub id: String,
-    /// Where to look.
     #[serde(default)]
     pub url: Option<String>,
 }
 
-/// A task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// Its id.
     pub id: TaskId,
-    /// Its project.
     pub project_id: ProjectId,
     /// Its number in the project, never reused.
     pub number: i64,
@@ -170,7 +145,6 @@ pub struct Task {
     pub description: String,
     /// What must be true in the end.
     pub acceptance: Vec<AcceptanceCriterion>,
-    /// Where it stands.
     pub status: TaskStatus,
     /// How urgent it is.
     pub priority: Priority,
@@ -186,13 +160,12 @@ pub struct Task {
     pub due_at: Option<Moment>,
     /// How long it may take.
     pub estimate_min: Option<i64>,
-    /// Who created it; nobody when it was imported without an author.
+    /// Its author; none when it was imported without one.
     pub created_by: Option<AgentId>,
     /// The task during which it was found.
     pub discovered_from: Option<TaskId>,
     /// What is in the way, when blocked.
     pub blocked_reason: Option<String>,
-    /// What came out.
     pub result: Option<WorkResult>,
     /// What the reviewer said last.
     pub review: Option<TaskReview>,
@@ -219,6 +192,7 @@ pub struct Task {
 impl Task {
     /// Checks the texts a caller gave.
     pub fn check(&self) -> Result<(), PmFault> {
+        // The limits of a list of texts apply to the texts of the criteria.
         let criteria: Vec<String> = self.acceptance.iter().map(|one| one.text.clone()).collect();
         limit::chars("title", &self.title, 1, 200)?;
         limit::bytes("description", &self.description, 0, limit::LONG_TEXT)?;
@@ -228,10 +202,11 @@ impl Task {
         self.result.as_ref().map_or(Ok(()), WorkResult::check)
     }
 
-    /// Whether its prerequisites are done and somebody may begin.
+    /// Whether its prerequisites are done and work can start.
     ///
-    /// Whether *this* agent may is a matter of the assignee: a handoff to somebody makes that agent the assignee.
+    /// Whether *this* agent may is a matter of the assignee: a handoff to an agent makes it the assignee.
     pub fn is_ready(&self) -> bool {
+        // The same condition as the partial index of ready tasks.
         self.status == TaskStatus::Todo && self.open_blockers == 0
     }
 }
@@ -240,9 +215,11 @@ impl WorkResult {
     /// Checks the texts a caller gave.
     pub fn check(&self) -> Result<(), PmFault> {
         limit::bytes("result.summary", &self.summary, 1, limit::SUMMARY)?;
+        // Links to evidence, not the evidence itself.
         if self.evidence.len() > 30 {
             return Err(PmFault::invalid("`result.evidence` has more than 30 entries"));
         }
+        // Named after the path in the arguments, so that a caller finds the field.
         self.evidence.iter().try_for_each(|one| {
             limit::chars("evidence.kind", &one.kind, 1, 40)?;
             limit::bytes("evidence.uri", one.uri.as_deref().unwrap_or(""), 0, 2 * limit::KIB)?;
@@ -253,6 +230,7 @@ impl WorkResult {
 
 /// The title without case, spaces and punctuation: two titles with one key are twins.
 pub fn title_key(title: &str) -> String {
+    // Works for scripts without case, too.
     title.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

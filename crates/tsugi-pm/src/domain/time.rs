@@ -46,7 +46,7 @@ pub fn steady(clock: Moment, ahead_ms: i64, last_recorded: Option<Moment>, expec
         return (believed, 0);
     };
     let now = believed.0.saturating_add(ahead_ms).max(last.0);
-    // A process that has just begun has no pace of its own yet; the uptime gives it that of the others.
+    // A process that has just started has recorded no lead yet; the uptime gives it the time of the others.
     let now = expected.map_or(now, |expected| now.max(expected.0));
     (Moment(now), now.saturating_sub(believed.0))
 }
@@ -66,7 +66,7 @@ mod tests {
         check(5_000, 0, 6_000, (Moment(5_000), 0));
         check(5_000, 0, 6_001, (Moment(6_001), 1_001));
         check(5_000, 0, 3_605_000, (Moment(3_605_000), 3_600_000));
-        // Time goes on from there, also when nothing new is recorded, and also when others have recorded more.
+        // Time continues from there, whether nothing new is recorded or others have recorded more.
         check(7_000, 3_600_000, 3_605_000, (Moment(3_607_000), 3_600_000));
         check(7_000, 3_600_000, 3_609_000, (Moment(3_609_000), 3_602_000));
         // The clock was set right.

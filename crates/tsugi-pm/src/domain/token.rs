@@ -8,7 +8,6 @@ use super::time::Moment;
 /// A token as it is stored: only the digest of its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccessToken {
-    /// Its public name.
     pub id: TokenId,
     /// Whom it stands for.
     pub agent_id: AgentId,

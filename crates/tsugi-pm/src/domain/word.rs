@@ -13,7 +13,6 @@ macro_rules! words {
             /// Every word, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The written form.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }

@@ -17,16 +17,15 @@ const LOCAL_AGENT: &str = "agt_local";
 /// Before an agent's id in the name of a caller who came with one of our tokens: `pm:agt_a@pm`.
 const BY_TOKEN: &str = "pm:";
 
-/// Who acts. No tool takes this as an argument: nobody can act as somebody else.
+/// Which agent acts. No tool takes this as an argument, so no caller can act as another.
 #[derive(Clone, Debug)]
 pub enum ServerActor {
-    /// Always this agent.
     Agent(AgentId),
     /// The agent that the caller's verified name stands for.
     ///
-    /// Whoever may control the gateway has the database in hand: such a caller owns every project, under an agent that
+    /// A caller that may control the gateway has access to the whole database: such a caller owns every project, under an agent that
     /// is made on first use (`agt_local` for the person at this machine, else `agt_` and the key's name). Any other
-    /// name must be that of an agent which somebody registered: a key for the gateway is not yet a place in a project.
+    /// name must be that of an agent that was registered: a key for the gateway is not a membership in a project.
     Principal,
 }
 
@@ -39,7 +38,7 @@ impl ServerActor {
         }
     }
 
-    /// Whether something about this agent is about whoever calls.
+    /// Whether this agent is the caller.
     pub(super) fn may_be(&self, agent: Option<&AgentId>) -> bool {
         match self {
             Self::Agent(id) => agent.is_none_or(|agent| agent == id),
@@ -86,7 +85,7 @@ fn unknown(principal: &str) -> PmFault {
     ))
 }
 
-/// The agent of somebody who has the database in hand: a person.
+/// The agent of an operator: a person.
 async fn operator(pm: &Pm, principal: &str) -> Result<AgentId, PmFault> {
     if LOCAL.contains(&principal) {
         return registered(pm, local_agent()).await;

@@ -1,6 +1,6 @@
 //! Asking the person at the client where a rule wants a person's word, so that work need not stop for it.
 //!
-//! Only a process that serves one agent asks: whoever started it has that agent's place, and its client belongs to a
+//! Only a process that serves one agent asks: the user who started it stands for that agent, and its client belongs to a
 //! person. Behind a gateway anything may call itself a client, and people approve on the board.
 
 use serde::Deserialize;
@@ -36,7 +36,7 @@ pub(super) fn is_given(
     }
 }
 
-/// The question about a call that needs a person's word; the refusal itself where nobody can be asked, or said no.
+/// The question about a call that needs a person's word; the refusal itself where no user can be asked, or the user declined.
 pub(super) fn ask(
     service: &PmService,
     tool: &str,

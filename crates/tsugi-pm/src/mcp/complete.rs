@@ -9,7 +9,6 @@ use super::service::{PmService, refused};
 use crate::action::name::{FindNames, NameKind};
 use crate::domain::fault::PmFault;
 
-/// Adds completion.
 pub(super) fn add(service: &Arc<PmService>, builder: ServerBuilder) -> ServerBuilder {
     let service = service.clone();
     builder.completion(move |request, context| {

@@ -62,7 +62,7 @@ impl ServerProcess {
         self.service.pm.store().until_outdated().await
     }
 
-    /// Says goodbye for every session that this process hosts. Their claims wait for whoever resumes them.
+    /// Disconnects every session that this process hosts. Their claims wait to be resumed.
     pub async fn end(&self, kind: EndKind) {
         for session_id in self.service.seen() {
             if !self.hosts(&session_id).await {
@@ -100,7 +100,7 @@ impl Answer for ServerProcess {
     }
 }
 
-/// A legacy client begins with a session, whose name it hears in the instructions.
+/// A legacy client gets a session, whose id is in the instructions.
 async fn greet(service: &PmService, agent: AgentId, client: &ClientProfile, outcome: Outcome) -> Outcome {
     let Outcome::Complete(complete) = outcome else { return outcome };
     let session = match service.caller_of(ActionCaller::agent(agent), client).await {

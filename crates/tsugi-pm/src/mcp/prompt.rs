@@ -74,6 +74,7 @@ struct PromptPage {
 /// What is too long is cut where it tells, never where it says what to do.
 fn rendered(page: Result<PromptPage, PmFault>) -> Result<PromptOutput, HandlerError> {
     let PromptPage { body, call } = page.map_err(|fault| refused(&fault))?;
+    // The instruction at the end must survive the cut.
     let (body, _) = limit::clip(&body, PROMPT_BYTES.saturating_sub(call.len()));
     Ok(PromptOutput::user(body + &call))
 }
@@ -98,6 +99,7 @@ async fn session_start(
         limit: Some(20),
         cursor: None,
     };
+    // Each list is its own read: a prompt may be a moment out of date.
     let held = service.ask(context, mine(vec![Mine::Claimed])).await?.tasks;
     let waiting = GetPendingHandoffs { project_id: project_id.clone(), ..GetPendingHandoffs::default() };
     let handoffs = service.ask(context, waiting).await?.handoffs;
@@ -160,12 +162,14 @@ async fn handoff_template(
     let task_id = TaskRef::parse(&of.task_id)?;
     let include = vec![Section::Acceptance, Section::Contexts, Section::Claim];
     let detail = service.ask(context, GetTask { task_id, include, max_bytes: None }).await?;
+    // Without a claim the whole history counts.
     let since = detail.claim.as_ref().map_or(0, |claim| claim.acquired_at.0);
     let entity_id = Some(detail.task.id.to_string());
     let history = GetHistory { entity_id, newest: true, limit: Some(200), ..GetHistory::default() };
     let events = service.ask(context, history).await?.events;
     let mut page =
         format!("# {} {} {}\n", lang.pick("Handoff of", "引き継ぎ:"), detail.task.reference, detail.task.title);
+    // Newest first from the database, oldest first for the reader.
     let moves = events.iter().rev().filter(|event| event.at.0 >= since);
     let moves = moves.map(|event| format!("{} {}", event.kind, event.reason.as_deref().unwrap_or_default()));
     list(&mut page, lang.pick("Last checkpoint", "最後のチェックポイント"), detail.checkpoint.iter().cloned());
@@ -199,6 +203,7 @@ async fn session_end(
     let lang = service.lang();
     let session_id = of.session_id.as_deref().map(SessionId::parse).transpose()?;
     let claims = service.ask(context, GetMyProfile {}).await?.claims;
+    // An agent may have several sessions; only one of them ends.
     let claims = claims.into_iter().filter(|claim| session_id.as_ref().is_none_or(|id| claim.session_id == *id));
     let mut rows = Vec::new();
     for claim in claims {

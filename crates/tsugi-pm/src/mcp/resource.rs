@@ -158,6 +158,7 @@ async fn agent(
     of: IdVariables,
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("agent://{}", of.id);
+    // A malformed id is reported like one that does not exist, with the address.
     let agent_id = AgentId::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
     to_contents(&uri, service.ask(context, GetAgent { agent_id }).await, BRIEFLY)
 }
@@ -168,6 +169,7 @@ async fn session(
     of: IdVariables,
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("session://{}", of.id);
+    // Another agent's session is not found, which is decided by the action.
     let session_id = SessionId::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
     to_contents(&uri, service.ask(context, GetSession { session_id: Some(session_id) }).await, 0)
 }
@@ -187,8 +189,10 @@ async fn board(
     context: &HandlerContext,
     of: IdVariables,
 ) -> Result<ResourceContents, HandlerError> {
+    // The address is repeated as it was asked for, by key or by id.
     let uri = format!("project://{}/board", of.id);
     let project_id = ProjectRef::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
+    // One list per status, each with its own cursor.
     let mut columns = serde_json::Map::new();
     for status in TaskStatus::ALL {
         let wish = ListTasks {
@@ -222,6 +226,7 @@ async fn events(
 ) -> Result<ResourceContents, HandlerError> {
     let uri = format!("events://{}", of.project_id);
     let project_id = ProjectRef::parse(&of.project_id).map_err(|fault| resource_fault(&uri, &fault))?;
+    // Variables of a template are texts.
     let since = of.since.map(|text| text.parse::<i64>()).transpose();
     let since_seq = since.map_err(|_| HandlerError::invalid_params("`since` must be a number"))?;
     let wish = GetHistory { project_id: Some(project_id), since_seq, ..GetHistory::default() };
@@ -236,6 +241,7 @@ async fn task(
     let uri = format!("task://{}", of.id);
     let name = TaskRef::parse(&of.id).map_err(|fault| resource_fault(&uri, &fault))?;
     let detail = service.ask(context, GetTask::of(name)).await.map_err(|fault| resource_fault(&uri, &fault))?;
+    // Markdown beside JSON: clients that show resources to people prefer it.
     let page = text::task_page(&detail, service.lang());
     Ok(to_contents(&uri, Ok(detail), BRIEFLY)?.and_text(None, Some("text/markdown"), page))
 }
@@ -249,6 +255,7 @@ async fn part(
     section: Section,
 ) -> Result<Value, HandlerError> {
     let task_id = TaskRef::parse(&of.task_id).map_err(|fault| resource_fault(uri, &fault))?;
+    // One part alone has the room of all.
     let wish = GetTask { task_id, include: vec![section], max_bytes: None };
     let detail = service.ask(context, wish).await.map_err(|fault| resource_fault(uri, &fault))?;
     let mut answer = match section {
@@ -256,6 +263,7 @@ async fn part(
         Section::Handoff => json!({"task_id": detail.task.id, "handoff": detail.handoff}),
         _ => json!({"task_id": detail.task.id, "claim": detail.claim, "claim_history": detail.claim_history}),
     };
+    // A reader must know when the part was cut.
     if detail.truncated.iter().any(|part| part == section.as_str()) {
         answer["truncated"] = json!([section]);
     }

@@ -1,4 +1,4 @@
-//! One call on its way from the protocol to an action and back: who calls, what they want, what they hear.
+//! One call on its way from the protocol to an action and back: caller, arguments, answer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,13 +59,12 @@ impl PmService {
         self.seen.lock().iter().cloned().collect()
     }
 
-    /// Who calls.
     pub(super) async fn caller(&self, context: &HandlerContext) -> Result<ActionCaller, PmFault> {
         let caller = self.settings.actor.caller(&self.pm, context.caller()).await?;
         self.caller_of(caller, &context.meta().client).await
     }
 
-    /// An agent with a client. A legacy client of a process of its own has a session from its first call on.
+    /// An agent with a client. A legacy client with a dedicated process has a session from its first call on.
     pub(super) async fn caller_of(
         &self,
         mut caller: ActionCaller,
@@ -73,11 +72,13 @@ impl PmService {
     ) -> Result<ActionCaller, PmFault> {
         let info = client.info.as_ref().and_then(JsonObject::of);
         let said = |key: &str| info.as_ref().and_then(|info| info.get_str(key)).map(|text| text.into_owned());
+        // Decides whether calls without a session use the one of the process.
         caller.era = era_of(client);
         caller.client_name = said("name");
         caller.client_version = said("version");
         caller.host = self.settings.host.clone().filter(|_| self.settings.liveness == Liveness::Process);
         if caller.era == Era::Legacy && self.settings.host.is_some() {
+            // Two first calls at once must not start two sessions.
             let first = self.first_session.get_or_try_init(|| self.begin(&caller)).await?;
             caller.default_session = Some(self.begun_session.lock().clone().unwrap_or_else(|| first.clone()));
         }
@@ -96,23 +97,26 @@ impl PmService {
         self.pm.perform(&caller, action).await
     }
 
-    /// A tool call: reads the arguments, does the deed, writes the answer.
+    /// A tool call: reads the arguments, does the action, writes the answer.
     pub(super) async fn call(&self, tool: &PmTool, arguments: JsonObject, context: HandlerContext) -> ToolAnswer {
-        let deed = (tool.read)(&tool.known, &arguments).map_err(told)?;
+        // Arguments first: a call that cannot be read starts no session.
+        let action = (tool.read)(&tool.known, &arguments).map_err(told)?;
         let mut caller = self.caller(&context).await.map_err(told)?;
+        // The answer to an earlier question comes back with the repeated call.
         caller.is_approved = approval::is_given(self, tool.name, &arguments, &context)?;
-        let done = self.pm.perform_with_notices(&caller, deed).await;
+        let done = self.pm.perform_with_notices(&caller, action).await;
         let (output, notices) = done.map_err(|fault| approval::ask(self, tool.name, &arguments, &context, fault))?;
         let answer = object_of(output.to_json());
         if tool.name == StartSession::NAME {
             self.follow(&caller, &answer).await;
+        // A call that names its session does not change the default one.
         } else if arguments.get("session_id").is_none() {
             self.adopt(&caller, &answer);
         }
         Ok(self.answer(&caller, answer, &notices))
     }
 
-    /// A legacy client that begins a session means that one from then on, also where it does not name it: so agents
+    /// A legacy client that starts a session means that one from then on, even when it does not name it: so agents
     /// read `start_session`, and what they claim there is not refused to their next call. The session it leaves ends,
     /// unless it holds something.
     async fn follow(&self, caller: &ActionCaller, answer: &Map<String, Value>) {
@@ -141,6 +145,7 @@ impl PmService {
     }
 
     fn answer(&self, caller: &ActionCaller, mut answer: Map<String, Value>, notices: &[Notice]) -> ToolOutput {
+        // A legacy client learns its session from every answer.
         if let Some(session) = &caller.default_session {
             answer.entry("session_id").or_insert_with(|| json!(session));
         }
@@ -156,7 +161,7 @@ impl PmService {
     }
 }
 
-/// A tool, from the arguments it takes to the deed they ask for.
+/// A tool, from the arguments it takes to the action they ask for.
 pub(super) struct PmTool {
     pub(super) name: &'static str,
     /// The arguments it knows.
@@ -182,7 +187,7 @@ fn session_of(answer: &Map<String, Value>) -> Option<SessionId> {
     SessionId::parse(answer.get("session_id")?.as_str()?).ok()
 }
 
-/// Structured content is an object, also where an action answers a list or a word.
+/// Structured content is an object, even when an action returns a list or a word.
 fn object_of(output: Value) -> Map<String, Value> {
     match output {
         Value::Object(object) => object,
@@ -201,14 +206,16 @@ pub(super) fn read<A: DeserializeOwned>(known: &[String], arguments: &JsonObject
     let mut members = ObjectWriter::with_capacity(arguments.bytes().len());
     for member in arguments.members() {
         let (key, value) = (arguments.key(*member), arguments.value(*member));
+        // Refused by name: a misspelt optional argument would be ignored in silence.
         if !known.iter().any(|one| *one == key) {
-            return Err(PmFault::invalid(format!("there is no argument `{key}`")).with("known", known));
+            return Err(PmFault::invalid(format!("unknown argument `{key}`")).with("known", known));
         }
         if !value.is_null() {
             members.raw(&key, &value);
         }
     }
     members.finish().to().map_err(|error| {
+        // The position is that in our own rewritten text, and means nothing to the caller.
         let text = error.to_string();
         PmFault::invalid(text.split(" at line ").next().unwrap_or(&text))
     })
@@ -224,7 +231,7 @@ pub(super) fn told(fault: PmFault) -> HandlerError {
     HandlerError::Failed(Box::new(output.with_structured(RawJson::from(json!({"error": fault.to_json()})))))
 }
 
-/// The same outside of tools, where there is no result to tell it in.
+/// The same outside of tools, where an error is part of the protocol.
 pub(super) fn refused(fault: &PmFault) -> HandlerError {
     if fault.code == Code::Internal {
         return HandlerError::internal(&fault.message);

@@ -17,7 +17,6 @@ use crate::action::search::GetNotifications;
 use crate::action::{Action, ActionEffect, ErasedAction};
 use crate::domain::fault::PmFault;
 
-/// One tool.
 struct ToolSpec {
     /// The smallest profile that has it.
     profile: Profile,
@@ -67,7 +66,7 @@ impl ToolSpec {
         let tool = ToolBuilder::new(self.name, settings.lang.pick(self.english, self.japanese))
             .input_schema(RawJson::from(schema.listed(settings.lang, settings.profile)));
         let tool = if is_read { tool.read_only() } else { tool.destructive(false) };
-        // That no tool reaches another system is said where there is room: the small lists have eight kilobytes in
+        // `openWorldHint` is set where there is room: the small lists have eight kilobytes in
         // all. That a call can be repeated holds only for one with a key, which no annotation can say.
         if is_within(Profile::Standard, settings.profile) { tool.open_world(false) } else { tool }
     }

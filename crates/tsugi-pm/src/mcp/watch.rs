@@ -14,14 +14,14 @@ use crate::domain::event::{EntityType, HistoryEvent};
 use crate::domain::fault::PmFault;
 use crate::domain::id::{TaskId, TaskRef};
 
-/// Whoever begins to watch hears of what happened in the last moment too: a legacy client's wish is answered a little
+/// A new subscriber is also notified of the last moments: a legacy client's wish is answered a little
 /// before it reaches us.
 const MOMENT_MS: i64 = 1_000;
 /// How soon the watcher notices that its server is gone, and how long it rests after a database that failed.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
-/// Where in the history telling begins. It is looked up when the first comes who watches, before it hears that it will
-/// be told, so that the database is asked nothing while nobody does.
+/// Where in the history notifications start. It is read for the first subscriber, before its subscription is
+/// acknowledged, so that the database is not queried while there are none.
 #[derive(Debug, Default)]
 pub(super) struct EventCursor {
     state: Mutex<WatchState>,
@@ -30,16 +30,16 @@ pub(super) struct EventCursor {
 
 #[derive(Debug, Default)]
 enum WatchState {
-    /// Nobody watches.
+    /// There are no subscribers.
     #[default]
     Resting,
-    /// Somebody came; the database may not have answered.
+    /// A subscriber came; the database may not have answered.
     Found(Option<i64>),
     Telling,
 }
 
 impl EventCursor {
-    /// Somebody begins to watch. Whoever comes while others are told hears what they hear.
+    /// A subscription starts. One that starts while others are served gets what they get.
     pub(super) async fn prepare(&self, service: &PmService) {
         if !matches!(*self.state.lock(), WatchState::Resting) {
             return;
@@ -52,7 +52,7 @@ impl EventCursor {
         }
     }
 
-    /// Whether there is somebody to tell; who has just come is told from the place that was found.
+    /// Whether there is a subscriber; a new one is served from the position that was found.
     fn is_telling(&self, since: &mut Option<i64>) -> bool {
         let mut state = self.state.lock();
         if let WatchState::Found(place) = *state {
@@ -61,9 +61,10 @@ impl EventCursor {
         matches!(*state, WatchState::Telling)
     }
 
-    /// Whether anybody still watches. Asked under the lock: who comes next finds us either telling or resting.
+    /// Whether there is still a subscriber. Checked under the lock, so that the next one finds us either serving or resting.
     fn goes_on(&self, notifier: &ChangeNotifier) -> bool {
         let mut state = self.state.lock();
+        // Asked under our lock: a subscriber that comes now waits for it and finds us resting.
         let goes_on = notifier.is_any_watched();
         if !goes_on {
             *state = WatchState::Resting;
@@ -78,6 +79,7 @@ async fn look(service: &PmService) -> Result<i64, PmFault> {
 
 /// Tells subscribers of changes for as long as the server lives.
 pub(super) fn start(service: &Arc<PmService>, server: &Arc<InProcessServer>) {
+    // Weak: the watcher must not keep its own server alive.
     let (service, server, notifier) = (service.clone(), Arc::downgrade(server), server.notifier().clone());
     tokio::spawn(async move { watch(&service, &server, &notifier).await });
 }
@@ -85,6 +87,7 @@ pub(super) fn start(service: &Arc<PmService>, server: &Arc<InProcessServer>) {
 async fn watch(service: &PmService, server: &Weak<InProcessServer>, notifier: &ChangeNotifier) {
     let mut since = None;
     while server.strong_count() > 0 {
+        // While there are no subscribers the task only waits to be woken.
         let told = match service.place.is_telling(&mut since) {
             true => tell(service, notifier, &mut since).await,
             false => {
@@ -92,15 +95,15 @@ async fn watch(service: &PmService, server: &Weak<InProcessServer>, notifier: &C
                 Ok(())
             }
         };
-        // What dead agents held comes back also while nobody calls.
+        // What dead agents held is released even while there are no calls.
         if let Err(fault) = told.and(service.pm.sweep_now_and_then().await) {
-            tracing::warn!(%fault, "subscribers hear nothing for a while");
+            tracing::warn!(%fault, "subscribers are not notified for a while");
             tokio::time::sleep(LOOK_UP).await;
         }
     }
 }
 
-/// Tells every change until nobody watches any more. After a fault, `since` is where to go on.
+/// Sends every change until there are no subscribers. After a fault, `since` is where to continue.
 async fn tell(service: &PmService, notifier: &ChangeNotifier, since: &mut Option<i64>) -> Result<(), PmFault> {
     let place = match *since {
         Some(place) => place,

@@ -19,7 +19,6 @@ pub struct MachineUptime {
 
 /// A source of time.
 pub trait TimeSource: Send + Sync {
-    /// The time now.
     fn now(&self) -> Moment;
 
     /// How long the machine has been up, where that is known.
@@ -41,7 +40,6 @@ impl ClockLead {
     }
 }
 
-/// This machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -13,8 +13,8 @@ impl SqlDialect {
     /// Keeps the selected rows from others until the transaction ends. SQLite has one writer, so nothing is needed.
     ///
     /// Not `FOR UPDATE`: every row that refers to this one takes `KEY SHARE` on it in passing, in whatever order, which
-    /// waits for that lock and not for this. Somebody who has a session and waits for its task would meet somebody who
-    /// has the task and writes a handoff from the session, and both would stand still until one is shot.
+    /// waits for that lock and not for this. A transaction that holds a session and waits for its task would meet one that
+    /// holds the task and writes a handoff from the session, and they would deadlock.
     pub(crate) const fn for_update(self) -> &'static str {
         match self {
             Self::Sqlite => "",
@@ -22,7 +22,7 @@ impl SqlDialect {
         }
     }
 
-    /// The same, waiting also for those who have seen to it with `for_key_share` that nothing changes.
+    /// The same, waiting also for transactions that hold `for_key_share`.
     pub(crate) const fn for_update_alone(self) -> &'static str {
         match self {
             Self::Sqlite => "",
@@ -30,7 +30,7 @@ impl SqlDialect {
         }
     }
 
-    /// Like `for_update`, passing over rows that somebody else holds right now.
+    /// Like `for_update`, skipping rows that another transaction holds right now.
     pub(crate) const fn skip_locked(self) -> &'static str {
         match self {
             Self::Sqlite => "",
@@ -38,7 +38,7 @@ impl SqlDialect {
         }
     }
 
-    /// Keeps a project from being archived meanwhile, without keeping others from creating tasks in it:
+    /// Keeps a project from being archived, without keeping others from creating tasks in it:
     /// the task counter's update takes `NO KEY UPDATE`, which this does not conflict with.
     pub(crate) const fn for_key_share(self) -> &'static str {
         match self {

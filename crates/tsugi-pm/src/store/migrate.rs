@@ -57,7 +57,6 @@ pub(crate) const CLOCKS: usize = 6;
 /// Where the steps taken are recorded. `BIGINT` is an integer to both engines.
 pub(crate) const CREATE_RECORD: &str = "CREATE TABLE IF NOT EXISTS migration(version BIGINT PRIMARY KEY, name TEXT NOT NULL, \
                                         checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)";
-/// What is recorded.
 pub(crate) const READ_RECORD: &str = "SELECT version, checksum FROM migration ORDER BY version";
 
 /// Compares the steps a database has taken with those we know; answers how many it has taken.

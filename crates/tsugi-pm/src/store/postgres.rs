@@ -27,10 +27,10 @@ use super::tx::TxAttempt;
 use super::{BoxedResult, StoreMeter, StoreOpenError, StoreOptions, TxMode, TxWork};
 use crate::domain::fault::{Code, PmFault};
 
-/// How many times as long as a call waits for locks one answer may take. A database that is stopped or cut off says nothing at
-/// all, and nobody may wait for it for ever.
+/// How many times as long as a call waits for locks one answer may take. A database that is stopped or cut off does not
+/// answer, and no call may wait for it for ever.
 const STATEMENT: u32 = 3;
-/// How often a transaction is run again after another overtook it, before the caller hears `busy`.
+/// How often a transaction is run again after another overtook it, before the caller gets `busy`.
 const TRIES: u32 = 30;
 
 /// The pool and the listener of one database.
@@ -47,7 +47,6 @@ pub(super) struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// Connects and migrates.
     pub(super) async fn open(address: &str, options: StoreOptions) -> Result<Self, StoreOpenError> {
         let config = open::config(address)?;
         let tls = PostgresTls::of(&config)?;

@@ -79,7 +79,7 @@ impl SqliteEngine {
     pub(super) async fn run(&self, mode: TxMode, work: TxWork) -> Result<BoxedResult, PmFault> {
         match mode {
             TxMode::Write => self.write(work).await,
-            // What is read from files without a name is of no use to anybody; the writer saves it and says so.
+            // Files without a name must not be read: the writer saves what it can and refuses.
             TxMode::Read | TxMode::Snapshot if self.writer.is_some() && !self.files.are_ours() => {
                 self.write(work).await
             }
@@ -147,9 +147,9 @@ impl Drop for SqliteEngine {
     }
 }
 
-/// What a call hears that waited too long, or would have to.
+/// The refusal of a call that waited too long, or would have to.
 fn overloaded() -> PmFault {
-    PmFault::new(Code::Busy, "too many calls wait for the database already; this one was not begun").hint("try again")
+    PmFault::new(Code::Busy, "too many calls are waiting for the database; this one was not started").hint("try again")
 }
 
 fn read_only() -> PmFault {

@@ -75,6 +75,7 @@ impl RecordTable {
 
     /// The sentence that stores a row.
     pub(crate) fn insert(&self) -> String {
+        // Numbered parameters mean the same to both engines.
         let marks: Vec<String> = (1..=self.columns.len()).map(|at| format!("?{at}")).collect();
         format!("INSERT INTO {} ({}) VALUES ({})", self.name, self.list(), marks.join(", "))
     }
@@ -87,6 +88,7 @@ impl RecordTable {
                 (SqlValue::Null, _) => Json::Null,
                 (SqlValue::Int(number), _) => Json::from(*number),
                 (SqlValue::Real(number), _) => Json::from(*number),
+                // Nested values are stored as JSON text in both engines.
                 (SqlValue::Text(_), ColumnShape::Json) => row.json(at)?,
                 (SqlValue::Text(text), ColumnShape::Plain) => Json::from(text.as_str()),
             };
@@ -106,6 +108,7 @@ impl RecordTable {
         match (field, column.shape) {
             (Json::Null, _) => SqlValue::Null,
             (other, ColumnShape::Json) => SqlValue::Text(other.to_string()),
+            // All plain numbers of records are integers.
             (Json::Number(number), ColumnShape::Plain) => number.as_i64().map_or(SqlValue::Null, SqlValue::Int),
             (Json::String(text), ColumnShape::Plain) => SqlValue::Text(text.clone()),
             (other, ColumnShape::Plain) => SqlValue::Text(other.to_string()),
@@ -115,11 +118,13 @@ impl RecordTable {
     /// Whether a new record has an id that was drawn for it, and so no history. Agents are named by people, and who leaves
     /// a project or stops waiting for a task may come back.
     pub(crate) fn has_minted_key(&self) -> bool {
+        // These have keys that a caller chooses, so they may have existed before.
         !matches!(self.entity, EntityType::Agent | EntityType::Membership | EntityType::Dependency)
     }
 
     /// The name of a record in the history.
     pub(crate) fn entity_id(&self, fields: &Map<String, Json>) -> String {
+        // A compound key is one text in the history: `prj_…/agt_…`.
         let parts: Vec<&str> = self.key.iter().filter_map(|name| fields.get(*name)?.as_str()).collect();
         parts.join("/")
     }
@@ -135,7 +140,7 @@ impl RecordTable {
     }
 }
 
-/// The sentences of SQL that every record of a kind needs again and again, written once.
+/// The SQL statements that every record of a kind needs, built once.
 #[derive(Debug)]
 pub(crate) struct TableStatements {
     /// By key; a lock may follow.
@@ -147,6 +152,7 @@ pub(crate) struct TableStatements {
 
 impl TableStatements {
     fn of(table: &RecordTable) -> Self {
+        // Qualified, since tails may join other tables.
         let columns: Vec<String> = table.columns.iter().map(|column| format!("t.{}", column.name)).collect();
         let condition = key_condition(table, 1);
         Self {
@@ -167,7 +173,7 @@ pub(crate) fn key_condition(table: &RecordTable, first: usize) -> String {
 pub(crate) trait TableRecord: Serialize + DeserializeOwned + Clone {
     const TABLE: RecordTable;
 
-    fn sentences() -> &'static TableStatements;
+    fn statements() -> &'static TableStatements;
 
     fn project(&self) -> Option<&ProjectId>;
 
@@ -195,9 +201,10 @@ macro_rules! record {
             const TABLE: RecordTable =
                 RecordTable { name: $name, entity: EntityType::$entity, key: &$key, columns: &[$($column),+] };
 
-            fn sentences() -> &'static TableStatements {
-                static SENTENCES: LazyLock<TableStatements> = LazyLock::new(|| TableStatements::of(&<$type>::TABLE));
-                &SENTENCES
+            fn statements() -> &'static TableStatements {
+                // Built once per record type: they are used in every transaction.
+                static STATEMENTS: LazyLock<TableStatements> = LazyLock::new(|| TableStatements::of(&<$type>::TABLE));
+                &STATEMENTS
             }
 
             fn project(&self) -> Option<&ProjectId> {
@@ -229,7 +236,9 @@ record!(
         plain("name"),
         plain("description"),
         plain("status"),
+        // One column for all rules, so that a new rule needs no migration.
         json("policy"),
+        // Taken by every new task, whose own event is the record of it.
         loose("next_number"),
         plain("version"),
         plain("created_at"),
@@ -288,6 +297,7 @@ record!(
         plain("pid"),
         plain("process_nonce"),
         plain("started_at"),
+        // Signs of life change too often to be history.
         loose("last_activity_at"),
         loose("heartbeat_at"),
         plain("disconnected_at"),
@@ -312,6 +322,7 @@ record!(
         plain("number"),
         plain("reference"),
         plain("title"),
+        // Derived from the title, which is in the history.
         loose("title_key"),
         plain("description"),
         json("acceptance"),
@@ -329,6 +340,7 @@ record!(
         json("result"),
         json("review"),
         plain("fence"),
+        // Counters, kept so that the ready list is one index scan; `verify` recounts them.
         loose("open_blockers"),
         loose("unblocks"),
         json("external"),
@@ -374,6 +386,7 @@ record!(
         plain("state"),
         plain("ttl_s"),
         plain("acquired_at"),
+        // Renewed by every call of the holder.
         loose("renewed_at"),
         loose("expires_at"),
         plain("deadline_at"),

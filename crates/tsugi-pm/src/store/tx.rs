@@ -58,7 +58,6 @@ impl SqlQuery {
 /// What a change must have done when it is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpectedChange {
-    /// Anything.
     Any,
     /// Changed one row of this table; none means that another transaction was faster.
     One(&'static str),
@@ -134,7 +133,6 @@ pub(crate) struct TxAttempt {
     pub(crate) horizon: Option<HistoryHorizon>,
 }
 
-/// One open transaction.
 pub(crate) struct Tx<'c> {
     pub(crate) attempt: TxAttempt,
     sql: &'c mut dyn SqlTransaction,
@@ -188,6 +186,7 @@ impl<'c> Tx<'c> {
     /// A lease found to be over is ended and stays ended, although the call that found it is refused. A use-case that
     /// has changed something by itself must not do this: it is one whole, and would be undone only in half.
     pub(crate) fn keep(&mut self) -> Result<(), PmFault> {
+        // A refusal rolls back to here and commits the rest.
         self.run("SAVEPOINT kept", &[])?;
         (self.is_kept, self.is_changed) = (true, false);
         Ok(())
@@ -206,7 +205,7 @@ impl<'c> Tx<'c> {
         self.sql.rows_many(queries)
     }
 
-    /// A change whose effect nobody asks for at once; see [`SqlTransaction::run_later`].
+    /// A change whose effect is not needed at once; see [`SqlTransaction::run_later`].
     pub(crate) fn run_later(&mut self, sql: impl Into<String>, values: Vec<SqlValue>) -> Result<(), PmFault> {
         self.sql.run_later(SqlQuery::new(sql, values), ExpectedChange::Any)
     }
@@ -231,31 +230,31 @@ impl<'c> Tx<'c> {
 
     /// The record with this key, kept from others until the transaction ends.
     pub(crate) fn find_locked<R: TableRecord>(&mut self, key: &[SqlValue]) -> Result<Option<R>, PmFault> {
+        // SQLite has one writer and needs none.
         let lock = self.dialect().for_update();
         self.find_with(key, lock)
     }
 
     pub(crate) fn find_with<R: TableRecord>(&mut self, key: &[SqlValue], lock: &str) -> Result<Option<R>, PmFault> {
-        let sql = format!("{}{lock}", R::sentences().find);
+        let sql = format!("{}{lock}", R::statements().find);
         self.rows(&sql, key)?.first().map(R::from_row).transpose()
     }
 
     /// All records that a query's tail selects; the tail begins after `FROM table t`.
     pub(crate) fn select<R: TableRecord>(&mut self, tail: &str, values: &[SqlValue]) -> Result<Vec<R>, PmFault> {
-        let sql = format!("{} {tail}", R::sentences().select);
+        let sql = format!("{} {tail}", R::statements().select);
         records(&self.rows(&sql, values)?)
     }
 
     /// The question that [`Tx::select`] asks, to be asked together with others; [`records`] reads the answer.
     pub(crate) fn select_query<R: TableRecord>(tail: &str, values: Vec<SqlValue>) -> SqlQuery {
-        SqlQuery::new(format!("{} {tail}", R::sentences().select), values)
+        SqlQuery::new(format!("{} {tail}", R::statements().select), values)
     }
 
     pub(crate) fn select_one<R: TableRecord>(&mut self, tail: &str, values: &[SqlValue]) -> Result<Option<R>, PmFault> {
         Ok(self.select(tail, values)?.into_iter().next())
     }
 
-    /// A single number.
     pub(crate) fn number(&mut self, sql: &str, values: &[SqlValue]) -> Result<i64, PmFault> {
         self.rows(sql, values)?.first().map_or(Ok(0), |row| row.int(0))
     }
@@ -264,9 +263,9 @@ impl<'c> Tx<'c> {
     pub(crate) fn insert<R: TableRecord>(&mut self, record: &R, note: EventNote<'_>) -> Result<(), PmFault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
-        self.run_later(R::sentences().insert.as_str(), table.values(&fields))?;
+        self.run_later(R::statements().insert.as_str(), table.values(&fields))?;
         if table.has_minted_key() {
-            // Nobody has heard of it yet, so nothing was ever written of it.
+            // The id was made in this transaction, so it has no history yet.
             self.chains.insert(table.entity_id(&fields), String::new());
         }
         let changes = changes(table.versioned(), &Map::new(), &fields);
@@ -287,9 +286,11 @@ impl<'c> Tx<'c> {
     ) -> Result<R, PmFault> {
         let table = R::TABLE;
         let old = before.to_fields()?;
+        // Writing the same again would only make a version that says nothing.
         if !table.differs(&old, &after.to_fields()?) {
             return Ok(after);
         }
+        // After the comparison: the mark itself is a difference.
         after.mark(before.version() + 1, self.now);
         let new = after.to_fields()?;
         self.write_changed(&table, &old, &new)?;
@@ -302,6 +303,7 @@ impl<'c> Tx<'c> {
     pub(crate) fn touch<R: TableRecord>(&mut self, before: &R, after: &R) -> Result<(), PmFault> {
         let table = R::TABLE;
         let (old, new) = (before.to_fields()?, after.to_fields()?);
+        // A versioned field that changes without an event could not be rebuilt.
         debug_assert!(!table.differs(&old, &new), "a touch must not change history");
         self.write_changed(&table, &old, &new)
     }
@@ -310,6 +312,7 @@ impl<'c> Tx<'c> {
     pub(crate) fn remove<R: TableRecord>(&mut self, record: &R, note: EventNote<'_>) -> Result<(), PmFault> {
         let table = R::TABLE;
         let fields = record.to_fields()?;
+        // The row goes, its events stay.
         let sql = format!("DELETE FROM {} WHERE {}", table.name, key_condition(&table, 1));
         self.run_later(sql, key_values(&table, &fields))?;
         let changes = changes(table.versioned(), &fields, &Map::new());
@@ -335,8 +338,10 @@ impl<'c> Tx<'c> {
         }
         let set: Vec<String> = changed.iter().zip(1..).map(|(column, at)| format!("{} = ?{at}", column.name)).collect();
         let mut values: Vec<SqlValue> = changed.iter().map(|column| table.value(column, &new[column.name])).collect();
+        // Only changed columns are written, so that unchanged indexes are not touched.
         let condition = key_condition(table, values.len() + 1);
         values.extend(key_values(table, old));
+        // The version in the condition detects a transaction that was faster.
         values.push(SqlValue::Int(old["version"].as_i64().unwrap_or(0)));
         let version_at = values.len();
         let sql = format!("UPDATE {} SET {} WHERE {condition} AND version = ?{version_at}", table.name, set.join(", "));
@@ -357,6 +362,7 @@ impl<'c> Tx<'c> {
         note: EventNote<'_>,
         changes: Vec<FieldChange>,
     ) -> Result<(), PmFault> {
+        // Events wake subscribers after the commit.
         (self.has_events, self.is_changed) = (true, true);
         self.event_append(table, &table.entity_id(fields), record.project(), record.version(), note, changes)
     }

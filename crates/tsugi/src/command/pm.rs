@@ -58,7 +58,7 @@ struct PmTarget {
     /// The database: a file, or postgres://…
     #[arg(long, value_name = "PATH", env = "TSUGI_PM_DB")]
     db: Option<String>,
-    /// The agent that acts; the operator of the database when unset
+    /// The acting agent; the database's operator when unset
     #[arg(long = "agent", value_name = "ID", env = "TSUGI_AGENT_ID")]
     agent: Option<String>,
     /// Allow a file on a network file system
@@ -181,6 +181,7 @@ impl<'a> PmConsole<'a> {
     async fn open(app: &'a App, place: &PmTarget) -> Result<Self, CommandFailure> {
         let db = place.database()?;
         match StoreLocation::parse(&db) {
+            // SQLite would create it.
             StoreLocation::Sqlite(file) if !file.exists() => Err(told(app, &no_database(place, &db))),
             _ => Self::at(app, place, &db).await,
         }
@@ -189,6 +190,7 @@ impl<'a> PmConsole<'a> {
     /// Opens a database and creates it if it does not exist: for the verbs that set one up.
     async fn make(app: &'a App, place: &PmTarget) -> Result<Self, CommandFailure> {
         let db = place.database()?;
+        // Only our own state directory is created: a path that was typed must exist.
         if place.db.is_none()
             && let Some(folder) = std::path::Path::new(&db).parent()
         {
@@ -217,8 +219,10 @@ impl<'a> PmConsole<'a> {
 
     fn print<T: Serialize>(&self, output: &T) -> Result<(), CommandFailure> {
         let value = serde_json::json!(output);
+        // Answers that have a task are shown as a task; others as an outline.
         let outcome = serde_json::from_value(value.clone()).ok().filter(|_| self.app.output.is_data_watched());
         match (self.app.output.form(), outcome) {
+            // For programs the answer is printed as it is.
             (OutputFormat::Json, _) => self.app.output.json(&value)?,
             (OutputFormat::Text, Some(outcome)) => {
                 self.app.output.page(|paint| layout::outcome(&outcome, layout::now(), paint))?
@@ -237,6 +241,7 @@ impl<'a> PmConsole<'a> {
         if let [one] = all.as_slice() {
             return Ok(one.id.clone().into());
         }
+        // The choices are part of the error.
         let keys: Vec<&str> = all.iter().map(|one| one.key.as_str()).collect();
         Err(CommandFailure::usage("which project? name it with --project").with_details(vec![keys.join(" ")]))
     }
@@ -265,6 +270,7 @@ impl PmTarget {
 }
 
 fn no_database(place: &PmTarget, db: &str) -> PmFault {
+    // The suggested command works as it stands.
     let flag = place.db.as_ref().map(|db| format!(" --db {db}")).unwrap_or_default();
     PmFault::new(Code::NotFound, format!("no database at {db}"))
         .hint(format!("`tsugi pm init{flag} --project KEY \"Name\"` makes one"))

@@ -22,29 +22,23 @@ const CHECKPOINT: usize = 600;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetCrew {
-    /// Which project.
     pub project_id: ProjectRef,
 }
 
-/// A task in somebody's hands.
+/// A task that a session holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrewHold {
-    /// The claim.
     pub id: ClaimId,
-    /// The task.
     pub task_id: TaskId,
     /// Its `KEY-n`.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Its title.
     pub title: String,
-    /// Its version, for whoever wants to change it.
+    /// Its version, for a change of it.
     pub version: i64,
-    /// The project's key.
     pub project: String,
     /// The fence of this grant.
     pub fence: i64,
-    /// Since when.
     pub acquired_at: Moment,
     /// When its holder last touched it.
     pub renewed_at: Moment,
@@ -55,26 +49,20 @@ pub struct CrewHold {
     pub checkpoint: Option<String>,
 }
 
-/// Somebody at work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CrewMember {
-    /// The session.
     pub session_id: SessionId,
-    /// Whose it is.
     pub agent_id: AgentId,
     /// Whether it works, or waits for its process.
     pub state: SessionState,
     /// What it works with.
     pub client_name: Option<String>,
-    /// In which version.
     pub client_version: Option<String>,
     /// The project it was begun for, by key.
     pub project: Option<String>,
-    /// Since when.
     pub started_at: Moment,
     /// When it was last heard.
     pub last_activity_at: Moment,
-    /// What it holds.
     pub holds: Vec<CrewHold>,
 }
 

@@ -16,13 +16,10 @@ use crate::domain::notice::NoticeKind;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
-    /// In which project.
     pub project_id: ProjectRef,
-    /// To whom.
     pub agent_id: AgentId,
     /// About which task; about the project when unset.
     pub task_id: Option<TaskRef>,
-    /// What.
     pub text: String,
     /// The same key has one effect.
     pub idempotency_key: Option<String>,
@@ -61,7 +58,7 @@ impl Action for SendMessage {
 }
 
 impl SendMessage {
-    /// Only somebody who works here hears it: agents elsewhere are none of this project's business.
+    /// Only agents of this project can be messaged in it.
     fn check_reader(&self, context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<(), PmFault> {
         let is_member = context.tx.membership_find(project, &self.agent_id)?.is_some();
         let holds = context.tx.claim_of_agent(&self.agent_id)?;

@@ -25,7 +25,6 @@ const NEWS_S: i64 = 24 * 3600;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetNeeds {
-    /// Which project.
     pub project_id: ProjectRef,
 }
 
@@ -34,51 +33,37 @@ pub struct GetNeeds {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AttentionNeed {
     /// Finished work wants to be judged.
-    Review {
-        /// The task.
-        task: TaskCard,
-    },
+    Review { task: TaskCard },
     /// Something outside is in the way.
     Blocked {
         /// The task, with the reason.
         task: TaskCard,
     },
-    /// Nobody has taken a handoff.
     Handoff {
-        /// Which one.
         id: HandoffId,
-        /// Its task.
         task: TaskCard,
-        /// From whom.
         from_agent_id: AgentId,
-        /// To whom; whoever comes when unset.
+        /// The receiver; any agent when unset.
         to_agent_id: Option<AgentId>,
-        /// Whether somebody wrote it, or it was left by an agent that vanished.
+        /// Whether an agent wrote it, or it was made for an agent that vanished.
         handoff_kind: HandoffKind,
-        /// What it says.
         summary: String,
         /// Since when it waits.
         created_at: Moment,
-        /// Until when.
         expires_at: Moment,
     },
     /// A prerequisite was cancelled, so the task would wait for ever.
     Cancelled {
         /// The task that waits.
         task: TaskCard,
-        /// What it waits for in vain.
+        /// The cancelled tasks that it waits for.
         prerequisites: Vec<CardPrerequisite>,
     },
     /// A worker found something to do; a manager's word makes it work.
-    Approval {
-        /// The task.
-        task: TaskCard,
-    },
+    Approval { task: TaskCard },
     /// An agent vanished and did not come back.
     Expired {
-        /// Its session.
         session_id: SessionId,
-        /// Who.
         agent_id: AgentId,
         /// What it worked with.
         client_name: Option<String>,
@@ -92,7 +77,6 @@ pub enum AttentionNeed {
 /// What waits, most urgent kind first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NeedList {
-    /// The things.
     pub needs: Vec<AttentionNeed>,
     /// How many there are, listed or not.
     pub total: i64,
@@ -105,12 +89,14 @@ impl Action for GetNeeds {
 
     fn run(&self, context: &mut ActionContext<'_, '_>) -> Result<NeedList, PmFault> {
         let (project, _) = board_of(context, &self.project_id)?;
+        // Listed in the order of urgency: reviews hold up other agents.
         let (reviews, reviews_left) = standing_in(context, &project.id, TaskStatus::Review)?;
         let (blocked, blocked_left) = standing_in(context, &project.id, TaskStatus::Blocked)?;
         let mut needs: Vec<AttentionNeed> = reviews.into_iter().map(|task| AttentionNeed::Review { task }).collect();
         needs.extend(blocked.into_iter().map(|task| AttentionNeed::Blocked { task }));
         needs.extend(handoffs_waiting(context, &project.id)?);
         needs.extend(behind_cancelled(context, &project.id)?);
+        // Elsewhere a worker's task in the backlog needs no approval.
         if project.policy.worker_create == WorkerCreate::Triage {
             let found = context.tx.board_triage(&project.id, LISTED)?;
             needs.extend(cards(context, &found)?.into_iter().map(|task| AttentionNeed::Approval { task }));
@@ -137,6 +123,7 @@ fn standing_in(
         done_since: context.tx.now,
     };
     let found = context.tx.board_column(&filter, status, LISTED)?;
+    // The count costs a query, and is known when the list was not cut.
     let is_all = (found.len() as i64) < LISTED;
     let counts = if is_all { Vec::new() } else { context.tx.board_counts(&filter)? };
     let all = counts.into_iter().find(|(one, _)| *one == status).map_or(0, |(_, count)| count);
@@ -145,6 +132,7 @@ fn standing_in(
 
 fn handoffs_waiting(context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
     let mut pending = context.tx.handoff_of_project(project)?;
+    // The longest waiting first.
     pending.sort_by_key(|handoff| handoff.created_at);
     pending.truncate(LISTED as usize);
     pending.into_iter().map(|handoff| handoff_waiting(context, handoff)).collect()
@@ -166,6 +154,7 @@ fn handoff_waiting(context: &mut ActionContext<'_, '_>, handoff: Handoff) -> Res
 fn behind_cancelled(context: &mut ActionContext<'_, '_>, project: &ProjectId) -> Result<Vec<AttentionNeed>, PmFault> {
     let edges = context.tx.board_behind_cancelled(project, LISTED)?;
     edges
+        // The rows are sorted by task, so each chunk is one task with its prerequisites.
         .chunk_by(|one, other| one.task == other.task)
         .map(|edges: &[WaitingTask]| {
             let prerequisites = edges.iter().map(CardPrerequisite::from).collect();

@@ -1,4 +1,4 @@
-//! How the database does while people look at it: sizes, leases nobody ended, processes, and notices nobody heard.
+//! The state of the database for the dashboard: sizes, overdue leases, processes, and notices not yet shown.
 
 use serde::Serialize;
 
@@ -17,7 +17,6 @@ const PROCESSES: i64 = 50;
 pub struct DatabaseProcess {
     /// The machine it runs on.
     pub host: String,
-    /// Its number there.
     pub pid: i64,
     /// Its last sign of life.
     pub heartbeat_at: Moment,
@@ -31,19 +30,17 @@ pub struct BoardState {
     /// What was counted. Complaints of the engine are not among it: asking for them reads the whole database.
     #[serde(flatten)]
     pub health: HealthReport,
-    /// The time by which all this is told.
+    /// The time of this report.
     pub now: Moment,
     /// The lease that ran out first and was not ended yet.
     pub oldest_unswept_lease: Option<Moment>,
     /// The processes that host sessions.
     pub processes: Vec<DatabaseProcess>,
-    /// Notices that nobody was shown yet.
+    /// Notices that were not shown yet.
     pub notices_unheard: i64,
     /// For how many agents those are.
     pub notices_for: i64,
-    /// This program's version.
     pub version: &'static str,
-    /// This process.
     pub pid: u32,
 }
 

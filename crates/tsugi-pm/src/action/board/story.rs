@@ -27,32 +27,25 @@ const EDGES: i64 = 40;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetStory {
-    /// Which one.
     pub task_id: TaskRef,
 }
 
 /// A hold, over or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PastClaim {
-    /// The claim.
     pub id: ClaimId,
-    /// Whose it was.
     pub agent_id: AgentId,
-    /// In which session.
     pub session_id: SessionId,
     /// Its fence: a write with an older one is refused.
     pub fence: i64,
     /// How it stands, or ended.
     pub state: ClaimState,
-    /// Since when.
     pub acquired_at: Moment,
     /// When its holder last touched it.
     pub renewed_at: Moment,
     /// When it runs out, or would have.
     pub expires_at: Moment,
-    /// Until when.
     pub ended_at: Option<Moment>,
-    /// Why it ended.
     pub end_reason: Option<String>,
 }
 
@@ -82,7 +75,6 @@ pub struct DependencyGraph {
     pub edges: Vec<(TaskId, TaskId)>,
 }
 
-/// The story.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskStory {
     /// The chain of handoffs, oldest first.

@@ -36,14 +36,12 @@ pub struct GetTimeline {
     /// Values in full, however long.
     #[serde(default)]
     pub full: bool,
-    /// How many.
     pub limit: Option<i64>,
 }
 
 /// A part of the history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TimelineView {
-    /// The events.
     pub events: Vec<HistoryEvent>,
     /// Whether there are more that way.
     pub has_more: bool,
@@ -58,7 +56,6 @@ pub struct NamedEvent {
     /// `KEY-n`.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Its title.
     pub title: String,
 }
 

@@ -25,7 +25,6 @@ pub struct TaskStanding {
 /// What a move brings about besides the new status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveEffect {
-    /// Nothing.
     None,
     /// The caller's session claims the task.
     Claim,
@@ -36,9 +35,7 @@ pub enum MoveEffect {
 /// What a move asks of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveRequirement {
-    /// Nothing.
     Nothing,
-    /// A reason.
     Reason,
     /// What came out of the work.
     Result,
@@ -63,6 +60,7 @@ impl MoveActor {
             Self::Manager => manages,
             Self::Worker => works,
             Self::Assignee => works && standing.is_assignee,
+            // A manager may act for a holder that does not answer.
             Self::Holder => manages || (works && standing.is_holder),
             Self::HolderUnlessReviewed => manages || (works && standing.is_holder && !standing.is_review_required),
             Self::Reviewer => manages || (standing.role.may(Power::Review) && !standing.is_last_worker),
@@ -70,7 +68,6 @@ impl MoveActor {
     }
 }
 
-/// A legal move.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusMove {
     from: TaskStatus,
@@ -94,7 +91,7 @@ const fn row(
 
 use TaskStatus::{Backlog, Blocked, Cancelled, Done, InProgress, Review, Todo};
 
-/// Every legal move. A cancelled prerequisite does not satisfy its dependents; somebody has to decide.
+/// Every legal move. A cancelled prerequisite does not satisfy its dependents; a person has to decide.
 const MOVES: &[StatusMove] = &[
     row(Backlog, Todo, MoveActor::Manager, MoveRequirement::Nothing, MoveEffect::None),
     row(Todo, Backlog, MoveActor::Manager, MoveRequirement::Nothing, MoveEffect::None),
@@ -130,6 +127,7 @@ pub fn allowed(from: TaskStatus, standing: &TaskStanding) -> Vec<TaskStatus> {
 
 /// The move from one status to another, or why this caller cannot make it. Staying is not a move; ask before.
 pub fn next(from: TaskStatus, to: TaskStatus, standing: &TaskStanding) -> Result<StatusMove, PmFault> {
+    // Eighteen rows: a scan is as quick as any index.
     let found = MOVES.iter().find(|one| one.from == from && one.to == to);
     match found {
         Some(one) if one.who.admits(standing) => Ok(*one),
@@ -145,11 +143,12 @@ fn review_first() -> PmFault {
 }
 
 fn own_work(role: Role) -> PmFault {
-    denied("nobody reviews their own work", &["owner", "manager", "another worker"], Some(role))
+    denied("an agent may not review its own work", &["owner", "manager", "another worker"], Some(role))
         .hint("ask another worker or a manager")
 }
 
 fn refused(from: TaskStatus, to: TaskStatus, standing: &TaskStanding) -> PmFault {
+    // The moves that are possible instead are the most useful hint.
     let allowed = allowed(from, standing);
     let hint = match allowed.as_slice() {
         [] => format!("a {} cannot move a task that is {from}", standing.role),

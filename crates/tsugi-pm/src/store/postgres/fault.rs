@@ -47,8 +47,8 @@ fn without_code(error: &Error) -> PmFault {
     PmFault::internal(format!("postgres: {}", with_cause(error)))
 }
 
-/// Why no connection came out of the pool in the middle of work. It may be there again in a moment: it is started
-/// anew, or another takes its place.
+/// Why no connection came out of the pool in the middle of work. The database may be back in a moment: it restarts,
+/// or another takes over.
 pub(super) fn unreachable_now(error: &PoolError, place: &str) -> PmFault {
     match error {
         PoolError::Timeout(_) => {

@@ -17,18 +17,18 @@ use super::tls::PostgresTls;
 const GATHER: Duration = Duration::from_millis(10);
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// Announces a commit afterwards, in a transaction of its own: `NOTIFY` inside the transaction would make every commit of
+/// Announces a commit afterwards, in a separate transaction: `NOTIFY` inside the transaction would make every commit of
 /// the whole database wait for the one before, disk included.
 const ANNOUNCE: &str = "NOTIFY tsugi_pm";
 
-/// Tells other processes of our commits and hears of theirs; its tasks end with it.
+/// Announces our commits to other processes and receives theirs; its tasks end with it.
 pub(super) struct PostgresListener {
     config: Config,
     tls: PostgresTls,
     teller: CommitNotifier,
     tell: JoinHandle<()>,
-    /// Begun with the first who wants to hear: with sixty-four processes on a database, every commit would otherwise wake
-    /// sixty-four of them for nobody.
+    /// Started by the first subscriber: with sixty-four processes on a database, every commit would otherwise wake all of
+    /// them for nothing.
     hear: OnceLock<JoinHandle<()>>,
 }
 
@@ -70,8 +70,8 @@ pub(super) struct CommitNotifier {
 }
 
 impl CommitNotifier {
-    /// Right behind the commit on the same connection, without waiting for an answer: whoever uses the connection next
-    /// stands in line for it, and no other has to be opened. After another announcement it is left to [`tell`].
+    /// Right behind the commit on the same connection, without waiting for an answer: the next user of the connection
+    /// waits for it, and no other has to be opened. After another announcement it is left to [`tell`].
     pub(super) fn committed(&self, client: &Client) {
         tick(&self.ticks);
         if self.is_soon() {
@@ -138,7 +138,7 @@ where
     };
     let asking = async {
         client.batch_execute("LISTEN tsugi_pm").await?;
-        // Something may have been committed while nobody listened.
+        // Something may have been committed while the connection was down.
         tick(ticks);
         std::future::pending().await
     };

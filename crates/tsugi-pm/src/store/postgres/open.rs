@@ -20,7 +20,7 @@ use crate::store::{StoreOpenError, StoreOptions};
 const SETTINGS: &str = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000 -c synchronous_commit=on \
                         -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
                         -c default_transaction_isolation=read\\ committed";
-/// Whoever waits for another program's migration waits longer than a claim does.
+/// Waiting for another program's migration may take longer than waiting for a claim.
 const PATIENT: &str = "SET LOCAL lock_timeout = 60000";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -62,7 +62,7 @@ pub(super) fn pool(config: &Config, tls: &PostgresTls, options: &StoreOptions) -
         .map_err(|error| PmFault::internal(error.to_string()).into())
 }
 
-/// Takes the missing steps, one transaction each, while nobody else migrates the same schema.
+/// Takes the missing steps, one transaction each, while no other process migrates the same schema.
 pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), StoreOpenError> {
     while steps_taken(&client, known).await? < known {
         step_forward(&mut client, known).await.map_err(|error| match error {
@@ -97,7 +97,7 @@ impl From<tokio_postgres::Error> for PostgresOpenFailure {
     }
 }
 
-/// Takes the next step, seen under the lock; another process may have taken it meanwhile.
+/// Takes the next step, as seen under the lock; another process may have taken it already.
 async fn step_forward(client: &mut Object, known: usize) -> Result<(), PostgresOpenFailure> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(PATIENT).await?;

@@ -29,7 +29,7 @@ pub(super) const LOCK_WAIT: Duration = Duration::from_millis(5_000);
 /// How long one transaction may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StatementTimeout {
-    /// For one answer: a database that is stopped or cut off says nothing at all, and nobody may wait for ever.
+    /// For one answer: a database that is stopped or cut off does not answer, and no call may wait for ever.
     pub(super) longest_answer: Duration,
     /// Until then it may wait for locks.
     pub(super) deadline: Instant,
@@ -83,6 +83,7 @@ async fn ask_all(
     sent: &[SentStatement],
     first: Option<&str>,
 ) -> Result<Vec<Result<StatementAnswer, Error>>, Error> {
+    // Both engines share the statements; only the sign of a parameter differs.
     let texts: Vec<String> = sent.iter().map(|one| SqlDialect::Postgres.translate(&one.query.sql)).collect();
     let statements = try_join_all(texts.iter().map(|text| client.prepare_cached(text))).await?;
     let asking = join_all(sent.iter().zip(&statements).map(|(one, statement)| one.ask(client, statement)));
@@ -127,6 +128,7 @@ impl<'c> PostgresSql<'c> {
 
     /// Begins the transaction and asks it something, in one go.
     pub(super) fn begin(&mut self, begin: &str, question: &str) -> Result<SqlRow, PmFault> {
+        // `BEGIN` and the first question travel together: one trip fewer.
         let begin = match self.shorter_wait() {
             Some(shorter) => format!("{begin}; {shorter}"),
             None => begin.to_owned(),
@@ -146,16 +148,17 @@ impl<'c> PostgresSql<'c> {
         self.wait(client.batch_execute(end))
     }
 
-    /// Sends what waits.
     pub(super) fn flush(&mut self) -> Result<(), PmFault> {
         if self.waiting.is_empty() { Ok(()) } else { self.ask(Vec::new()).map(drop) }
     }
 
     /// Sends what waits, and then this; answers this.
     fn ask(&mut self, asked: Vec<SentStatement>) -> Result<Vec<StatementAnswer>, PmFault> {
+        // What waits goes first: a question must see its own transaction's changes.
         let mut sent = std::mem::take(&mut self.waiting);
         sent.extend(asked);
         let mut wanted = Vec::new();
+        // An unbounded pipeline can fill both socket buffers and stall.
         for part in sent.chunks(AT_ONCE) {
             let (client, shorter) = (self.client, self.shorter_wait());
             let answers = self.wait(ask_all(client, part, shorter.as_deref()))?;
@@ -167,12 +170,13 @@ impl<'c> PostgresSql<'c> {
         Ok(wanted)
     }
 
-    /// The answer, if anybody wanted it.
+    /// The answer, if it was wanted.
     fn accept(&mut self, sent: &SentStatement, answer: StatementAnswer) -> Result<Option<StatementAnswer>, PmFault> {
         match (sent.wanted, &answer) {
             (WantedAnswer::Done(expected), StatementAnswer::Changed(count)) => match expected.is_met(*count) {
                 Ok(()) => Ok(None),
                 Err(fault) => {
+                    // No row had the expected version: another transaction changed it.
                     self.is_overtaken = true;
                     Err(fault)
                 }
@@ -183,6 +187,7 @@ impl<'c> PostgresSql<'c> {
 
     /// Less patience with locks, when little of the call's time is left.
     fn shorter_wait(&mut self) -> Option<String> {
+        // Zero would mean no timeout at all.
         let left = self.patience.left().max(Duration::from_millis(1));
         (left < self.lock_wait).then(|| {
             self.lock_wait = left;
@@ -196,6 +201,7 @@ impl<'c> PostgresSql<'c> {
             meter.add_trip();
         }
         let longest = self.patience.longest_answer;
+        // We are on a blocking thread; the connection itself is driven by the runtime.
         let answered = self.handle.block_on(async { tokio::time::timeout(longest, asking).await });
         match answered {
             Ok(answer) => answer.map_err(|error| self.note(&error)),

@@ -9,8 +9,8 @@ use crate::store::tx::{Tx, TxAttempt};
 use crate::store::value::SqlRow;
 use crate::store::{BoxedResult, TxMode, TxWork};
 
-/// Whoever looks for something in particular wants a plan for it; writers ask the same few things again and again, and
-/// their plans are made once (see `SETTINGS` in [`super::open`]).
+/// A read gets a plan for its own values; writers run the same few statements again and again, and their plans are made
+/// once (see `SETTINGS` in [`super::open`]).
 const fn begin(mode: TxMode) -> &'static str {
     match mode {
         TxMode::Read => "BEGIN READ ONLY; SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on",
@@ -100,8 +100,8 @@ pub(super) fn transact(
     FinishedTransaction { has_events, is_overtaken: result.is_err() && sql.is_overtaken, result, is_broken, attempt }
 }
 
-/// Sends what still waits. Also for work that was refused: if another transaction has changed what it saw meanwhile,
-/// that is found here, and it runs again.
+/// Sends what still waits, even for work that was refused: if another transaction has changed what it read, that is found
+/// here, and it runs again.
 fn settled(sql: &mut PostgresSql<'_>, result: Result<BoxedResult, PmFault>) -> Result<BoxedResult, PmFault> {
     match (result, sql.flush()) {
         (Ok(_), Err(fault)) => Err(fault),
@@ -109,7 +109,7 @@ fn settled(sql: &mut PostgresSql<'_>, result: Result<BoxedResult, PmFault>) -> R
     }
 }
 
-/// The connection broke while committing: nobody here knows whether the database did it.
+/// The connection broke during the commit: it is not known whether the database did it.
 fn unknown_outcome(fault: PmFault) -> PmFault {
     fault.with("outcome", "unknown").hint("repeat the call with the same idempotency_key")
 }

@@ -22,7 +22,7 @@ pub(super) enum PostgresTls {
 }
 
 impl PostgresTls {
-    /// What a configuration asks for. `prefer`, the default of the library, means plain here: it would let whoever
+    /// What a configuration asks for. `prefer`, the default of the library, means plain here: it would let anyone who
     /// sits between us and the server say no for it.
     pub(super) fn of(config: &Config) -> Result<Self, PmFault> {
         match config.get_ssl_mode() {

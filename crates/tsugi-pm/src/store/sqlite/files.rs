@@ -1,6 +1,6 @@
-//! Noticing that somebody removed or replaced our files while they were open, before anything more is acknowledged.
+//! Notices that the database's files were removed, replaced or frozen while open, before anything more is acknowledged.
 //!
-//! SQLite goes on writing into files that no longer have a name: everything is acknowledged, and nobody who opens the
+//! SQLite goes on writing into files that no longer have a name: everything is acknowledged, and no process that opens the
 //! database afterwards ever sees it. So each write asks the file system, before it begins and before it is
 //! acknowledged, whether the names still mean our files. If the log is gone, what it held is brought into the database
 //! file, for which we still can read it; from then on every call is refused until the server is started again: its
@@ -28,9 +28,8 @@ pub(super) struct DatabaseFiles {
 /// What the names mean now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DatabaseFilesState {
-    /// Our files.
     Ours,
-    /// No log, or no shared memory, and nobody has made new ones.
+    /// No log, or no shared memory, and no new ones.
     Removed,
     /// Other files, which another process may be writing.
     Replaced,
@@ -67,6 +66,7 @@ impl DatabaseFiles {
         let seen = [0, 1, 2].map(|at| self.known[at].and_then(|_| status(&self.names[at])));
         let now = seen.map(|one| one.map(|one| one.identity));
         if now == self.known {
+            // Only for files that are still ours: another file's attributes are not our concern.
             let protected = seen.iter().position(|one| one.is_some_and(|one| one.is_immutable));
             return protected.map_or(DatabaseFilesState::Ours, DatabaseFilesState::Immutable);
         }
@@ -96,7 +96,7 @@ impl DatabaseFiles {
             DatabaseFilesState::Ours | DatabaseFilesState::Immutable(_) => Ok(()),
             DatabaseFilesState::Removed => save(writer),
             DatabaseFilesState::Replaced => {
-                Err(gone("nobody knows whether this call is in them").with("outcome", "unknown"))
+                Err(gone("it is not known whether this call is in them").with("outcome", "unknown"))
             }
         }
     }
@@ -114,7 +114,11 @@ fn save(writer: &Connection) -> Result<(), PmFault> {
     let is_busy: bool = writer
         .query_row("PRAGMA wal_checkpoint(FULL)", [], |row| row.get(0))
         .map_err(|error| gone("and what the log held could not be saved").with("cause", fault(&error).message))?;
-    if is_busy { Err(gone("and what the log held could not be saved yet, since somebody reads it")) } else { Ok(()) }
+    if is_busy {
+        Err(gone("and what the log held could not be saved yet, because another process reads it"))
+    } else {
+        Ok(())
+    }
 }
 
 fn gone(but: &str) -> PmFault {
@@ -140,6 +144,7 @@ struct FileStatus {
 fn status(path: &Path) -> Option<FileStatus> {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
     let Ok(found) = statx(CWD, path, AtFlags::empty(), StatxFlags::INO) else { return plain_status(path) };
+    // Major and minor together name the device, as `st_dev` does.
     let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
     let is_immutable = found.stx_attributes.contains(StatxAttributes::IMMUTABLE);
     Some(FileStatus { identity: (device, found.stx_ino), is_immutable })

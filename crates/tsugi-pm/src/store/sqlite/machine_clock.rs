@@ -34,7 +34,7 @@ pub(super) struct MachineClock {
 
 impl MachineClock {
     /// Before a transaction: learns the base, records it if this is the first write of the boot, and reports a clock
-    /// that is ahead. Each is a statement of its own, since the transaction that follows may be refused and undone.
+    /// that is ahead. Each is a separate statement, because the transaction that follows may be refused and undone.
     pub(super) fn prepare(&self, connection: &Connection, mode: TxMode, clock: &dyn TimeSource, lead: &ClockLead) {
         let Some(uptime) = clock.uptime() else { return };
         let now = clock.now();

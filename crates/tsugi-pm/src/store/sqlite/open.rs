@@ -60,6 +60,7 @@ pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<OpenedDatabase
         Err(fault) if !is_write_refused(path) => return Err(fault.into()),
         Ok(_) | Err(_) => return open_read_only(reader, options),
     };
+    // Before the migration: it must not run under a rollback journal.
     use_write_ahead_log(&writer)?;
     migrate_file(&writer, path, options.known_migrations)?;
     let watcher = reader.connect()?;
@@ -107,7 +108,7 @@ fn connect(path: &Path, vfs: Option<&str>, flags: OpenFlags) -> Result<Connectio
     };
     let mut connection = opened.map_err(|error| fault(&error))?;
     connection.set_prepared_statement_cache_capacity(PREPARED);
-    // Without this SQLite looks at the values when it plans, and so plans anew for every call.
+    // Without this SQLite looks at the values when it plans, and plans again for every call.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(|error| fault(&error))?;
     connection.busy_handler(Some(wait)).map_err(|error| fault(&error))?;
     retry_busy(|| connection.execute_batch(SETTINGS))?;
@@ -189,7 +190,7 @@ fn migrate_file(writer: &Connection, path: &Path, known: usize) -> Result<(), St
     Ok(())
 }
 
-/// Takes the next step, seen under the lock; another process may have taken it meanwhile.
+/// Takes the next step, as seen under the lock; another process may have taken it already.
 fn step_forward(writer: &Connection, known: usize) -> Result<usize, StoreOpenError> {
     let storage = |error: rusqlite::Error| StoreOpenError::Storage(fault(&error));
     let at = migrate::check(&taken(writer)?, known, |step| step.sqlite)?;
@@ -210,6 +211,7 @@ fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), Store
     if Path::new(&backup).exists() {
         return Ok(());
     }
+    // Renamed when it is complete, so that a backup with the final name is whole.
     let partial = format!("{backup}.{}", std::process::id());
     let _ = std::fs::remove_file(&partial);
     let copied = retry_busy(|| writer.execute("VACUUM INTO ?1", [&partial])).map(drop);
@@ -218,7 +220,7 @@ fn back_up(writer: &Connection, path: &Path, version: usize) -> Result<(), Store
             .map_err(|error| PmFault::internal(format!("cannot name the backup: {error}")))
     });
     if named.is_err() {
-        // On a full disk half a copy is the last thing anybody needs.
+        // On a full disk half a copy only takes space.
         for suffix in ["", "-journal"] {
             let _ = std::fs::remove_file(format!("{partial}{suffix}"));
         }
@@ -242,6 +244,7 @@ fn check_file_system(path: &Path) -> Result<(), StoreOpenError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A folder that does not exist gives a better message when the file is opened.
     let Ok(found) = rustix::fs::statfs(folder) else { return Ok(()) };
+    // The type is signed on some architectures.
     let magic = found.f_type as u64 & 0xffff_ffff;
     match NETWORK.iter().find(|(number, _)| *number == magic) {
         Some((_, kind)) => Err(StoreOpenError::NetworkFileSystem { path: path.to_owned(), kind }),

@@ -1,4 +1,4 @@
-//! Threads that read: each has a connection of its own, and the one used last is used again first.
+//! Reading threads: each has its own connection, and the one used last is used again first.
 //!
 //! Tokio's threads for blocking work would do, but it starts another whenever the last is not quite back, and on a busy
 //! machine a server for one agent had thirty.
@@ -73,7 +73,7 @@ impl ReaderPool {
         answered.await.map_err(|_| PmFault::internal("a reading thread died during the call"))?
     }
 
-    /// The same on a connection of its own. A connection that has used the search index before remembers what it was
+    /// The same on a new connection. A connection that has used the search index before remembers what it was
     /// made of, and the check of a file that others write then takes the index for damaged.
     pub(super) async fn run_afresh(
         &self,
@@ -100,7 +100,7 @@ impl ReaderPool {
         idle.map_or_else(|| start(Arc::clone(&self.reader)), Ok)
     }
 
-    /// Closes every connection that nobody uses at the moment.
+    /// Closes every idle connection.
     pub(super) fn close(&self) {
         let idle = std::mem::take(&mut *self.idle.lock());
         for ReaderThread { requests, handle } in idle {

@@ -21,7 +21,7 @@ const fn begin(mode: TxMode) -> &'static str {
     }
 }
 
-/// Runs a statement that is used again and again, without reading its text anew.
+/// Runs a statement that is used often, without parsing its text again.
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute(()).map(drop)
 }
@@ -50,6 +50,7 @@ pub(super) fn transact(
         }
         Err(fault) => (Err(fault), false, false),
     };
+    // A refused transaction may have ended a lease for good; see `Tx::keep`.
     let is_committed = result.is_ok() || is_kept;
     let ended = match (&result, is_kept) {
         (Ok(_), _) => execute(connection, "COMMIT"),
@@ -104,7 +105,7 @@ impl SqlTransaction for SqliteSql<'_> {
     }
 
     fn overtaken(&mut self) {
-        // One writer: nobody can overtake. The fault itself is enough.
+        // There is one writer, so no transaction is ever overtaken. The fault itself is enough.
     }
 }
 

@@ -73,6 +73,7 @@ impl BoardFilter {
         values.extend([self.project.as_str().into(), self.done_since.into()]);
         let mut condition =
             String::from("t.project_id = ?1 AND (t.status <> 'done' OR COALESCE(t.completed_at, t.updated_at) >= ?2)");
+        // Every part appends its own parameter, whose number it is given.
         let mut add = |value: SqlValue, part: &dyn Fn(usize) -> String| {
             values.push(value);
             condition += &format!(" AND {}", part(values.len()));
@@ -88,6 +89,7 @@ impl BoardFilter {
             add(list.into(), &|at| dialect.has_all("t.labels", &format!("CAST(?{at} AS TEXT)")));
         }
         if let Some(text) = &self.text {
+            // A scan of one project's titles: quick enough for a board, and it finds parts of words.
             let part = |at| format!("LOWER(t.reference || ' ' || t.title) LIKE CAST(?{at} AS TEXT) ESCAPE '!'");
             add(pattern(text).into(), &part);
         }
@@ -102,6 +104,7 @@ impl BoardFilter {
 fn pattern(text: &str) -> String {
     let mut pattern = String::from("%");
     for letter in text.to_lowercase().chars() {
+        // The signs of a pattern are searched for literally.
         if matches!(letter, '%' | '_' | '!') {
             pattern.push('!');
         }
@@ -114,6 +117,7 @@ fn pattern(text: &str) -> String {
 fn column_order(status: TaskStatus) -> &'static str {
     match status {
         TaskStatus::Done => "COALESCE(t.completed_at, t.updated_at) DESC, t.id",
+        // What can start comes before what waits.
         TaskStatus::Todo => "CASE WHEN t.open_blockers > 0 THEN 1 ELSE 0 END, t.priority_rank, t.updated_at DESC, t.id",
         _ => "t.priority_rank, t.updated_at DESC, t.id",
     }
@@ -145,6 +149,7 @@ impl Tx<'_> {
     /// What these tasks wait for.
     pub(crate) fn board_waiting(&mut self, tasks: &[&TaskId]) -> Result<Vec<WaitingTask>, PmFault> {
         let mut values = Vec::new();
+        // One query for all cards of a column.
         let those = one_of("d.task_id", tasks.iter().map(|id| id.as_str()), &mut values);
         let sql = format!(
             "SELECT d.task_id, b.id, b.reference, b.status FROM dependency d JOIN task b ON b.id = d.depends_on_id \
@@ -153,7 +158,7 @@ impl Tx<'_> {
         self.rows(&sql, &values)?.iter().map(waiting).collect()
     }
 
-    /// Unfinished tasks of a project behind a prerequisite that was cancelled: nothing moves until somebody decides.
+    /// Unfinished tasks of a project behind a prerequisite that was cancelled: nothing moves until a person decides.
     pub(crate) fn board_behind_cancelled(
         &mut self,
         project: &ProjectId,
@@ -206,6 +211,7 @@ impl Tx<'_> {
 
     /// The labels of a project's unfinished tasks.
     pub(crate) fn board_labels(&mut self, project: &ProjectId, limit: i64) -> Result<Vec<String>, PmFault> {
+        // Unpacking a JSON list is where the dialects differ most.
         let (value, each) = match self.dialect() {
             SqlDialect::Sqlite => ("l.value", "json_each(t.labels) AS l"),
             SqlDialect::Postgres => ("l.value", "jsonb_array_elements_text(CAST(t.labels AS jsonb)) AS l(value)"),
@@ -237,6 +243,7 @@ impl Tx<'_> {
 
     /// Events by who, about what, and of which kind.
     pub(crate) fn board_timeline(&mut self, filter: &TimelineFilter) -> Result<Vec<HistoryEvent>, PmFault> {
+        // A backward page ends before its cursor.
         let horizon = filter.before.map_or(i64::MAX, |before| before.saturating_sub(1));
         let (mut condition, mut values) =
             (String::from("seq > ?1 AND seq <= ?2"), vec![filter.since.into(), horizon.into()]);
@@ -250,9 +257,11 @@ impl Tx<'_> {
         if let Some(kind) = &filter.kind {
             values.push(kind.as_str().into());
             let at = values.len();
+            // `handoff` and `handoff.created` are both kinds to a person.
             condition += &format!(" AND (entity_type = ?{at} OR type = ?{at})");
         }
         if let Some(task) = &filter.task {
+            // A dependency's id begins with the task that waits.
             values.extend([task.as_str().into(), format!("{task}/%").into()]);
             let (at, edge) = (values.len() - 1, values.len());
             condition += &format!(
@@ -291,7 +300,7 @@ impl Tx<'_> {
             .collect()
     }
 
-    /// Notices that nobody was shown yet, and how many agents they are for.
+    /// Notices that were not shown yet, and how many agents they are for.
     pub(crate) fn board_notices(&mut self) -> Result<(i64, i64), PmFault> {
         let rows = self.rows("SELECT COUNT(*), COUNT(DISTINCT agent_id) FROM notice WHERE shown = 0", &[])?;
         rows.first().map_or(Ok((0, 0)), |row| Ok((row.int(0)?, row.int(1)?)))

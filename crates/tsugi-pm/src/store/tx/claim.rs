@@ -1,4 +1,4 @@
-//! Claims in a transaction. Whoever changes one holds its task's row.
+//! Claims in a transaction. A transaction that changes one holds its task's row.
 
 use super::event::one_of;
 use super::membership::AT_WORK;

@@ -1,4 +1,4 @@
-//! The history: appended in the same transaction as the change, read back in an order without gaps.
+//! The history: appended in the same transaction as the change, read back in order without gaps.
 
 use ring::digest::{SHA256, digest};
 
@@ -39,7 +39,7 @@ pub(crate) struct EventFilter {
 impl Tx<'_> {
     /// Appends one event, chained to the last one of the same thing.
     ///
-    /// We hold the thing's row by now, so nobody else can append to its chain, and on PostgreSQL the sequence number
+    /// We hold the thing's row by now, so no other transaction can append to its chain, and on PostgreSQL the sequence number
     /// taken here is larger than that of every event that led to the state we changed.
     pub(super) fn event_append(
         &mut self,
@@ -50,6 +50,7 @@ impl Tx<'_> {
         note: EventNote<'_>,
         changes: Vec<FieldChange>,
     ) -> Result<(), PmFault> {
+        // Each record has its own chain, so that histories can be exported and merged per record.
         let prev_hash = self.event_last_hash(entity_id)?;
         let mut event = HistoryEvent {
             seq: 0,
@@ -68,6 +69,7 @@ impl Tx<'_> {
             prev_hash,
             hash: String::new(),
         };
+        // Over everything but `seq`, which differs from store to store.
         event.hash = hex_digest(event.digest_text().as_bytes());
         self.chains.insert(event.entity_id.clone(), event.hash.clone());
         let SqlQuery { sql, values } = insertion(&event)?;
@@ -121,9 +123,9 @@ impl Tx<'_> {
     /// Events after a number, oldest first, with no event missing that could still appear before one of them.
     pub(crate) fn event_list(&mut self, filter: &EventFilter) -> Result<Vec<HistoryEvent>, PmFault> {
         match filter.before {
-            // What appears later has a larger number, and whoever reads backwards does not wait for it.
+            // Events that appear later have larger numbers, and a backward read does not wait for them.
             Some(before) => self.event_select(filter, before.saturating_sub(1)),
-            // Whoever writes of a thing holds it, so its own events are committed in the order of their numbers.
+            // A writer holds the row of the thing, so its events are committed in the order of their numbers.
             None if filter.entity.is_some() => self.event_select(filter, i64::MAX),
             None => {
                 let horizon = self.event_settle(filter.since)?;
@@ -151,6 +153,7 @@ impl Tx<'_> {
             condition += &one_of("type", filter.kinds.iter().map(|kind| kind.as_str()), &mut values);
         }
         values.push(filter.limit.into());
+        // The index on the number serves both directions.
         let order = if filter.before.is_some() { "seq DESC" } else { "seq" };
         let sql = format!("SELECT {COLUMNS} FROM event WHERE {condition} ORDER BY {order} LIMIT ?{}", values.len());
         self.rows(&sql, &values)?.iter().map(from_row).collect()
@@ -175,6 +178,7 @@ impl Tx<'_> {
                     FROM (SELECT seq FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1000) AS page";
         let rows = self.rows(seen, &[since.into()])?;
         let (last, count, horizon) = (rows[0].int(0)?, rows[0].int(1)?, rows[0].text(2)?.to_owned());
+        // No hole among the numbers: nothing can still appear in between.
         if last - since == count {
             return Ok(last);
         }

@@ -1,4 +1,4 @@
-//! Handoffs and contexts in a transaction. Whoever changes a handoff holds its task's row.
+//! Handoffs and contexts in a transaction. A transaction that changes a handoff holds its task's row.
 
 use super::claim::COUNT_OF_SESSION;
 use super::event::one_of;
@@ -16,7 +16,7 @@ const PENDING: &str = "WHERE t.task_id = ?1 AND t.status = 'pending'";
 const OF_TASK: &str = "WHERE t.task_id = ?1 AND t.state = 'active' ORDER BY CASE t.type WHEN 'decision' THEN 0 \
                        WHEN 'blocker' THEN 1 WHEN 'assumption' THEN 2 ELSE 3 END, t.created_at DESC, t.id LIMIT ?2";
 
-/// What whoever takes a task should know of it; see [`Tx::task_brief`].
+/// What the next holder of a task should know; see [`Tx::task_brief`].
 #[derive(Debug)]
 pub(crate) struct HandoffBrief {
     pub(crate) held: i64,
@@ -42,6 +42,7 @@ impl Tx<'_> {
         session: &SessionId,
         contexts: i64,
     ) -> Result<HandoffBrief, PmFault> {
+        // Four questions in one trip: a claim's cost on PostgreSQL is its trips.
         let (id, now) = (SqlValue::from(task.as_str()), self.now);
         let answers = self.rows_many(vec![
             SqlQuery::new(COUNT_OF_SESSION, vec![session.as_str().into(), now.into()]),
@@ -49,6 +50,7 @@ impl Tx<'_> {
             Self::select_query::<ContextEntry>(OF_TASK, vec![id, contexts.into()]),
             Self::event_chain_query(task.as_str()),
         ])?;
+        // The claim will append to the task's history, so its last hash is fetched along.
         self.event_chain_known(task.as_str(), &answers[3])?;
         Ok(HandoffBrief {
             held: answers[0].first().map_or(Ok(0), |row| row.int(0))?,
@@ -85,6 +87,7 @@ impl Tx<'_> {
     ) -> Result<Vec<Handoff>, PmFault> {
         let mut values: Vec<SqlValue> = vec![agent.as_str().into(), after.0.into(), after.1.into(), limit.into()];
         let projects = one_of("t.project_id", projects.iter().map(ProjectId::as_str), &mut values);
+        // An agent is not offered its own open handoffs.
         let open = if with_open { " OR (t.to_agent_id IS NULL AND t.from_agent_id <> ?1)" } else { "" };
         let tail = format!(
             "WHERE t.status = 'pending' AND (t.to_agent_id = ?1{open}) AND (t.created_at, t.id) > (?2, ?3){projects} \
@@ -115,7 +118,7 @@ impl Tx<'_> {
         self.select("WHERE t.project_id = ?1 AND t.status = 'pending' ORDER BY t.task_id", &[project.as_str().into()])
     }
 
-    /// Handoffs that nobody took in time.
+    /// Handoffs that were not accepted in time.
     pub(crate) fn handoff_due(&mut self, limit: i64) -> Result<Vec<Handoff>, PmFault> {
         let tail = "WHERE t.status = 'pending' AND t.expires_at <= ?1 ORDER BY t.expires_at LIMIT ?2";
         let now = self.now;
@@ -151,6 +154,7 @@ impl Tx<'_> {
 
     /// Makes a context findable: by its words, and by the task it belongs to.
     pub(crate) fn context_index(&mut self, context: &ContextEntry, task: Option<&Task>) -> Result<(), PmFault> {
+        // Found by the task's reference too.
         let title =
             task.map_or_else(|| context.kind.to_string(), |task| format!("{} {}", task.reference, context.kind));
         self.search_put(context.id.as_str(), "context", &context.project_id, &title, &context.content)

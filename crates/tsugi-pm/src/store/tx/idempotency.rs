@@ -1,4 +1,4 @@
-//! What is kept beside the records: notices, and the answers of calls that carried a key.
+//! What is stored beside the records: notices, and the answers of calls with an idempotency key.
 
 use super::Tx;
 use crate::domain::fault::PmFault;

@@ -27,7 +27,6 @@ impl Tx<'_> {
         self.find_locked(&[project.as_str().into(), agent.as_str().into()])
     }
 
-    /// An agent's memberships.
     pub(crate) fn membership_of_agent(&mut self, agent: &AgentId) -> Result<Vec<Membership>, PmFault> {
         self.select("WHERE t.agent_id = ?1 ORDER BY t.project_id", &[agent.as_str().into()])
     }
@@ -37,7 +36,6 @@ impl Tx<'_> {
         self.select(AT_WORK, &[agent.as_str().into()])
     }
 
-    /// A project's memberships.
     pub(crate) fn membership_of_project(&mut self, project: &ProjectId) -> Result<Vec<Membership>, PmFault> {
         self.select("WHERE t.project_id = ?1 ORDER BY t.agent_id", &[project.as_str().into()])
     }

@@ -45,7 +45,7 @@ impl Tx<'_> {
         self.select(&tail, &[heartbeat_limit.into(), call_limit.into(), limit.into()])
     }
 
-    /// Sessions for which somebody has waited long enough, longest gone first.
+    /// Sessions whose grace is over, longest gone first.
     pub(crate) fn session_gone(&mut self, limit: i64) -> Result<Vec<AgentSession>, PmFault> {
         let dialect = self.dialect();
         let (over, lock) = (dialect.is_grace_over(), dialect.skip_locked());

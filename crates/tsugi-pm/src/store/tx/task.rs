@@ -32,6 +32,7 @@ impl SqlOrder for TaskSort {
             Self::Updated => "t.updated_at",
             Self::Created => "t.created_at",
             Self::Priority => "t.priority_rank",
+            // Tasks without a date come last, and the cursor needs a number for them.
             Self::Due => "COALESCE(t.due_at, 9000000000000000)",
         }
     }
@@ -76,12 +77,13 @@ impl Tx<'_> {
         self.find_locked(&[id.as_str().into()])?.ok_or_else(|| PmFault::not_found("task", id))
     }
 
-    /// A task that was seen, locked like [`Tx::task_lock`], after its project, which is kept from being archived meanwhile;
+    /// A task that was seen, locked like [`Tx::task_lock`], after its project, which is kept from being archived;
     /// and the claim that holds it. In one trip.
     pub(crate) fn task_open(&mut self, seen: &Task) -> Result<(Project, Task, Option<Claim>), PmFault> {
         let dialect = self.dialect();
-        let share = format!("{}{}", Project::sentences().find, dialect.for_key_share());
-        let lock = format!("{}{}", Task::sentences().find, dialect.for_update());
+        let share = format!("{}{}", Project::statements().find, dialect.for_key_share());
+        let lock = format!("{}{}", Task::statements().find, dialect.for_update());
+        // Project before task: the order in which every transaction locks.
         let answers = self.rows_many(vec![
             SqlQuery::new(share, vec![seen.project_id.as_str().into()]),
             SqlQuery::new(lock, vec![seen.id.as_str().into()]),
@@ -100,6 +102,7 @@ impl Tx<'_> {
     pub(crate) fn task_lock_all(&mut self, ids: &[TaskId]) -> Result<Vec<Task>, PmFault> {
         let mut ids = ids.to_vec();
         ids.sort();
+        // A prerequisite may be named twice.
         ids.dedup();
         ids.iter().map(|id| self.task_lock(id)).collect()
     }
@@ -112,6 +115,7 @@ impl Tx<'_> {
         limit: i64,
     ) -> Result<Vec<Task>, PmFault> {
         let mut tasks = self.task_ready_part(pick, project, "t.assignee_id = ?1", limit)?;
+        // Two queries instead of an `OR`, which neither engine would serve from an index.
         let rest = limit - tasks.len() as i64;
         if rest > 0 {
             tasks.extend(self.task_ready_part(pick, project, "t.assignee_id IS NULL", rest)?);
@@ -126,7 +130,7 @@ impl Tx<'_> {
         pick: &ReadyPick<'_>,
         project: &ProjectId,
     ) -> Result<(Project, Option<Task>), PmFault> {
-        let share = format!("{}{}", Project::sentences().find, self.dialect().for_key_share());
+        let share = format!("{}{}", Project::statements().find, self.dialect().for_key_share());
         let pick = self.task_ready_query(pick, project);
         let answers = self.rows_many(vec![SqlQuery::new(share, vec![project.as_str().into()]), pick])?;
         let found = answers[0].first().map(Project::from_row).transpose()?;
@@ -138,7 +142,8 @@ impl Tx<'_> {
     /// part is not even begun when the first finds something. `LIMIT 1` stands in the text, since a plan that is made
     /// before the number is known expects many rows and sorts them all.
     fn task_ready_query(&self, pick: &ReadyPick<'_>, project: &ProjectId) -> SqlQuery {
-        let (columns, lock) = (Task::sentences().select.as_str(), self.dialect().skip_locked());
+        let (columns, lock) = (Task::statements().select.as_str(), self.dialect().skip_locked());
+        // Work that is assigned to the agent comes before free work, whatever its priority.
         let mine = self.task_ready_condition(pick, "t.assignee_id = ?1");
         let free = self.task_ready_condition(pick, "t.assignee_id IS NULL AND NOT EXISTS (SELECT 1 FROM mine)");
         let sql = format!(
@@ -169,6 +174,7 @@ impl Tx<'_> {
             Some(_) => dialect.has_all("CAST(?3 AS TEXT)", "t.required_capabilities"),
             None => "CAST(?3 AS TEXT) IS NOT NULL".to_owned(),
         };
+        // An empty list of labels matches every task.
         let labelled = dialect.has_all("t.labels", "CAST(?4 AS TEXT)");
         format!(
             "WHERE t.project_id = ?2 AND {READY} AND {whose} AND CAST(?1 AS TEXT) IS NOT NULL AND {able} AND {labelled}"
@@ -207,6 +213,7 @@ impl Tx<'_> {
     pub(crate) fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>, PmFault> {
         let mut values = Vec::new();
         let mut condition = String::from("1 = 1");
+        // Only filters that are set become conditions, so that the planner sees a simple query.
         let mut equal = |column: &str, value: Option<&str>, values: &mut Vec<SqlValue>| {
             if let Some(value) = value {
                 values.push(value.into());
@@ -247,12 +254,14 @@ impl Tx<'_> {
             condition += &format!(" AND t.updated_at <= ?{}", values.len());
         }
         if let Some(text) = &filter.text {
+            // A text without a searchable word finds nothing rather than everything.
             let found = self.search_condition(text, values).unwrap_or_else(|| "1 = 0".to_owned());
             condition += &format!(" AND t.id IN (SELECT d.id FROM search_doc d WHERE {found})");
         }
         if let Some((key, id)) = &filter.after {
             values.extend([SqlValue::from(*key), id.as_str().into()]);
             let (last, (_, than)) = (values.len(), filter.sort.direction());
+            // The id breaks ties, so that no row is skipped or repeated between pages.
             condition += &format!(" AND ({}, t.id) {than} (?{}, ?{last})", filter.sort.column(), last - 1);
         }
         condition
@@ -267,6 +276,7 @@ impl Tx<'_> {
         let is_done = after.status == TaskStatus::Done;
         let after = self.update(before, after, what)?;
         if was_done != is_done {
+            // Only the move into or out of `done` changes what others wait for.
             let step = if is_done { -1 } else { 1 };
             self.task_count_blockers(&after.id, step)?;
         }
@@ -283,6 +293,7 @@ impl Tx<'_> {
 
     fn task_count_blockers(&mut self, prerequisite: &TaskId, step: i64) -> Result<(), PmFault> {
         let dependents = self.dependency_dependents(prerequisite)?;
+        // One statement each, in the order of their ids, as locks are taken.
         for task in dependents {
             let sql = "UPDATE task SET open_blockers = open_blockers + ?2 WHERE id = ?1";
             self.run_later(sql, vec![task.as_str().into(), step.into()])?;
@@ -327,6 +338,7 @@ impl Tx<'_> {
         if from == to {
             return Ok(true);
         }
+        // `UNION` without `ALL` ends even on a graph that has a circle already.
         let sql = "WITH RECURSIVE reach(id) AS (SELECT d.depends_on_id FROM dependency d WHERE d.task_id = ?1 AND \
                    d.kind = 'blocks' UNION SELECT d.depends_on_id FROM dependency d JOIN reach r ON d.task_id = r.id \
                    WHERE d.kind = 'blocks') SELECT 1 FROM reach WHERE id = ?2 LIMIT 1";

@@ -46,6 +46,7 @@ pub(super) struct PmInitArgs {
 }
 
 pub(super) async fn init(app: &App, order: PmInitArgs) -> Result<(), CommandFailure> {
+    // Read before the database is created: a bad argument must leave nothing behind.
     let members = order.agents.iter().map(|text| member(app, text)).collect::<Result<Vec<_>, _>>()?;
     let console = PmConsole::make(app, &PmTarget { db: order.db.clone(), agent: None, i_know: order.i_know }).await?;
     let project = CreateProject {
@@ -55,6 +56,7 @@ pub(super) async fn init(app: &App, order: PmInitArgs) -> Result<(), CommandFail
         policy: ProjectPolicy::default(),
         idempotency_key: None,
     };
+    // One transaction: a project without its agents would be of no use.
     let wish = InitProject { project, members: members.clone(), allow_ai_owner: order.allow_ai_owner };
     let project = console.perform(wish).await?.project;
     if app.output.is_data_watched() && app.output.form() == OutputFormat::Text {
@@ -70,6 +72,7 @@ pub(super) async fn init(app: &App, order: PmInitArgs) -> Result<(), CommandFail
 
 /// Suggests the next commands. A client has its own environment, so its command names the database.
 fn say_next(app: &App, db: Option<&str>, members: &[FirstMember]) {
+    // Without --db the default applies to the next commands too.
     let flag = db.map(|db| format!(" --db {}", mcp::shown(db))).unwrap_or_default();
     let agent = members.first().map_or("agt_a", |one| one.agent_id.as_str());
     app.output.message(|paint| {
@@ -81,6 +84,7 @@ fn say_next(app: &App, db: Option<&str>, members: &[FirstMember]) {
 
 /// `agt_a:worker`; without a role, a worker.
 fn member(app: &App, text: &str) -> Result<FirstMember, CommandFailure> {
+    // A worker is the usual case.
     let (id, role) = text.split_once(':').unwrap_or((text, "worker"));
     Ok(FirstMember { agent_id: named(app, AgentId::parse(id))?, role: named(app, role.parse())? })
 }
@@ -117,6 +121,7 @@ pub(super) async fn export(app: &App, order: &PmExportArgs) -> Result<(), Comman
     let mut lines = console.pm.export();
     while let Some(line) = lines.recv().await {
         let line = line.map_err(|fault| told(app, &fault))?;
+        // Not through the formatter: an export must be exact.
         app.output.bytes(format!("{line}\n").as_bytes())?;
     }
     Ok(())
@@ -137,6 +142,7 @@ pub(super) async fn import(app: &App, order: &PmImportArgs) -> Result<(), Comman
     };
     let text =
         text.map_err(|error| CommandFailure::usage(format!("{} cannot be read: {error}", order.file.display())))?;
+    // The file was read first: a bad path must not leave an empty database.
     let console = PmConsole::make(app, &order.place).await?;
     let imported = console.pm.import(text).await.map_err(|fault| told(app, &fault))?;
     console.print(&imported)
@@ -155,6 +161,7 @@ pub(super) async fn verify(app: &App, order: &PmVerifyArgs) -> Result<CommandExi
         true => app.output.page(|paint| layout::verified(&found, paint))?,
         false => console.print(&found)?,
     }
+    // For scripts and cron jobs the exit code is the result.
     Ok(if found.problems.is_empty() { CommandExit::Success } else { CommandExit::Failed })
 }
 
@@ -188,6 +195,7 @@ pub(super) struct EndSessionArgs {
 pub(super) async fn end(app: &App, order: EndSessionArgs) -> Result<(), CommandFailure> {
     let session_id = named(app, SessionId::parse(&order.session))?;
     let console = PmConsole::open(app, &order.place).await?;
+    // An agent ends only its own sessions; the operator may end any.
     if console.caller.agent_id().is_some() {
         let (summary, session_id) = (order.reason, Some(session_id));
         let wish = EndSession { summary, session_id, handoffs: Vec::new(), keep_claims: false, idempotency_key: None };
@@ -296,6 +304,7 @@ async fn set_agent(app: &App, set: SetAgentArgs) -> Result<(), CommandFailure> {
         agent_id: named(app, AgentId::parse(&set.id))?,
         name: set.name,
         role_title: set.title,
+        // clap has no difference between an empty list and none.
         capabilities: (!set.capabilities.is_empty()).then_some(set.capabilities),
         instructions: None,
         status: set.status,
@@ -307,6 +316,7 @@ async fn add_agent(app: &App, add: AddAgentArgs) -> Result<(), CommandFailure> {
     let id = named(app, AgentId::parse(&add.id))?;
     let console = PmConsole::make(app, &add.place).await?;
     let kind = if add.human { AgentType::Human } else { AgentType::Ai };
+    // An agent that exists is only given a place, so that the command can be repeated.
     console.register(&id, kind, add.name).await?;
     if let Some(role) = add.role {
         let project = console.project(add.project.as_deref()).await?;
@@ -383,6 +393,7 @@ pub(super) async fn token(app: &App, order: TokenArgs) -> Result<(), CommandFail
     match order.order {
         TokenCommand::New { place, id, expires_in } => {
             let agent_id = named(app, AgentId::parse(&id))?;
+            // Scopes are refused by the action; the command does not offer them.
             let wish = IssueToken { agent_id, scopes: Vec::new(), expires_in_s: expires_in };
             PmConsole::open(app, &place).await?.show(wish).await
         }

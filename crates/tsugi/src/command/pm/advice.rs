@@ -14,9 +14,6 @@ pub(super) fn hint(fault: &PmFault) -> String {
             "add agents to it: `tsugi pm agent add agt_x --project {key} --role worker`; or choose another key"
         );
     }
-    if fault.details.get("field").is_some_and(|field| field == "reason") && fault.message.starts_with("a move to") {
-        return "add --reason \"…\"".to_owned();
-    }
     fault.advice.as_ref().map_or_else(|| fault.hint.clone(), typed)
 }
 
@@ -39,6 +36,7 @@ fn typed(advice: &FaultAdvice) -> String {
         }
         FaultAdvice::TakePrerequisites => "take one of these first, or other work from `tsugi pm ready`",
         FaultAdvice::LookForOtherWork => "look for other work with `tsugi pm ready`",
+        FaultAdvice::GiveReason => "add --reason \"…\"",
         FaultAdvice::SendToReview => "send it to review: `tsugi pm review`",
     };
     words.to_owned()
@@ -67,7 +65,7 @@ mod tests {
         assert_eq!(refused(FaultAdvice::WorkOnTheOther), "work on that one, or say --similar-ok");
         assert_eq!(refused(FaultAdvice::LookForOtherWork), "look for other work with `tsugi pm ready`");
         assert_eq!(hint(&PmFault::new(Code::Busy, "no").hint("try again")), "try again");
-        let held = PmFault::new(Code::AlreadyClaimed, "held").hint("take one of the alternatives");
+        let held = PmFault::new(Code::AlreadyClaimed, "held").hint("claim one of these instead: WEB-2");
         assert_eq!(hint(&held), "nothing else is ready now");
         let others = json!([{"ref": "WEB-1"}, {"ref": "WEB-4"}]);
         assert_eq!(hint(&held.with("alternatives", others)), "free instead: WEB-1, WEB-4");

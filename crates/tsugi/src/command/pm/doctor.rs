@@ -55,11 +55,13 @@ pub(super) async fn doctor(app: &App, order: &PmDoctorArgs) -> Result<CommandExi
     while order.fix && health.wants_sweep() {
         let swept = console.pm.sweep().await.map_err(|fault| told(app, &fault))?;
         health = console.pm.health().await.map_err(|fault| told(app, &fault))?;
+        // Nothing left that a sweep could release, whatever the counts say.
         if swept == Default::default() {
             break;
         }
     }
     let findings = findings(&health);
+    // Notes do not fail the check: most pass by themselves.
     let is_well = findings.iter().all(|one| one.state != FindingState::Wrong);
     match app.output.form() {
         OutputFormat::Json => {
@@ -72,6 +74,7 @@ pub(super) async fn doctor(app: &App, order: &PmDoctorArgs) -> Result<CommandExi
 
 fn tell(app: &App, findings: &[PmFinding]) -> Result<(), CommandFailure> {
     for finding in findings {
+        // Words, not colours alone: output is often piped.
         let mark = match finding.state {
             FindingState::Ok => "ok  ",
             FindingState::Note => "note",

@@ -61,8 +61,10 @@ pub(super) async fn log(app: &App, order: PmLogArgs) -> Result<(), CommandFailur
 
 async fn story_of(app: &App, console: &PmConsole<'_>, order: &PmLogArgs) -> Result<TimelineView, CommandFailure> {
     let project_id = console.project_if_named(order.project.as_deref()).await?;
+    // A task has its own timeline, with its claims and handoffs.
     let task_id = order.thing.as_deref().and_then(|thing| TaskRef::parse(thing).ok());
     if let Some(thing) = order.thing.as_ref().filter(|_| task_id.is_none()) {
+        // From a number on, oldest first; otherwise the newest.
         let (newest, since_seq) = (order.since.is_none(), order.since);
         let entity_id = Some(thing.clone());
         let wish =

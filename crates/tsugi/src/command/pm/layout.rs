@@ -69,6 +69,7 @@ pub(super) fn ready(tasks: &[TaskRow], paint: TextPaint) -> String {
 
 /// How a check of everything went.
 pub(super) fn verified(found: &VerificationReport, paint: TextPaint) -> String {
+    // The verdict first.
     let head = match found.problems.len() as u64 + found.more_problems {
         0 => paint.good("sound"),
         1 => paint.error("1 problem"),
@@ -98,6 +99,7 @@ pub(super) fn project(detail: &ProjectDetail, now: Moment, paint: TextPaint) -> 
     if !project.description.is_empty() {
         lines.extend([String::new(), printable(&project.description)]);
     }
+    // Through JSON, so that a new rule is shown without a change here.
     let rules = serde_json::json!(project.policy);
     let rules = rules.as_object().into_iter().flatten().map(|(name, value)| match value {
         serde_json::Value::Null => format!("{name} = when a person is a member"),
@@ -114,6 +116,7 @@ pub(super) fn project(detail: &ProjectDetail, now: Moment, paint: TextPaint) -> 
 }
 
 fn section(status: TaskStatus, rows: &[&TaskRow], paint: TextPaint) -> String {
+    // Aligned within a section only: sections are read one at a time.
     let widest = rows.iter().map(|row| row.reference.len()).max().unwrap_or(0);
     let heading = paint.strong(format!("{} {}", status.as_str().replace('_', " ").to_uppercase(), rows.len()));
     let lines = rows.iter().map(|row| format!("  {}", line(row, widest, paint)));
@@ -125,6 +128,7 @@ fn line(row: &TaskRow, widest: usize, paint: TextPaint) -> String {
     let title = printable(&row.title).replace('\n', " ");
     let assignee = row.assignee_id.as_ref().map(|agent| format!("  {agent}")).unwrap_or_default();
     let waits = if row.waits_for > 0 { format!("  waits for {}", row.waits_for) } else { String::new() };
+    // Faint, because nothing can be done about it now.
     let is_waiting = row.status == TaskStatus::Todo && !row.ready;
     let text = if is_waiting { paint.faint(&title) } else { title };
     format!(
@@ -158,6 +162,7 @@ pub(super) struct TaskOutcome {
 /// A moved task in a few lines.
 pub(super) fn outcome(outcome: &TaskOutcome, now: Moment, paint: TextPaint) -> String {
     let task = &outcome.task;
+    // Who has it now is what the person asked for.
     let whose = task.assignee_id.as_ref().map(|agent| format!(" · {agent}")).unwrap_or_default();
     let mut lines = vec![
         format!("{}  {}", paint.hint(&task.reference), paint.strong(printable(&task.title))),
@@ -198,6 +203,7 @@ pub(super) fn task(detail: &TaskDetail, now: Moment, paint: TextPaint) -> String
     part(&mut lines, "handoff", detail.handoff.iter().flat_map(|one| handoff(one, now)).collect(), paint);
     let contexts = detail.contexts.iter().flatten().map(|one| context(one, now)).collect();
     part(&mut lines, "what is known", contexts, paint);
+    // The current holder is shown above.
     let live = detail.claim.as_ref().map(|claim| &claim.id);
     let claims = detail.claim_history.iter().filter(|claim| Some(&claim.id) != live);
     let claims = claims.map(|one| format!("{} (fence {}, {})", one.agent_id, one.fence, ago(one.acquired_at, now)));
@@ -255,6 +261,7 @@ pub(super) fn founded(project: &Project, members: &[FirstMember], paint: TextPai
 /// What a sweep brought back.
 pub(super) fn swept(swept: &SweepSummary) -> String {
     let counts = serde_json::json!(swept);
+    // Zeros say nothing.
     let counts = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
     let told: Vec<String> = counts.map(|(what, count)| format!("{count} {}", what.replace('_', " "))).collect();
     if told.is_empty() { "nothing to release".to_owned() } else { told.join("\n") }
@@ -291,6 +298,7 @@ fn at_work(row: &SessionRow, now: Moment, paint: TextPaint) -> String {
         SessionState::Active => paint.good("active"),
         other => paint.warning(other.as_str()),
     };
+    // Names come from clients, so control characters are removed.
     let client = session.client_name.as_deref().map(|name| format!(" with {}", printable(name))).unwrap_or_default();
     let head = format!(
         "{}  {mark}{client}  {}",
@@ -300,6 +308,7 @@ fn at_work(row: &SessionRow, now: Moment, paint: TextPaint) -> String {
     let tasks = row.tasks.iter().zip(&row.claims).map(|(task, claim)| {
         let left = claim.expires_at.seconds_since(now);
         let lease = format!("lease {}", length(left));
+        // A lease that ends within five minutes is worth a look.
         let lease = if left < 300 { paint.warning(lease) } else { paint.faint(lease) };
         format!("  {}  {}  {lease}", paint.hint(&task.reference), printable(&task.title))
     });

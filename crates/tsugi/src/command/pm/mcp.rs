@@ -182,6 +182,7 @@ fn lang_of_locale() -> Lang {
 
 /// Opens a database.
 pub(crate) async fn open(db: &str, i_know: bool) -> Result<Pm, PmFault> {
+    // The defaults are for a gateway that serves many agents.
     let usual = StoreOptions::new(StoreLocation::parse(db));
     let connections = usual.connections.min(CONNECTIONS);
     let options = StoreOptions { allow_network_file_system: i_know, connections, ..usual };
@@ -224,6 +225,7 @@ async fn until_told() {
 /// A parent that died without closing our input leaves us to another parent. The system wakes us then, where it can;
 /// it also does when only the thread that started us ended, so we look for ourselves.
 async fn until_orphaned() {
+    // Read once: a change means that the parent died.
     let parent = rustix::process::getppid();
     let mut wake = signal(SignalKind::user_defined1()).ok();
     #[cfg(target_os = "linux")]

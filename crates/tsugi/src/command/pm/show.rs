@@ -33,6 +33,7 @@ pub(super) async fn board(app: &App, order: &BoardArgs) -> Result<(), CommandFai
     let console = PmConsole::open(app, &order.place).await?;
     let project_id = console.project_if_named(order.project.as_deref()).await?;
     let mut rows = Vec::new();
+    // One list per status, so that each is complete and in order.
     for status in TaskStatus::ALL.iter().filter(|status| order.all || status.is_open()) {
         rows.extend(console.tasks_in(*status, project_id.clone(), |_| true, usize::MAX).await?);
     }
@@ -51,6 +52,7 @@ impl PmConsole<'_> {
         is_wanted: fn(&TaskRow) -> bool,
         enough: usize,
     ) -> Result<Vec<TaskRow>, CommandFailure> {
+        // People want the most urgent first, whatever page it is on.
         let (status, sort, limit) = (vec![status], Some(TaskSort::Priority), Some(ROWS));
         let mut wish = ListTasks { project_id, status, sort, limit, ..ListTasks::default() };
         let mut rows = Vec::new();
@@ -87,6 +89,7 @@ pub(super) async fn ready_tasks(
     project_id: Option<ProjectRef>,
     enough: usize,
 ) -> Result<Vec<TaskRow>, CommandFailure> {
+    // The operator has no capabilities to match: everything ready is listed.
     if console.caller.agent_id().is_none() {
         return console.tasks_in(TaskStatus::Todo, project_id, |task| task.ready, enough).await;
     }
@@ -95,6 +98,7 @@ pub(super) async fn ready_tasks(
     if ready.tasks.len() as i64 == ROWS && enough > ready.tasks.len() {
         console.app.output.message(|_| format!("these are the best {ROWS}; there may be more"));
     }
+    // What is in hand comes first: go on with that.
     let mut rows = [ready.in_hand, ready.tasks].concat();
     rows.truncate(enough);
     Ok(rows)
@@ -112,6 +116,7 @@ pub(super) fn tasks(app: &App, rows: &[TaskRow], none: &'static str) -> Result<(
         app.output.message(|_| none.to_owned());
         return Ok(());
     }
+    // Piped output is a plain table, for `cut` and `awk`.
     let mut table = TextTable::new(["task", "status", "priority", "assignee", "title"]);
     for task in rows {
         let waits = if task.waits_for > 0 {

@@ -42,6 +42,7 @@ pub(super) struct NewTaskArgs {
 
 pub(super) async fn new(app: &App, order: NewTaskArgs) -> Result<(), CommandFailure> {
     let console = PmConsole::open(app, &order.place).await?;
+    // The only project need not be named.
     let project_id = console.project(order.project.as_deref()).await?;
     let task = NewTask {
         title: order.title,
@@ -74,6 +75,7 @@ pub(super) async fn next(app: &App, order: &NextTaskArgs) -> Result<(), CommandF
     let console = PmConsole::open(app, &order.place).await?;
     let project_id = console.project_if_named(order.project.as_deref()).await?;
     if order.claim {
+        // Without a session the claim starts one, which stays until it is ended.
         let session_id = session(app, order.session.as_deref())?;
         return console.show(ClaimTask { project_id, session_id, ..ClaimTask::default() }).await;
     }
@@ -109,6 +111,7 @@ impl TaskArg {
         let named = session(app, self.session.as_deref())?;
         let console = PmConsole::open(app, &self.place).await?;
         let session_id = match named {
+            // Otherwise an agent with several sessions would have to name one.
             None => console.holding_session(&task_id).await?,
             named => named,
         };
@@ -119,6 +122,7 @@ impl TaskArg {
 impl PmConsole<'_> {
     /// The caller's session that holds a task. An agent may have several, and only one of them can be meant.
     async fn holding_session(&self, task_id: &TaskRef) -> Result<Option<SessionId>, CommandFailure> {
+        // The operator acts without a session.
         let Some(agent) = self.caller.agent_id() else { return Ok(None) };
         let wish = GetTask { task_id: task_id.clone(), include: vec![Section::Claim], max_bytes: None };
         let claim = self.perform(wish).await?.claim;
@@ -190,6 +194,7 @@ pub(super) struct ReviewArgs {
 
 pub(super) async fn review(app: &App, order: ReviewArgs) -> Result<(), CommandFailure> {
     let OpenedTask { console, task_id, session_id } = order.of.open(app).await?;
+    // One verb for both sides of a review: sending to it and judging.
     let verdict = if order.changes.is_some() { Verdict::Changes } else { Verdict::Approve };
     if order.approve || order.changes.is_some() {
         return console.show(ReviewTask { task_id, verdict, notes: order.changes, idempotency_key: None }).await;
@@ -212,6 +217,7 @@ pub(super) async fn done(app: &App, order: DoneArgs) -> Result<(), CommandFailur
 }
 
 fn finished(task_id: TaskRef, status: TaskStatus, summary: Option<String>) -> UpdateTaskStatus {
+    // Without a summary the last checkpoint becomes the result.
     let result = summary.map(|summary| WorkResult { summary, evidence: Vec::new() });
     UpdateTaskStatus { result, ..UpdateTaskStatus::new(task_id, status) }
 }
@@ -300,6 +306,7 @@ pub(super) async fn accept(app: &App, order: &AcceptArgs) -> Result<(), CommandF
     let console = PmConsole::open(app, &order.place).await?;
     let handoff_id = match HandoffId::parse(&order.handoff) {
         Ok(id) => id,
+        // People know the task, not the id of its handoff.
         Err(_) => handoff_on(&console, &order.handoff).await?,
     };
     let session_id = session(app, order.session.as_deref())?;
