@@ -31,8 +31,10 @@ pub(crate) trait BodyChunks: Send {
 pub(crate) enum ResponseBody {
     /// Pieces, written one after another: envelope, result, envelope.
     Parts(BodyPieces),
-    /// Chunks that come over time.
+    /// Chunks that come over time, as the answer to one call.
     Stream(Box<dyn BodyChunks>),
+    /// Chunks that come as long as the client listens.
+    LongStream(Box<dyn BodyChunks>),
 }
 
 /// Bytes in pieces, given to the wire at once: a last brace of its own would cost a packet of its own.
@@ -145,7 +147,7 @@ impl http_body::Body for ResponseBody {
                 let whole = parts.has_remaining().then(|| std::mem::take(parts));
                 Poll::Ready(whole.map(|pieces| Ok(Frame::data(pieces))))
             }
-            ResponseBody::Stream(chunks) => {
+            ResponseBody::Stream(chunks) | ResponseBody::LongStream(chunks) => {
                 let chunk = std::task::ready!(chunks.poll_chunk(context));
                 Poll::Ready(chunk.map(|bytes| Ok(Frame::data(BodyPieces(SmallVec::from_iter([bytes]))))))
             }
@@ -155,14 +157,14 @@ impl http_body::Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             ResponseBody::Parts(parts) => !parts.has_remaining(),
-            ResponseBody::Stream(_) => false,
+            ResponseBody::Stream(_) | ResponseBody::LongStream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             ResponseBody::Parts(parts) => SizeHint::with_exact(parts.remaining() as u64),
-            ResponseBody::Stream(_) => SizeHint::default(),
+            ResponseBody::Stream(_) | ResponseBody::LongStream(_) => SizeHint::default(),
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct Gateway {
     drain: DrainState,
     sessions: ClientSessionTable,
     sse_streams: face::sse::SseStreamTable,
+    /// Room for connections.
+    connections: Arc<Semaphore>,
     /// Room for streams that stay open, of whatever face.
     streams: Arc<Semaphore>,
     /// Room for bodies that arrive.
@@ -120,6 +122,7 @@ impl Gateway {
             drain: DrainState::new(config.inherited.is_some()),
             sessions,
             sse_streams: face::sse::SseStreamTable::default(),
+            connections: Arc::new(Semaphore::new(config.limits.connections)),
             streams: Arc::new(Semaphore::new(config.limits.streams.min(Semaphore::MAX_PERMITS))),
             arriving: BodyAdmission::new(config.limits.bodies),
             tasks: TaskTracker::new(),
@@ -171,6 +174,10 @@ impl Gateway {
 
     pub(crate) fn sse_streams(&self) -> &face::sse::SseStreamTable {
         &self.sse_streams
+    }
+
+    pub(crate) fn connections(&self) -> &Arc<Semaphore> {
+        &self.connections
     }
 
     /// Room for one more stream, held as long as it is open.
@@ -254,6 +261,13 @@ impl GatewayHandle {
     /// this machine's own, since nobody can go to all of them.
     pub fn url(&self) -> String {
         format!("http://{}", reachable(self.gateway.addresses[0]))
+    }
+
+    /// Counts the connections that are open now, and one more for each address that is listened on. The function does
+    /// not keep the gateway alive.
+    pub fn connection_count(&self) -> impl Fn() -> usize + Send + Sync + 'static + use<> {
+        let (connections, most) = (self.gateway.connections.clone(), self.gateway.config.limits.connections);
+        move || most - connections.available_permits()
     }
 
     /// Stops: refuses new calls with a clear error, lets running ones finish for up to `grace`, closes.

@@ -1,5 +1,7 @@
 //! Sockets: bind, accept, and serve each connection until it ends or we do.
 
+mod long_stream;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,6 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -18,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::config::{GatewayConfig, GatewayLimits};
 use crate::drain::DrainState;
 use crate::gateway::{Gateway, StartError};
+use long_stream::{DetachableSocket, DetachedStream};
 use tsugi_rt::header_timeout::HeaderTimeout;
 use tsugi_rt::wake_filter::FilteredWaker;
 
@@ -39,8 +44,7 @@ pub(crate) struct ConnectionAcceptor {
 
 impl ConnectionAcceptor {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
-        let room = Arc::new(Semaphore::new(gateway.config().limits.connections));
-        Self { room, gateway }
+        Self { room: gateway.connections().clone(), gateway }
     }
 
     /// Accepts until we close. While draining, newcomers are still accepted and told so, unless the socket is
@@ -91,24 +95,33 @@ impl ConnectionAcceptor {
         Ok((stream, permit))
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, permit: OwnedSemaphorePermit) {
         let gateway = &self.gateway;
         let limits = &gateway.config().limits;
         let clock = HeaderTimeout::start(limits.head_timeout);
         let is_used = AtomicBool::new(false);
-        let service = service_fn(|request| {
+        let socket = DetachableSocket::new(stream);
+        let service = service_fn(|request: Request<Incoming>| {
             clock.stop();
             is_used.store(true, Ordering::Relaxed);
             // Not in an `async` block, which would have room for it twice and copy it from one to the other.
-            gateway.clone().handle(request).map(Ok::<_, Infallible>)
+            let pass_on = socket.pass_on(request.version());
+            gateway.clone().handle(request).then(pass_on).map(Ok::<_, Infallible>)
         });
         let http = builder(limits, &clock);
-        let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let connection = http.serve_connection_with_upgrades(TokioIo::new(socket.clone()), service);
         tokio::pin!(connection);
-        let ended = match serve_until(connection.as_mut(), &clock, gateway.drain()).await {
+        let ended = match serve_until(connection.as_mut(), &socket, &clock, gateway.drain()).await {
             ServeEnd::Ended(ended) => ended,
             ServeEnd::Late => return,
+            ServeEnd::Detached(stream, response) => {
+                // In a task of its own, so that this one can end and give back what hyper holds.
+                gateway.tasks().spawn(self.clone().stream(stream, response, permit));
+                return;
+            }
             ServeEnd::Closing => {
+                // Nothing looks for detached streams from here on.
+                socket.stop_detaching();
                 // Whoever has not asked for anything yet is told that we stop, once it has.
                 let patience = if is_used.load(Ordering::Relaxed) { Duration::ZERO } else { FIRST_WORD };
                 if tokio::time::timeout(patience, connection.as_mut()).await.is_ok() {
@@ -127,12 +140,29 @@ impl ConnectionAcceptor {
     }
 }
 
+impl ConnectionAcceptor {
+    /// Writes a long stream to its end. While we close, it has as much time as any other connection.
+    async fn stream(self: Arc<Self>, stream: TcpStream, response: DetachedStream, _permit: OwnedSemaphorePermit) {
+        let drain = self.gateway.drain();
+        let too_late = async {
+            drain.closing().cancelled().await;
+            tokio::time::sleep_until(drain.end()).await;
+        };
+        tokio::select! {
+            () = response.run(stream) => {}
+            () = too_late => {}
+        }
+    }
+}
+
 /// What comes first for a connection.
 enum ServeEnd<T> {
     /// It ended.
     Ended(T),
     /// It was silent for too long.
     Late,
+    /// It has become a long stream.
+    Detached(TcpStream, DetachedStream),
     /// We close.
     Closing,
 }
@@ -141,6 +171,7 @@ enum ServeEnd<T> {
 /// that all connections share: it is waited for once, and then only looked at.
 async fn serve_until<C: Future>(
     mut connection: Pin<&mut C>,
+    socket: &DetachableSocket,
     clock: &HeaderTimeout,
     drain: &DrainState,
 ) -> ServeEnd<C::Output> {
@@ -155,6 +186,9 @@ async fn serve_until<C: Future>(
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(&mut Context::from_waker(&ear)) {
             return Poll::Ready(ServeEnd::Ended(ended));
+        }
+        if let Some((stream, response)) = socket.take_detached() {
+            return Poll::Ready(ServeEnd::Detached(stream, response));
         }
         if late.as_mut().poll(context).is_ready() {
             return Poll::Ready(ServeEnd::Late);

@@ -36,7 +36,7 @@ pub use command::{EnvInheritance, JobCommand};
 pub use error::ProcessError;
 pub use inherited::inherited_listener;
 pub use job::{ChildExit, ExitCause, ExitReport, JobOptions, JobPhase, SupervisedJob, SupervisionTier};
-pub use memory_trim::{forget_rare_code, return_large_blocks};
+pub use memory_trim::{forget_rare_code, return_free_memory, return_large_blocks};
 pub use orphans::sweep_strays;
 pub use output::{SecretMask, StderrLog};
 pub use pipes::ChildPipes;

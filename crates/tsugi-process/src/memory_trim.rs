@@ -20,6 +20,15 @@ pub fn return_large_blocks() {
     linux::return_large_blocks();
 }
 
+/// Gives back memory that the allocator holds free.
+///
+/// The allocator of the GNU system keeps the pages of small blocks, also when thousands of connections have gone. This
+/// takes a few milliseconds, so call it after much was freed.
+pub fn return_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    linux::return_free_memory();
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     #![allow(unsafe_code, reason = "where the program lies in memory, and advice about it, have no safe form")]
@@ -37,6 +46,12 @@ mod linux {
     pub(super) fn return_large_blocks() {
         // SAFETY: sets a number of the allocator. It cannot refuse this one.
         unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+    }
+
+    #[cfg(target_env = "gnu")]
+    pub(super) fn return_free_memory() {
+        // SAFETY: touches only blocks that are free, under the allocator's own locks.
+        unsafe { libc::malloc_trim(0) };
     }
 
     pub(super) fn forget() {

@@ -61,7 +61,7 @@ pub(super) fn open(viewer: &DashboardViewer, asked: &FaceRequest<'_>) -> Result<
         log: log.map(|name| StderrFollower { name, lines: None, has_followed: false, gathered: Vec::new() }),
     };
     asked.gateway.tasks().spawn(stream.run());
-    Ok(http::events(EventChunks(receiver)))
+    Ok(http::long_events(EventChunks(receiver)))
 }
 
 /// What the task says, as a body.

@@ -52,9 +52,19 @@ pub(crate) fn head_of(mut response: Response<ResponseBody>) -> Response<Response
     response
 }
 
-/// A stream of events that no proxy should hold back.
+/// A stream of events that answers one call and ends with it.
 pub(crate) fn events(chunks: impl BodyChunks + 'static) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::Stream(Box::new(chunks)));
+    event_response(ResponseBody::Stream(Box::new(chunks)))
+}
+
+/// A stream of events that stays open as long as the client listens, most of the time without an event.
+pub(crate) fn long_events(chunks: impl BodyChunks + 'static) -> Response<ResponseBody> {
+    event_response(ResponseBody::LongStream(Box::new(chunks)))
+}
+
+/// A stream of events that no proxy should hold back.
+fn event_response(body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, EVENTS);
     headers.insert(CACHE_CONTROL, NO_STORE);

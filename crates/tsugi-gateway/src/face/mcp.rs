@@ -25,6 +25,7 @@ use crate::guard::refusal::HttpRefusal;
 use crate::route::Route;
 
 pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 
 /// Answers a GET or a DELETE at an MCP address. `place` is the server's name, or nothing for all together.
 pub(crate) fn other_verb(
@@ -87,6 +88,10 @@ fn parse_post(
             Err(error) => Ok(parse_error(&error)),
         };
     }
+    // What is read of a subscription or of `initialize` lives as long as the stream or the session, and would keep the
+    // whole 8 KiB buffer that hyper read it into. Only legacy clients send no method header.
+    let is_kept = asked.parts.headers.get(&METHOD).is_none_or(|method| method == Method::Listen.as_str());
+    let bytes = if is_kept { Bytes::copy_from_slice(&bytes) } else { bytes };
     let ParsedMessage { message, params, meta } = match RpcMessage::parse_with_params(bytes) {
         Ok(parsed) => parsed,
         Err(error) => return Ok(parse_error(&error)),

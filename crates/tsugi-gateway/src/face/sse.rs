@@ -53,7 +53,7 @@ pub(crate) fn open(asked: &FaceRequest<'_>, endpoint: Endpoint) -> Result<Respon
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
     let keep_alive = KeepAliveTicks::new(limits.keep_alive);
     let closing = gateway.until_dismissed(gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
-    Ok(http::events(PeerStream { id, greeting, posted, waiting, peer, keep_alive, closing, _room: room, gateway }))
+    Ok(http::long_events(PeerStream { id, greeting, posted, waiting, peer, keep_alive, closing, _room: room, gateway }))
 }
 
 /// Takes a posted message for a stream. Somebody else's stream does not exist.

@@ -11,5 +11,6 @@ mod keys;
 mod legacy;
 mod modern;
 mod restricted;
+mod streams;
 mod wires;
 mod world;

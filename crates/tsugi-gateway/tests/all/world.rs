@@ -157,6 +157,11 @@ impl Exchange {
         tokio::time::timeout(std::time::Duration::from_secs(10), reading).await.expect("the text comes in time")
     }
 
+    /// Frees the room for what has come.
+    pub(crate) fn forget(&mut self) {
+        self.unread = Vec::new();
+    }
+
     /// Reads to the end of the connection.
     pub(crate) async fn read_to_end(mut self) -> String {
         let mut all = std::mem::take(&mut self.unread);

@@ -132,7 +132,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
                 running.handle_arrival(server, arrived);
                 if running.arrivals.is_empty() && !is_tidied {
                     is_tidied = true;
-                    tokio::spawn(forget_rare_code());
+                    tokio::spawn(tidy_memory(running.handle.connection_count()));
                 }
             }
             ready = reload::next(&mut running.coming) => running.finish(ready),
@@ -146,11 +146,23 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// How often code is given back that was needed once; what is in use comes back within a millisecond.
 const TIDYING: Duration = Duration::from_secs(5);
 
-/// A gateway lives for weeks, and most of its code is for its start, its configuration and rare requests.
-async fn forget_rare_code() {
+/// So many connections must have closed before the allocator is asked to give back what they held.
+const MANY_CONNECTIONS: usize = 256;
+
+/// A gateway lives for weeks, and most of its code is for its start, its configuration and rare requests. Nor must it
+/// hold for ever what it needed while thousands of clients listened.
+async fn tidy_memory(connections: impl Fn() -> usize) {
     tokio::time::sleep(SETTLING).await;
+    let mut most = 0;
     loop {
         tsugi_process::forget_rare_code();
+        let open = connections();
+        most = open.max(most);
+        if most - open >= MANY_CONNECTIONS {
+            most = open;
+            // Not on this thread, since it takes milliseconds.
+            tokio::task::spawn_blocking(tsugi_process::return_free_memory);
+        }
         tokio::time::sleep(TIDYING).await;
     }
 }

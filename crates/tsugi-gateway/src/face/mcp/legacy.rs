@@ -278,7 +278,7 @@ pub(super) fn get(asked: FaceRequest<'_>, place: Option<&str>) -> Result<Respons
     let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
     let greeting = Some(event::COMMENT);
     let closing = asked.gateway.until_dismissed(asked.gateway.drain().draining(), &asked.principal);
-    Ok(http::events(SessionStream {
+    Ok(http::long_events(SessionStream {
         gateway: asked.gateway.clone(),
         greeting,
         reader,

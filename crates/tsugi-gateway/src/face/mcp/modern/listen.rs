@@ -43,7 +43,7 @@ pub(crate) fn open(asked: FaceRequest<'_>, endpoint: &Endpoint, id: RequestId, c
         Err(refusal) => return fault::rpc_error(refusal.status, Some(&id), &refusal.to_fault().to_rpc()),
     };
     let subscription = ListenSubscription::open(&*endpoint.answer, id, call);
-    http::events(ListenStream {
+    http::long_events(ListenStream {
         subscription: Some(subscription),
         keep_alive: KeepAliveTicks::new(asked.gateway.config().limits.keep_alive),
         ending: asked.gateway.until_dismissed(asked.gateway.drain().draining(), &asked.principal),
