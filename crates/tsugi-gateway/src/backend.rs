@@ -44,6 +44,16 @@ impl ToolHeaders for NoTools {
     }
 }
 
+/// Waits for these calls, at most `limit` at once; the results come in the order of the calls.
+pub(crate) async fn in_order<F: Future>(calls: Vec<F>, limit: usize) -> Vec<F::Output> {
+    tsugi_client::batch::in_order(calls, limit, |call| call).await
+}
+
+/// The error of a resource that no server has, in the words of the client library.
+pub(crate) fn no_such_resource(uri: &str) -> Fault {
+    tsugi_client::not_found::resource(uri)
+}
+
 /// Everything the faces offer.
 pub trait Backend: Send + Sync {
     /// All servers together.

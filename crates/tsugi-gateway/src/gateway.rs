@@ -115,8 +115,9 @@ impl Gateway {
         }
         let sessions = ClientSessionTable::new(&config.limits);
         let metrics = backend.metrics();
+        let all = backend.all();
         let gateway = Arc::new(Self {
-            all: allowed(backend.all(), &guard, &metrics),
+            all: Endpoint { answer: RateLimited::around(all.answer, &guard, &metrics), ..all },
             guard,
             backend,
             drain: DrainState::new(config.inherited.is_some()),
@@ -203,8 +204,8 @@ impl Gateway {
     }
 
     /// The same answer, asked no more than each caller's key allows.
-    pub(crate) fn allowed(&self, answer: Arc<dyn Answer>) -> Arc<dyn Answer> {
-        Arc::new(RateLimited { guard: self.guard.clone(), metrics: self.metrics.clone(), answer })
+    pub(crate) fn rate_limited(&self, answer: Arc<dyn Answer>) -> Arc<dyn Answer> {
+        RateLimited::around(answer, &self.guard, &self.metrics)
     }
 
     /// Counts a call that is no call of MCP, such as a list over REST.
@@ -280,11 +281,6 @@ impl GatewayHandle {
     }
 }
 
-fn allowed(endpoint: Endpoint, guard: &Arc<AccessGuard>, metrics: &Arc<GatewayMetrics>) -> Endpoint {
-    let answer = RateLimited { guard: guard.clone(), metrics: metrics.clone(), answer: endpoint.answer };
-    Endpoint { answer: Arc::new(answer), ..endpoint }
-}
-
 fn refuse_exposure(config: &GatewayConfig) -> Result<(), StartError> {
     if !config.keys.is_empty() || !config.needs_keys() {
         return Ok(());
@@ -295,11 +291,10 @@ fn refuse_exposure(config: &GatewayConfig) -> Result<(), StartError> {
     }
 }
 
-/// The error of a call whose handler broke.
+/// The error of a request whose handler broke.
 pub(crate) fn panicked(route: &str) -> HttpRefusal {
-    tracing::error!(route, "a request handler panicked");
-    let message = "a defect of tsugi: the handler of this request panicked";
-    HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, FaultCode::InternalError, message)
+    let fault = face::fault::panicked(route);
+    HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, fault.code, fault.message)
 }
 
 /// The error of a call that comes too late.

@@ -72,21 +72,24 @@ impl AccessGuard {
         Self { tokens: Some(tokens), ..self }
     }
 
-    /// Lets a request in and says who asks, or refuses it.
-    pub async fn admit(&self, parts: &Parts) -> Result<Principal, HttpRefusal> {
+    /// Refuses a request for another name or from a foreign web page. Gives the page that it comes from when the
+    /// configuration names that.
+    pub(crate) fn check_origin(&self, parts: &Parts) -> Result<Option<HeaderValue>, HttpRefusal> {
         self.origin.check(parts)?;
-        match self.identify(&parts.headers).await {
-            Ok(principal) => Ok(principal),
-            Err(refusal) => self.identify_cookie(parts)?.ok_or(refusal),
-        }
+        Ok(parts.headers.get(ORIGIN).filter(|_| self.origin.is_listed(parts)).cloned())
     }
 
-    /// Lets a request in to a page that is for everybody, and says who asks if they say so.
-    pub async fn admit_guest(&self, parts: &Parts) -> Result<Principal, HttpRefusal> {
-        self.origin.check(parts)?;
-        match self.identify(&parts.headers).await {
-            Ok(principal) => Ok(principal),
-            Err(_) => Ok(self.identify_cookie(parts)?.unwrap_or_else(Principal::guest)),
+    /// Finds out who sent a request: by a token, a key, or a sign-in at the dashboard. Without any of them the caller is
+    /// a guest on pages that are open to everyone, and refused elsewhere.
+    pub(crate) async fn identify(&self, parts: &Parts, is_open: bool) -> Result<Principal, HttpRefusal> {
+        let refusal = match self.identify_secret(&parts.headers).await {
+            Ok(principal) => return Ok(principal),
+            Err(refusal) => refusal,
+        };
+        match self.identify_cookie(parts)? {
+            Some(principal) => Ok(principal),
+            None if is_open => Ok(Principal::guest()),
+            None => Err(refusal),
         }
     }
 
@@ -150,12 +153,6 @@ impl AccessGuard {
         self.tokens.as_ref().is_some_and(|tokens| tokens.permit(principal.caller().principal()).is_some())
     }
 
-    /// The web page that a request comes from, when the configuration names it and the request is meant for us.
-    pub(crate) fn listed_origin(&self, parts: &Parts) -> Option<HeaderValue> {
-        let is_meant = self.origin.is_listed(parts) && self.origin.check(parts).is_ok();
-        parts.headers.get(ORIGIN).filter(|_| is_meant).cloned()
-    }
-
     /// Refuses an order that another web page makes a browser send, unless the configuration names that page.
     pub(crate) fn expect_own_page(&self, parts: &Parts) -> Result<(), HttpRefusal> {
         match self.origin.is_listed(parts) {
@@ -184,7 +181,7 @@ impl AccessGuard {
         self.sessions.csrf(session)
     }
 
-    async fn identify(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
+    async fn identify_secret(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
         if let Some(tokens) = &self.tokens
             && let Some(principal) = token::identify(&**tokens, headers).await?
         {

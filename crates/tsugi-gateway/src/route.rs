@@ -187,13 +187,27 @@ pub enum RouteMatch<'path> {
     /// The path is known, but not with this verb; these are the verbs it has.
     OtherVerb(ErrorStyle, String),
     /// Nothing.
-    Nothing,
+    Nothing(NothingAt),
+}
+
+/// Which kind of address has nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NothingAt {
+    /// Below `/.well-known/`, where clients look for metadata before they have a key. To them 401 would mean that there
+    /// is some ([RFC 8615](https://www.rfc-editor.org/rfc/rfc8615)).
+    PublicPath,
+    /// Elsewhere. Whether there is something is only for callers with a key.
+    PrivatePath,
 }
 
 impl RouteMatch<'_> {
-    /// True where everybody is let in.
+    /// True where no key is needed.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self, RouteMatch::Route(entry, _) if entry.route.is_open())
+        match self {
+            RouteMatch::Route(entry, _) => entry.route.is_open(),
+            RouteMatch::OtherVerb(..) => false,
+            RouteMatch::Nothing(public) => *public == NothingAt::PublicPath,
+        }
     }
 }
 
@@ -224,7 +238,8 @@ pub fn find<'path>(verb: &Method, path: &'path str) -> RouteMatch<'path> {
     }
     let others: Vec<&RouteEntry> = ROUTES.iter().filter(|entry| matches(entry.pattern, path).is_some()).collect();
     match others.first() {
-        None => RouteMatch::Nothing,
+        None if path.starts_with("/.well-known/") => RouteMatch::Nothing(NothingAt::PublicPath),
+        None => RouteMatch::Nothing(NothingAt::PrivatePath),
         Some(first) => {
             let mut verbs: Vec<&str> = others.iter().map(|entry| entry.verb.as_str()).collect();
             verbs.extend(others.iter().any(|entry| entry.has_head()).then_some("HEAD"));
@@ -278,7 +293,7 @@ mod tests {
         assert_eq!(verbs, "POST, GET, DELETE");
         let RouteMatch::OtherVerb(_, verbs) = find(&Method::PUT, "/servers") else { panic!("the path is known") };
         assert_eq!(verbs, "GET, POST, HEAD");
-        assert!(matches!(find(&Method::PUT, "/nowhere"), RouteMatch::Nothing));
+        assert!(matches!(find(&Method::PUT, "/nowhere"), RouteMatch::Nothing(NothingAt::PrivatePath)));
     }
 
     #[test]

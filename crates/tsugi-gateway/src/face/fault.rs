@@ -103,6 +103,12 @@ pub(crate) fn failure_status(failure: &CallFailure) -> StatusCode {
     }
 }
 
+/// The fault of a request whose handler panicked; `handler` says which one, for the log.
+pub(crate) fn panicked(handler: &str) -> Fault {
+    tracing::error!(handler, "a handler panicked");
+    Fault::new(FaultCode::InternalError, "a defect of tsugi: the handler of this request panicked")
+}
+
 /// Takes out what a server's process wrote to its standard error. It may hold anything, secrets too, and is meant for
 /// those who run the server.
 pub(crate) fn hide_stderr(fault: &mut Fault) {

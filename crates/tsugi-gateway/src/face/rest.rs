@@ -11,7 +11,7 @@ use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use self::call::{RestCall, RestOutcome, ResultForm};
 use super::fault::RestFault;
 use super::{FaceRequest, http};
-use crate::backend::{ToolDirectory, ToolInfo};
+use crate::backend::{self, ToolDirectory, ToolInfo};
 use crate::body::ResponseBody;
 
 /// `GET /mcp/tools`
@@ -87,7 +87,7 @@ pub(crate) async fn batch(
             Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
         }
     });
-    let told: Vec<RestOutcome> = tsugi_client::batch::in_order(running.collect(), limits.parallel, |call| call).await;
+    let told: Vec<RestOutcome> = backend::in_order(running.collect(), limits.parallel).await;
     let results: Vec<RawJson> = told.iter().map(entry).collect();
     let mut body = ObjectWriter::with_capacity(256);
     body.raw("success", &RawJson::literal("true")).raw("results", &RawJson::array(&results));

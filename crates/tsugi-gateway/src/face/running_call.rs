@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
-use tsugi_protocol::answer::{Answer, Call, CallFailure, CallNote, Fault, FaultCode, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::answer::{Answer, Call, CallFailure, CallNote, Outcome, Reply, ReplyEvent};
 use tsugi_protocol::era::notification;
 use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
@@ -33,7 +33,7 @@ impl RunningCall {
         let wanted = NotificationFilter::of(&call.meta);
         let sees_stderr = call.caller.is_operator();
         let reply = catch_unwind(AssertUnwindSafe(|| answer.answer(call)));
-        Self { reply: reply.unwrap_or_else(|_| Reply::ready(panicked())), wanted, sees_stderr }
+        Self { reply: reply.unwrap_or_else(|_| Reply::fault(fault::panicked("a call"))), wanted, sees_stderr }
     }
 
     /// The next wanted note, or the outcome.
@@ -41,7 +41,7 @@ impl RunningCall {
         loop {
             let reply = &mut self.reply;
             let polled = catch_unwind(AssertUnwindSafe(|| reply.poll_event(context)));
-            match polled.unwrap_or_else(|_| Poll::Ready(ReplyEvent::Done(panicked()))) {
+            match polled.unwrap_or_else(|_| Poll::Ready(ReplyEvent::Done(Outcome::fault(fault::panicked("a call"))))) {
                 Poll::Ready(ReplyEvent::Note(note)) if !self.wanted.wants(&note) => {}
                 Poll::Ready(ReplyEvent::Done(Outcome::Failed(CallFailure::Fault(mut fault)))) if !self.sees_stderr => {
                     fault::hide_stderr(&mut fault);
@@ -65,11 +65,6 @@ impl RunningCall {
             }
         }
     }
-}
-
-fn panicked() -> Outcome {
-    tracing::error!("the handler of a call panicked");
-    Outcome::fault(Fault::new(FaultCode::InternalError, "a defect of tsugi: the handler of this call panicked"))
 }
 
 /// Which notes the caller asked for.

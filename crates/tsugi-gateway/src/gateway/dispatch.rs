@@ -1,31 +1,70 @@
 //! Which face or page answers which route, once its caller was let in.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use tsugi_protocol::answer::FaultCode;
 
-use super::{Gateway, allowed};
+use super::Gateway;
 use crate::admin;
 use crate::backend::{Endpoint, ServerControl};
 use crate::body::ResponseBody;
 use crate::dashboard;
-use crate::face;
+use crate::face::{self, FaceRequest};
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
 use crate::route::{PathSegments, Route, RouteEntry};
 
+/// The work of one request. The MCP future is stored inline. The others are boxed, because otherwise the future of
+/// every request would be as large as the largest handler.
+pub(super) enum RequestHandler<'request> {
+    Mcp(Box<FaceRequest<'request>>, Endpoint, Option<String>, Incoming),
+    Boxed(Pin<Box<dyn Future<Output = HandlerResult> + Send + 'request>>),
+}
+
+type HandlerResult = Result<Response<ResponseBody>, HttpRefusal>;
+
+impl RequestHandler<'_> {
+    pub(super) async fn run(self) -> HandlerResult {
+        match self {
+            RequestHandler::Mcp(request, endpoint, server, body) => {
+                face::mcp::post(request, endpoint, server, body).await
+            }
+            RequestHandler::Boxed(answering) => answering.await,
+        }
+    }
+}
+
 impl Gateway {
+    /// Finds the face or page of a route. Not `async`, so that these locals are not part of the caller's future.
+    pub(super) fn dispatch<'request>(
+        self: &'request Arc<Self>,
+        request: FaceRequest<'request>,
+        entry: &'static RouteEntry,
+        segments: PathSegments<'request>,
+        body: Incoming,
+    ) -> Result<RequestHandler<'request>, HttpRefusal> {
+        if entry.route == Route::McpPost {
+            let (endpoint, server) = self.endpoint(segments.first(), &request.principal)?;
+            return Ok(RequestHandler::Mcp(Box::new(request), endpoint, server, body));
+        }
+        Ok(RequestHandler::Boxed(Box::pin(self.answer(request, entry, segments, body))))
+    }
+
     /// Answers a request at any address but that of MCP's POST.
-    pub(super) async fn answer(
+    async fn answer(
         &self,
-        asked: face::FaceRequest<'_>,
+        asked: FaceRequest<'_>,
         entry: &'static RouteEntry,
         segments: PathSegments<'_>,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         Ok(match entry.route {
             Route::McpGet | Route::McpDelete => {
-                let (_, place) = self.endpoint(segments.first())?;
+                let (_, place) = self.endpoint(segments.first(), &asked.principal)?;
                 face::mcp::other_verb(entry.route, asked, place.as_deref())?
             }
             Route::Sse => face::sse::open(&asked, self.all.clone())?,
@@ -58,7 +97,7 @@ impl Gateway {
 
     async fn rest(
         &self,
-        asked: &face::FaceRequest<'_>,
+        asked: &FaceRequest<'_>,
         route: Route,
         segments: PathSegments<'_>,
         body: Incoming,
@@ -82,7 +121,7 @@ impl Gateway {
 
     async fn control(
         &self,
-        asked: &face::FaceRequest<'_>,
+        asked: &FaceRequest<'_>,
         route: Route,
         segments: PathSegments<'_>,
         body: Incoming,
@@ -123,17 +162,24 @@ impl Gateway {
         face::http::json(StatusCode::OK, ResponseBody::one(body.into()))
     }
 
-    fn numbers(&self, asked: &face::FaceRequest<'_>) -> Result<Response<ResponseBody>, HttpRefusal> {
+    fn numbers(&self, asked: &FaceRequest<'_>) -> Result<Response<ResponseBody>, HttpRefusal> {
         admin::expect_admin(asked)?;
         Ok(face::http::text(StatusCode::OK, self.metrics.text(self.sessions.len(), &self.servers())))
     }
 
-    /// Everything together, or one server and its name.
-    pub(super) fn endpoint(&self, server: Option<&str>) -> Result<(Endpoint, Option<String>), HttpRefusal> {
+    /// All servers together, or one server and its name.
+    fn endpoint(&self, server: Option<&str>, principal: &Principal) -> Result<(Endpoint, Option<String>), HttpRefusal> {
         let Some(server) = server else { return Ok((self.all.clone(), None)) };
         let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
         match self.backend.server(&name) {
-            Some(endpoint) => Ok((allowed(endpoint, &self.guard, &self.metrics), Some(name.into_owned()))),
+            Some(endpoint) => {
+                let answer = self.rate_limited(endpoint.answer);
+                Ok((Endpoint { answer, ..endpoint }, Some(name.into_owned())))
+            }
+            // A restricted caller must not find out which servers there are.
+            None if self.guard.permit(principal.caller().principal()).is_some() => {
+                Err(HttpRefusal::forbidden("this caller may not use this server"))
+            }
             None => Err(HttpRefusal::no_server(&name)),
         }
     }

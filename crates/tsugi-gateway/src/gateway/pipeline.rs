@@ -1,8 +1,8 @@
-//! One request on its way in and out: its route, the door, and what is counted and logged of it.
+//! The way of every request, stage by stage: check the origin, route, identify, admit, dispatch; and around them the
+//! log, the fence against panics, and CORS.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -15,60 +15,24 @@ use hyper::upgrade::OnUpgrade;
 use tsugi_protocol::answer::FaultCode;
 
 use super::{Gateway, draining, panicked};
-use crate::backend::Endpoint;
 use crate::body::ResponseBody;
+use crate::drain::BusyGuard;
 use crate::face::{self, FaceRequest};
 use crate::guard::cors;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
 use crate::route::{self, ErrorStyle, Route, RouteMatch};
-use crate::telemetry::access_log;
+use crate::telemetry::access_log::AccessLogEntry;
 
-/// What other servers write, too, for a request whose client left before there was a response.
+/// The status that nginx logs, too, for a request whose client left before there was a response.
 const CLIENT_LEFT: u16 = 499;
 
-/// What came with a request beside its head.
+/// What comes with a request beside its head.
 struct RequestInput {
     body: Incoming,
     upgrade: Option<OnUpgrade>,
     /// Its id in the log, when there is one.
     request_id: Option<Arc<str>>,
-}
-
-/// What is counted and logged of a request, also when its client leaves before it is answered.
-struct RequestLog<'request> {
-    gateway: &'request Gateway,
-    verb: &'request str,
-    name: &'static str,
-    caller: String,
-    logged: Option<access_log::AccessLogEntry>,
-    is_over: bool,
-}
-
-impl RequestLog<'_> {
-    fn end(&mut self, status: StatusCode, bytes: u64) {
-        self.is_over = true;
-        self.gateway.metrics.request(self.name, status.as_u16(), bytes);
-        if let Some(logged) = self.logged.take() {
-            logged.end(self.verb, self.name, &self.caller, status);
-        }
-    }
-}
-
-impl Drop for RequestLog<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.end(StatusCode::from_u16(CLIENT_LEFT).expect("a status has three digits"), 0);
-        }
-    }
-}
-
-/// Who answers a request that was let in. The busiest face is waited for beside the request; each of the others in a
-/// box of its own, since every request would have room for it.
-enum RequestHandler<'request> {
-    Mcp(Box<FaceRequest<'request>>, Endpoint, Option<String>, Incoming),
-    Rare(Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, HttpRefusal>> + Send + 'request>>),
-    Answered(Box<Response<ResponseBody>>),
 }
 
 impl Gateway {
@@ -79,121 +43,71 @@ impl Gateway {
     ) -> impl Future<Output = Response<ResponseBody>> + Send + 'static {
         let upgrade = face::ws::upgrade_of(&mut request);
         let (parts, body) = request.into_parts();
+        // The head is boxed: the future of every request would be larger by its 200 bytes otherwise.
         self.respond(Box::new(parts), body, upgrade)
     }
 
+    /// The stages, and what surrounds them.
     async fn respond(
         self: Arc<Self>,
         parts: Box<Parts>,
         body: Incoming,
         upgrade: Option<OnUpgrade>,
     ) -> Response<ResponseBody> {
-        let (version, is_head) = (parts.version, parts.method == Method::HEAD);
-        let mut response = self.dispatch(parts, body, upgrade).await;
-        if version == Version::HTTP_11 && self.drain.is_draining() {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        if is_head { face::http::head_of(response) } else { response }
-    }
-
-    /// Finds the route, and counts and logs what came of it.
-    async fn dispatch(
-        self: &Arc<Self>,
-        parts: Box<Parts>,
-        body: Incoming,
-        upgrade: Option<OnUpgrade>,
-    ) -> Response<ResponseBody> {
-        let origin = self.guard.listed_origin(&parts);
-        if let Some(origin) = &origin
+        // Checked once: the stages below refuse by it, and CORS answers by it.
+        let origin = self.guard.check_origin(&parts);
+        if let Ok(Some(page)) = &origin
             && cors::is_preflight(&parts)
         {
             self.metrics.request("preflight", StatusCode::NO_CONTENT.as_u16(), 0);
-            return preflight(&parts, origin.clone());
+            return preflight(&parts, page.clone());
         }
         let found = route::find(&parts.method, parts.uri.path());
-        let (name, style) = match &found {
-            RouteMatch::Route(entry, _) => (entry.pattern, entry.style),
-            RouteMatch::OtherVerb(style, _) => ("other verb", *style),
-            RouteMatch::Nothing => ("nothing", ErrorStyle::Rest),
+        let (mut log, style) = RequestLog::begin(&self, &parts, &found);
+        let input = RequestInput { body, upgrade, request_id: log.request_id() };
+        let (refused, page) = match origin {
+            Ok(page) => (None, page),
+            Err(refusal) => (Some(refusal), None),
         };
-        let logged = access_log::AccessLogEntry::begin(&parts.headers);
-        let request_id = logged.as_ref().map(access_log::AccessLogEntry::id);
-        let mut told = RequestLog {
-            gateway: self,
-            verb: parts.method.as_str(),
-            name,
-            caller: String::new(),
-            logged,
-            is_over: false,
-        };
-        let came = RequestInput { body, upgrade, request_id };
-        let answering = AssertUnwindSafe(self.authenticate(&parts, found, came, &mut told.caller)).catch_unwind();
-        // Whatever breaks in there breaks this request alone.
-        let answered = answering.await.unwrap_or_else(|_| Err(panicked(name)));
+        let stages = AssertUnwindSafe(self.run_stages(&parts, refused, found, input, &mut log.caller)).catch_unwind();
+        // A panic in there breaks this request alone.
+        let answered = stages.await.unwrap_or_else(|_| Err(panicked(log.route)));
         let mut response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
-        if let Some(origin) = origin {
-            cors::expose(origin, response.headers_mut());
+        if let Some(page) = page {
+            cors::expose(page, response.headers_mut());
         }
-        let bytes = response.body().size_hint().exact().unwrap_or(0);
-        told.end(response.status(), bytes);
-        response
+        log.end(&response);
+        self.finish(&parts, response)
     }
 
-    /// Asks the door, and answers whoever is let in. Says who that is where there is a log.
-    async fn authenticate<'request>(
+    /// Identify, admit, dispatch.
+    async fn run_stages<'request>(
         self: &'request Arc<Self>,
         parts: &'request Parts,
+        refused: Option<HttpRefusal>,
         found: RouteMatch<'request>,
-        came: RequestInput,
+        input: RequestInput,
         caller: &mut String,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        let principal = match found.is_open() {
-            true => self.guard.admit_guest(parts).await?,
-            false => self.guard.admit(parts).await?,
-        };
-        if came.request_id.is_some() {
+        refused.map_or(Ok(()), Err)?;
+        let principal = self.guard.identify(parts, found.is_open()).await?;
+        if input.request_id.is_some() {
             principal.caller().principal().clone_into(caller);
         }
-        match self.select_handler(principal, parts, found, came)? {
-            RequestHandler::Mcp(asked, endpoint, place, body) => face::mcp::post(asked, endpoint, place, body).await,
-            RequestHandler::Rare(answering) => answering.await,
-            RequestHandler::Answered(response) => Ok(*response),
-        }
-    }
-
-    /// Finds out who answers. Nothing here waits, so that nothing of it is carried along while somebody does.
-    fn select_handler<'request>(
-        self: &'request Arc<Self>,
-        principal: Principal,
-        parts: &'request Parts,
-        found: RouteMatch<'request>,
-        came: RequestInput,
-    ) -> Result<RequestHandler<'request>, HttpRefusal> {
         let (entry, segments) = match found {
             RouteMatch::Route(entry, segments) => (entry, segments),
-            RouteMatch::OtherVerb(style, verbs) => {
-                return Ok(RequestHandler::Answered(Box::new(other_verb(style, &verbs))));
-            }
-            RouteMatch::Nothing => return Err(no_such_path()),
+            RouteMatch::OtherVerb(style, verbs) => return Ok(other_verb(style, &verbs)),
+            RouteMatch::Nothing(_) => return Err(no_such_path()),
         };
-        self.expect_allowed(&principal, entry.route)?;
-        let busy = match self.drain.enter_request() {
-            Some(busy) => busy,
-            // It may be what a running call waits for; the face looks.
-            None if matches!(entry.route, Route::McpPost | Route::SseMessages) => self.drain.join(),
-            None => return Err(draining()),
-        };
-        let RequestInput { body, upgrade, request_id } = came;
-        let asked = FaceRequest { gateway: self, principal, parts, request_id, busy_guard: busy, upgrade };
-        if entry.route == Route::McpPost {
-            let (endpoint, place) = self.endpoint(segments.first())?;
-            return Ok(RequestHandler::Mcp(Box::new(asked), endpoint, place, body));
-        }
-        Ok(RequestHandler::Rare(Box::pin(self.answer(asked, entry, segments, body))))
+        let busy_guard = self.admit(&principal, entry.route, parts)?;
+        let RequestInput { body, upgrade, request_id } = input;
+        let request = FaceRequest { gateway: self, principal, parts, request_id, busy_guard, upgrade };
+        self.dispatch(request, entry, segments, body)?.run().await
     }
 
-    /// The dashboard and the numbers can be switched off, and some keys are for nothing but looking.
-    fn expect_allowed(&self, principal: &Principal, route: Route) -> Result<(), HttpRefusal> {
+    /// Decides whether this caller may use this route now. The dashboard and the metrics can be switched off, some keys
+    /// may only look, and no request begins once we stop.
+    fn admit(&self, principal: &Principal, route: Route, parts: &Parts) -> Result<BusyGuard, HttpRefusal> {
         let is_off = route.is_dashboard() && !self.config.dashboard || route == Route::Metrics && !self.config.metrics;
         if is_off {
             return Err(no_such_path());
@@ -204,15 +118,79 @@ impl Gateway {
                 "this key may look at the dashboard and touch nothing: sign in with another one",
             ));
         }
-        Ok(())
+        if matches!(route, Route::WebSocket | Route::Sse) {
+            // Browsers open these without a preflight, so that any page of this machine could.
+            self.guard.expect_own_page(parts)?;
+        }
+        match self.drain.enter_request() {
+            Some(busy_guard) => Ok(busy_guard),
+            // It may be an answer that a running call waits for; the face decides.
+            None if matches!(route, Route::McpPost | Route::SseMessages) => Ok(self.drain.join()),
+            None => Err(draining()),
+        }
+    }
+
+    fn finish(&self, parts: &Parts, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+        if parts.version == Version::HTTP_11 && self.drain.is_draining() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if parts.method == Method::HEAD { face::http::head_of(response) } else { response }
     }
 }
 
-/// The answer to a browser that asks whether a page may ask. It never carries a key.
-fn preflight(parts: &Parts, origin: HeaderValue) -> Response<ResponseBody> {
+/// What is counted and logged of a request, even when its client leaves before it is answered.
+struct RequestLog<'request> {
+    gateway: &'request Gateway,
+    verb: &'request str,
+    route: &'static str,
+    caller: String,
+    entry: Option<AccessLogEntry>,
+    is_over: bool,
+}
+
+impl<'request> RequestLog<'request> {
+    fn begin(gateway: &'request Gateway, parts: &'request Parts, found: &RouteMatch<'_>) -> (Self, ErrorStyle) {
+        let (route, style) = match found {
+            RouteMatch::Route(entry, _) => (entry.pattern, entry.style),
+            RouteMatch::OtherVerb(style, _) => ("other verb", *style),
+            RouteMatch::Nothing(_) => ("nothing", ErrorStyle::Rest),
+        };
+        let entry = AccessLogEntry::begin(&parts.headers);
+        let verb = parts.method.as_str();
+        (Self { gateway, verb, route, caller: String::new(), entry, is_over: false }, style)
+    }
+
+    fn request_id(&self) -> Option<Arc<str>> {
+        self.entry.as_ref().map(AccessLogEntry::id)
+    }
+
+    fn end(mut self, response: &Response<ResponseBody>) {
+        self.write(response.status(), response.body().size_hint().exact().unwrap_or(0));
+    }
+
+    fn write(&mut self, status: StatusCode, bytes: u64) {
+        self.is_over = true;
+        self.gateway.metrics.request(self.route, status.as_u16(), bytes);
+        if let Some(entry) = self.entry.take() {
+            entry.end(self.verb, self.route, &self.caller, status);
+        }
+    }
+}
+
+impl Drop for RequestLog<'_> {
+    fn drop(&mut self) {
+        // hyper drops the future of a request whose client has left.
+        if !self.is_over {
+            self.write(StatusCode::from_u16(CLIENT_LEFT).expect("a status has three digits"), 0);
+        }
+    }
+}
+
+/// The answer to a browser that asks whether a page may send a request. Such a question never carries a key.
+fn preflight(parts: &Parts, page: HeaderValue) -> Response<ResponseBody> {
     let mut response = face::http::empty(StatusCode::NO_CONTENT);
     cors::allow(&parts.headers, response.headers_mut());
-    cors::expose(origin, response.headers_mut());
+    cors::expose(page, response.headers_mut());
     response
 }
 

@@ -64,9 +64,19 @@ impl KeyRateLimit {
 
 /// An answer that is asked no more than each caller's key allows.
 pub(crate) struct RateLimited {
-    pub(crate) guard: Arc<AccessGuard>,
-    pub(crate) metrics: Arc<GatewayMetrics>,
-    pub(crate) answer: Arc<dyn Answer>,
+    guard: Arc<AccessGuard>,
+    metrics: Arc<GatewayMetrics>,
+    answer: Arc<dyn Answer>,
+}
+
+impl RateLimited {
+    pub(crate) fn around(
+        answer: Arc<dyn Answer>,
+        guard: &Arc<AccessGuard>,
+        metrics: &Arc<GatewayMetrics>,
+    ) -> Arc<dyn Answer> {
+        Arc::new(Self { guard: guard.clone(), metrics: metrics.clone(), answer })
+    }
 }
 
 impl Answer for RateLimited {

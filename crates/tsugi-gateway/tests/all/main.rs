@@ -12,5 +12,6 @@ mod legacy;
 mod modern;
 mod restricted;
 mod streams;
+mod walk;
 mod wires;
 mod world;

@@ -236,3 +236,29 @@ async fn only_administrators_see_what_a_crashed_server_wrote() {
     let legacy = world.post("/servers/lenient/mcp", &legacy_call(json!(1), "crash", json!({})), &in_session).await;
     assert!(legacy.body.contains("exit code 1") && !legacy.body.contains("hunter2"), "{legacy:?}");
 }
+
+#[tokio::test]
+async fn discovery_without_a_key_says_that_there_is_nothing() {
+    let world = World::of(&[], StartPolicy::Eager).await;
+    let path = "/.well-known/oauth-protected-resource/mcp";
+    assert_eq!(world.client.send("GET", path, &[], "").await.status, 404);
+    assert_eq!(world.client.send("GET", "/nowhere", &[], "").await.status, 401, "elsewhere it is not said");
+}
+
+#[tokio::test]
+async fn a_page_of_another_port_opens_neither_a_socket_nor_a_stream() {
+    let handle = serve(script(|_| complete(json!({"resultType": "complete"})))).await;
+    let client = Client::of(&handle);
+    let own = format!("http://{}", client.0);
+    let upgrade =
+        [("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")];
+    for (origin, is_ours) in [("http://localhost:3000", false), (own.as_str(), true)] {
+        let socket = [&upgrade[..], &[("Origin", origin)]].concat();
+        let request = client.request("GET", "/ws", &socket, "").replace("Connection: close", "Connection: Upgrade");
+        let answer = Exchange::send(client.0, &request).await.read_until("\r\n").await;
+        assert_eq!(answer.contains("101"), is_ours, "{origin}: {answer}");
+        let request = client.request("GET", "/sse", &[("Accept", "text/event-stream"), ("Origin", origin)], "");
+        let answer = Exchange::send(client.0, &request).await.read_until("\r\n").await;
+        assert_eq!(answer.contains("200"), is_ours, "{origin}: {answer}");
+    }
+}

@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tsugi_client::not_found;
 use tsugi_protocol::answer::{Answer, Call, CallFailure, CallOptions, CallParts, Caller, Outcome, ReplyEvent};
 use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::log::LogLevel;
@@ -21,6 +20,7 @@ use tsugi_protocol::rpc::{
 };
 
 use super::turn::LegacyTurn;
+use crate::backend;
 use crate::config::GatewayLimits;
 use crate::face::mcp::modern::{invalid, listen};
 use crate::face::running_call::{CancelSwitch, RunningCall};
@@ -268,7 +268,7 @@ impl LegacySession {
             ReplyEvent::Done(_) => None,
         };
         if granted.is_some_and(|granted| !SubscriptionFilter::from_object(&granted).uris.contains(&uri)) {
-            let error = CallFailure::from(not_found::resource(&uri)).to_rpc();
+            let error = CallFailure::from(backend::no_such_resource(&uri)).to_rpc();
             return Err(error.with_code(code::RESOURCE_NOT_FOUND));
         }
         self.subscribe(request)

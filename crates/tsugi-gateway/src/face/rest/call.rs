@@ -133,7 +133,7 @@ impl RestCall {
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
-        let answer = asked.gateway.allowed(found.answer);
+        let answer = asked.gateway.rate_limited(found.answer);
         match RunningCall::start(&*answer, call).outcome().await {
             Outcome::Complete(complete) => result(&complete.body, form),
             Outcome::InputRequired(input) => RestOutcome::Failed(questions(&input, self.answer_at)),
