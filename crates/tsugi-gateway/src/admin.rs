@@ -1,4 +1,4 @@
-//! Control over HTTP: the servers, their state and their logs, for those who may.
+//! Control over HTTP: the servers, their state and their logs, for administrators.
 
 use ::http::{Response, StatusCode};
 use bytes::Bytes;

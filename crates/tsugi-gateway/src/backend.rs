@@ -1,4 +1,4 @@
-//! What stands behind the faces: one answer for everything, one per server, and what is known of the tools.
+//! What the faces call: one answer for everything, one per server, and what is known of the tools.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::telemetry::GatewayMetrics;
 /// Where calls of one address go.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Who answers.
     pub answer: Arc<dyn Answer>,
     /// What is known of its tools.
     pub tools: Arc<dyn ToolHeaders>,
@@ -56,17 +55,16 @@ pub(crate) fn no_such_resource(uri: &str) -> Fault {
 
 /// Everything the faces offer.
 pub trait Backend: Send + Sync {
-    /// All servers together.
     fn all(&self) -> Endpoint;
 
     /// One server with its own names; `None` when there is no such server.
     fn server(&self, name: &str) -> Option<Endpoint>;
 
     /// The guard that it asks what callers may use; `None` when it asks none. A gateway stands behind the same one, so
-    /// whoever wraps another backend passes on that one's.
+    /// a backend that wraps another one passes on its guard.
     fn guard(&self) -> Option<Arc<AccessGuard>>;
 
-    /// The tools as REST shows them; `None` when there is no such thing here.
+    /// The tools as REST shows them; `None` when there are none.
     fn directory(&self) -> Option<&dyn ToolDirectory> {
         None
     }
@@ -120,27 +118,23 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// Who looks at the board.
+/// The viewer of a board.
 #[derive(Debug, Clone, Copy)]
 pub enum BoardViewer<'a> {
-    /// Somebody who has a place on it, or not.
+    /// A caller, who may have a role on it or not.
     Caller(&'a Caller),
-    /// Somebody who may see everything and do nothing.
+    /// A viewer that may see everything and change nothing.
     ReadOnly,
 }
 
 /// One tool as REST shows it.
 #[derive(Debug, Clone)]
 pub struct ToolInfo {
-    /// Whose it is.
     pub server: String,
     /// The name it is shown under, without the server's.
     pub name: String,
-    /// What it does.
     pub description: Option<String>,
-    /// What it takes.
     pub input_schema: Option<RawJson>,
-    /// What it gives.
     pub output_schema: Option<RawJson>,
     /// What the server claims about it.
     pub annotations: Option<RawJson>,
@@ -150,7 +144,6 @@ pub struct ToolInfo {
 
 /// A tool that was found by server and name.
 pub struct FoundTool {
-    /// Who answers.
     pub answer: Arc<dyn Answer>,
     /// The name by which it is to be called there.
     pub name: String,
@@ -198,17 +191,17 @@ pub trait ServerControl: Send + Sync {
     fn log(&self, name: &str, lines: usize) -> Result<Vec<String>, Fault>;
 }
 
-/// Where a change of the servers was written down, so that it outlives the gateway.
+/// The file that a change of the servers was saved to, so that it outlives the gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PersistResult {
     /// The file that has it from now on.
     pub file: Option<String>,
-    /// Why no file has it: it holds until the gateway stops.
+    /// Why it was not saved: it holds until the gateway stops.
     pub why_not: Option<String>,
 }
 
-/// What a server is told.
+/// A command to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCommand {
     /// Connect.

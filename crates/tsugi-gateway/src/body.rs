@@ -27,7 +27,6 @@ pub(crate) trait BodyChunks: Send {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
-/// A response's body.
 pub(crate) enum ResponseBody {
     /// Pieces, written one after another: envelope, result, envelope.
     Parts(BodyPieces),
@@ -37,7 +36,7 @@ pub(crate) enum ResponseBody {
     LongStream(Box<dyn BodyChunks>),
 }
 
-/// Bytes in pieces, given to the wire at once: a last brace of its own would cost a packet of its own.
+/// Bytes in pieces, given to the wire at once: a last brace written alone would cost one more packet.
 #[derive(Debug, Default)]
 pub(crate) struct BodyPieces(SmallVec<[Bytes; 3]>);
 
@@ -176,7 +175,6 @@ pub(crate) enum BodyError {
     TooLarge,
     /// It did not arrive in time.
     TooSlow,
-    /// The connection broke.
     Broken,
     /// Too many arrive at once.
     NoRoom,
@@ -186,7 +184,7 @@ pub(crate) enum BodyError {
 type IncomingFrame = Result<Frame<Bytes>, hyper::Error>;
 
 /// Reads a request's body. One that arrives in one piece is not copied; bytes are counted as they come,
-/// so nobody can make us hold more than `limit`, nor all together more than there is room for.
+/// so that no client can make us hold more than `limit`, nor all together more than there is room for.
 pub(crate) async fn collect(
     mut body: Incoming,
     version: Version,

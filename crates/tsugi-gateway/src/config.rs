@@ -1,4 +1,4 @@
-//! What one gateway is told at start: addresses, limits, who may come in.
+//! The settings of one gateway: addresses, limits, who may come in.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct GatewayConfig {
 pub enum Exposure {
     /// Only with authentication.
     Guarded,
-    /// Also without; somebody said `--insecure` aloud.
+    /// Even without keys: `--insecure` was given.
     Insecure,
 }
 
@@ -67,7 +67,7 @@ impl GatewayConfig {
         self.listen.iter().all(|address| address.ip().is_loopback())
     }
 
-    /// True when nobody may come in without a key: others can reach an address, and nobody said that this is meant.
+    /// True when every caller needs a key: others can reach an address, and `--insecure` was not given.
     pub fn needs_keys(&self) -> bool {
         !self.is_local() && self.exposure == Exposure::Guarded
     }
@@ -108,7 +108,7 @@ pub struct GatewayLimits {
     pub replay_age: Duration,
     /// How often a call may ask its client for input.
     pub rounds: usize,
-    /// How often a quiet stream gets a comment, so that nobody takes it for dead.
+    /// How often a quiet stream gets a comment, so that proxies do not take it for dead.
     pub keep_alive: Duration,
     /// How long a legacy call may be quiet before its client gets a stream that it can come back to.
     pub patience: Duration,

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long newcomers are still told that we stop, once nobody is busy. A client that sends its next request on a
-/// connection of before just then hears an error that it understands, instead of a connection that breaks.
+/// How long new requests are still refused with an error once nothing is running. A client that sends its next request on a
+/// kept-alive connection just then gets an error that it understands, and not a broken connection.
 const LINGER: Duration = Duration::from_millis(100);
 /// How long a connection may take at least to write what it has when we close.
 const LAST_WRITE: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ struct DrainCounters {
     draining: CancellationToken,
     /// Connections close.
     closing: CancellationToken,
-    /// The same two for whoever only looks: a token is behind a lock that all requests would share.
+    /// The same two as flags: a token is behind a lock that all requests would share.
     is_draining: AtomicBool,
     is_closing: AtomicBool,
     busy: AtomicUsize,

@@ -1,4 +1,4 @@
-//! The wire formats we offer: each turns its requests into calls and replies into its own answers.
+//! The wire formats that we offer: each turns its requests into calls, and replies into its own responses.
 
 pub mod event;
 pub mod fault;
@@ -32,7 +32,7 @@ use crate::gateway::Gateway;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
 
-/// A request that was let in, on its way to a face.
+/// An authenticated request on its way to a face.
 pub(crate) struct FaceRequest<'request> {
     pub(crate) gateway: &'request Arc<Gateway>,
     pub(crate) principal: Principal,

@@ -1,4 +1,4 @@
-//! One gateway: what all its requests share, how it starts and how it stops.
+//! One gateway: the state that all its requests share, how it starts and how it stops.
 
 mod dispatch;
 mod pipeline;
@@ -38,15 +38,13 @@ const SWEEP: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Others could reach it, and nobody would be asked who they are.
+    /// Others could reach it, and no key would be asked for.
     #[error("refusing to listen on {0} without authentication: add a key, or say --insecure")]
     Exposed(SocketAddr),
     /// An address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Bind {
-        /// Which.
         address: SocketAddr,
-        /// Why.
         #[source]
         error: std::io::Error,
     },
@@ -92,8 +90,8 @@ pub struct GatewayHandle {
 
 impl Gateway {
     /// Binds the addresses and serves the servers of `manager` on them, shown as `shown` says. Returns as soon as it
-    /// listens. The hub is for whoever wants to show the servers in another way later, the handle's
-    /// [`guard`](GatewayHandle::guard) for whoever wants to let in others.
+    /// listens. Through the hub the servers can be shown in another way later, and through the handle's
+    /// [`guard`](GatewayHandle::guard) other callers can be let in.
     pub async fn serve_manager(
         config: GatewayConfig,
         manager: Manager,
@@ -208,7 +206,7 @@ impl Gateway {
         RateLimited::around(answer, &self.guard, &self.metrics)
     }
 
-    /// Counts a call that is no call of MCP, such as a list over REST.
+    /// Counts a request that is not a call of MCP, such as a list over REST.
     pub(crate) fn begin(&self, principal: &Principal) -> Result<Option<OwnedSemaphorePermit>, Fault> {
         self.guard.begin(principal.caller().principal(), &tsugi_protocol::mcp::Method::ToolsList)
     }
@@ -235,7 +233,7 @@ impl Gateway {
         })
     }
 
-    /// Forgets what nobody uses any more, until we close.
+    /// Forgets unused sessions, until we close.
     async fn sweep(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(SWEEP);
         loop {
@@ -259,7 +257,7 @@ impl GatewayHandle {
     }
 
     /// The first address, as the beginning of a URL: `http://127.0.0.1:7600`. Where we listen on every address it is
-    /// this machine's own, since nobody can go to all of them.
+    /// this machine's own, since a client needs one address.
     pub fn url(&self) -> String {
         format!("http://{}", reachable(self.gateway.addresses[0]))
     }

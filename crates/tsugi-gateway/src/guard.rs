@@ -1,7 +1,7 @@
-//! The door: every request passes here before any face sees it.
+//! Access control: every request passes here before any face sees it.
 //!
-//! Order: [`origin`] (is this address meant for us, may this web page ask), [`token`], [`api_key`] and
-//! [`session`] (who asks). What a caller may see and call is [`permit`], asked by the hub, since only the hub knows which
+//! Order: [`origin`] (is this address ours, may this web page call), then [`token`], [`api_key`] and
+//! [`sign_in`] (who calls). What a caller may see and call is [`permit`], asked by the hub, since only the hub knows which
 //! server a public name stands for. How many calls a caller may make is [`allowance`], asked where a call begins, since one
 //! request may bring many.
 
@@ -44,7 +44,7 @@ pub struct AccessGuard {
     keys: ArcSwap<KeyTable>,
     /// What it means when the last key goes.
     empty: EmptyKeyPolicy,
-    /// Told when the keys were replaced or a sign-in ended, so that open connections can be looked at again.
+    /// Notified when the keys were replaced or a sign-in ended, so that open connections can be checked again.
     replaced: watch::Sender<()>,
     tokens: Option<Arc<dyn TokenAuthority>>,
     /// How often tokens are looked at again whose holders have a connection open.
@@ -93,7 +93,7 @@ impl AccessGuard {
         }
     }
 
-    /// Who signed in at the dashboard. A browser sends the cookie whoever asks it to, so the page must be ours.
+    /// Who signed in at the dashboard. A browser sends the cookie with requests of any page, so the page must be ours.
     fn identify_cookie(&self, parts: &Parts) -> Result<Option<Principal>, HttpRefusal> {
         if api_key::has_secret(&parts.headers) {
             return Ok(None);
@@ -108,22 +108,22 @@ impl AccessGuard {
         Ok(Some(principal.signed_in(session)))
     }
 
-    /// Whether callers have to say who they are.
+    /// Whether callers need a key.
     pub fn asks_for_keys(&self) -> bool {
         !self.keys.load().admits_anybody()
     }
 
-    /// True when this gateway may never be without keys: others can reach it, and nobody said that this is meant.
+    /// True when this gateway may never be without keys: others can reach it, and `--insecure` was not given.
     pub fn needs_keys(&self) -> bool {
         self.empty == EmptyKeyPolicy::Shut
     }
 
-    /// True when no key lets anybody in: the last one is gone, and without it everybody could come.
+    /// True when every caller is refused: the last key is gone, and without it everyone could come in.
     pub fn refuses_everyone(&self) -> bool {
         self.keys.load().is_shut()
     }
 
-    /// Whether somebody who was let in would be let in now, as the same one. Asking counts as use of a sign-in.
+    /// Whether a caller that was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
         let keys = self.keys.load();
         let is_same = |digest: SecretDigest| keys.holder(digest).is_some_and(|now| now.is_like(principal));
@@ -134,7 +134,7 @@ impl AccessGuard {
         }
     }
 
-    /// Waits until somebody who was let in would not be let in any more: the keys were replaced, they
+    /// Waits until a caller that was let in would not be let in any more: the keys were replaced, they
     /// signed out, or their token does not hold any more.
     pub(crate) fn dismissal(self: &Arc<Self>, principal: &Principal) -> impl Future<Output = ()> + Send + 'static {
         let (guard, principal, mut replaced) = (self.clone(), principal.clone(), self.replaced.subscribe());

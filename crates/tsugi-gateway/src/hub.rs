@@ -1,7 +1,8 @@
-//! Where faces meet servers: one set of names over all of them, and each call to the one it concerns.
+//! Where faces meet servers: one set of names over all of them, and each call forwarded to the one it concerns.
 //!
-//! `merge` makes one `HubSnapshot` out of every server's catalog, with the lists written out ready to
-//! send; `route` finds the server behind a name or an address; `watch` notices changes and tells listeners.
+//! `snapshot` makes one `HubSnapshot` out of every server's catalog, with the lists serialized. `access` decides what a
+//! caller may name, `route` and `resource` find the server behind a name or an address, and `watch` notifies listeners
+//! of changes.
 
 mod access;
 mod control;
@@ -57,7 +58,7 @@ pub struct HubConfig {
     pub shapes: HashMap<String, ServerPresentation>,
     /// The settings of single servers as people may read them, by name; secrets must be hidden already.
     pub settings: HashMap<String, Value>,
-    /// How long after the start a list waits for servers that have not told theirs yet.
+    /// How long after the start a list waits for servers whose own lists are not known yet.
     pub settle: Duration,
     /// How much of a list is given at once.
     pub page: PageLimit,
@@ -103,7 +104,7 @@ struct HubState {
 /// What the watching task and the hub share.
 struct SnapshotFeed {
     config: ArcSwap<HubConfig>,
-    /// Told when the servers are to be shown in another way.
+    /// Notified when the servers are to be shown in another way.
     reconfigured: Notify,
     snapshot: ArcSwap<HubSnapshot>,
     /// Grows with every new view.
@@ -133,7 +134,7 @@ impl Hub {
         Self(Arc::new(HubState { manager, guard, feed: view, metrics, settled_by, watcher }))
     }
 
-    /// From now on shows the servers in this way. Whoever listens hears what differs; calls under way are not touched.
+    /// Shows the servers in this way from now on. Listeners are notified of what differs. Running calls are not affected.
     pub fn reconfigure(&self, config: HubConfig) {
         self.0.feed.config.store(Arc::new(config));
         self.0.feed.reconfigured.notify_one();

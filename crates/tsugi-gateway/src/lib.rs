@@ -1,6 +1,6 @@
 //! Offer every upstream server to callers through many faces, guarded and measured.
 //!
-//! Follow one call: `listen` accepts the connection, [`run`] takes each request through [`guard`]
+//! Follow one call: `listen` accepts the connection, [`gateway`] takes each request through [`guard`]
 //! and [`route`], a [`face`] turns it into a `Call` and the reply into its own wire format.
 //! Faces know only [`backend`]: what stands behind them.
 

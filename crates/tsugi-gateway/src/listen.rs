@@ -47,8 +47,8 @@ impl ConnectionAcceptor {
         Self { room: gateway.connections().clone(), gateway }
     }
 
-    /// Accepts until we close. While draining, newcomers are still accepted and told so, unless the socket is
-    /// another's too, who will serve them.
+    /// Accepts until we close. While draining, new connections are accepted and answered with 503, unless the socket is
+    /// shared with a successor process.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
         let closing = self.gateway.drain().not_accepting();
         loop {
@@ -71,7 +71,7 @@ impl ConnectionAcceptor {
         }
     }
 
-    /// Serves those who wait in the system's queue, too: closing it would break their connections without a word.
+    /// Serves the connections that wait in the system's queue: closing it would reset them.
     fn serve_queued(self: Arc<Self>, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
         for _ in 0..QUEUE {
@@ -122,7 +122,7 @@ impl ConnectionAcceptor {
             ServeEnd::Closing => {
                 // Nothing looks for detached streams from here on.
                 socket.stop_detaching();
-                // Whoever has not asked for anything yet is told that we stop, once it has.
+                // A client that has not sent a request yet gets an error that we stop, once it has.
                 let patience = if is_used.load(Ordering::Relaxed) { Duration::ZERO } else { FIRST_WORD };
                 if tokio::time::timeout(patience, connection.as_mut()).await.is_ok() {
                     return;

@@ -1,4 +1,4 @@
-//! One failure, told in each face's own words: the only place where faults become statuses.
+//! One failure in the form of each face: the only place where faults become statuses.
 
 use ::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::{HeaderValue, Response, StatusCode};
@@ -132,7 +132,6 @@ pub(crate) struct RestFault {
 }
 
 impl RestFault {
-    /// The error object.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = json!({"code": self.code, "message": self.message});
         if let Some(details) = &self.details {
@@ -141,7 +140,6 @@ impl RestFault {
         error
     }
 
-    /// The response.
     pub(crate) fn response(&self) -> Response<ResponseBody> {
         let mut response = rest_error(self.status, &self.to_json());
         if let Some(seconds) = self.retry_after {

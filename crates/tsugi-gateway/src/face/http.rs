@@ -19,7 +19,6 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// which need not grow then.
 const NEXT_REQUEST: usize = 12;
 
-/// A JSON response.
 pub(crate) fn json(status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -43,7 +42,7 @@ pub(crate) fn empty(status: StatusCode) -> Response<ResponseBody> {
     response
 }
 
-/// The same response without its body, for somebody who asked for its head.
+/// The same response without its body, for a HEAD request.
 pub(crate) fn head_of(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let body = std::mem::replace(response.body_mut(), ResponseBody::empty());
     if let Some(length) = body.size_hint().exact() {

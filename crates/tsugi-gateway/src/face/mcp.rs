@@ -66,7 +66,7 @@ pub(crate) async fn post(
     }
 }
 
-/// A POST that was read, up to where somebody has to wait.
+/// A POST that was parsed, up to the first point where it has to wait.
 enum ParsedPost {
     Modern(modern::ModernRequest),
     Legacy(Arc<client_session::ClientSession>, MessageEffect),
@@ -152,7 +152,7 @@ fn is_legacy(version: &[u8]) -> bool {
     version.is_some_and(|version| version.era() == Era::Legacy)
 }
 
-/// The error for bytes that are no message.
+/// The error for bytes that are not a message.
 pub(crate) fn unreadable_error(error: &MessageError) -> RpcError {
     let number = match error {
         MessageError::Json(_) => code::PARSE_ERROR,
@@ -161,7 +161,7 @@ pub(crate) fn unreadable_error(error: &MessageError) -> RpcError {
     RpcError::new(number, &error.to_string())
 }
 
-/// The answer to bytes that are no message.
+/// The answer to bytes that are not a message.
 pub(crate) fn unreadable(error: &MessageError) -> Response<ResponseBody> {
     fault::rpc_error(StatusCode::BAD_REQUEST, None, &unreadable_error(error))
 }

@@ -45,13 +45,13 @@ pub(crate) struct ClientPeer {
     conversation: Arc<OnceLock<Arc<LegacySession>>>,
     /// Set while a conversation is being opened, and true in it once that has ended.
     opening: Option<Arc<AtomicBool>>,
-    /// What came meanwhile. Programs that write all they have to say at once do not wait for an answer.
+    /// Messages that arrived while the session opens. Some programs write everything at once and do not wait.
     held: VecDeque<DeferredMessage>,
     /// Held by each subscription, of which the end is not to be waited for.
     subscriptions: Arc<()>,
     running: CancelTable,
     outgoing: SelectAll<OutgoingMessages>,
-    /// Stopping waits for requests, where there is somebody who stops.
+    /// Stopping waits for requests, where the gateway can be stopped.
     drain: Option<DrainState>,
 }
 
@@ -182,7 +182,7 @@ impl ClientPeer {
         }
     }
 
-    /// Opens the legacy conversation; the changes it wants to hear of follow its response.
+    /// Opens the legacy session. The changes that it wants follow its response.
     fn initialize(&mut self, request: RpcRequest, busy: Option<BusyGuard>) {
         let (answer, caller, limits) = (self.answer.clone(), self.session.caller().clone(), self.limits.clone());
         let (place, is_over) = (self.conversation.clone(), Arc::new(AtomicBool::new(false)));
@@ -318,7 +318,7 @@ impl ClientPeer {
         .await
     }
 
-    /// A conversation's changes are no request, nor is a subscription.
+    /// Changes of a session do not count as a request, nor does a subscription.
     fn is_idle(&self) -> bool {
         let changes = usize::from(self.conversation.get().is_some());
         let subscriptions = Arc::strong_count(&self.subscriptions) - 1;

@@ -19,7 +19,6 @@ use super::{FaceRequest, fault, http, legacy_session};
 use crate::backend::Endpoint;
 use crate::body::ResponseBody;
 
-/// Answers one message.
 pub(crate) async fn post(asked: FaceRequest<'_>, endpoint: Endpoint, bytes: Bytes) -> Response<ResponseBody> {
     if batch::is_batch(&bytes) {
         let error = RpcError::new(code::INVALID_REQUEST, "one message at a time");

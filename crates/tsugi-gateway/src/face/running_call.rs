@@ -1,4 +1,5 @@
-//! A call in progress as faces see it: a panic below becomes that call's error, and unwanted notes are left out.
+//! A running call as faces see it: a panic becomes an error of that call, unwanted notifications are left out, and
+//! only administrators see what a process wrote to its standard error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +68,7 @@ impl RunningCall {
     }
 }
 
-/// Which notes the caller asked for.
+/// Which notifications the caller asked for.
 #[derive(Debug, Clone, Copy)]
 struct NotificationFilter {
     progress: bool,
@@ -88,7 +89,7 @@ impl NotificationFilter {
     }
 }
 
-/// What a call in progress has to say to its client.
+/// What a running call sends to its client.
 pub(crate) enum TurnOutput {
     /// A notification or a question; more follows.
     Message(Bytes),
@@ -124,7 +125,7 @@ impl RpcResponseBody {
     }
 }
 
-/// The switch that ends one turn from outside.
+/// Cancels one turn from outside.
 #[derive(Default)]
 pub(crate) struct CancelSwitch {
     is_set: AtomicBool,

@@ -24,7 +24,7 @@ const READ_AHEAD: usize = 16 << 20;
 /// How long running requests may take after the client has closed its end: `printf ... | tsugi stdio` wants to read the
 /// answers of servers that have only just started.
 const AFTER_END: Duration = Duration::from_secs(4);
-/// How long what is said may take to be written after we were told to stop.
+/// How long the last messages may take to be written after a stop was ordered.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves one client until it closes its end or the output breaks. The reader never waits for a call, and

@@ -29,7 +29,7 @@ pub(crate) fn onto(headers: &HeaderMap, message: RpcMessage) -> RpcMessage {
     RpcMessage::Request(request)
 }
 
-/// The same for a message or a batch that somebody else reads later. What cannot be read is left to them as it is.
+/// The same for a message or a batch that is parsed later. One that cannot be parsed is passed on unchanged.
 pub(crate) fn onto_bytes(headers: &HeaderMap, bytes: Bytes, most: usize) -> Bytes {
     if !headers.contains_key(&TRACEPARENT) {
         return bytes;

@@ -146,7 +146,7 @@ impl Gateway {
         self.backend.control().map(ServerControl::servers).unwrap_or_default()
     }
 
-    /// How the servers stand that this caller may use something of. Whoever has not said who they are hears of none.
+    /// The states of the servers that this caller may use something of. A guest gets none.
     fn readyz(&self, principal: &Principal) -> Response<ResponseBody> {
         if principal.is_guest() {
             return face::http::json(StatusCode::OK, ResponseBody::one(r#"{"status":"ready"}"#.into()));

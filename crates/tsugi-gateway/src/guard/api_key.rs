@@ -83,7 +83,7 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// A new key that nobody can guess: the secret to hand out once, and what to keep.
+    /// A new key that cannot be guessed: the secret to hand out once, and the part to keep.
     pub fn generate(name: impl Into<String>) -> (String, Self) {
         let random: [u8; 32] = rand::random();
         let secret = format!("tsugi_{}", BASE64_URL_SAFE_NO_PAD.encode(random));
@@ -159,7 +159,7 @@ pub struct KeyTable {
     permits: HashMap<String, Option<Arc<AccessPermit>>>,
     /// What the calls of single holders may take, by name.
     allowances: HashMap<String, Arc<KeyRateLimit>>,
-    /// What somebody may use who is not in the table.
+    /// What a caller may use who is not in the table.
     nothing: Arc<AccessPermit>,
     empty: EmptyKeyPolicy,
 }
@@ -218,12 +218,12 @@ impl KeyTable {
         }
     }
 
-    /// True when nobody has to say who they are.
+    /// True when callers need no key.
     pub(super) fn admits_anybody(&self) -> bool {
         self.by_digest.is_empty() && self.empty == EmptyKeyPolicy::Open
     }
 
-    /// True when no key lets anybody in.
+    /// True when every caller is refused.
     pub(super) fn is_shut(&self) -> bool {
         self.by_digest.is_empty() && self.empty == EmptyKeyPolicy::Shut
     }

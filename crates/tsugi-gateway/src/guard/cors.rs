@@ -1,5 +1,5 @@
-//! What browsers must hear before they let a web page of another origin read our answers. Only pages that the
-//! configuration names hear it ([Fetch](https://fetch.spec.whatwg.org/#http-cors-protocol)).
+//! The headers that browsers need before they let a web page of another origin read our answers. Only pages that the
+//! configuration names get them ([Fetch](https://fetch.spec.whatwg.org/#http-cors-protocol)).
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName};
 use super::refusal::HttpRefusal;
 use crate::config::GatewayConfig;
 
-/// Which `SessionHost` and `ConfigOrigin` may come in.
+/// Which values of `Host` and `Origin` are accepted.
 #[derive(Debug)]
 pub struct OriginGuard {
     hosts: Vec<String>,
@@ -20,8 +20,8 @@ pub struct OriginGuard {
 }
 
 impl OriginGuard {
-    /// Loopback names always; what the configuration adds; and as `SessionHost` plain addresses when others can reach us,
-    /// since a rebinding attack always needs a name. As `ConfigOrigin` an address is as foreign as any other page.
+    /// Loopback names always, and what the configuration adds. As `Host` also plain addresses when others can reach us,
+    /// since a rebinding attack always needs a name. As `Origin` an address is as foreign as any other page.
     pub fn new(config: &GatewayConfig) -> Self {
         let lower = |list: &[String]| list.iter().map(|entry| entry.to_ascii_lowercase()).collect();
         Self {
@@ -70,7 +70,7 @@ impl OriginGuard {
     fn check_origin(&self, origin: &str, own: Option<&str>) -> Result<(), HttpRefusal> {
         let is_listed = self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
         let authority = bare(origin);
-        // A page of ours, such as the dashboard: its address passed as `SessionHost` just now.
+        // A page of ours, such as the dashboard: its address has just passed as `Host`.
         let is_own = own.zip(authority).is_some_and(|(own, origin)| own.eq_ignore_ascii_case(origin));
         if is_listed || is_own || authority.and_then(host_of).is_some_and(|host| self.is_known(host)) {
             return Ok(());
@@ -120,7 +120,7 @@ fn address(host: &str) -> Option<IpAddr> {
     bare.parse().ok()
 }
 
-/// The host of `host[:port]`; nothing when it has user information, a path, or a port that is no number.
+/// The host of `host[:port]`; nothing when it has user information, a path, or a port that is not a number.
 fn host_of(authority: &str) -> Option<&str> {
     if authority.bytes().any(|byte| matches!(byte, b'@' | b'/' | b'\\' | b' ' | b',' | b'?' | b'#')) {
         return None;

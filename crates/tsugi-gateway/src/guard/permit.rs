@@ -32,7 +32,6 @@ impl AccessPermit {
         Ok(Self { allow: read(allow)?, deny: read(deny)? })
     }
 
-    /// Nothing at all.
     pub fn nothing() -> Self {
         Self::new(&[] as &[&str], &["*"]).expect("a star is a pattern")
     }

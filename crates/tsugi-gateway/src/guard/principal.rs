@@ -1,4 +1,4 @@
-//! Who asks, once the door has let them in.
+//! The caller of a request, once it has been identified.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -9,17 +9,16 @@ use super::api_key::{ApiKey, KeyRole, SecretDigest};
 use super::permit::AccessPermit;
 use super::sign_in::SignInId;
 
-/// An admitted caller.
 #[derive(Debug, Clone)]
 pub struct Principal {
     caller: Caller,
     key: Option<Arc<ApiKey>>,
     standing: AdmissionKind,
-    /// The token that let them in, if one did: it is looked at again while a connection of theirs is open.
+    /// The token that identified the caller, if one did. It is checked again while a connection of the caller is open.
     token: Option<PrincipalToken>,
 }
 
-/// A token, which does not show itself.
+/// A token that is not printed.
 #[derive(Clone)]
 struct PrincipalToken(Arc<str>);
 
@@ -29,25 +28,25 @@ impl fmt::Debug for PrincipalToken {
     }
 }
 
-/// How somebody came in.
+/// How a caller was identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AdmissionKind {
     /// As the rules of the door say.
     Admitted,
     /// By a sign-in at the dashboard.
     SignedIn(SignInId),
-    /// Without saying who they are, to the few pages that are for everybody.
+    /// Without a key, on one of the few pages that need none.
     Guest,
 }
 
 impl Principal {
-    /// Somebody who reached an address that asks for no key.
+    /// A caller at an address that needs no key.
     pub fn anonymous() -> Self {
         static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::any_session_of("anonymous").as_operator());
         Self { caller: ANONYMOUS.clone(), key: None, standing: AdmissionKind::Admitted, token: None }
     }
 
-    /// Somebody who has yet to say who they are. Guests see the sign-in page and nothing else.
+    /// A caller without a key. Guests see the sign-in page and nothing else.
     pub(crate) fn guest() -> Self {
         static GUEST: LazyLock<Caller> = LazyLock::new(|| Caller::new("guest"));
         Self { caller: GUEST.clone(), key: None, standing: AdmissionKind::Guest, token: None }
@@ -78,7 +77,7 @@ impl Principal {
         self.key.as_ref().map(|key| key.digest())
     }
 
-    /// True for somebody who has yet to say who they are.
+    /// True for a caller without a key, on a page that needs none.
     pub fn is_guest(&self) -> bool {
         self.standing == AdmissionKind::Guest
     }
@@ -106,7 +105,7 @@ impl Principal {
         self.role() == Some(KeyRole::Admin)
     }
 
-    /// What this caller may do; `None` for somebody who has not said who they are. Where nobody has to, everybody may
+    /// What this caller may do; `None` for a guest. Where no key is needed, everyone may
     /// do everything.
     pub fn role(&self) -> Option<KeyRole> {
         (!self.is_guest()).then(|| self.key.as_ref().map_or(KeyRole::Admin, |key| key.role))

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// So many calls a minute, and so many at once.
+/// So many calls per minute, and so many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallQuota {
     /// Calls a minute in the long run.
@@ -26,7 +26,6 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket.
     pub fn full(quota: CallQuota, now: Instant) -> Self {
         Self { tokens: f64::from(quota.burst), filled_at: now }
     }

@@ -1,4 +1,4 @@
-//! What the calls of one key may take: so many a minute, and so many at once, whichever face they come by.
+//! Rate limits of a key: so many calls per minute and so many at once, over all faces together.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::AccessGuard;
 use super::quota::{CallQuota, TokenBucket};
 use crate::telemetry::GatewayMetrics;
 
-/// What is left for the calls of one key.
+/// The rate limit of one key and its current state.
 #[derive(Debug)]
 pub(super) struct KeyRateLimit {
     name: String,
@@ -102,7 +102,7 @@ fn hold(reply: Reply, room: OwnedSemaphorePermit) -> Reply {
 
 struct CountedReply {
     reply: Reply,
-    /// Given back with the outcome: whoever has it may call again at once.
+    /// Given back with the outcome, so that a caller that has it may call again at once.
     room: Option<OwnedSemaphorePermit>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a request was turned away at the door, before any face knew what it was.
+//! Why a request was refused before a face parsed it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -6,14 +6,11 @@ use std::time::Duration;
 use http::StatusCode;
 use tsugi_protocol::answer::{Fault, FaultCode};
 
-/// A refusal: what the caller hears, and with which status.
+/// The status and error of a refused request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRefusal {
-    /// The HTTP status.
     pub status: StatusCode,
-    /// The stable word.
     pub code: FaultCode,
-    /// In words.
     pub message: Cow<'static, str>,
     /// When to come back.
     pub retry_after: Option<Duration>,
@@ -36,7 +33,7 @@ impl HttpRefusal {
         Self::new(StatusCode::FORBIDDEN, FaultCode::PermissionDenied, message)
     }
 
-    /// Who are you?
+    /// The caller is not known.
     pub fn unauthorized(message: &'static str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, FaultCode::PermissionDenied, message)
     }

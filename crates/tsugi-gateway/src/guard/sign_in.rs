@@ -16,7 +16,6 @@ use super::api_key::SecretDigest;
 use super::origin::{SingleHeader, single};
 use super::refusal::HttpRefusal;
 
-/// The cookie's name.
 const NAME: &str = "tsugi_session";
 /// How many sign-ins there can be; the one that was unused longest makes room.
 const MOST: usize = 256;
@@ -35,7 +34,7 @@ impl fmt::Debug for SignInId {
     }
 }
 
-/// What a page gets when somebody signs in.
+/// What a page gets when a user signs in.
 pub(crate) struct SignInGrant {
     cookie: String,
     /// What unsafe requests must bring in `X-Tsugi-Csrf`.
@@ -129,7 +128,7 @@ fn unguessable() -> String {
     BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
-/// The value of our cookie. Two of them are somebody's trick, and then neither counts.
+/// The value of our cookie. Two of them are an attack, and then neither counts.
 fn cookie_of(headers: &HeaderMap) -> Option<&str> {
     let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -11,7 +11,7 @@ use super::permit::AccessPermit;
 use super::principal::Principal;
 use super::refusal::HttpRefusal;
 
-/// Who keeps tokens. They are accepted beside the gateway's keys, and do not make it ask for any.
+/// A store of tokens. They are accepted beside the gateway's keys. Having one does not make the gateway require keys.
 pub trait TokenAuthority: Send + Sync {
     /// Whether a secret looks like a token of theirs. One that does is never taken for anything else: an expired
     /// token must not make its holder anonymous.
@@ -24,7 +24,7 @@ pub trait TokenAuthority: Send + Sync {
     fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>>;
 }
 
-/// Waits until the token that let somebody in does not hold any more; for ever when none did. Nobody tells us of that,
+/// Waits until the token of a caller is no longer valid; for ever when it has none. No one notifies us of that,
 /// so it is looked at every now and then.
 pub(super) async fn loss(tokens: Option<&dyn TokenAuthority>, principal: &Principal, every: Duration) {
     let (Some(tokens), Some(secret)) = (tokens, principal.token()) else { return std::future::pending().await };
@@ -36,7 +36,7 @@ pub(super) async fn loss(tokens: Option<&dyn TokenAuthority>, principal: &Princi
     }
 }
 
-/// Whoever sends a token with these headers; nobody when they carry none.
+/// The holder of the token in these headers; `None` when they carry none.
 pub(super) async fn identify(
     tokens: &dyn TokenAuthority,
     headers: &HeaderMap,

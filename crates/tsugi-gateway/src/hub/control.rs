@@ -1,4 +1,4 @@
-//! The hub's servers under an operator's hand.
+//! The hub's servers as an administrator controls them.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

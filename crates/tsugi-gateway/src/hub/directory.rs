@@ -66,7 +66,7 @@ impl Hub {
         })
     }
 
-    /// A tool of a named server, by the name it is shown under, else by the server's own. A server that has not told its
+    /// A tool of a named server, by the name it is shown under, else by the server's own. A server whose
     /// tools is believed to have it.
     fn tool_of(&self, view: &HubSnapshot, name: &str, tool: &str) -> Result<(Server, String), Fault> {
         let server = self.manager().server(name).ok_or_else(|| not_found::server(name))?;

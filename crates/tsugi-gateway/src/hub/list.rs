@@ -12,7 +12,6 @@ pub(crate) enum ListKind {
 }
 
 impl ListKind {
-    /// All of them.
     pub(super) const ALL: [ListKind; 4] =
         [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::Templates];
 

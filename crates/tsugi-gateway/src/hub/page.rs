@@ -84,7 +84,7 @@ pub(super) fn after(list: &str, call: &Call) -> Result<Option<String>, Fault> {
     }
 }
 
-/// What a caller hears whose cursor leads nowhere any more.
+/// The error for a cursor whose entry is gone.
 pub(super) fn gone() -> Fault {
     invalid("the list has changed and this cursor leads nowhere").with_hint("ask for the first page again")
 }

@@ -55,8 +55,8 @@ fn find_owner(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Resul
     })
 }
 
-/// The only server that has a template for an address. A longer template does not win over another server's: whoever
-/// adds a server could then read along what is meant for another one.
+/// The only server that has a template for an address. A longer template does not win over another server's: a
+/// server could otherwise take over addresses of another one.
 fn find_by_template(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<Option<Server>, Fault> {
     let mut owners: Vec<&Server> = Vec::new();
     for (_, entry) in snapshot.templates.iter().filter(|(_, entry)| fits(&entry.own, uri)) {

@@ -29,7 +29,6 @@ enum RoutedSubject {
 }
 
 impl RoutedCall {
-    /// Asks the server.
     pub(crate) fn answer(self, mut call: Call) -> Reply {
         match self.subject {
             RoutedSubject::Same => {}

@@ -21,7 +21,7 @@ use crate::backend::ToolHeaders;
 #[derive(Clone)]
 pub(super) struct SingleServer {
     hub: Hub,
-    /// The server as it was when somebody came here. A session may outlive it: see [`SingleServer::server`].
+    /// The server as it was when the endpoint was made. A session may outlive it: see [`SingleServer::server`].
     first: Server,
 }
 

@@ -1,4 +1,4 @@
-//! One view over all servers: public names, what they stand for, and every list written out ready to send.
+//! One view of all servers: public names, what they stand for, and every list serialized and ready to send.
 
 mod tools;
 
@@ -28,7 +28,6 @@ use tools::{NameClash, tools};
 /// A server's thing under its public name.
 #[derive(Clone)]
 pub(crate) struct PublicEntry {
-    /// Whose it is.
     pub(crate) server: Server,
     /// What the server itself calls it.
     pub(crate) own: String,
@@ -122,9 +121,9 @@ pub(crate) struct HubSnapshot {
     pub(crate) other_meters: HashMap<String, Arc<ToolMeter>>,
     /// Who we are, all together.
     pub(crate) discover: JsonObject,
-    /// False while a server has not told what it has and may still do so.
+    /// False while the lists of a server are unknown and may still come.
     pub(crate) is_complete: bool,
-    /// The names of those that have told.
+    /// The names of the servers whose lists are known.
     pub(crate) servers_told: HashSet<String>,
     limit: PageLimit,
 }
@@ -212,7 +211,7 @@ impl HubSnapshot {
         Ok(CompletedResult { body, era: Era::Modern, server: None })
     }
 
-    /// Who we are to somebody who may use only this.
+    /// Who we are to a caller that may use only this.
     pub(crate) fn discover_for(&self, permit: &AccessPermit, config: &HubConfig) -> JsonObject {
         let shown = self.servers.iter().filter(|server| permit.allows_some_of(server.name()));
         let known: Vec<(&Server, Arc<Catalog>)> =

@@ -1,4 +1,4 @@
-//! Changes of all servers together: the view is made anew, and listeners hear what differs.
+//! Changes of all servers together: a new snapshot is built, and listeners are notified of what differs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ use super::snapshot::HubSnapshot;
 use super::{Hub, SnapshotFeed};
 use crate::telemetry::GatewayMetrics;
 
-/// How long changes are gathered before the view is made anew: a starting server tells several at once.
+/// How long changes are gathered before a new snapshot is built: a starting server reports several at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Keeps the view up to date for as long as the manager lives.
@@ -50,7 +50,7 @@ pub(super) async fn run(manager: Manager, shared: Arc<SnapshotFeed>, metrics: Ar
     }
 }
 
-/// Starts each lazy server once that nobody knows anything of: most clients call only what is listed, so that nobody
+/// Starts each lazy server once whose lists are unknown: most clients call only what is listed, so that no call
 /// would ever start it. They end with the hub.
 #[derive(Default)]
 struct CatalogIntroductions {
@@ -78,7 +78,7 @@ fn is_unknown(server: &Server) -> bool {
     server.config().start == StartPolicy::Lazy && server.catalog().is_none()
 }
 
-/// What servers said has changed; listeners hear it even when the list reads as before.
+/// What servers reported as changed. Listeners are notified even when the list reads as before.
 #[derive(Default)]
 struct AnnouncedChanges {
     tools: bool,
@@ -126,12 +126,12 @@ fn renew(view: Arc<HubSnapshot>, shared: &SnapshotFeed, announced: &AnnouncedCha
         (Method::ResourcesChanged, announced.resources || differs(ListKind::Resources) || differs(ListKind::Templates)),
     ];
     for (method, _) in changed.into_iter().filter(|(_, is_changed)| *is_changed) {
-        // Without listeners nobody needs to hear it.
+        // An error means that there are no listeners.
         let _ = shared.changes.send(RpcNotification::new(method, None));
     }
 }
 
-/// Answers `subscriptions/listen` over all servers. While somebody may still tell that it has an address, the answer
+/// Answers `subscriptions/listen` over all servers. While a server may still list an address, the answer
 /// waits: what is acknowledged is what is watched.
 pub(super) fn listen(hub: &Hub, call: Call) -> Reply {
     let listening = HubListener::new(hub, call);
@@ -155,7 +155,7 @@ fn stream_of(changes: Receiver<RpcNotification>) -> impl Stream<Item = RpcNotifi
             }
             match changes.recv().await {
                 Ok(change) => return Some((change, (changes, missed))),
-                // What was missed cannot be told any more; whoever looks at all lists again has missed nothing.
+                // The missed changes are lost. A client that reads all lists again has missed nothing.
                 Err(RecvError::Lagged(_)) => {
                     missed.extend(ListKind::CHANGES.map(|method| RpcNotification::new(method, None)))
                 }

@@ -10,14 +10,14 @@ use http::HeaderMap;
 /// The name under which the lines can be switched on and off.
 pub const TARGET: &str = "tsugi::access";
 
-/// The beginning of a request, when somebody wants to know.
+/// The beginning of a request, when the access log is on.
 pub(crate) struct AccessLogEntry {
     id: Arc<str>,
     started: Instant,
 }
 
 impl AccessLogEntry {
-    /// Nothing at all when nobody reads the log: a request then pays for one check.
+    /// `None` when the log is off: a request then pays for one check.
     pub(crate) fn begin(headers: &HeaderMap) -> Option<Self> {
         if !is_read() {
             return None;
@@ -42,7 +42,7 @@ fn is_read() -> bool {
     tracing::event_enabled!(target: TARGET, tracing::Level::INFO)
 }
 
-/// An id for a request that came over a wire where none has headers; none when nobody reads the log.
+/// An id for a request on a wire without headers; `None` when the log is off.
 pub(crate) fn own_id() -> Option<Arc<str>> {
     is_read().then(|| next_id().into())
 }
@@ -52,7 +52,7 @@ fn next_id() -> String {
     format!("{:08x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The caller's own id when it is short and plain, so that nobody can forge log lines; else one of ours.
+/// The caller's own id when it is short and plain, so that callers cannot forge log lines; else one of ours.
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get("x-request-id").and_then(|id| id.to_str().ok());
     let is_plain = |id: &&str| {

@@ -127,7 +127,7 @@ impl GatewayMetrics {
         self.sent.inc_by(bytes);
     }
 
-    /// Counts a call that no server was asked about: nobody has what it names, or its caller may not use that.
+    /// Counts a call that no server was asked about: no server has what it names, or its caller may not use that.
     pub(crate) fn refuse(&self, call: &Call, fault: &Fault) {
         self.refused.get_or_create(&RefusedLabels { code: fault.code.as_str() }).inc();
         let server: Arc<str> = fault.server.as_deref().unwrap_or_default().into();
@@ -136,7 +136,6 @@ impl GatewayMetrics {
         self.recorder.record(place, started, Some(&Outcome::fault(fault.clone())));
     }
 
-    /// What happened lately.
     pub(crate) fn recorder(&self) -> &Arc<CallRecorder> {
         &self.recorder
     }
@@ -195,7 +194,7 @@ impl GatewayMetrics {
 }
 
 impl GatewayMetrics {
-    /// What servers themselves count. It begins anew each time, so that nothing is told of servers that are gone.
+    /// What servers themselves count. It is cleared each time, so that servers that are gone are not reported.
     fn fill(&self, servers: &[Value]) {
         self.up.clear();
         self.restarts.clear();
@@ -216,7 +215,7 @@ impl GatewayMetrics {
     }
 }
 
-/// Counts the calls of one tool, or those of a server that are about no tool.
+/// Counts the calls of one tool, or those of a server that name no tool.
 pub struct ToolMeter {
     server: Arc<str>,
     /// Nothing when every call is about something else.
@@ -262,7 +261,7 @@ pub struct MeteredCall {
 }
 
 impl ToolMeter {
-    /// A call begins. While somebody looks, it is told to say what it does when.
+    /// A call begins. While a dashboard is open, the call records its steps.
     pub fn begin(self: Arc<Self>, call: &mut Call) -> MeteredCall {
         let subject = self.tool.clone().unwrap_or_else(|| subject_of(call));
         let mut started = CallStart::now(self.server.clone(), subject, call);

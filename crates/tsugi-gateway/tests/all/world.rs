@@ -180,7 +180,7 @@ impl Client {
         Self(handle.addresses()[0])
     }
 
-    /// The text of a request; `SessionHost` and `Connection: close` are added unless given.
+    /// The text of a request; `Host` and `Connection: close` are added unless given.
     pub(crate) fn request(&self, verb: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
         let mut request = format!("{verb} {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {

@@ -48,7 +48,7 @@ pub(crate) fn array(answers: &[Bytes]) -> Bytes {
     array.freeze()
 }
 
-/// A batch on a wire that carries everything: what its requests say on the way comes as it is said, and their
+/// A batch on a wire that carries everything: notifications of its requests come as they are sent, and their
 /// responses as one array at the end ([batch](https://www.jsonrpc.org/specification#batch)).
 #[derive(Default)]
 pub(crate) struct BatchStream {

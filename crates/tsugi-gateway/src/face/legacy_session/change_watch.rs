@@ -1,4 +1,4 @@
-//! What a legacy client hears without having asked: changes, from one listening call that follows its wishes, and the
+//! What a legacy client receives without a request: changes, from one listening call that follows its wishes, and the
 //! question for its roots after it said that they have changed.
 
 use std::future::Future;
@@ -23,7 +23,7 @@ use tsugi_protocol::era::notification;
 /// How long after the end of a listening call the next one is tried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Watches for one conversation, as long as somebody polls it. Dropping it ends the watching.
+/// Watches for one session while it is polled. Dropping it ends the watching.
 pub(crate) struct LegacyChangeWatch {
     conversation: Arc<LegacySession>,
     wish: Option<u64>,
@@ -36,7 +36,7 @@ enum ChangeWatchState {
     Listening(RunningCall),
     /// The call ended; try again after a while.
     Resting(Pin<Box<Sleep>>),
-    /// Nothing to watch, or nobody who tells: wait for another wish.
+    /// Nothing to watch, or no server that reports changes: wait for another wish.
     Idle,
 }
 

@@ -56,7 +56,6 @@ struct LegacySessionState {
 
 /// What a message led to.
 pub(crate) enum MessageEffect {
-    /// Nothing to send.
     Nothing,
     /// An answer at once.
     Answered(Bytes),
@@ -275,7 +274,7 @@ impl LegacySession {
     }
 
     /// Whoever answers here did what this request asked for. A server that says it cannot be subscribed to is asked all
-    /// the same, since some do it: then the client wants to hear of it.
+    /// the same, since some do it: then the client wants the notification.
     pub(super) fn done(&self, request: &RpcRequest) {
         if request.method == Method::ResourcesSubscribe {
             // Too many, or without an address: the server's answer stands.
@@ -339,7 +338,7 @@ impl LegacySession {
         is_same
     }
 
-    /// A call that watches what this client wants to hear of.
+    /// A call that watches the changes that this client wants.
     pub(super) fn listen(&self, filter: &SubscriptionFilter) -> Call {
         let mut call = Call::new(Method::Listen, notification::listen_params(filter)).from_caller(self.caller.clone());
         call.meta = RequestMeta::of_client(self.client.clone());

@@ -32,9 +32,8 @@ const SAMPLE: usize = 16;
 pub(crate) struct ClientSession {
     pub(super) conversation: Arc<LegacySession>,
     pub(super) standing: Arc<ReplayStream>,
-    /// What servers know it by, and hear the end of.
+    /// The name by which servers know it, and its end.
     life: answer::SessionLifetime,
-    /// Whose it is.
     caller: Caller,
     /// Which address it was opened at: the name of a server, or nothing for all together.
     place: Option<String>,
@@ -138,7 +137,7 @@ impl ClientSessionTable {
         Self { limits: limits.clone(), shelf: Arc::new(ReplayBudget::new(limits.replays)), inner: Mutex::default() }
     }
 
-    /// Keeps a conversation under a fresh id that nobody can guess.
+    /// Keeps a session under a fresh id that cannot be guessed.
     pub(super) fn insert(
         &self,
         principal: &Principal,
@@ -200,7 +199,7 @@ impl ClientSessionTable {
         self.inner.lock().entries.len()
     }
 
-    /// Forgets sessions that nobody used for long, and streams that nobody came back to.
+    /// Forgets sessions that were unused for long, and streams that no client came back to.
     pub(crate) fn sweep(&self) {
         let sessions: Vec<(Arc<str>, Arc<ClientSession>)> = self.inner.lock().entries.clone();
         for (id, session) in sessions {
@@ -240,7 +239,7 @@ impl ClientSessionRows {
         Some(session)
     }
 
-    /// Makes room by ending the idlest of a few sessions that nobody is using.
+    /// Makes room by ending the idlest of a few unused sessions.
     fn evict_one(&mut self) -> bool {
         let looked_at = (0..SAMPLE).map(|_| rand::random_range(0..self.entries.len()));
         let unused = looked_at.filter(|index| Arc::strong_count(&self.entries[*index].1) == 1);

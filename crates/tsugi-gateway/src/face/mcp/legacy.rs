@@ -138,7 +138,7 @@ async fn first(
     }
 }
 
-/// A turn whose client may vanish: it then goes on by itself, since a disconnect is no cancellation in this era.
+/// A turn whose client may vanish: it then goes on by itself, since a disconnect does not cancel a request in this era.
 struct DetachableTurns {
     turn: Option<Box<LegacyTurn>>,
     gateway: Arc<Gateway>,

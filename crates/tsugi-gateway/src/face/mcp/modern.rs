@@ -20,11 +20,11 @@ use crate::face::{FaceRequest, fault, http};
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// A modern POST that was read, up to where somebody has to wait. In boxes: whatever waits has room for it twice.
+/// A modern POST that was parsed, up to the first point where it has to wait. Boxed, because the waiting future has room
+/// for it twice.
 pub(super) enum ModernRequest {
     /// There is nothing to wait for.
     Done(Box<Response<ResponseBody>>),
-    /// A subscription.
     Listen(RequestId, Box<Call>),
     /// A call under way.
     Running(Box<(RpcRequest, RunningCall)>),
@@ -53,7 +53,7 @@ pub(super) fn begin(
     }
 }
 
-/// The status of a request that was refused before anybody was asked.
+/// The status of a request that was refused before any server was asked.
 fn refused_status(error: &RpcError) -> StatusCode {
     match fault::modern_status(error) {
         StatusCode::OK => StatusCode::BAD_REQUEST,

@@ -116,7 +116,7 @@ impl ReplayStream {
         self.shelf.take_back(std::mem::take(&mut state.shelved));
     }
 
-    /// Whether nobody can come back to it, although it may be there.
+    /// Whether no client can come back to it, although it may be there.
     pub(super) fn is_forgotten(&self) -> bool {
         self.state.lock().is_forgotten
     }
@@ -232,7 +232,7 @@ fn poll_turns(turns: &mut Vec<LegacyTurn>, context: &mut Context<'_>) -> Poll<Op
     Poll::Pending
 }
 
-/// One reader of a stream. Whoever reads also drives the source, so a stream needs no task of its own.
+/// One reader of a stream. The reader also drives the source, so a stream needs no task.
 pub(super) struct ReplayReader {
     number: u64,
     cursor: u64,
@@ -267,7 +267,7 @@ impl ReplayReader {
     }
 
     /// What becomes of the stream when its connection is gone: changes are no longer watched, but requests
-    /// go on, since a disconnect is no cancellation in this era.
+    /// go on, since a disconnect does not cancel a request in this era.
     pub(super) fn leave(&self, gateway: &Gateway) {
         let mut state = self.replay.state.lock();
         if state.reader != self.number || state.ended_at.is_some() {

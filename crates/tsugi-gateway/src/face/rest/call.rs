@@ -28,9 +28,7 @@ pub(crate) enum ResultForm {
 
 /// What came of a call.
 pub(crate) enum RestOutcome {
-    /// A result.
     Result(RawJson),
-    /// A failure.
     Failed(RestFault),
 }
 

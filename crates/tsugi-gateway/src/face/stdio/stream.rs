@@ -60,7 +60,7 @@ fn kind(stream: BorrowedFd<'_>) -> Result<DescriptorKind> {
     })
 }
 
-/// A socket cannot be opened anew; ours was made for us by whoever started us, as Node.js does.
+/// A socket cannot be opened again. Ours was made by the program that started us, as Node.js does.
 fn socket(stream: BorrowedFd<'_>) -> Result<UnixStream> {
     let socket = std::os::unix::net::UnixStream::from(stream.try_clone_to_owned()?);
     socket.set_nonblocking(true)?;

@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 
 use crate::body::admission::{AdmittedBytes, BodyAdmission};
 
-/// What may be there of a message without counting: nobody is hurt by so little.
+/// How much of a message is not counted: so little does no harm.
 const SMALL: usize = 64 << 10;
 
 /// A wire on which a message takes room while it arrives, and only so much time.
@@ -40,7 +40,7 @@ impl<S> MessageAdmission<S> {
         self.large = None;
     }
 
-    /// A frame that is no message was taken, which may stand between the parts of one. A client's frame of its kind
+    /// A frame that is not a message was taken, which may stand between the parts of one. A client's frame of its kind
     /// begins with six bytes.
     pub(super) fn control(&mut self, payload: usize) {
         self.unread = self.unread.saturating_sub(payload + 6);

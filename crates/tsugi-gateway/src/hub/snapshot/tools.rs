@@ -18,7 +18,6 @@ use crate::telemetry::GatewayMetrics;
 /// A tool that is not shown as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameClash {
-    /// Whose it is.
     pub(crate) server: String,
     /// What is the matter with it.
     pub(crate) text: String,
@@ -57,7 +56,7 @@ pub(super) fn tools(
     (names, clashes)
 }
 
-/// The tools of one server that are shown, each once and under a name of its own.
+/// The tools of one server that are shown, each once and under a unique name.
 fn offered<'a>(
     server: &'a Server,
     catalog: &'a Catalog,

@@ -1,6 +1,6 @@
 //! A gateway that does everything wrong, so that every check can be seen to fail.
 //!
-//! What it does wrong, on purpose: it believes every `SessionHost`, `ConfigOrigin`, header and content type; it reads heads and
+//! What it does wrong, on purpose: it believes every `Host`, `Origin`, header and content type; it reads heads and
 //! bodies without limit; it answers what it cannot read with a web page; it keeps calls in one table by the id that
 //! the client gave them; it ends (or never ends) calls when their client leaves, whatever the era; its session ids
 //! can be guessed, belong to nobody and are never forgotten; it takes batches of any length, and as many calls at once

@@ -62,7 +62,6 @@ pub(crate) struct ListenSubscription {
 
 /// What a subscription has to say.
 pub(crate) enum SubscriptionOutput {
-    /// A notification.
     Note(Bytes),
     /// Its response: nothing comes after it.
     End(Bytes),
